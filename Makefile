@@ -1,0 +1,57 @@
+# make demo | test | lint | types | clean
+#
+# The first of them makes .venv and installs everything; a change of pyproject.toml installs again.
+# TORCH is what pip installs where torch is missing and there is no GPU. It may carry pip's options:
+#   make TORCH="torch==2.13.0 --index-url URL-OF-AN-INDEX-OF-CPU-WHEELS"
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+TORCH  ?= torch==2.13.0
+# The first interpreter that runs and is new enough; a name on PATH may be an empty shim.
+PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+RMSNORM := torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))
+
+.PHONY: demo test lint types clean
+.DEFAULT_GOAL := test
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "dlc needs Python 3.11 or newer: install it, or make PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import torch' 2>/dev/null || nvidia-smi >/dev/null 2>&1 \
+		|| $(BIN)/python -m pip install -q $(TORCH)
+	@$(BIN)/python -m pip install -q -e '.[dev]'
+	@if nvidia-smi >/dev/null 2>&1; then \
+		command -v nvcc >/dev/null || $(BIN)/python -m pip install -q -e '.[cuda]'; \
+		$(BIN)/python -m pip install -q -e '.[gpu]' \
+			|| echo "The extra 'gpu' did not install: kernels will run on the host backend."; \
+	fi
+	@touch $@
+
+demo: $(STAMP)
+	@for ir in torch tensor loop tile kernel cuda; do \
+		printf '\n======== %s ========\n\n' "dlc compile --ir $$ir"; \
+		$(BIN)/dlc compile -c "$(RMSNORM)" --ir $$ir || exit 1; \
+	done
+	@printf '\n======== %s ========\n\n' "dlc run"
+	@$(BIN)/dlc run -c "$(RMSNORM)"
+
+test: $(STAMP)
+	@status=0; \
+	$(BIN)/lit -v -j2 test/filecheck || status=1; \
+	$(BIN)/pytest -q -n 2 || status=1; \
+	exit $$status
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	@$(BIN)/basedpyright
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
+	find dlc test -name __pycache__ -type d -prune -exec rm -rf {} +
+	find test \( -name Output -o -name .lit_test_times.txt \) -prune -exec rm -rf {} +

@@ -1,0 +1,113 @@
+"""
+Compiled objects on disk, addressed by the content that they were made from.
+
+An entry is a directory `<label>-<key>` with the object, whatever the build left beside it, and
+`entry.json` with the object's SHA-256. Entries appear by one atomic rename, so that processes can
+build the same one at once; an entry that does not match its checksum is built anew.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.backend import BackendError
+
+_INFO = "entry.json"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object in the cache, and what its build reported about it."""
+
+    path: Path
+    info: dict[str, int]
+
+
+def cache_directory() -> Path:
+    """`$DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`; made if missing."""
+    if own := os.environ.get("DLC_CACHE_DIR"):
+        path = Path(own)
+    else:
+        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlc"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BackendError(
+            f"cannot make the cache directory {path} ({error.strerror}); "
+            "set DLC_CACHE_DIR to a directory that can be written"
+        ) from error
+    return path.resolve()
+
+
+def content_key(*parts: str) -> str:
+    """A key that differs whenever any part, or the division into parts, differs."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()[:32]
+
+
+def lookup(label: str, key: str, file: str) -> Entry | None:
+    """The entry's `file`, or None if there is no entry or it is damaged."""
+    directory = cache_directory() / f"{label}-{key}"
+    try:
+        record = json.loads((directory / _INFO).read_text())
+        content = (directory / file).read_bytes()
+        if record["sha256"] != hashlib.sha256(content).hexdigest():
+            return None
+        return Entry(directory / file, dict(record["info"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def lookup_or_build(
+    label: str, key: str, file: str, build: Callable[[Path], dict[str, int]]
+) -> Entry:
+    """
+    The entry's `file`; if it is not there, `build(directory)` writes it into an empty directory
+    and returns what is to be known about it. If the build raises, its directory is kept, so that
+    the error can name a file in it.
+    """
+    if found := lookup(label, key, file):
+        return found
+    root = cache_directory()
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f"build-{label}-", dir=root))
+    except OSError as error:
+        raise BackendError(
+            f"cannot write into the cache directory {root} ({error.strerror}); "
+            "set DLC_CACHE_DIR to a directory that can be written"
+        ) from error
+    info = build(work)
+    digest = hashlib.sha256((work / file).read_bytes()).hexdigest()
+    (work / _INFO).write_text(json.dumps({"sha256": digest, "info": info}))
+    directory = root / f"{label}-{key}"
+    while True:
+        try:
+            os.rename(work, directory)
+            return Entry(directory / file, info)
+        except OSError:
+            if found := lookup(label, key, file):  # another process was first
+                shutil.rmtree(work, ignore_errors=True)
+                return found
+            _discard(directory)
+
+
+def _discard(directory: Path) -> None:
+    """Removes a damaged entry in one step, so that nobody sees half of it."""
+    doomed = directory.with_name(f"damaged-{uuid.uuid4().hex}")
+    try:
+        os.rename(directory, doomed)
+    except FileNotFoundError:
+        return
+    if doomed.is_dir():
+        shutil.rmtree(doomed, ignore_errors=True)
+    else:
+        doomed.unlink()

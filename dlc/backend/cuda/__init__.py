@@ -1,0 +1,1 @@
+"""Prints kernels as CUDA C and compiles them with nvcc."""

@@ -1,0 +1,146 @@
+"""Finds nvcc and compiles printed kernels to cubins, cached by content."""
+
+import functools
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlc.backend import BackendError
+from dlc.backend.cache import content_key, lookup_or_build
+
+_WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-nvvm")
+_INSTALL = (
+    "install the CUDA toolkit, or the compiler's wheels with: pip install "
+    + " ".join(f"'{wheel}==13.0.*'" for wheel in _WHEELS)
+)
+_FLAGS = ("-cubin", "-std=c++17", "-O3", "-Xptxas", "-v")
+# Instructions that exist on one architecture only, and need its "a" target.
+_ARCH_SPECIFIC = re.compile(r"\b(wgmma|setmaxnreg|tcgen05)\b")
+_USAGE = {
+    "registers": r"Used (\d+) registers",
+    "spill_stores": r"(\d+) bytes spill stores",
+    "spill_loads": r"(\d+) bytes spill loads",
+    "shared_bytes": r"(\d+) bytes smem",
+    "stack": r"(\d+) bytes stack frame",
+}
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled text and what ptxas says of it; of several kernels, the largest of each."""
+
+    path: Path
+    registers: int
+    """Per thread."""
+    spill_bytes: int
+    """Stores and loads together."""
+    shared_bytes: int
+    """Static shared memory per block."""
+    stack: int
+    """Bytes of local memory per thread."""
+
+
+def find_nvcc() -> Path:
+    """
+    nvcc from PATH, else from $CUDA_HOME or $CUDA_PATH, else from the installed wheels.
+    BackendError says what to install if there is none.
+    """
+    if found := shutil.which("nvcc"):
+        return Path(found)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(variable):
+            if found := shutil.which("nvcc", path=str(Path(home) / "bin")):
+                return Path(found)
+    if found := _wheel_nvcc():
+        return found
+    raise BackendError(f"nvcc was not found on PATH, in $CUDA_HOME or as a wheel; {_INSTALL}")
+
+
+def _wheel_nvcc() -> Path | None:
+    try:
+        files = importlib.metadata.files(_WHEELS[0]) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.parts[-2:] in (("bin", "nvcc"), ("bin", "nvcc.exe")):
+            missing = [wheel for wheel in _WHEELS if not _is_installed(wheel)]
+            if missing:
+                raise BackendError(
+                    f"the wheel {_WHEELS[0]} is installed, but it also needs {', '.join(missing)}; "
+                    f"{_INSTALL}"
+                )
+            return Path(str(file.locate())).resolve()
+    return None
+
+
+def _is_installed(wheel: str) -> bool:
+    try:
+        importlib.metadata.distribution(wheel)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def exact_arch(source: str, arch: str) -> str:
+    """`arch`, as `sm_90a` and the like where the text has instructions of that one chip."""
+    return f"{arch}a" if arch[-1].isdigit() and _ARCH_SPECIFIC.search(source) else arch
+
+
+def compile_cubin(source: str, arch: str = "sm_90", options: Sequence[str] = ()) -> Cubin:
+    """
+    Compiles CUDA C for one architecture, with further nvcc options if given.
+    BackendError with nvcc's output and the path of the kept source if it is refused.
+    """
+    nvcc = find_nvcc()
+    arch = exact_arch(source, arch)
+    key = content_key(source, arch, *_FLAGS, *options, str(nvcc), _version(nvcc))
+
+    def build(directory: Path) -> dict[str, int]:
+        text = directory / "kernel.cu"
+        text.write_text(source)
+        command = [str(nvcc), *_FLAGS, f"-arch={arch}", *options, str(text)]
+        result = _run([*command, "-o", str(directory / "kernel.cubin")])
+        if result.returncode:
+            said = (result.stderr + result.stdout).strip()
+            raise BackendError(
+                f"nvcc refuses {text} for {arch} (kept there to look at):\n"
+                f"{said or f'no message, exit code {result.returncode}'}"
+            )
+        return _usage(result.stderr + result.stdout)
+
+    entry = lookup_or_build("cuda", key, "kernel.cubin", build)
+    info = entry.info
+    return Cubin(
+        entry.path,
+        info["registers"],
+        info["spill_stores"] + info["spill_loads"],
+        info["shared_bytes"],
+        info["stack"],
+    )
+
+
+def _usage(log: str) -> dict[str, int]:
+    """The largest of each figure that `ptxas -v` prints; 0 where it prints none."""
+    return {
+        name: max((int(value) for value in re.findall(pattern, log)), default=0)
+        for name, pattern in _USAGE.items()
+    }
+
+
+@functools.cache
+def _version(nvcc: Path) -> str:
+    result = _run([str(nvcc), "--version"])
+    if result.returncode:
+        raise BackendError(f"{nvcc} --version fails: {(result.stderr + result.stdout).strip()}")
+    return result.stdout
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
+    )

@@ -1,0 +1,328 @@
+"""The small device functions that printed kernels call, and the only place where PTX stands.
+
+Each function has its device body and its host body side by side; the text that
+:func:`prelude_for` returns carries only the functions asked for, with what they need, and is the
+same for nvcc and for the host's C++ compiler (behind ``dlc/backend/host/dlc_host.h``).
+
+What the CUDA C++ and the host header both supply under one name is not here: ``expf``, ``rsqrtf``,
+``erff``, ``fmaxf``, ``min``, ``max``, ``__syncthreads``, ``__syncwarp``, ``float4``, ….
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_INLINE = "__device__ __forceinline__"
+
+
+@dataclass(frozen=True)
+class Function:
+    """One entry of the prelude: a function, or the few overloads of one, or a type."""
+
+    name: str
+    summary: str
+    """One line in terms of the caller, with the section of the PTX ISA behind it where there is."""
+    signature: str
+    """C declarator with the template head, if any; of types and overloads, the whole text."""
+    device: str = ""
+    """Body for nvcc; empty where `signature` is the whole text."""
+    host: str = ""
+    """Body for the host's compiler where it differs."""
+    needs: tuple[str, ...] = ()
+    """Names of the entries that the body mentions."""
+    min_arch: int = 80
+    """The first compute capability (80 = sm_80) that has the instruction."""
+    device_only: bool = False
+    """The host's text does not mention it."""
+
+    @property
+    def text(self) -> str:
+        """The definition as it stands in a printed kernel."""
+        if not self.device:
+            return f"// {self.summary}\n{self.signature}\n"
+        body = _indent(self.device)
+        if self.host:
+            body = f"#ifdef __CUDACC__\n{body}#else\n{_indent(self.host)}#endif\n"
+        text = f"// {self.summary}\n{self.signature} {{\n{body}}}\n"
+        return f"#ifdef __CUDACC__\n{text}#endif\n" if self.device_only else text
+
+
+def _indent(body: str) -> str:
+    return "".join(f"  {line}\n" for line in body.splitlines())
+
+
+def _vector_access(width: int) -> list[Function]:
+    types = [("float", f"float{width}"), ("int", f"int{width}")]
+    if width == 2:
+        types.append(("long long", "longlong2"))
+    summary = f"One access of {width} contiguous elements, at a multiple of their size."
+    loads = [
+        f"{_INLINE} {vector} load{width}(const {scalar}* address) {{\n"
+        f"  return as_vector<const {vector}>(address);\n}}"
+        for scalar, vector in types
+    ]
+    stores = [
+        f"{_INLINE} void store{width}({scalar}* address, {vector} value) {{\n"
+        f"  as_vector<{vector}>(address) = value;\n}}"
+        for scalar, vector in types
+    ]
+    return [
+        Function(f"load{width}", summary, "\n".join(loads), needs=("as_vector",)),
+        Function(f"store{width}", summary, "\n".join(stores), needs=("as_vector",)),
+    ]
+
+
+def _shuffle(kind: str, intrinsic: str, argument: str, what: str) -> Function:
+    return Function(
+        f"shuffle_{kind}",
+        f"The value of {what}, in segments of `width` lanes (PTX ISA: shfl.sync).",
+        f"template <class T>\n{_INLINE} T shuffle_{kind}(T value, int {argument}, int width)",
+        f"return {intrinsic}(0xffffffffu, value, {argument}, width);",
+        f"return dlc::shuffle(dlc::Meeting::shuffle_{kind}, value, {argument}, width);",
+    )
+
+
+def _cp_async(size: int) -> Function:
+    cache = "cg" if size == 16 else "ca"  # .cg, which bypasses L1, exists for 16 bytes only
+    return Function(
+        f"cp_async_{size}",
+        f"Requests {size} bytes, zeros where `pred` is false (PTX ISA: cp.async).",
+        f"{_INLINE} void cp_async_{size}(void* shared, const void* global, bool pred)",
+        f'asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size}, %2;"\n'
+        f'             :: "r"(shared_address(shared)), "l"(__cvta_generic_to_global(global)),\n'
+        f'                "r"(pred ? {size} : 0) : "memory");',
+        f"dlc_cp_async(shared, global, {size}, pred);",
+        ("shared_address",),
+    )
+
+
+def _mbarrier(
+    name: str, summary: str, parameters: str, device: str, host: str, min_arch: int
+) -> Function:
+    signature = f"{_INLINE} void {name}(unsigned long long* barrier{parameters})"
+    return Function(name, summary, signature, device, host, ("shared_address",), min_arch)
+
+
+def _tma_load(rank: int) -> Function:
+    names = [f"c{i}" for i in range(rank)]
+    slots = ", ".join(f"%{3 + i}" for i in range(rank))
+    values = ", ".join(f'"r"({name})' for name in names)
+    return Function(
+        f"tma_load_{rank}d",
+        "Requests the box at these coordinates, innermost first, from the tensor memory\n"
+        "// accelerator; its bytes count on `barrier` (PTX ISA: cp.async.bulk.tensor).",
+        f"{_INLINE} void tma_load_{rank}d(\n"
+        f"    void* shared, const tensor_map* map, unsigned long long* barrier,\n"
+        f"    {', '.join(f'int {name}' for name in names)})",
+        f'asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile"\n'
+        f'             ".mbarrier::complete_tx::bytes [%0], [%1, {{{slots}}}], [%2];"\n'
+        f'             :: "r"(shared_address(shared)), "l"(map), "r"(shared_address(barrier)),\n'
+        f'                {values} : "memory");',
+        f"const int at[] = {{{', '.join(names)}}};\n"
+        f"dlc_tma_load(shared, map, barrier, at, {rank});",
+        ("shared_address", "tensor_map"),
+        90,
+    )
+
+
+def _nan_extremum(kind: str, relation: str) -> Function:
+    return Function(
+        f"{kind}_nan",
+        f"The {kind}imum as torch has it: NaN if either is (PTX ISA: {kind}.NaN).",
+        f"{_INLINE} float {kind}_nan(float a, float b)",
+        f'float result;\nasm("{kind}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));\n'
+        "return result;",
+        f"return a {relation} b || a != a ? a : b;",
+    )
+
+
+def _fence(name: str, summary: str, instruction: str) -> Function:
+    device = f'asm volatile("{instruction};" ::: "memory");'
+    return Function(name, summary, f"{_INLINE} void {name}()", device, "// in order", min_arch=90)
+
+
+_FUNCTIONS = [
+    Function(
+        "shared_address",
+        "The address in the shared window, as PTX wants it.",
+        f"{_INLINE} unsigned shared_address(const void* pointer)",
+        "return static_cast<unsigned>(__cvta_generic_to_shared(pointer));",
+        device_only=True,
+    ),
+    Function(
+        "dynamic_shared",
+        "The block's dynamic shared memory, 1024-byte aligned.",
+        f"{_INLINE} char* dynamic_shared()",
+        "extern __shared__ __align__(1024) char dynamic_shared_memory[];\n"
+        "return dynamic_shared_memory;",
+        "return dlc_position.dynamic_shared;",
+    ),
+    Function(
+        "as_vector",
+        "The vector at this address, which must be a multiple of its size; the host checks that.",
+        f"template <class V, class T>\n{_INLINE} V& as_vector(T* address)",
+        "return *reinterpret_cast<V*>(address);",
+        "dlc::check_aligned(address, sizeof(V));\nreturn *reinterpret_cast<V*>(address);",
+    ),
+    *_vector_access(2),
+    *_vector_access(4),
+    Function(
+        "copy_vector",
+        "One access of N contiguous elements; both addresses are multiples of N * sizeof(T).",
+        "template <int N, class T>\nstruct alignas(N * sizeof(T)) packed { T lane[N]; };\n"
+        f"template <int N, class T>\n{_INLINE} void copy_vector(T* to, const T* from)",
+        "as_vector<packed<N, T>>(to) = as_vector<const packed<N, T>>(from);",
+        needs=("as_vector",),
+    ),
+    _shuffle("xor", "__shfl_xor_sync", "lane_mask", "lane ^ lane_mask"),
+    _shuffle("down", "__shfl_down_sync", "delta", "lane + delta"),
+    _shuffle("idx", "__shfl_sync", "lane", "lane `lane`"),
+    *(_cp_async(size) for size in (4, 8, 16)),
+    Function(
+        "cp_async_commit",
+        "Closes the group of this thread's requests (PTX ISA: cp.async.commit_group).",
+        f"{_INLINE} void cp_async_commit()",
+        'asm volatile("cp.async.commit_group;" ::: "memory");',
+        "dlc_cp_async_commit();",
+    ),
+    Function(
+        "cp_async_wait",
+        "Waits for all but this thread's N newest groups (PTX ISA: cp.async.wait_group).",
+        f"template <int N>\n{_INLINE} void cp_async_wait()",
+        'asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");',
+        "dlc_cp_async_wait(N);",
+    ),
+    _mbarrier(
+        "mbarrier_init",
+        "Starts phase 0, which `count` arrivals end (PTX ISA: mbarrier.init).",
+        ", unsigned count",
+        'asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"\n'
+        '             :: "r"(shared_address(barrier)), "r"(count) : "memory");',
+        "dlc_mbarrier_init(barrier, count);",
+        80,
+    ),
+    _mbarrier(
+        "mbarrier_arrive",
+        "One arrival (PTX ISA: mbarrier.arrive).",
+        "",
+        'asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }"\n'
+        '             :: "r"(shared_address(barrier)) : "memory");',
+        "dlc_mbarrier_arrive(barrier);",
+        80,
+    ),
+    _mbarrier(
+        "mbarrier_expect_tx",
+        "The phase also waits for `bytes` (PTX ISA: mbarrier.expect_tx).",
+        ", unsigned bytes",
+        'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;"\n'
+        '             :: "r"(shared_address(barrier)), "r"(bytes) : "memory");',
+        "dlc_mbarrier_expect_tx(barrier, bytes);",
+        90,
+    ),
+    _mbarrier(
+        "mbarrier_arrive_expect_tx",
+        "Expects `bytes` and arrives (PTX ISA: mbarrier.arrive.expect_tx).",
+        ", unsigned bytes",
+        'asm volatile("{ .reg .b64 state;"\n'
+        '             "mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }"\n'
+        '             :: "r"(shared_address(barrier)), "r"(bytes) : "memory");',
+        "dlc_mbarrier_expect_tx(barrier, bytes);\ndlc_mbarrier_arrive(barrier);",
+        90,
+    ),
+    _mbarrier(
+        "mbarrier_wait",
+        "Waits until the phase of this parity has ended (PTX ISA: mbarrier.try_wait).",
+        ", unsigned parity",
+        "unsigned done = 0;\n"
+        "while (!done)\n"
+        '  asm volatile("{ .reg .pred p;"\n'
+        '               "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"\n'
+        '               "selp.u32 %0, 1, 0, p; }"\n'
+        '               : "=r"(done) : "r"(shared_address(barrier)), "r"(parity) : "memory");',
+        "dlc_mbarrier_wait(barrier, parity);",
+        90,
+    ),
+    _fence(
+        "fence_mbarrier_init",
+        "Shows initialized mbarriers to the asynchronous proxy (PTX ISA: fence.mbarrier_init).",
+        "fence.mbarrier_init.release.cluster",
+    ),
+    _fence(
+        "fence_proxy_async",
+        "Orders ordinary accesses to shared memory before asynchronous ones (PTX ISA: fence.proxy).",
+        "fence.proxy.async.shared::cta",
+    ),
+    Function(
+        "tensor_map",
+        "A tensor for the tensor memory accelerator; a kernel takes it first, by value, as\n"
+        "// `const __grid_constant__ tensor_map` (CUDA driver API: CUtensorMap).",
+        "struct alignas(128) tensor_map { unsigned long long words[16]; };",
+        min_arch=90,
+    ),
+    *(_tma_load(rank) for rank in range(1, 6)),
+    Function(
+        "atomic_add",
+        "Adds in memory, whole or not at all; gives the value before.",
+        f"template <class T>\n{_INLINE} T atomic_add(T* address, T value)",
+        "return atomicAdd(address, value);",
+        "return dlc::atomic_add(address, value);",
+    ),
+    _nan_extremum("max", ">"),
+    _nan_extremum("min", "<"),
+    Function(
+        "floor_div",
+        "The quotient of integers, rounded down.",
+        f"template <class T>\n{_INLINE} T floor_div(T a, T b)",
+        "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
+        'if (b == 0) dlc_trap("integer division by zero");\n'
+        "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
+    ),
+    Function(
+        "floor_mod",
+        "The remainder that goes with floor_div: it has the sign of the divisor.",
+        f"template <class T>\n{_INLINE} T floor_mod(T a, T b)",
+        "const T r = a % b;\nreturn r != 0 && (r < 0) != (b < 0) ? r + b : r;",
+        'if (b == 0) dlc_trap("integer division by zero");\n'
+        "const T r = a % b;\nreturn r != 0 && (r < 0) != (b < 0) ? r + b : r;",
+    ),
+    Function(
+        "trap",
+        "Ends the launch with an error; the host shows the message.",
+        f"{_INLINE} void trap(const char* message)",
+        "(void)message;\n__trap();",
+        "dlc_trap(message);",
+    ),
+    Function(
+        "wrap_index",
+        "The index, counted from the end if it is negative. Out of range is an error on the host,\n"
+        "// and on the device where DLC_SYNC is defined.",
+        f"{_INLINE} long long wrap_index(long long index, long long extent)",
+        "const long long wrapped = index < 0 ? index + extent : index;\n"
+        "#if !defined(__CUDACC__) || defined(DLC_SYNC)\n"
+        'if (wrapped < 0 || wrapped >= extent) trap("an index is out of range");\n'
+        "#endif\n"
+        "return wrapped;",
+        needs=("trap",),
+    ),
+]
+
+PRELUDE: dict[str, Function] = {function.name: function for function in _FUNCTIONS}
+"""Every function by name, each after those that it needs."""
+
+
+def prelude_for(names: Iterable[str]) -> str:
+    """
+    The text of the named functions and of what they need, in the table's order, one blank line
+    after each; empty for no names. `KeyError` if a name is not in the table.
+    """
+    wanted: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name not in PRELUDE:
+            raise KeyError(
+                f"the prelude has no function {name!r}; it has {', '.join(PRELUDE)}"
+            )
+        if name not in wanted:
+            wanted.add(name)
+            todo.extend(PRELUDE[name].needs)
+    return "".join(f"{function.text}\n" for function in _FUNCTIONS if function.name in wanted)

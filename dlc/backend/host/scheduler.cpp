@@ -1,0 +1,693 @@
+// Runs the blocks of a grid on OS threads and the threads of a block as fibers.
+//
+// A fiber switches only where a GPU thread may have to wait: at block barriers, at warp-wide
+// operations (which meet per warp, never per block) and at mbarrier waits. A thread that meets
+// none of them never gets a stack of its own: a carrier fiber runs one fresh thread after another
+// until one blocks. Whoever cannot go on picks the next thread and switches straight to it.
+// When nobody can go on, the block has deadlocked, and the message says who waits for what.
+//
+// Kernels have no destructors, so a failed block is simply left: control returns to the worker's
+// own stack, and all fiber stacks are free again.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "dlc_host.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+// ---- context switch -------------------------------------------------------------------------
+
+#if defined(__x86_64__) || defined(__aarch64__)
+// Pushes the callee-saved registers, stores the stack pointer, loads the other one, pops, returns.
+extern "C" void dlc_switch(void** from, void* to) asm("dlc_switch");
+#if defined(__x86_64__)  // System V ABI: rbx, rbp, r12-r15
+asm(R"(
+.text
+.p2align 4
+dlc_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+constexpr int kEntryWord = 6, kFrameWords = 8;
+#else  // AAPCS64: x19-x30, d8-d15
+asm(R"(
+.text
+.p2align 4
+dlc_switch:
+  sub sp, sp, #160
+  stp x19, x20, [sp, #0]
+  stp x21, x22, [sp, #16]
+  stp x23, x24, [sp, #32]
+  stp x25, x26, [sp, #48]
+  stp x27, x28, [sp, #64]
+  stp x29, x30, [sp, #80]
+  stp d8, d9, [sp, #96]
+  stp d10, d11, [sp, #112]
+  stp d12, d13, [sp, #128]
+  stp d14, d15, [sp, #144]
+  mov x9, sp
+  str x9, [x0]
+  mov sp, x1
+  ldp x19, x20, [sp, #0]
+  ldp x21, x22, [sp, #16]
+  ldp x23, x24, [sp, #32]
+  ldp x25, x26, [sp, #48]
+  ldp x27, x28, [sp, #64]
+  ldp x29, x30, [sp, #80]
+  ldp d8, d9, [sp, #96]
+  ldp d10, d11, [sp, #112]
+  ldp d12, d13, [sp, #128]
+  ldp d14, d15, [sp, #144]
+  add sp, sp, #160
+  ret
+)");
+constexpr int kEntryWord = 11, kFrameWords = 20;
+#endif
+
+struct Context {
+  void* sp = nullptr;
+  // A frame as dlc_switch leaves it, which "returns" into entry. `top` is 16-byte aligned.
+  void make(char* top, size_t, void (*entry)()) {
+    void** frame = reinterpret_cast<void**>(top) - kFrameWords;
+    memset(frame, 0, kFrameWords * sizeof(void*));
+    frame[kEntryWord] = reinterpret_cast<void*>(entry);
+    sp = frame;
+  }
+  void to(Context& other) { dlc_switch(&sp, other.sp); }
+};
+#else  // any other CPU: correct, at the price of a system call per switch
+#include <ucontext.h>
+struct Context {
+  ucontext_t state;
+  void make(char* top, size_t size, void (*entry)()) {
+    getcontext(&state);
+    state.uc_stack.ss_sp = top - size;
+    state.uc_stack.ss_size = size;
+    state.uc_link = nullptr;
+    makecontext(&state, entry, 0);
+  }
+  void to(Context& other) { swapcontext(&state, &other.state); }
+};
+#endif
+
+// ---- one worker: an OS thread that runs one block at a time ----------------------------------
+
+namespace {
+
+using dlc::Launch;
+using dlc::Meeting;
+using dlc::Order;
+
+constexpr size_t kStackBytes = 256 << 10;  // runtime.py refuses kernels with larger frames
+constexpr size_t kStackUsable = 192 << 10;
+constexpr int kMaxThreads = 1024, kWarp = 32;
+
+enum class State : uint8_t { fresh, running, barrier, meeting, mbarrier, exited };
+
+struct Copy {
+  char* dst;
+  const char* src;
+  int bytes;
+  bool pred;
+  void run() const {  // zero-fill where the predicate is false
+    if (pred) memcpy(dst, src, bytes);
+    else memset(dst, 0, bytes);
+  }
+};
+
+// A tensor map of the prelude (struct tensor_map), as encoded for the host.
+struct TensorMap {
+  const char* base;
+  uint64_t extent[5];  // elements, innermost first
+  uint64_t stride[5];  // bytes
+  uint32_t box[5];     // elements
+  uint32_t rank, element_bytes, swizzle_bytes;
+};
+
+struct BulkCopy {
+  char* dst;
+  const TensorMap* map;
+  int at[5];
+  uint32_t bytes() const {
+    uint32_t n = map->element_bytes;
+    for (uint32_t d = 0; d < map->rank; ++d) n *= map->box[d];
+    return n;
+  }
+  // Rows of the box one after the other; what lies outside the tensor is zero. A swizzle of B
+  // bytes exchanges 16-byte units: bits 4.. of the offset are xor-ed with bits 7..
+  void run() const {
+    uint32_t index[5] = {}, size = map->element_bytes, total = bytes();
+    const uintptr_t mask = map->swizzle_bytes ? map->swizzle_bytes / 16 - 1 : 0;
+    for (uint32_t offset = 0; offset < total; offset += size) {
+      const char* src = map->base;
+      bool inside = true;
+      for (uint32_t d = 0; d < map->rank; ++d) {
+        const int64_t i = int64_t(at[d]) + index[d];
+        inside &= i >= 0 && i < int64_t(map->extent[d]);
+        src += i * int64_t(map->stride[d]);
+      }
+      uintptr_t address = reinterpret_cast<uintptr_t>(dst) + offset;
+      address ^= (address >> 7 & mask) << 4;
+      if (inside) memcpy(reinterpret_cast<char*>(address), src, size);
+      else memset(reinterpret_cast<char*>(address), 0, size);
+      for (uint32_t d = 0; d < map->rank && ++index[d] == map->box[d]; ++d) index[d] = 0;
+    }
+  }
+};
+
+struct Mbarrier {
+  const void* address;
+  unsigned count, pending;
+  long long tx;
+  bool phase;
+  std::vector<BulkCopy> late;  // requested in this phase, not yet written
+};
+
+struct Thread {
+  Context context;
+  int index, stack;
+  State state;
+  int line;                    // of the block barrier
+  Mbarrier* waits_for;
+  unsigned parity;
+  std::vector<Copy> copies;    // cp.async requests that have not landed, oldest first
+  std::vector<size_t> groups;  // ends of the committed groups in `copies`
+};
+
+struct Warp {
+  uint32_t live, ready, met;
+  Meeting kind;
+  unsigned round;
+  uint64_t slot[2][kWarp];     // values of the last two meetings: a lane is at most one ahead
+  uint32_t present[2];
+};
+
+const char* name(Meeting kind) {
+  switch (kind) {
+    case Meeting::shuffle_xor: return "shuffle_xor";
+    case Meeting::shuffle_down: return "shuffle_down";
+    case Meeting::shuffle_idx: return "shuffle_idx";
+    default: return "__syncwarp()";
+  }
+}
+
+void carrier();
+
+struct Worker {
+  void (*kernel)(void**) = nullptr;
+  void** args = nullptr;
+  Launch launch{};
+  Context main;
+  Thread* current = nullptr;
+  std::vector<Thread> threads = std::vector<Thread>(kMaxThreads);
+  std::vector<char*> stacks;       // tops
+  std::vector<int> free_stacks;
+  Warp warps[kMaxThreads / kWarp];
+  uint32_t ready_warps = 0;
+  int live = 0, at_barrier = 0, barrier_line = 0;
+  std::vector<std::unique_ptr<Mbarrier>> mbarriers;
+  uint64_t random = 0;
+  std::unique_ptr<char, void (*)(void*)> shared{nullptr, free};
+  size_t shared_size = 0;
+  std::string failure;
+
+  // ---- stacks: mapped once, reused from block to block and from launch to launch
+
+  int take_stack() {
+    if (free_stacks.empty()) {
+      const size_t page = size_t(sysconf(_SC_PAGESIZE));
+      void* base = mmap(nullptr, kStackBytes + page, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (base == MAP_FAILED || mprotect(base, page, PROT_NONE) != 0)
+        fail("the system grants no further fiber stack (%s); launch with fewer worker threads",
+             strerror(errno));
+      // Tops at different offsets in a page, or the frames of all fibers share a few cache sets.
+      const size_t colour = stacks.size() * 320 % 4096 & ~size_t(63);
+      stacks.push_back(static_cast<char*>(base) + page + kStackBytes - colour);
+      return int(stacks.size()) - 1;
+    }
+    const int stack = free_stacks.back();
+    free_stacks.pop_back();
+    return stack;
+  }
+
+  // ---- failure: the message of the block, and back to the worker's own stack
+
+  [[noreturn]] __attribute__((format(printf, 2, 3))) void fail(const char* format, ...) {
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof(text), format, values);
+    va_end(values);
+    failure = text;
+    leave();
+  }
+
+  [[noreturn]] void fail_waiting(const char* what) {
+    failure = what + who_waits();
+    leave();
+  }
+
+  [[noreturn]] void leave() {
+    if (!current) throw std::runtime_error(failure);  // no fiber has started
+    Context left;
+    left.to(main);
+    __builtin_unreachable();
+  }
+
+  // "threads 0-31, 64 wait at …; threads 32-63 have exited"
+  std::string who_waits() {
+    std::vector<std::pair<std::string, std::vector<int>>> groups;
+    for (int i = 0; i < launch.block; ++i) {
+      const std::string what = status(threads[i]);
+      auto group = std::find_if(groups.begin(), groups.end(),
+                                [&](auto& g) { return g.first == what; });
+      if (group == groups.end()) group = groups.insert(group, {what, {}});
+      group->second.push_back(i);
+    }
+    std::string text;
+    for (auto& [what, members] : groups) {
+      text += text.empty() ? "threads " : "; threads ";
+      for (size_t i = 0; i < members.size();) {
+        size_t j = i;
+        while (j + 1 < members.size() && members[j + 1] == members[j] + 1) ++j;
+        text += (i ? ", " : "") + std::to_string(members[i]);
+        if (j > i) text += "-" + std::to_string(members[j]);
+        i = j + 1;
+      }
+      text += " " + what;
+    }
+    return text;
+  }
+
+  std::string status(const Thread& t) {
+    const auto number = [](long long n) { return std::to_string(n); };
+    switch (t.state) {
+      case State::exited: return "have exited";
+      case State::barrier: return "wait at __syncthreads() in line " + number(t.line);
+      case State::meeting:
+        return std::string("wait at ") + name(warps[t.index / kWarp].kind) + " for their warp";
+      case State::mbarrier:
+        return "wait for phase " + number(t.parity) + " of an mbarrier that misses " +
+               number(t.waits_for->pending) + " arrivals and " + number(t.waits_for->tx) + " bytes";
+      default: return "can run";
+    }
+  }
+
+  // ---- who runs next
+
+  unsigned choose(uint32_t mask) {
+    if (launch.order == Order::forward) return __builtin_ctz(mask);
+    if (launch.order == Order::reverse) return 31 - __builtin_clz(mask);
+    random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+    const unsigned r = random >> 32 & 31;
+    return (__builtin_ctz(mask >> r | mask << (-r & 31)) + r) & 31;
+  }
+
+  void release(int warp, uint32_t lanes) {
+    warps[warp].ready |= lanes;
+    ready_warps |= 1u << warp;
+  }
+
+  Thread& pick() {
+    if (!ready_warps) fail_waiting("the block cannot go on: ");
+    const unsigned w = choose(ready_warps), lane = choose(warps[w].ready);
+    if (!(warps[w].ready &= ~(1u << lane))) ready_warps &= ~(1u << w);
+    return threads[w * kWarp + lane];
+  }
+
+  void enter(Thread& next) {
+    current = &next;
+    next.state = State::running;
+    dlc_position.thread.x = unsigned(next.index);
+  }
+
+  void go(Context& from, Thread& next) {
+    if (next.state == State::fresh) {
+      next.stack = take_stack();
+      next.context.make(stacks[next.stack], kStackUsable, carrier);
+    }
+    enter(next);
+    from.to(next.context);
+  }
+
+  // Gives the processor away; returns once the current thread was released and picked again.
+  void wait(State state) {
+    Thread& self = *current;
+    self.state = state;
+    Thread& next = pick();
+    if (&next == &self) enter(self);
+    else go(self.context, next);
+  }
+
+  // ---- what threads wait for
+
+  void barrier(int line) {
+    current->line = line;
+    if (at_barrier && line != barrier_line) {
+      current->state = State::barrier;
+      fail_waiting("the threads have diverged at a barrier: ");
+    }
+    barrier_line = line;
+    if (++at_barrier == launch.block) {
+      at_barrier = 0;
+      for (int w = 0; w * kWarp < launch.block; ++w) release(w, warps[w].live);
+    }
+    wait(State::barrier);
+  }
+
+  // Every live lane of the warp comes here; returns the round in which they met.
+  unsigned meet(Meeting kind, uint64_t value) {
+    const int w = current->index / kWarp, lane = current->index % kWarp;
+    Warp& warp = warps[w];
+    if (warp.met && warp.kind != kind)
+      fail("threads of warp %d have diverged: lane %d is at %s, but another waits at %s", w, lane,
+           name(kind), name(warp.kind));
+    const unsigned round = warp.round & 1;
+    warp.kind = kind;
+    warp.slot[round][lane] = value;
+    warp.met |= 1u << lane;
+    complete_meeting(w);
+    wait(State::meeting);
+    return round;
+  }
+
+  void complete_meeting(int w) {
+    Warp& warp = warps[w];
+    if (!warp.met || warp.met != warp.live) return;
+    warp.present[warp.round++ & 1] = warp.met;
+    warp.met = 0;
+    release(w, warp.live);
+  }
+
+  // PTX ISA, shfl.sync: a lane outside the segment gives the caller its own value.
+  uint64_t shuffle(Meeting kind, uint64_t value, int argument, int width) {
+    if (width < 1 || width > kWarp || (width & (width - 1)))
+      fail("%s has width %d, which must be a power of two up to 32", name(kind), width);
+    const int w = current->index / kWarp, lane = current->index % kWarp;
+    const int first = lane & ~(width - 1), last = first + width - 1;
+    const unsigned round = meet(kind, value);
+    int source = kind == Meeting::shuffle_xor    ? lane ^ argument
+                 : kind == Meeting::shuffle_down ? lane + argument
+                                                 : first + (argument & (width - 1));
+    if (source > last || source < 0) source = lane;
+    if (!(warps[w].present[round] >> source & 1))
+      fail("thread %d reads lane %d in %s, but that lane is not there", current->index, source,
+           name(kind));
+    return warps[w].slot[round][source];
+  }
+
+  Mbarrier& mbarrier(const void* address) {
+    for (auto& barrier : mbarriers)
+      if (barrier->address == address) return *barrier;
+    fail("thread %d uses an mbarrier that was never initialized", current->index);
+  }
+
+  // Ends the phase once arrivals and bytes are in. Late copies land when somebody waits for them.
+  void advance(Mbarrier& barrier) {
+    if (barrier.pending) return;
+    long long outstanding = barrier.tx;
+    for (auto& copy : barrier.late) outstanding -= copy.bytes();
+    const auto waits = [&](const Thread& t) {
+      return t.state == State::mbarrier && t.waits_for == &barrier && t.parity == barrier.phase;
+    };
+    const auto end = threads.begin() + launch.block;
+    if (outstanding || (!barrier.late.empty() && std::none_of(threads.begin(), end, waits))) return;
+    for (auto& copy : barrier.late) copy.run();
+    barrier.late.clear();
+    barrier.tx = 0;
+    for (auto thread = threads.begin(); thread != end; ++thread)
+      if (waits(*thread)) {
+        thread->state = State::running;
+        release(thread->index / kWarp, 1u << thread->index % kWarp);
+      }
+    barrier.phase = !barrier.phase;
+    barrier.pending = barrier.count;
+  }
+
+  // ---- asynchronous copies
+
+  void finish_copies(size_t newest) {
+    Thread& self = *current;
+    if (self.groups.size() <= newest) return;
+    const size_t done = self.groups.size() - newest, end = self.groups[done - 1];
+    for (size_t i = 0; i < end; ++i) self.copies[i].run();
+    self.copies.erase(self.copies.begin(), self.copies.begin() + long(end));
+    self.groups.erase(self.groups.begin(), self.groups.begin() + long(done));
+    for (size_t& group : self.groups) group -= end;
+  }
+
+  // ---- a block from its first thread to its last
+
+  void run_block(int64_t block) {
+    for (int i = 0; i < launch.block; ++i) {
+      Thread& thread = threads[i];
+      thread.index = i;
+      thread.state = State::fresh;
+      thread.copies.clear();
+      thread.groups.clear();
+    }
+    ready_warps = 0;
+    for (int w = 0; w * kWarp < launch.block; ++w) {
+      const int lanes = std::min(kWarp, launch.block - w * kWarp);
+      warps[w].live = lanes == kWarp ? ~0u : (1u << lanes) - 1;
+      warps[w].ready = warps[w].met = warps[w].round = 0;
+      release(w, warps[w].live);
+    }
+    live = launch.block;
+    at_barrier = 0;
+    current = nullptr;
+    mbarriers.clear();
+    random = (launch.seed * 0x9e3779b97f4a7c15u ^ uint64_t(block + 1) * 0xd1342543de82ef95u) | 1;
+    if (launch.shared_bytes) memset(shared.get(), 0xff, size_t(launch.shared_bytes));  // NaN
+    dlc_position.block = {unsigned(block), 0, 0};
+    go(main, pick());
+    if (failure.empty() && live) failure = "the scheduler lost threads";
+    if (!failure.empty()) {
+      failure = "block " + std::to_string(block) + ": " + failure;
+      free_stacks.clear();
+      for (size_t i = 0; i < stacks.size(); ++i) free_stacks.push_back(int(i));
+    }
+  }
+
+  // The current thread has returned from the kernel; who runs next, or null if it was the last.
+  Thread* exit_current() {
+    Thread& self = *current;
+    if (!self.copies.empty())
+      fail("thread %d exits with %zu asynchronous copies that no cp_async_wait completed",
+           self.index, self.copies.size());
+    self.state = State::exited;
+    const int w = self.index / kWarp;
+    warps[w].live &= ~(1u << self.index % kWarp);
+    complete_meeting(w);
+    return --live ? &pick() : nullptr;
+  }
+
+  void prepare(void (*kernel)(void**), void** args, const Launch& launch) {
+    this->kernel = kernel;
+    this->args = args;
+    this->launch = launch;
+    failure.clear();
+    if (shared_size < size_t(launch.shared_bytes)) {
+      shared_size = (size_t(launch.shared_bytes) + 1023) & ~size_t(1023);
+      shared.reset(static_cast<char*>(aligned_alloc(1024, shared_size)));
+      if (!shared) throw std::bad_alloc();
+    }
+    dlc_position = {{0, 0, 0}, {0, 0, 0}, {unsigned(launch.block), 1, 1},
+                    {unsigned(launch.grid), 1, 1}, shared.get()};
+  }
+};
+
+thread_local Worker* worker = nullptr;
+
+// Where every fiber stack starts.
+void carrier() {
+  Worker& w = *worker;
+  for (;;) {
+    w.kernel(w.args);
+    const int stack = w.current->stack;
+    Thread* next = w.exit_current();
+    if (next && next->state == State::fresh) {
+      next->stack = stack;
+      w.enter(*next);
+      continue;
+    }
+    w.free_stacks.push_back(stack);
+    if (next) w.enter(*next);
+    Context left;
+    left.to(next ? next->context : w.main);
+  }
+}
+
+std::mutex idle_mutex;
+std::vector<std::unique_ptr<Worker>> idle;  // between launches, with their stacks
+
+std::unique_ptr<Worker> take_worker() {
+  const std::lock_guard<std::mutex> lock(idle_mutex);
+  if (idle.empty()) return std::make_unique<Worker>();
+  auto result = std::move(idle.back());
+  idle.pop_back();
+  return result;
+}
+
+}  // namespace
+
+// ---- what kernels and runtime.py call ----------------------------------------------------------
+
+extern "C" {
+
+EXPORT __thread dlc::Position dlc_position;
+
+EXPORT void dlc_trap(const char* message) {
+  worker->fail("thread %d: %s", worker->current->index, message);
+}
+
+EXPORT void dlc_barrier(int line) { worker->barrier(line); }
+EXPORT void dlc_syncwarp() { worker->meet(Meeting::syncwarp, 0); }
+
+EXPORT uint64_t dlc_shuffle(Meeting kind, uint64_t value, int argument, int width) {
+  return worker->shuffle(kind, value, argument, width);
+}
+
+EXPORT void dlc_cp_async(void* dst, const void* src, int bytes, bool pred) {
+  const auto aligned = [&](const void* p) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; };
+  if (!aligned(dst) || (pred && !aligned(src)))
+    worker->fail("thread %d: cp_async_%d needs addresses that are multiples of %d",
+                 worker->current->index, bytes, bytes);
+  const Copy copy{static_cast<char*>(dst), static_cast<const char*>(src), bytes, pred};
+  if (worker->launch.early) copy.run();
+  else worker->current->copies.push_back(copy);
+}
+
+EXPORT void dlc_cp_async_commit() {
+  if (worker->launch.early) return;
+  worker->current->groups.push_back(worker->current->copies.size());
+}
+
+EXPORT void dlc_cp_async_wait(int newest) { worker->finish_copies(size_t(newest)); }
+
+EXPORT void dlc_mbarrier_init(void* address, unsigned count) {
+  if (!count) worker->fail("mbarrier_init needs a count of at least 1");
+  auto& all = worker->mbarriers;
+  auto old = std::find_if(all.begin(), all.end(), [&](auto& b) { return b->address == address; });
+  if (old != all.end()) all.erase(old);
+  all.push_back(std::make_unique<Mbarrier>(Mbarrier{address, count, count, 0, false, {}}));
+}
+
+EXPORT void dlc_mbarrier_arrive(void* address) {
+  Mbarrier& barrier = worker->mbarrier(address);
+  if (!barrier.pending) worker->fail("an mbarrier gets more arrivals than its count of %u",
+                                     barrier.count);
+  --barrier.pending;
+  worker->advance(barrier);
+}
+
+EXPORT void dlc_mbarrier_expect_tx(void* address, unsigned bytes) {
+  worker->mbarrier(address).tx += bytes;
+}
+
+EXPORT void dlc_mbarrier_wait(void* address, unsigned parity) {
+  Mbarrier& barrier = worker->mbarrier(address);
+  if (barrier.phase != (parity & 1)) return;
+  Thread& self = *worker->current;
+  self.waits_for = &barrier;
+  self.parity = parity & 1;
+  self.state = State::mbarrier;
+  worker->advance(barrier);
+  if (barrier.phase != self.parity) worker->wait(State::running);
+  else worker->wait(State::mbarrier);
+}
+
+EXPORT void dlc_tma_load(void* dst, const void* map, void* address, const int* at, int rank) {
+  BulkCopy copy{static_cast<char*>(dst), static_cast<const TensorMap*>(map), {}};
+  if (int(copy.map->rank) != rank)
+    worker->fail("tma_load_%dd got a tensor map of rank %u", rank, copy.map->rank);
+  const unsigned alignment = std::max(128u, copy.map->swizzle_bytes * 8);
+  if (reinterpret_cast<uintptr_t>(dst) % alignment)
+    worker->fail("tma_load_%dd needs a slot at a multiple of %u bytes", rank, alignment);
+  std::copy(at, at + rank, copy.at);
+  Mbarrier& barrier = worker->mbarrier(address);
+  if (worker->launch.early) {
+    copy.run();
+    barrier.tx -= copy.bytes();
+  } else {
+    barrier.late.push_back(copy);
+  }
+  worker->advance(barrier);
+}
+
+// Runs the grid; 0, or 1 and a message about the first block that failed.
+EXPORT int dlc_run(void (*kernel)(void**), void** args, const Launch* launch, char* message,
+                   size_t size) try {
+  std::atomic<int64_t> next{0};
+  int64_t failed = launch->grid;
+  std::string failure;
+  std::mutex mutex;
+  const auto work = [&] {
+    auto mine = take_worker();
+    worker = mine.get();
+    std::string what;
+    int64_t turn = 0;
+    try {
+      mine->prepare(kernel, args, *launch);
+      while (what.empty() && (turn = next++) < launch->grid) {
+        mine->run_block(launch->order == Order::reverse ? launch->grid - 1 - turn : turn);
+        what = mine->failure;
+      }
+    } catch (const std::exception& error) {
+      what = error.what();
+    }
+    worker = nullptr;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!what.empty()) {
+      next = launch->grid;
+      if (turn < failed) failed = turn, failure = what;
+    }
+    const std::lock_guard<std::mutex> idle_lock(idle_mutex);
+    idle.push_back(std::move(mine));
+  };
+  std::vector<std::thread> helpers;
+  for (int64_t i = 1; i < std::min<int64_t>(launch->workers, launch->grid); ++i)
+    try {
+      helpers.emplace_back(work);
+    } catch (const std::system_error&) {
+      break;  // the system grants no more threads; those there are do the work
+    }
+  work();
+  for (auto& helper : helpers) helper.join();
+  if (failure.empty()) return 0;
+  snprintf(message, size, "%s", failure.c_str());
+  return 1;
+} catch (const std::exception& error) {
+  snprintf(message, size, "%s", error.what());
+  return 1;
+}
+
+}  // extern "C"

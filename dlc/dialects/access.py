@@ -1,0 +1,488 @@
+"""
+Operations that subscript, in a form shared by the loop, tile and kernel dialects.
+
+An indexed operation holds the index values that it mentions as operands and its subscripts and
+conditions as affine maps over them. `subscripts` and `where` give them as `Expr`s; `set_index`
+replaces them. A condition is an expression that is >= 0 where the operation has its effect.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    DenseArrayBase,
+    IndexType,
+    MemRefType,
+    VectorType,
+    i32,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AnyAttr,
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsTerminator, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.index_syntax import (
+    parse_conditions,
+    parse_expr,
+    print_expr,
+    print_subscripts,
+    print_where,
+)
+from dlc.ir.expr import Expr, from_affine, to_map
+
+Replace = Callable[[SSAValue], Expr | SSAValue | int | None]
+
+
+class IndexedOp(IRDLOperation, ABC):
+    """Base of all operations with subscripts (`map`) or conditions (`conditions`)."""
+
+    indices = var_operand_def(IndexType())
+    map = prop_def(AffineMapAttr)
+    conditions = opt_prop_def(AffineMapAttr)
+
+    @property
+    def subscripts(self) -> tuple[Expr, ...]:
+        """The subscripts, outermost dimension first."""
+        return tuple(from_affine(e, self.indices) for e in self.map.data.results)
+
+    @property
+    def where(self) -> tuple[Expr, ...]:
+        """The conditions, each holding where it is >= 0."""
+        if self.conditions is None:
+            return ()
+        return tuple(from_affine(e, self.indices) for e in self.conditions.data.results)
+
+    def set_index(self, subscripts: Sequence[Expr], where: Sequence[Expr]) -> None:
+        """Replaces subscripts and conditions, and with them the index operands."""
+        indices, map, conditions = index_parts(subscripts, where)
+        names = [name for name, _ in type(self).get_irdl_definition().operands]
+        segments = [list(_as_tuple(getattr(self, name))) for name in names]
+        segments[names.index("indices")] = indices
+        self.operands = [value for segment in segments for value in segment]
+        if "operandSegmentSizes" in self.properties:
+            sizes = [len(segment) for segment in segments]
+            self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
+        self.map = map
+        if conditions is None:
+            self.properties.pop("conditions", None)
+        else:
+            self.conditions = conditions
+
+    def substitute(self, replace: Replace, extra: Sequence[Expr] = ()) -> None:
+        """Replaces index values in subscripts and conditions; `extra` conditions are added."""
+        subscripts = [e.substitute(replace) for e in self.subscripts]
+        where = [e.substitute(replace) for e in self.where]
+        self.set_index(subscripts, simplify_where([*where, *extra]))
+
+    def verify_index(self, count: int, of: str) -> None:
+        """Checks the maps against the operands and the number of subscripts."""
+        if len(self.map.data.results) != count:
+            raise VerifyException(
+                f"expected {count} subscripts for {of}, found {len(self.map.data.results)}"
+            )
+        for map in (self.map, *([self.conditions] if self.conditions else [])):
+            if map.data.num_dims != len(self.indices) or map.data.num_symbols:
+                raise VerifyException(
+                    f"expected affine maps over the {len(self.indices)} index operands and no "
+                    f"symbols, found {map.data.num_dims} dimensions and "
+                    f"{map.data.num_symbols} symbols"
+                )
+
+    def print_where(self, printer: Printer) -> None:
+        if self.conditions is not None:
+            print_where(printer, self.conditions.data, self.indices)
+
+
+def simplify_where(conditions: Sequence[Expr]) -> list[Expr]:
+    """Conditions without those that ranges make sure, and each once."""
+    return list(dict.fromkeys(c for c in conditions if c.range[0] < 0))
+
+
+def index_parts(
+    subscripts: Sequence[Expr], where: Sequence[Expr]
+) -> tuple[list[SSAValue], AffineMapAttr, AffineMapAttr | None]:
+    """The index operands, the subscript map and the condition map of an indexed operation."""
+    indices: list[SSAValue] = []
+    map = to_map(subscripts, indices)
+    conditions = to_map(where, indices)
+    count = len(indices)
+    return (
+        indices,
+        AffineMapAttr(AffineMap(count, 0, map.results)),
+        AffineMapAttr(AffineMap(count, 0, conditions.results)) if where else None,
+    )
+
+
+def _as_tuple(operand: SSAValue | Sequence[SSAValue] | None) -> Sequence[SSAValue]:
+    if operand is None:
+        return ()
+    return (operand,) if isinstance(operand, SSAValue) else operand
+
+
+def parse_index(
+    parser: Parser, *, subscripts: bool
+) -> tuple[list[SSAValue], AffineMapAttr, AffineMapAttr | None]:
+    """Parses `[expr, …]` if `subscripts`, then an optional `where (condition, …)`."""
+    indices: list[SSAValue] = []
+    exprs = []
+    if subscripts:
+        exprs = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
+        )
+    where = parse_conditions(parser, indices) if parser.parse_optional_keyword("where") else []
+    count = len(indices)
+    return (
+        indices,
+        AffineMapAttr(AffineMap(count, 0, tuple(exprs))),
+        AffineMapAttr(AffineMap(count, 0, tuple(where))) if where else None,
+    )
+
+
+def element_type(ref: Attribute) -> Attribute:
+    """The element type of a memref."""
+    assert isinstance(ref, MemRefType)
+    return ref.element_type
+
+
+class LoadOpBase(IndexedOp, ABC):
+    """`d.load %ref[expr, …] (where (condition, …) (else %default)?)? : memref (-> vector)?`"""
+
+    ref = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    default = opt_operand_def(AnyAttr())
+    result = result_def(AnyAttr())
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(
+        self,
+        ref: SSAValue,
+        subscripts: Sequence[Expr],
+        where: Sequence[Expr] = (),
+        default: SSAValue | None = None,
+        result_type: Attribute | None = None,
+    ) -> None:
+        indices, map, conditions = index_parts(subscripts, where)
+        super().__init__(
+            operands=[ref, indices, default],
+            properties={"map": map, "conditions": conditions},
+            result_types=[result_type or element_type(ref.type)],
+        )
+
+    def verify_(self) -> None:
+        assert isinstance(self.ref.type, MemRefType)
+        self.verify_index(self.ref.type.get_num_dims(), str(self.ref.type))
+        element = element_type(self.ref.type)
+        if _scalar(self.result.type) != element:
+            raise VerifyException(
+                f"expected a result of the element type {element}, found {self.result.type}"
+            )
+        if self.default is not None and self.default.type != element:
+            raise VerifyException(
+                f"expected a default of the element type {element}, found {self.default.type}"
+            )
+        if self.default is not None and self.conditions is None:
+            raise VerifyException("expected a `where` condition beside the default")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LoadOpBase:
+        ref = parser.parse_unresolved_operand()
+        indices, map, conditions = parse_index(parser, subscripts=True)
+        default = (
+            parser.parse_unresolved_operand() if parser.parse_optional_keyword("else") else None
+        )
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parse_memref_type(parser)
+        result = parser.parse_type() if parser.parse_optional_punctuation("->") else None
+        op = cls.__new__(cls)
+        values = [] if default is None else [parser.resolve_operand(default, type.element_type)]
+        IRDLOperation.__init__(
+            op,
+            operands=[parser.resolve_operand(ref, type), indices, values],
+            properties={"map": map, "conditions": conditions},
+            attributes=attributes,
+            result_types=[result or type.element_type],
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.ref)
+        print_subscripts(printer, self.map.data, self.indices)
+        self.print_where(printer)
+        if self.default is not None:
+            printer.print_string(" else ")
+            printer.print_ssa_value(self.default)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.ref.type)
+        if isinstance(self.result.type, VectorType):
+            printer.print_string(" -> ")
+            printer.print_attribute(self.result.type)
+
+
+def parse_memref_type(parser: Parser) -> MemRefType:
+    """Parses a type that must be a memref."""
+    pos = parser.pos
+    type = parser.parse_type()
+    if not isinstance(type, MemRefType):
+        parser.raise_error(f"expected a memref type, found {type}", pos, parser.pos)
+    return type
+
+
+def _scalar(type: Attribute) -> Attribute:
+    return type.element_type if isinstance(type, VectorType) else type
+
+
+class StoreOpBase(IndexedOp, ABC):
+    """`d.store %value, %ref[expr, …] (where (condition, …))? : memref (, vector)?`"""
+
+    value = operand_def(AnyAttr())
+    ref = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+
+    traits = traits_def(MemoryWriteEffect())
+
+    def __init__(
+        self,
+        value: SSAValue,
+        ref: SSAValue,
+        subscripts: Sequence[Expr],
+        where: Sequence[Expr] = (),
+    ) -> None:
+        indices, map, conditions = index_parts(subscripts, where)
+        super().__init__(
+            operands=[value, ref, indices],
+            properties={"map": map, "conditions": conditions},
+        )
+
+    def verify_(self) -> None:
+        assert isinstance(self.ref.type, MemRefType)
+        self.verify_index(self.ref.type.get_num_dims(), str(self.ref.type))
+        element = element_type(self.ref.type)
+        if _scalar(self.value.type) != element:
+            raise VerifyException(
+                f"expected a value of the element type {element}, found {self.value.type}"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> StoreOpBase:
+        value = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        ref = parser.parse_unresolved_operand()
+        indices, map, conditions = parse_index(parser, subscripts=True)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parse_memref_type(parser)
+        value_type = (
+            parser.parse_type() if parser.parse_optional_punctuation(",") else type.element_type
+        )
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[
+                parser.resolve_operand(value, value_type),
+                parser.resolve_operand(ref, type),
+                indices,
+            ],
+            properties={"map": map, "conditions": conditions},
+            attributes=attributes,
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.value)
+        printer.print_string(", ")
+        printer.print_ssa_value(self.ref)
+        print_subscripts(printer, self.map.data, self.indices)
+        self.print_where(printer)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.ref.type)
+        if isinstance(self.value.type, VectorType):
+            printer.print_string(", ")
+            printer.print_attribute(self.value.type)
+
+
+class IndexOpBase(IndexedOp, ABC):
+    """`%i = d.index expr`: the value of an index expression."""
+
+    result = result_def(IndexType())
+
+    traits = traits_def(Pure())
+
+    def __init__(self, expr: Expr) -> None:
+        indices, map, _ = index_parts([expr], [])
+        super().__init__(
+            operands=[indices], properties={"map": map}, result_types=[IndexType()]
+        )
+
+    def index_range(self) -> tuple[float, float]:
+        return self.subscripts[0].range
+
+    def verify_(self) -> None:
+        self.verify_index(1, "one index expression")
+        if self.conditions is not None:
+            raise VerifyException("expected no conditions")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> IndexOpBase:
+        indices: list[SSAValue] = []
+        expr = parse_expr(parser, indices)
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[indices],
+            properties={"map": AffineMapAttr(AffineMap(len(indices), 0, (expr,)))},
+            attributes=parser.parse_optional_attr_dict(),
+            result_types=[IndexType()],
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_expr(printer, self.map.data.results[0], self.indices)
+        printer.print_op_attributes(self.attributes)
+
+
+class SelectOpBase(IndexedOp, ABC):
+    """`d.select %a where (condition, …) else %b : type`: `%a` where all conditions hold."""
+
+    value = operand_def(AnyAttr())
+    default = operand_def(AnyAttr())
+    indices = var_operand_def(IndexType())
+    result = result_def(AnyAttr())
+
+    traits = traits_def(Pure())
+
+    def __init__(self, value: SSAValue, where: Sequence[Expr], default: SSAValue) -> None:
+        indices, map, conditions = index_parts([], where)
+        super().__init__(
+            operands=[value, default, indices],
+            properties={"map": map, "conditions": conditions},
+            result_types=[value.type],
+        )
+
+    def verify_(self) -> None:
+        self.verify_index(0, "a select")
+        if not self.value.type == self.default.type == self.result.type:
+            raise VerifyException(
+                "expected one type for both values and the result, found "
+                f"{self.value.type}, {self.default.type} and {self.result.type}"
+            )
+        if self.conditions is None:
+            raise VerifyException("expected a `where` condition")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SelectOpBase:
+        value = parser.parse_unresolved_operand()
+        indices, map, conditions = parse_index(parser, subscripts=False)
+        parser.parse_keyword("else")
+        default = parser.parse_unresolved_operand()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parser.parse_type()
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[
+                parser.resolve_operand(value, type),
+                parser.resolve_operand(default, type),
+                indices,
+            ],
+            properties={"map": map, "conditions": conditions},
+            attributes=attributes,
+            result_types=[type],
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.value)
+        self.print_where(printer)
+        printer.print_string(" else ")
+        printer.print_ssa_value(self.default)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.value.type)
+
+
+class YieldOpBase(IndexedOp, ABC):
+    """
+    `d.yield %a, … (where (condition, …))? : type, …`
+
+    In a reduce, where a condition is false the identity is folded instead of the yielded values.
+    """
+
+    values = var_operand_def(AnyAttr())
+    indices = var_operand_def(IndexType())
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def __init__(self, values: Sequence[SSAValue] = (), where: Sequence[Expr] = ()) -> None:
+        indices, map, conditions = index_parts([], where)
+        super().__init__(
+            operands=[values, indices],
+            properties={"map": map, "conditions": conditions},
+        )
+
+    def verify_(self) -> None:
+        self.verify_index(0, "a yield")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> YieldOpBase:
+        values = (
+            parser.parse_optional_undelimited_comma_separated_list(
+                parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
+            )
+            or []
+        )
+        indices, map, conditions = parse_index(parser, subscripts=False)
+        attributes = parser.parse_optional_attr_dict()
+        types = []
+        if values:
+            parser.parse_punctuation(":")
+            types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[parser.resolve_operands(values, types, parser.pos), indices],
+            properties={"map": map, "conditions": conditions},
+            attributes=attributes,
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        if self.values:
+            printer.print_string(" ")
+            printer.print_list(self.values, printer.print_ssa_value)
+        self.print_where(printer)
+        printer.print_op_attributes(self.attributes)
+        if self.values:
+            printer.print_string(" : ")
+            printer.print_list(self.values, lambda v: printer.print_attribute(v.type))
+
+
+def indexed_ops(op: Operation) -> list[IndexedOp]:
+    """All operations with subscripts or conditions in `op`, itself included."""
+    return [o for o in op.walk() if isinstance(o, IndexedOp)]

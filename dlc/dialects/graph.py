@@ -1,0 +1,190 @@
+"""
+A kernel in the graph of kernels that `@main` is, in a form shared by the loop and tile dialects.
+
+```
+%y = loop.kernel @rms_norm(%x: memref<32x2048xf32> = %a, %w: memref<2048xf32> align 4 = %b)
+    -> (%y: memref<32x2048xf32>) schedule "tileify,…" {
+  …
+}
+```
+
+Outside, a kernel takes and gives tensors; inside, it reads and writes memrefs of the same shape,
+inputs first, then outputs. `align` is what is known of an input's address in bytes (default 16).
+Names inside are a scope of their own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    MemRefType,
+    StringAttr,
+    SymbolNameConstraint,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
+
+DEFAULT_ALIGNMENT = 16
+
+
+def tensor_of(memref: Attribute) -> TensorType:
+    """The tensor type that a memref holds."""
+    assert isinstance(memref, MemRefType)
+    return TensorType(memref.element_type, memref.get_shape())
+
+
+class KernelOpBase(IRDLOperation, ABC):
+    """Base of the kernel operations; see the module's text."""
+
+    sym_name = prop_def(SymbolNameConstraint())
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+    alignments = prop_def(DenseArrayBase.constr(i64))
+    schedule = opt_prop_def(StringAttr)
+    body = region_def("single_block")
+
+    traits = traits_def(Pure(), IsolatedFromAbove(), NoTerminator())
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[SSAValue],
+        body: Region,
+        alignments: Sequence[int] | None = None,
+        schedule: str | None = None,
+    ) -> None:
+        types = [tensor_of(a.type) for a in body.block.args[len(inputs) :]]
+        super().__init__(
+            operands=[inputs],
+            result_types=[types],
+            regions=[body],
+            properties={
+                "sym_name": StringAttr(name),
+                "alignments": DenseArrayBase.from_list(
+                    i64, list(alignments or [DEFAULT_ALIGNMENT] * len(inputs))
+                ),
+                "schedule": None if schedule is None else StringAttr(schedule),
+            },
+        )
+
+    @property
+    def name_(self) -> str:
+        return self.sym_name.data
+
+    @property
+    def refs(self) -> tuple[BlockArgument, ...]:
+        """All memrefs, inputs first."""
+        return tuple(self.body.block.args)
+
+    @property
+    def input_refs(self) -> tuple[BlockArgument, ...]:
+        return self.refs[: len(self.inputs)]
+
+    @property
+    def output_refs(self) -> tuple[BlockArgument, ...]:
+        return self.refs[len(self.inputs) :]
+
+    def alignment(self, ref: SSAValue) -> int:
+        """What is known of a memref's address, in bytes."""
+        index = self.refs.index(ref)  # pyright: ignore[reportArgumentType]
+        values = self.alignments.get_values()
+        return int(values[index]) if index < len(values) else DEFAULT_ALIGNMENT
+
+    def verify_(self) -> None:
+        outside = [*(v.type for v in self.inputs), *(v.type for v in self.outputs)]
+        if len(outside) != len(self.refs):
+            raise VerifyException(
+                f"expected {len(outside)} memrefs inside for {len(self.inputs)} inputs and "
+                f"{len(self.outputs)} outputs, found {len(self.refs)}"
+            )
+        for ref, tensor in zip(self.refs, outside, strict=True):
+            if not isinstance(ref.type, MemRefType) or tensor_of(ref.type) != tensor:
+                raise VerifyException(f"expected a memref of {tensor}, found {ref.type}")
+        if len(self.alignments.get_values()) != len(self.inputs):
+            raise VerifyException(
+                f"expected an alignment for each of {len(self.inputs)} inputs, found "
+                f"{len(self.alignments.get_values())}"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> KernelOpBase:
+        name = parser.parse_symbol_name()
+        arguments: list[Parser.Argument] = []
+        operands: list[UnresolvedOperand] = []
+        alignments: list[int] = []
+
+        def memref() -> None:
+            argument = parser.parse_argument(expect_type=False)
+            parser.parse_punctuation(":")
+            arguments.append(argument.resolve(parser.parse_type()))
+
+        def bound() -> None:
+            memref()
+            aligned = parser.parse_optional_keyword("align")
+            alignments.append(parser.parse_integer() if aligned else DEFAULT_ALIGNMENT)
+            parser.parse_punctuation("=")
+            operands.append(parser.parse_unresolved_operand())
+
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, bound)
+        inputs = [
+            parser.resolve_operand(operand, tensor_of(argument.type))
+            for operand, argument in zip(operands, arguments, strict=True)
+        ]
+        parser.parse_punctuation("->")
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, memref)
+        schedule = None
+        if parser.parse_optional_keyword("schedule"):
+            schedule = parser.parse_str_literal()
+        outer, parser.ssa_values = parser.ssa_values, {}
+        region = parser.parse_region(arguments)
+        parser.ssa_values = outer
+        op = cls(name.data, inputs, region, alignments, schedule)
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+    def print(self, printer: Printer) -> None:
+        # The body is isolated from above, so its names may repeat names outside.
+        printer._ssa_names[-1].clear()  # pyright: ignore[reportPrivateUsage]
+        printer.print_string(" ")
+        printer.print_symbol_name(self.name_)
+
+        def memref(ref: BlockArgument) -> None:
+            printer.print_ssa_value(ref)
+            printer.print_string(": ")
+            printer.print_attribute(ref.type)
+
+        def bound(ref: BlockArgument) -> None:
+            memref(ref)
+            if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:
+                printer.print_string(f" align {alignment}")
+            printer.print_string(" = ")
+            printer.print_ssa_value(self.inputs[ref.index])
+
+        with printer.in_parens():
+            printer.print_list(self.input_refs, bound)
+        printer.print_string(" -> ")
+        with printer.in_parens():
+            printer.print_list(self.output_refs, memref)
+        if self.schedule is not None:
+            printer.print_string(" schedule ")
+            printer.print_string_literal(self.schedule.data)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_op_attributes(self.attributes)

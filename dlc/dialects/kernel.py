@@ -1,0 +1,757 @@
+"""
+The `kernel` dialect: one operation is one hardware primitive (Kernel IR).
+
+```
+kernel.func @rms_norm(%x: memref<32x2048xf32>, %w: memref<2048xf32>) -> (%y: memref<32x2048xf32>)
+    grid 32 block 256 {
+  %row = kernel.block_id
+  %t = kernel.thread_id
+  %scratch = kernel.alloc_shared : memref<8xf32, #kernel.shared>
+  %acc = kernel.alloc_local : memref<f32, #kernel.local>
+  scf.for %o = %c0 to %c8 step %c1 { … kernel.load … kernel.store … } {unroll}
+  kernel.barrier
+  %other = kernel.shuffle xor %part, 16 width 32 : f32
+}
+```
+
+Everything runs in every thread. Memory is global (kernel arguments), `#kernel.shared` (one per
+block) or `#kernel.local` (one per thread; with constant subscripts after unrolling: registers).
+Loops and ifs are `scf`; an `scf.for` marked `unroll` is unrolled. `@main` launches kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    AnyFloat,
+    DenseArrayBase,
+    FlatSymbolRefAttr,
+    FlatSymbolRefAttrConstr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    TensorType,
+    i1,
+    i64,
+)
+from xdsl.ir import (
+    Attribute,
+    BlockArgument,
+    Dialect,
+    Operation,
+    ParametrizedAttribute,
+    Region,
+    SSAValue,
+)
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.irdl import (
+    AnyAttr,
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import (
+    HasAncestor,
+    IsolatedFromAbove,
+    MemoryAllocEffect,
+    MemoryReadEffect,
+    MemoryWriteEffect,
+    NoTerminator,
+    Pure,
+    SymbolOpInterface,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import (
+    IndexedOp,
+    IndexOpBase,
+    LoadOpBase,
+    SelectOpBase,
+    StoreOpBase,
+    index_parts,
+    parse_index,
+    parse_memref_type,
+)
+from dlc.dialects.graph import DEFAULT_ALIGNMENT, tensor_of
+from dlc.dialects.index_syntax import (
+    parse_conditions,
+    parse_expr,
+    print_subscripts,
+    print_where,
+)
+from dlc.ir.expr import Expr, from_affine
+
+
+@irdl_attr_definition
+class SharedAttr(ParametrizedAttribute):
+    """`#kernel.shared`: memory shared by the threads of a block."""
+
+    name = "kernel.shared"
+
+
+@irdl_attr_definition
+class LocalAttr(ParametrizedAttribute):
+    """`#kernel.local`: memory of one thread."""
+
+    name = "kernel.local"
+
+
+@irdl_op_definition
+class FuncOp(IRDLOperation):
+    """
+    `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref, …) grid 32 block 256 { … }`
+
+    A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
+    """
+
+    name = "kernel.func"
+    sym_name = prop_def(SymbolNameConstraint())
+    alignments = prop_def(DenseArrayBase.constr(i64))
+    grid = prop_def(IntegerAttr)
+    block = prop_def(IntegerAttr)
+    schedule = opt_prop_def(StringAttr)
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+
+    def __init__(
+        self,
+        name: str,
+        body: Region,
+        alignments: Sequence[int],
+        grid: int,
+        block: int,
+        schedule: str | None = None,
+    ) -> None:
+        super().__init__(
+            regions=[body],
+            properties={
+                "sym_name": StringAttr(name),
+                "alignments": DenseArrayBase.from_list(i64, list(alignments)),
+                "grid": IntegerAttr(grid, i64),
+                "block": IntegerAttr(block, i64),
+                "schedule": None if schedule is None else StringAttr(schedule),
+            },
+        )
+
+    @property
+    def name_(self) -> str:
+        return self.sym_name.data
+
+    @property
+    def refs(self) -> tuple[BlockArgument, ...]:
+        """All global memrefs, inputs first."""
+        return tuple(self.body.block.args)
+
+    @property
+    def input_refs(self) -> tuple[BlockArgument, ...]:
+        return self.refs[: len(self.alignments.get_values())]
+
+    @property
+    def output_refs(self) -> tuple[BlockArgument, ...]:
+        return self.refs[len(self.alignments.get_values()) :]
+
+    def alignment(self, ref: BlockArgument) -> int:
+        """What is known of a memref's address, in bytes."""
+        values = self.alignments.get_values()
+        return int(values[ref.index]) if ref.index < len(values) else DEFAULT_ALIGNMENT
+
+    @property
+    def grid_size(self) -> int:
+        return self.grid.value.data
+
+    @property
+    def block_size(self) -> int:
+        return self.block.value.data
+
+    def verify_(self) -> None:
+        if self.grid_size < 0 or not 1 <= self.block_size <= 1024:
+            raise VerifyException(
+                f"expected a grid >= 0 and a block of 1 to 1024 threads, found "
+                f"{self.grid_size} and {self.block_size}"
+            )
+        if len(self.alignments.get_values()) > len(self.refs):
+            raise VerifyException("expected at most one alignment per memref")
+        for ref in self.refs:
+            if not isinstance(ref.type, MemRefType):
+                raise VerifyException(f"expected memrefs as arguments, found {ref.type}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FuncOp:
+        name = parser.parse_symbol_name()
+        alignments: list[int] = []
+        arguments: list[Parser.Argument] = []
+
+        def memref() -> None:
+            argument = parser.parse_argument(expect_type=False)
+            parser.parse_punctuation(":")
+            arguments.append(argument.resolve(parser.parse_type()))
+
+        def aligned() -> None:
+            memref()
+            stated = parser.parse_optional_keyword("align")
+            alignments.append(parser.parse_integer() if stated else DEFAULT_ALIGNMENT)
+
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, aligned)
+        parser.parse_punctuation("->")
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, memref)
+        parser.parse_keyword("grid")
+        grid = parser.parse_integer()
+        parser.parse_keyword("block")
+        block = parser.parse_integer()
+        schedule = parser.parse_str_literal() if parser.parse_optional_keyword("schedule") else None
+        region = parser.parse_region(arguments)
+        op = cls(name.data, region, alignments, grid, block, schedule)
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+    def print(self, printer: Printer) -> None:
+        def memref(ref: BlockArgument) -> None:
+            printer.print_block_argument(ref)
+            if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:
+                printer.print_string(f" align {alignment}")
+
+        printer.print_string(" ")
+        printer.print_symbol_name(self.name_)
+        with printer.in_parens():
+            printer.print_list(self.input_refs, memref)
+        printer.print_string(" -> ")
+        with printer.in_parens():
+            printer.print_list(self.output_refs, memref)
+        printer.print_string(f" grid {self.grid_size} block {self.block_size}")
+        if self.schedule is not None:
+            printer.print_string(" schedule ")
+            printer.print_string_literal(self.schedule.data)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_op_attributes(self.attributes)
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """`%y = kernel.launch @k(%x, %w) : (tensor, tensor) -> tensor`: runs a kernel; in `@main`."""
+
+    name = "kernel.launch"
+    kernel = prop_def(FlatSymbolRefAttrConstr)
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self, kernel: str, inputs: Sequence[SSAValue], result_types: Sequence[Attribute]
+    ) -> None:
+        super().__init__(
+            operands=[inputs],
+            properties={"kernel": FlatSymbolRefAttr(kernel)},
+            result_types=[list(result_types)],
+        )
+
+    @property
+    def callee(self) -> FuncOp | None:
+        """The kernel that is launched."""
+        root: Operation = self
+        while (parent := root.parent_op()) is not None:
+            root = parent
+        name = self.kernel.root_reference.data
+        for region in root.regions:
+            for op in region.block.ops:
+                if isinstance(op, FuncOp) and op.name_ == name:
+                    return op
+        return None
+
+    def verify_(self) -> None:
+        callee = self.callee
+        if callee is None:
+            raise VerifyException(f"expected a kernel.func named {self.kernel}, found none")
+        expected = [tensor_of(ref.type) for ref in callee.refs]
+        found = [*(v.type for v in self.inputs), *(v.type for v in self.outputs)]
+        if found != expected or len(self.inputs) != len(callee.input_refs):
+            raise VerifyException(
+                f"expected inputs and outputs ({', '.join(map(str, expected))}), found "
+                f"({', '.join(map(str, found))})"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LaunchOp:
+        name = parser.parse_symbol_name()
+        operands = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, parser.parse_unresolved_operand
+        )
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        pos = parser.pos
+        types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+        parser.parse_punctuation("->")
+        results = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+        op = cls(name.data, parser.resolve_operands(operands, types, pos), results)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        assert isinstance(self.kernel, SymbolRefAttr)
+        printer.print_symbol_name(self.kernel.root_reference.data)
+        with printer.in_parens():
+            printer.print_list(self.inputs, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        with printer.in_parens():
+            printer.print_list(self.inputs, lambda v: printer.print_attribute(v.type))
+        printer.print_string(" -> ")
+        with printer.in_parens():
+            printer.print_list(self.outputs, lambda v: printer.print_attribute(v.type))
+
+
+def enclosing_func(op: Operation) -> FuncOp | None:
+    """The kernel that an operation stands in."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    return parent
+
+
+@irdl_op_definition
+class BlockIdOp(IRDLOperation):
+    """`%b = kernel.block_id`: from 0 up to the grid size."""
+
+    name = "kernel.block_id"
+    result = result_def(IndexType())
+    assembly_format = "attr-dict"
+    traits = traits_def(Pure(), HasAncestor(FuncOp))
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[IndexType()])
+
+    def index_range(self) -> tuple[float, float]:
+        func = enclosing_func(self)
+        return (0, max(func.grid_size - 1, 0)) if func else (0, float("inf"))
+
+
+@irdl_op_definition
+class ThreadIdOp(IRDLOperation):
+    """`%t = kernel.thread_id`: from 0 up to the block size."""
+
+    name = "kernel.thread_id"
+    result = result_def(IndexType())
+    assembly_format = "attr-dict"
+    traits = traits_def(Pure(), HasAncestor(FuncOp))
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[IndexType()])
+
+    def index_range(self) -> tuple[float, float]:
+        func = enclosing_func(self)
+        return (0, func.block_size - 1) if func else (0, float("inf"))
+
+
+@irdl_op_definition
+class AllocSharedOp(IRDLOperation):
+    """`%s = kernel.alloc_shared : memref<16x128xf32, #kernel.shared>`: uninitialized."""
+
+    name = "kernel.alloc_shared"
+    result = result_def(MemRefType)
+    assembly_format = "attr-dict `:` type($result)"
+    traits = traits_def(MemoryAllocEffect())
+
+    def __init__(self, element: Attribute, shape: Sequence[int]) -> None:
+        type = MemRefType(element, shape, memory_space=SharedAttr())
+        super().__init__(result_types=[type])
+
+    def verify_(self) -> None:
+        _verify_space(self.result.type, SharedAttr())
+
+
+@irdl_op_definition
+class AllocLocalOp(IRDLOperation):
+    """`%a = kernel.alloc_local : memref<8x8xf32, #kernel.local>`: uninitialized."""
+
+    name = "kernel.alloc_local"
+    result = result_def(MemRefType)
+    assembly_format = "attr-dict `:` type($result)"
+    traits = traits_def(MemoryAllocEffect())
+
+    def __init__(self, element: Attribute, shape: Sequence[int]) -> None:
+        type = MemRefType(element, shape, memory_space=LocalAttr())
+        super().__init__(result_types=[type])
+
+    def verify_(self) -> None:
+        _verify_space(self.result.type, LocalAttr())
+
+
+def _verify_space(type: Attribute, space: Attribute) -> None:
+    if not isinstance(type, MemRefType) or type.memory_space != space:
+        raise VerifyException(f"expected a memref in {space}, found {type}")
+
+
+def is_shared(ref: SSAValue) -> bool:
+    """Does a memref live in shared memory?"""
+    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, SharedAttr)
+
+
+def is_local(ref: SSAValue) -> bool:
+    """Does a memref live in a thread's own memory?"""
+    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, LocalAttr)
+
+
+@irdl_op_definition
+class LoadOp(LoadOpBase):
+    """
+    `%v = kernel.load %x[expr, …] (where (condition, …) else %d)? : memref (-> vector<4xf32>)?`
+
+    Where a condition is false, gives the default (0 if none is named) and reads nothing. A vector
+    is read from consecutive elements along the last dimension, whose address must be aligned.
+    """
+
+    name = "kernel.load"
+    traits = traits_def(MemoryReadEffect())
+
+
+@irdl_op_definition
+class StoreOp(StoreOpBase):
+    """`kernel.store %v, %y[expr, …] (where (condition, …))? : memref (, vector<4xf32>)?`"""
+
+    name = "kernel.store"
+    traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class IndexOp(IndexOpBase):
+    """`%i = kernel.index expr`: an index expression as a value."""
+
+    name = "kernel.index"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class SelectOp(SelectOpBase):
+    """`%v = kernel.select %a where (condition, …) else %b : type`"""
+
+    name = "kernel.select"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class TestOp(IndexedOp):
+    """`%p = kernel.test where (condition, …)`: do all conditions hold? For `scf.if`."""
+
+    name = "kernel.test"
+    indices = var_operand_def(IndexType())
+    result = result_def(i1)
+    traits = traits_def(Pure())
+
+    def __init__(self, where: Sequence[Expr]) -> None:
+        indices, map, conditions = index_parts([], where)
+        super().__init__(
+            operands=[indices],
+            properties={"map": map, "conditions": conditions},
+            result_types=[i1],
+        )
+
+    def verify_(self) -> None:
+        self.verify_index(0, "a test")
+        if self.conditions is None:
+            raise VerifyException("expected a `where` condition")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> TestOp:
+        indices, map, conditions = parse_index(parser, subscripts=False)
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[indices],
+            properties={"map": map, "conditions": conditions},
+            attributes=parser.parse_optional_attr_dict(),
+            result_types=[i1],
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        self.print_where(printer)
+        printer.print_op_attributes(self.attributes)
+
+
+@irdl_op_definition
+class BarrierOp(IRDLOperation):
+    """`kernel.barrier`: all threads of the block meet; accesses before it are seen after it."""
+
+    name = "kernel.barrier"
+    assembly_format = "attr-dict"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+@irdl_op_definition
+class ShuffleOp(IRDLOperation):
+    """
+    `%o = kernel.shuffle xor %v, 16 width 32 : f32`
+
+    The value that the lane `lane xor mask` holds, in groups of `width` lanes of a warp. The lanes
+    of a warp meet; memory is not ordered.
+    """
+
+    name = "kernel.shuffle"
+    value = operand_def(AnyAttr())
+    mask = prop_def(IntegerAttr)
+    width = prop_def(IntegerAttr)
+    result = result_def(AnyAttr())
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(self, value: SSAValue, mask: int, width: int) -> None:
+        super().__init__(
+            operands=[value],
+            properties={"mask": IntegerAttr(mask, i64), "width": IntegerAttr(width, i64)},
+            result_types=[value.type],
+        )
+
+    def verify_(self) -> None:
+        width, mask = self.width.value.data, self.mask.value.data
+        if width not in (2, 4, 8, 16, 32) or not 0 < mask < width:
+            raise VerifyException(
+                "expected a width of 2, 4, 8, 16 or 32 and a mask below it, found "
+                f"width {width} and mask {mask}"
+            )
+        if self.result.type != self.value.type:
+            raise VerifyException(
+                f"expected a result of type {self.value.type}, found {self.result.type}"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ShuffleOp:
+        parser.parse_keyword("xor")
+        value = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        mask = parser.parse_integer()
+        parser.parse_keyword("width")
+        width = parser.parse_integer()
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls(parser.resolve_operand(value, parser.parse_type()), mask, width)
+        op.attributes |= attributes
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" xor ")
+        printer.print_ssa_value(self.value)
+        printer.print_string(f", {self.mask.value.data} width {self.width.value.data}")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.value.type)
+
+
+@irdl_op_definition
+class CpAsyncOp(IRDLOperation):
+    """
+    `kernel.cp_async %x[expr, …], %s[expr, …] elements 4 (where (condition, …))? : memref, memref`
+
+    Requests a copy of consecutive elements (4, 8 or 16 bytes) from global to shared memory; it
+    joins the thread's open group. Where a condition is false, zeros are written.
+    """
+
+    name = "kernel.cp_async"
+    source = operand_def(MemRefType)
+    target = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    map = prop_def(AffineMapAttr)
+    target_map = prop_def(AffineMapAttr)
+    conditions = opt_prop_def(AffineMapAttr)
+    elements = prop_def(IntegerAttr)
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(
+        self,
+        source: SSAValue,
+        subscripts: Sequence[Expr],
+        target: SSAValue,
+        target_subscripts: Sequence[Expr],
+        elements: int,
+        where: Sequence[Expr] = (),
+    ) -> None:
+        rank = len(subscripts)
+        indices, map, conditions = index_parts([*subscripts, *target_subscripts], where)
+        super().__init__(
+            operands=[source, target, indices],
+            properties={
+                **_split_map(map.data, rank),
+                "conditions": conditions,
+                "elements": IntegerAttr(elements, i64),
+            },
+        )
+
+    @property
+    def subscripts(self) -> tuple[Expr, ...]:
+        return tuple(from_affine(e, self.indices) for e in self.map.data.results)
+
+    @property
+    def target_subscripts(self) -> tuple[Expr, ...]:
+        return tuple(from_affine(e, self.indices) for e in self.target_map.data.results)
+
+    @property
+    def where(self) -> tuple[Expr, ...]:
+        if self.conditions is None:
+            return ()
+        return tuple(from_affine(e, self.indices) for e in self.conditions.data.results)
+
+    def verify_(self) -> None:
+        source, target = self.source.type, self.target.type
+        assert isinstance(source, MemRefType) and isinstance(target, MemRefType)
+        if not is_shared(self.target):
+            raise VerifyException(f"expected a target in shared memory, found {target}")
+        for map, type in ((self.map.data, source), (self.target_map.data, target)):
+            if len(map.results) != type.get_num_dims():
+                raise VerifyException(
+                    f"expected {type.get_num_dims()} subscripts for {type}, found "
+                    f"{len(map.results)}"
+                )
+        if source.element_type != target.element_type:
+            raise VerifyException("expected one element type for source and target")
+        size = self.elements.value.data * element_bytes(source.element_type)
+        if size not in (4, 8, 16):
+            raise VerifyException(f"expected a copy of 4, 8 or 16 bytes, found {size}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CpAsyncOp:
+        indices: list[SSAValue] = []
+
+        def side() -> tuple[UnresolvedOperand, list[AffineExpr]]:
+            ref = parser.parse_unresolved_operand()
+            exprs = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
+            )
+            return ref, exprs
+
+        source, exprs = side()
+        parser.parse_punctuation(",")
+        target, target_exprs = side()
+        parser.parse_keyword("elements")
+        elements = parser.parse_integer()
+        where = parse_conditions(parser, indices) if parser.parse_optional_keyword("where") else []
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source_type = parse_memref_type(parser)
+        parser.parse_punctuation(",")
+        target_type = parse_memref_type(parser)
+        count = len(indices)
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[
+                parser.resolve_operand(source, source_type),
+                parser.resolve_operand(target, target_type),
+                indices,
+            ],
+            properties={
+                **_split_map(AffineMap(count, 0, (*exprs, *target_exprs)), len(exprs)),
+                "conditions": AffineMapAttr(AffineMap(count, 0, tuple(where))) if where else None,
+                "elements": IntegerAttr(elements, i64),
+            },
+            attributes=attributes,
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        print_subscripts(printer, self.map.data, self.indices)
+        printer.print_string(", ")
+        printer.print_ssa_value(self.target)
+        print_subscripts(printer, self.target_map.data, self.indices)
+        printer.print_string(f" elements {self.elements.value.data}")
+        if self.conditions is not None:
+            print_where(printer, self.conditions.data, self.indices)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(", ")
+        printer.print_attribute(self.target.type)
+
+
+def _split_map(map: AffineMap, rank: int) -> dict[str, Attribute | None]:
+    source = AffineMap(map.num_dims, 0, map.results[:rank])
+    target = AffineMap(map.num_dims, 0, map.results[rank:])
+    return {"map": AffineMapAttr(source), "target_map": AffineMapAttr(target)}
+
+
+def element_bytes(type: Attribute) -> int:
+    """The size of an element in memory; a boolean takes one byte."""
+    if isinstance(type, AnyFloat | IntegerType):
+        return max(1, type.bitwidth // 8)
+    raise ValueError(f"elements of type {type} have no size in memory")
+
+
+@irdl_op_definition
+class CommitOp(IRDLOperation):
+    """`kernel.commit`: closes the thread's open group of copies, which may be empty."""
+
+    name = "kernel.commit"
+    assembly_format = "attr-dict"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+@irdl_op_definition
+class WaitOp(IRDLOperation):
+    """`kernel.wait 1`: until at most that many of the thread's newest groups are unfinished."""
+
+    name = "kernel.wait"
+    pending = prop_def(IntegerAttr.constr(i64))
+    assembly_format = "$pending attr-dict"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(self, pending: int) -> None:
+        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def verify_(self) -> None:
+        if self.pending.value.data < 0:
+            raise VerifyException(f"expected a count >= 0, found {self.pending.value.data}")
+
+
+@irdl_op_definition
+class AtomicAddOp(StoreOpBase):
+    """`kernel.atomic_add %v, %y[expr, …] (where (condition, …))? : memref`"""
+
+    name = "kernel.atomic_add"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+Kernel = Dialect(
+    "kernel",
+    [
+        FuncOp,
+        LaunchOp,
+        BlockIdOp,
+        ThreadIdOp,
+        AllocSharedOp,
+        AllocLocalOp,
+        LoadOp,
+        StoreOp,
+        IndexOp,
+        SelectOp,
+        TestOp,
+        BarrierOp,
+        ShuffleOp,
+        CpAsyncOp,
+        CommitOp,
+        WaitOp,
+        AtomicAddOp,
+    ],
+    [SharedAttr, LocalAttr],
+)

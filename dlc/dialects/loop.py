@@ -1,0 +1,135 @@
+"""
+The `loop` dialect: one kernel is one loop nest over memrefs (Loop IR).
+
+```
+%y = loop.kernel @rms_norm(%x: memref<32x2048xf32> = %x, %w: memref<2048xf32> = %w)
+    -> (%y: memref<32x2048xf32>) {
+  %n = arith.constant 2.048000e+03 : f32
+  loop.for %row in 32 {
+    %ss = loop.reduce add %k in 2048 -> f32 {
+      %a = loop.load %x[%row, %k] : memref<32x2048xf32>
+      %sq = arith.mulf %a, %a : f32
+      loop.yield %sq : f32
+    }
+    %mean = arith.divf %ss, %n : f32
+    loop.for %c in 2048 {
+      %b = loop.load %x[%row, %c] : memref<32x2048xf32>
+      %o = arith.divf %b, %mean : f32
+      loop.store %o, %y[%row, %c] : memref<32x2048xf32>
+    }
+  }
+}
+```
+
+Scalars are `arith` and `math`. A `for` has independent points; a `reduce` is an SSA value, so no
+accumulator exists that could be read half-way. Subscripts and conditions: `dlc.dialects.access`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.ir import Dialect
+from xdsl.irdl import irdl_op_definition, lazy_traits_def, traits_def
+from xdsl.traits import (
+    HasParent,
+    IsTerminator,
+    MemoryReadEffect,
+    MemoryWriteEffect,
+    Pure,
+    RecursiveMemoryEffect,
+    RecursivelySpeculatable,
+    SingleBlockImplicitTerminator,
+)
+
+from dlc.dialects.access import (
+    IndexOpBase,
+    LoadOpBase,
+    SelectOpBase,
+    StoreOpBase,
+    YieldOpBase,
+)
+from dlc.dialects.axes import ForOpBase, ReduceOpBase
+from dlc.dialects.graph import KernelOpBase
+
+
+@irdl_op_definition
+class KernelOp(KernelOpBase):
+    """`%y = loop.kernel @name(%x: memref = %a, …) -> (%y: memref, …) (schedule "…")? { … }`"""
+
+    name = "loop.kernel"
+
+
+@irdl_op_definition
+class YieldOp(YieldOpBase):
+    """`loop.yield %a, … (where (condition, …))? : type, …`: what a reduce folds."""
+
+    name = "loop.yield"
+    traits = lazy_traits_def(lambda: (IsTerminator(), Pure(), HasParent(ForOp, ReduceOp)))
+
+
+@irdl_op_definition
+class ForOp(ForOpBase):
+    """`loop.for %i in 4, %j in 8 { … }`: runs the body at every point, in any order."""
+
+    name = "loop.for"
+    YIELD: ClassVar = YieldOp
+    traits = traits_def(
+        RecursiveMemoryEffect(),
+        RecursivelySpeculatable(),
+        SingleBlockImplicitTerminator(YieldOp),
+    )
+
+
+@irdl_op_definition
+class ReduceOp(ReduceOpBase):
+    """
+    `%r = loop.reduce add %i in 4, %j in 8 -> f32 { … loop.yield %v : f32 }`
+
+    Folds the yielded values with a monoid, in the order of the axes, the last one fastest.
+    Over no points the result is the monoid's identity.
+    """
+
+    name = "loop.reduce"
+    traits = traits_def(
+        RecursiveMemoryEffect(),
+        RecursivelySpeculatable(),
+        SingleBlockImplicitTerminator(YieldOp),
+    )
+
+
+@irdl_op_definition
+class LoadOp(LoadOpBase):
+    """`%v = loop.load %x[expr, …] (where (condition, …) else %default)? : memref`"""
+
+    name = "loop.load"
+    traits = traits_def(MemoryReadEffect())
+
+
+@irdl_op_definition
+class StoreOp(StoreOpBase):
+    """`loop.store %v, %y[expr, …] (where (condition, …))? : memref`"""
+
+    name = "loop.store"
+    traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class IndexOp(IndexOpBase):
+    """`%i = loop.index expr`: an index expression as a value."""
+
+    name = "loop.index"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class SelectOp(SelectOpBase):
+    """`%v = loop.select %a where (condition, …) else %b : type`"""
+
+    name = "loop.select"
+    traits = traits_def(Pure())
+
+
+Loop = Dialect(
+    "loop", [KernelOp, ForOp, ReduceOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp], []
+)

@@ -1,0 +1,562 @@
+"""
+The `tensor_ir` dialect: what is computed, on whole tensors (Tensor IR).
+
+```
+%s = tensor_ir.index_map (d0, d1) -> %w[d1] : tensor<64xf32> -> tensor<16x64xf32>
+%y = tensor_ir.elementwise (%a = %x, %b = %s) : tensor<16x64xf32> -> tensor<16x64xf32> {
+  %0 = arith.addf %a, %b : f32
+  tensor_ir.yield %0 : f32
+}
+%t = tensor_ir.reduce add over [1] (%y) : tensor<16x64xf32> -> tensor<16xf32>
+```
+
+Elementwise operations take operands of one shape; broadcasting, transposing, slicing, padding and
+concatenating are index maps, which later dissolve into subscripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AnyAttr,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.axes import parse_result_types, print_result_types, verify_monoid
+from dlc.dialects.index_syntax import (
+    Dims,
+    parse_conditions,
+    parse_expr,
+    print_subscripts,
+    print_where,
+)
+
+Scalar = FloatAttr | IntegerAttr
+
+
+def _shape(value: SSAValue) -> tuple[int, ...]:
+    assert isinstance(value.type, TensorType)
+    return tuple(value.type.get_shape())
+
+
+def _element(value: SSAValue) -> Attribute:
+    assert isinstance(value.type, TensorType)
+    return value.type.element_type
+
+
+def _parse_tensor_type(parser: Parser) -> TensorType:
+    pos = parser.pos
+    type = parser.parse_type()
+    if not isinstance(type, TensorType):
+        parser.raise_error(f"expected a tensor type, found {type}", pos, parser.pos)
+    return type
+
+
+def _scalar_type(value: Attribute) -> Attribute:
+    assert isinstance(value, FloatAttr | IntegerAttr)
+    return value.type
+
+
+def _verify_scalar(value: Attribute, element: Attribute) -> None:
+    if not isinstance(value, FloatAttr | IntegerAttr) or value.type != element:
+        raise VerifyException(f"expected a scalar of type {element}, found {value}")
+
+
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """`%c = tensor_ir.constant 1.0 : f32 -> tensor<4xf32>`: one scalar, everywhere."""
+
+    name = "tensor_ir.constant"
+    value = prop_def(AnyAttr())
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(self, value: Scalar, shape: Sequence[int]) -> None:
+        super().__init__(
+            properties={"value": value}, result_types=[TensorType(value.type, shape)]
+        )
+
+    def verify_(self) -> None:
+        _verify_scalar(self.value, _element(self.result))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ConstantOp:
+        value = parser.parse_attribute()
+        parser.parse_punctuation("->")
+        type = _parse_tensor_type(parser)
+        return cls.create(properties={"value": value}, result_types=[type])
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_attribute(self.value)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class IotaOp(IRDLOperation):
+    """`%i = tensor_ir.iota along 0 -> tensor<4x2xi64>`: the index along an axis."""
+
+    name = "tensor_ir.iota"
+    axis = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(self, axis: int, shape: Sequence[int], element: Attribute = i64) -> None:
+        super().__init__(
+            properties={"axis": IntegerAttr(axis, i64)},
+            result_types=[TensorType(element, shape)],
+        )
+
+    def verify_(self) -> None:
+        rank = len(_shape(self.result))
+        if not 0 <= self.axis.value.data < rank:
+            raise VerifyException(
+                f"expected an axis from 0 to {rank - 1}, found {self.axis.value.data}"
+            )
+        if isinstance(_element(self.result), FloatAttr):
+            raise VerifyException("expected integers")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> IotaOp:
+        parser.parse_keyword("along")
+        axis = parser.parse_integer()
+        parser.parse_punctuation("->")
+        type = _parse_tensor_type(parser)
+        return cls(axis, type.get_shape(), type.element_type)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" along {self.axis.value.data} -> ")
+        printer.print_attribute(self.result.type)
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """`tensor_ir.yield %v : f32`: the element that an elementwise operation gives."""
+
+    name = "tensor_ir.yield"
+    value = operand_def(AnyAttr())
+    traits = traits_def(Pure(), IsTerminator())
+
+    assembly_format = "$value attr-dict `:` type($value)"
+
+    def __init__(self, value: SSAValue) -> None:
+        super().__init__(operands=[value])
+
+    def verify_(self) -> None:
+        if not isinstance(self.parent_op(), ElementwiseOp):
+            raise VerifyException("expected to stand in a tensor_ir.elementwise")
+
+
+@irdl_op_definition
+class ElementwiseOp(IRDLOperation):
+    """
+    `%y = tensor_ir.elementwise (%a = %x, …) : tensor, … -> tensor { … tensor_ir.yield %v : f32 }`
+
+    Computes each element of the result from the elements of the inputs at the same place. All
+    inputs and the result have one shape.
+    """
+
+    name = "tensor_ir.elementwise"
+    inputs = var_operand_def(TensorType)
+    result = result_def(TensorType)
+    body = region_def("single_block")
+    traits = traits_def(Pure())
+
+    def __init__(self, inputs: Sequence[SSAValue], result: TensorType, body: Region) -> None:
+        super().__init__(operands=[inputs], result_types=[result], regions=[body])
+
+    @staticmethod
+    def new_body(inputs: Sequence[SSAValue]) -> Block:
+        """A block whose arguments are the elements of `inputs`."""
+        block = Block(arg_types=[_element(v) for v in inputs])
+        for argument, value in zip(block.args, inputs, strict=True):
+            argument.name_hint = value.name_hint
+        return block
+
+    def verify_(self) -> None:
+        shapes = {_shape(v) for v in (*self.inputs, self.result)}
+        if len(shapes) != 1:
+            found = ", ".join("x".join(map(str, s)) or "scalar" for s in sorted(shapes))
+            raise VerifyException(f"expected one shape for all operands and results, found {found}")
+        expected = [_element(v) for v in self.inputs]
+        if [a.type for a in self.body.block.args] != expected:
+            raise VerifyException("expected a block argument per input, of its element type")
+        last = self.body.block.last_op
+        if not isinstance(last, YieldOp) or last.value.type != _element(self.result):
+            raise VerifyException(f"expected a body that yields {_element(self.result)}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ElementwiseOp:
+        def one() -> tuple[Parser.UnresolvedArgument, object]:
+            argument = parser.parse_argument(expect_type=False)
+            parser.parse_punctuation("=")
+            return argument, parser.parse_unresolved_operand()
+
+        bound = parser.parse_comma_separated_list(parser.Delimiter.PAREN, one)
+        parser.parse_punctuation(":")
+        types = (
+            parser.parse_comma_separated_list(
+                parser.Delimiter.NONE, lambda: _parse_tensor_type(parser)
+            )
+            if bound
+            else []
+        )
+        parser.parse_punctuation("->")
+        result = _parse_tensor_type(parser)
+        operands = parser.resolve_operands([o for _, o in bound], types, parser.pos)  # pyright: ignore
+        arguments = [
+            argument.resolve(type.element_type)
+            for (argument, _), type in zip(bound, types, strict=True)
+        ]
+        return cls(operands, result, parser.parse_region(arguments))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+
+        def one(index: int) -> None:
+            printer.print_ssa_value(self.body.block.args[index])
+            printer.print_string(" = ")
+            printer.print_ssa_value(self.inputs[index])
+
+        with printer.in_parens():
+            printer.print_list(range(len(self.inputs)), one)
+        printer.print_string(" : ")
+        printer.print_list(self.inputs, lambda v: printer.print_attribute(v.type))
+        printer.print_string(" -> " if self.inputs else "-> ")
+        printer.print_attribute(self.result.type)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+
+@irdl_op_definition
+class ReduceOp(IRDLOperation):
+    """
+    `%r = tensor_ir.reduce add over [1, 2] (%x) : tensor -> tensor`
+
+    Folds with a monoid over the named axes, which the result no longer has. A monoid of several
+    values takes as many inputs of one shape and gives as many results.
+    """
+
+    name = "tensor_ir.reduce"
+    monoid = prop_def(StringAttr)
+    axes = prop_def(DenseArrayBase.constr(i64))
+    inputs = var_operand_def(TensorType)
+    results_ = var_result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(self, monoid: str, axes: Sequence[int], inputs: Sequence[SSAValue]) -> None:
+        shape = [n for d, n in enumerate(_shape(inputs[0])) if d not in axes]
+        super().__init__(
+            operands=[inputs],
+            properties={
+                "monoid": StringAttr(monoid),
+                "axes": DenseArrayBase.from_list(i64, list(axes)),
+            },
+            result_types=[[TensorType(_element(v), shape) for v in inputs]],
+        )
+
+    def verify_(self) -> None:
+        verify_monoid(self.monoid.data, [_element(r) for r in self.results])
+        axes = [int(a) for a in self.axes.get_values()]
+        shape = _shape(self.inputs[0])
+        if len(set(axes)) != len(axes) or any(not 0 <= a < len(shape) for a in axes):
+            raise VerifyException(
+                f"expected different axes from 0 to {len(shape) - 1}, found {axes}"
+            )
+        rest = [n for d, n in enumerate(shape) if d not in axes]
+        expected = [TensorType(_element(v), rest) for v in self.inputs]
+        if any(_shape(v) != shape for v in self.inputs):
+            raise VerifyException("expected inputs of one shape")
+        if [r.type for r in self.results] != expected:
+            raise VerifyException(
+                f"expected results of type {', '.join(map(str, expected))}, found "
+                f"{', '.join(str(r.type) for r in self.results)}"
+            )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ReduceOp:
+        monoid = parser.parse_identifier()
+        parser.parse_keyword("over")
+        axes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        inputs = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, parser.parse_unresolved_operand
+        )
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: _parse_tensor_type(parser)
+        )
+        results = parse_result_types(parser)
+        operands = parser.resolve_operands(inputs, types, parser.pos)
+        return cls.create(
+            operands=operands,
+            properties={
+                "monoid": StringAttr(monoid),
+                "axes": DenseArrayBase.from_list(i64, axes),
+            },
+            result_types=results,
+        )
+
+    def print(self, printer: Printer) -> None:
+        axes = ", ".join(str(a) for a in self.axes.get_values())
+        printer.print_string(f" {self.monoid.data} over [{axes}] ")
+        with printer.in_parens():
+            printer.print_list(self.inputs, printer.print_ssa_value)
+        printer.print_string(" : ")
+        printer.print_list(self.inputs, lambda v: printer.print_attribute(v.type))
+        print_result_types(printer, [r.type for r in self.results])
+
+
+@irdl_op_definition
+class IndexMapOp(IRDLOperation):
+    """
+    ```
+    %y = tensor_ir.index_map (d0, d1) -> %a[d0, d1] where (d1 < 3), %b[d0, d1 - 3] else 0.0 : f32
+        : tensor<4x3xf32>, tensor<4x2xf32> -> tensor<4x5xf32>
+    ```
+
+    Each element of the result comes from the first source whose condition holds there, read at
+    its map, or is the final scalar. `d0`, `d1`, … are the result's dimensions.
+    """
+
+    name = "tensor_ir.index_map"
+    sources = var_operand_def(TensorType)
+    maps = prop_def(ArrayAttr[AffineMapAttr])
+    conditions = prop_def(ArrayAttr[AffineMapAttr])
+    fill = opt_prop_def(AnyAttr())
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        sources: Sequence[SSAValue],
+        maps: Sequence[AffineMap],
+        shape: Sequence[int],
+        conditions: Sequence[AffineMap] | None = None,
+        fill: Scalar | None = None,
+    ) -> None:
+        if conditions is None:
+            conditions = [AffineMap(len(shape), 0, ()) for _ in sources]
+        super().__init__(
+            operands=[sources],
+            properties={
+                "maps": ArrayAttr([AffineMapAttr(m) for m in maps]),
+                "conditions": ArrayAttr([AffineMapAttr(m) for m in conditions]),
+                "fill": fill,
+            },
+            result_types=[TensorType(_element(sources[0]), shape)],
+        )
+
+    def verify_(self) -> None:
+        rank = len(_shape(self.result))
+        if not len(self.sources) == len(self.maps) == len(self.conditions) or not self.sources:
+            raise VerifyException("expected at least one source, each with a map and a condition")
+        for source, map, where in zip(self.sources, self.maps, self.conditions, strict=True):
+            if _element(source) != _element(self.result):
+                raise VerifyException(
+                    f"expected sources of element type {_element(self.result)}, found "
+                    f"{_element(source)}"
+                )
+            if map.data.num_dims != rank or where.data.num_dims != rank:
+                raise VerifyException(f"expected maps over the result's {rank} dimensions")
+            if len(map.data.results) != len(_shape(source)):
+                raise VerifyException(
+                    f"expected {len(_shape(source))} subscripts for {source.type}, found "
+                    f"{len(map.data.results)}"
+                )
+        always = not self.conditions.data[-1].data.results
+        if self.fill is None and not always and 0 not in _shape(self.result):
+            raise VerifyException("expected `else` and a scalar after a conditional last source")
+        if self.fill is not None:
+            _verify_scalar(self.fill, _element(self.result))
+
+    @classmethod
+    def parse(cls, parser: Parser) -> IndexMapOp:
+        dims, maps, conditions, sources, fill = parse_maps(parser, 0)
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, lambda: _parse_tensor_type(parser)
+        )
+        parser.parse_punctuation("->")
+        result = _parse_tensor_type(parser)
+        if len(result.get_shape()) != dims:
+            parser.raise_error(f"expected a result of rank {dims}")
+        return cls.create(
+            operands=parser.resolve_operands(sources, types, parser.pos),
+            properties={
+                "maps": ArrayAttr([AffineMapAttr(m) for m in maps]),
+                "conditions": ArrayAttr([AffineMapAttr(m) for m in conditions]),
+            }
+            | ({} if fill is None else {"fill": fill}),
+            result_types=[result],
+        )
+
+    def print(self, printer: Printer) -> None:
+        names = [f"d{n}" for n in range(len(_shape(self.result)))]
+        printer.print_string(f" ({', '.join(names)}) -> ")
+
+        def one(index: int) -> None:
+            printer.print_ssa_value(self.sources[index])
+            print_subscripts(printer, self.maps.data[index].data, names)
+            where = self.conditions.data[index].data
+            if where.results:
+                print_where(printer, where, names)
+
+        printer.print_list(range(len(self.sources)), one)
+        if self.fill is not None:
+            printer.print_string(" else ")
+            printer.print_attribute(self.fill)
+        printer.print_string(" : ")
+        printer.print_list(self.sources, lambda v: printer.print_attribute(v.type))
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+def parse_maps(parser: Parser, indices: int):  # noqa: ANN201
+    """Parses `(d0, …) -> %a[…] where (…), … else scalar`; see `IndexMapOp`."""
+    names = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_identifier)
+    rank = len(names)
+    scope = Dims(rank, indices)
+    if names != scope.names[:rank]:
+        parser.raise_error(f"expected dimensions ({', '.join(scope.names[:rank])})")
+    parser.parse_punctuation("->")
+    maps: list[AffineMap] = []
+    conditions: list[AffineMap] = []
+
+    def one():
+        source = parser.parse_unresolved_operand()
+        results = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, lambda: parse_expr(parser, scope)
+        )
+        maps.append(AffineMap(len(scope.names), 0, tuple(results)))
+        where = parse_conditions(parser, scope) if parser.parse_optional_keyword("where") else []
+        conditions.append(AffineMap(len(scope.names), 0, tuple(where)))
+        return source
+
+    sources = parser.parse_comma_separated_list(parser.Delimiter.NONE, one)
+    fill = parser.parse_attribute() if parser.parse_optional_keyword("else") else None
+    return rank, maps, conditions, sources, fill
+
+
+@irdl_op_definition
+class GatherOp(IRDLOperation):
+    """
+    `%y = tensor_ir.gather (%i, …) (d0, d1) -> %x[i0, d1] : tensor<…xi64>, … ; tensor -> tensor`
+
+    Reads `%x` at subscripts that may also mention `i0`, `i1`, …: the elements of the index
+    tensors, which have the result's shape. Indices must be in range (0 up to the extent).
+    """
+
+    name = "tensor_ir.gather"
+    source = operand_def(TensorType)
+    indices = var_operand_def(TensorType)
+    map = prop_def(AffineMapAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self, source: SSAValue, indices: Sequence[SSAValue], map: AffineMap, shape: Sequence[int]
+    ) -> None:
+        super().__init__(
+            operands=[source, indices],
+            properties={"map": AffineMapAttr(map)},
+            result_types=[TensorType(_element(source), shape)],
+        )
+
+    def verify_(self) -> None:
+        shape = _shape(self.result)
+        for index in self.indices:
+            if _shape(index) != shape:
+                raise VerifyException(
+                    f"expected index tensors of the result's shape {shape}, found {index.type}"
+                )
+            if _element(index) != i64:
+                raise VerifyException(f"expected indices of type i64, found {_element(index)}")
+        if self.map.data.num_dims != len(shape) + len(self.indices):
+            raise VerifyException(
+                f"expected a map over {len(shape)} dimensions and {len(self.indices)} indices"
+            )
+        if len(self.map.data.results) != len(_shape(self.source)):
+            raise VerifyException(
+                f"expected {len(_shape(self.source))} subscripts for {self.source.type}, found "
+                f"{len(self.map.data.results)}"
+            )
+        if _element(self.result) != _element(self.source):
+            raise VerifyException("expected a result of the source's element type")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> GatherOp:
+        indices = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, parser.parse_unresolved_operand
+        )
+        _, maps, _, sources, _ = parse_maps(parser, len(indices))
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: _parse_tensor_type(parser)
+        )
+        parser.parse_punctuation(",")
+        source = _parse_tensor_type(parser)
+        parser.parse_punctuation("->")
+        result = _parse_tensor_type(parser)
+        return cls(
+            parser.resolve_operand(sources[0], source),
+            parser.resolve_operands(indices, types, parser.pos),
+            maps[0],
+            result.get_shape(),
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        with printer.in_parens():
+            printer.print_list(self.indices, printer.print_ssa_value)
+        rank = len(_shape(self.result))
+        names = Dims(rank, len(self.indices)).names
+        printer.print_string(f" ({', '.join(names[:rank])}) -> ")
+        printer.print_ssa_value(self.source)
+        print_subscripts(printer, self.map.data, names)
+        printer.print_string(" : ")
+        with printer.in_parens():
+            printer.print_list(self.indices, lambda v: printer.print_attribute(v.type))
+        printer.print_string(", ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+def numel(type: TensorType) -> int:
+    """The number of elements."""
+    return prod(type.get_shape())
+
+
+TensorIR = Dialect(
+    "tensor_ir",
+    [ConstantOp, IotaOp, YieldOp, ElementwiseOp, ReduceOp, IndexMapOp, GatherOp],
+    [],
+)

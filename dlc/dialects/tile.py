@@ -1,0 +1,382 @@
+"""
+The `tile` dialect: a kernel scheduled on a GPU (Tile IR).
+
+A launch is one scalar program that runs at every point of its axes. What differs is where an axis
+lives: `block` axes are walked by the grid, `thread` axes by the threads of a block, `serial` axes
+by each thread one point after the other, `register` axes by each thread all points at once.
+
+```
+tile.launch block(%row in 32) thread(%t in 256) {
+  %xs = tile.stage %x[%row, 0] [1, 2048] : memref<32x2048xf32> -> memref<2048xf32, #tile.shared>
+  %part = tile.reduce add serial(%o in 2) register(%v in 4) -> f32 {
+    %a = tile.load %xs[%o * 1024 + %t * 4 + %v] : memref<2048xf32, #tile.shared>
+    %sq = arith.mulf %a, %a : f32
+    tile.yield %sq : f32
+  }
+  %ss = tile.combine add %part across(%t) : f32
+  …
+}
+```
+
+A value varies along the axes that its definition mentions, directly or through operands. Effects
+happen once per point of the axes in their subscripts and conditions. Barriers do not exist here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    DenseArrayBase,
+    IndexType,
+    MemRefType,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Dialect, ParametrizedAttribute, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AnyAttr,
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    lazy_traits_def,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import (
+    HasParent,
+    IsTerminator,
+    MemoryReadEffect,
+    MemoryWriteEffect,
+    Pure,
+    RecursiveMemoryEffect,
+    RecursivelySpeculatable,
+    SingleBlockImplicitTerminator,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import (
+    IndexedOp,
+    IndexOpBase,
+    LoadOpBase,
+    SelectOpBase,
+    StoreOpBase,
+    YieldOpBase,
+    index_parts,
+    parse_index,
+    parse_memref_type,
+)
+from dlc.dialects.axes import (
+    BLOCK,
+    REGISTER,
+    SERIAL,
+    THREAD,
+    ForOpBase,
+    ReduceOpBase,
+    verify_monoid,
+)
+from dlc.dialects.graph import KernelOpBase
+from dlc.dialects.index_syntax import print_subscripts
+from dlc.ir.expr import Expr
+from dlc.ir.monoid import MONOIDS, Monoid
+from dlc.ir.variance import variance
+
+
+@irdl_attr_definition
+class SharedAttr(ParametrizedAttribute):
+    """`#tile.shared`: memory shared by the threads of a block."""
+
+    name = "tile.shared"
+
+
+@irdl_op_definition
+class KernelOp(KernelOpBase):
+    """`%y = tile.kernel @name(%x: memref = %a, …) -> (%y: memref, …) (schedule "…")? { … }`"""
+
+    name = "tile.kernel"
+
+    @property
+    def launch(self) -> LaunchOp:
+        """The kernel's launch."""
+        return next(op for op in self.body.block.ops if isinstance(op, LaunchOp))
+
+    def verify_(self) -> None:
+        super().verify_()
+        launches = [op for op in self.body.block.ops if isinstance(op, LaunchOp)]
+        if len(launches) != 1:
+            raise VerifyException(f"expected one tile.launch, found {len(launches)}")
+
+
+@irdl_op_definition
+class YieldOp(YieldOpBase):
+    """`tile.yield %a, … (where (condition, …))? : type, …`: what a reduce folds."""
+
+    name = "tile.yield"
+    traits = lazy_traits_def(
+        lambda: (IsTerminator(), Pure(), HasParent(LaunchOp, ForOp, ReduceOp))
+    )
+
+
+@irdl_op_definition
+class LaunchOp(ForOpBase):
+    """`tile.launch block(%b in 4) thread(%t in 256) serial(…) register(…) { … }`"""
+
+    name = "tile.launch"
+    YIELD: ClassVar = YieldOp
+    KINDS: ClassVar = (BLOCK, THREAD, SERIAL, REGISTER)
+    traits = traits_def(RecursiveMemoryEffect(), SingleBlockImplicitTerminator(YieldOp))
+
+    def verify_(self) -> None:
+        super().verify_()
+        along = variance(self)
+        for op in self.walk():
+            if isinstance(op, StoreOp):
+                mentioned = frozenset[SSAValue]().union(*(along[i] for i in op.indices))
+                if missing := along[op.value] - mentioned:
+                    names = ", ".join(f"%{a.name_hint}" for a in missing)
+                    raise VerifyException(
+                        f"expected a stored value that varies only along axes of its subscripts, "
+                        f"found one that also varies along {names}"
+                    )
+
+
+@irdl_op_definition
+class ForOp(ForOpBase):
+    """`tile.for serial(%o in 2) register(%v in 4) { … }`"""
+
+    name = "tile.for"
+    YIELD: ClassVar = YieldOp
+    KINDS: ClassVar = (SERIAL, REGISTER)
+    traits = traits_def(
+        RecursiveMemoryEffect(),
+        RecursivelySpeculatable(),
+        SingleBlockImplicitTerminator(YieldOp),
+    )
+
+
+@irdl_op_definition
+class ReduceOp(ReduceOpBase):
+    """
+    `%r = tile.reduce add serial(%o in 2) register(%v in 4) -> f32 { … tile.yield %v : f32 }`
+
+    A reduce that is only yielded straight into an enclosing reduce of the same monoid
+    accumulates in place.
+    """
+
+    name = "tile.reduce"
+    KINDS: ClassVar = (SERIAL, REGISTER)
+    traits = traits_def(
+        RecursiveMemoryEffect(),
+        RecursivelySpeculatable(),
+        SingleBlockImplicitTerminator(YieldOp),
+    )
+
+
+@irdl_op_definition
+class LoadOp(LoadOpBase):
+    """`%v = tile.load %x[expr, …] (where (condition, …) else %default)? : memref`"""
+
+    name = "tile.load"
+    traits = traits_def(MemoryReadEffect())
+
+
+@irdl_op_definition
+class StoreOp(StoreOpBase):
+    """`tile.store %v, %y[expr, …] (where (condition, …))? : memref`"""
+
+    name = "tile.store"
+    traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class IndexOp(IndexOpBase):
+    """`%i = tile.index expr`: an index expression as a value."""
+
+    name = "tile.index"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class SelectOp(SelectOpBase):
+    """`%v = tile.select %a where (condition, …) else %b : type`"""
+
+    name = "tile.select"
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class CombineOp(IRDLOperation):
+    """
+    `%r = tile.combine add %part across(%t) : f32`
+
+    Folds the values that the points of thread axes hold, in the order of the axes; the result is
+    the same at all of them.
+    """
+
+    name = "tile.combine"
+    monoid_name = prop_def(StringAttr, prop_name="monoid")
+    values = var_operand_def(AnyAttr())
+    axes = var_operand_def(IndexType())
+    results_ = var_result_def(AnyAttr())
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(self, monoid: str, values: Sequence[SSAValue], axes: Sequence[SSAValue]) -> None:
+        super().__init__(
+            operands=[values, axes],
+            properties={"monoid": StringAttr(monoid)},
+            result_types=[[v.type for v in values]],
+        )
+
+    @property
+    def monoid(self) -> Monoid:
+        return MONOIDS[self.monoid_name.data]
+
+    def verify_(self) -> None:
+        verify_monoid(self.monoid_name.data, [r.type for r in self.results])
+        if [v.type for v in self.values] != [r.type for r in self.results]:
+            raise VerifyException("expected results of the values' types")
+        for axis in self.axes:
+            launch = axis.owner.parent_op() if hasattr(axis.owner, "parent_op") else None
+            if not isinstance(launch, LaunchOp) or launch.kind(axis) != THREAD:
+                raise VerifyException(f"expected thread axes, found %{axis.name_hint}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CombineOp:
+        monoid = parser.parse_identifier()
+        values = parser.parse_comma_separated_list(
+            parser.Delimiter.NONE, parser.parse_unresolved_operand
+        )
+        parser.parse_keyword("across")
+        axes = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: parser.parse_operand(IndexType())
+        )
+        parser.parse_punctuation(":")
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        return cls(monoid, parser.resolve_operands(values, types, parser.pos), axes)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.monoid_name.data} ")
+        printer.print_list(self.values, printer.print_ssa_value)
+        printer.print_string(" across")
+        with printer.in_parens():
+            printer.print_list(self.axes, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_list(self.values, lambda v: printer.print_attribute(v.type))
+
+
+@irdl_op_definition
+class StageOp(IndexedOp):
+    """
+    `%s = tile.stage %x[expr, …] [4, 1, 8] : memref -> memref<4x8xf32, #tile.shared>`
+
+    A copy of the slab of `%x` that begins at the subscripts and has the given sizes, made together
+    by all threads of the block. Dimensions of size 1 are dropped. Elements beyond `%x` are 0.
+    """
+
+    name = "tile.stage"
+    source = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    sizes = prop_def(DenseArrayBase.constr(i64))
+    result = result_def(MemRefType)
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(self, source: SSAValue, base: Sequence[Expr], sizes: Sequence[int]) -> None:
+        indices, map, _ = index_parts(base, ())
+        assert isinstance(source.type, MemRefType)
+        super().__init__(
+            operands=[source, indices],
+            properties={"map": map, "sizes": DenseArrayBase.from_list(i64, list(sizes))},
+            result_types=[slab_type(source.type, sizes)],
+        )
+
+    def verify_(self) -> None:
+        assert isinstance(self.source.type, MemRefType)
+        self.verify_index(self.source.type.get_num_dims(), str(self.source.type))
+        sizes = [int(n) for n in self.sizes.get_values()]
+        if len(sizes) != self.source.type.get_num_dims() or any(n < 1 for n in sizes):
+            raise VerifyException(
+                f"expected a positive size for each dimension of {self.source.type}, found {sizes}"
+            )
+        assert isinstance(self.result.type, MemRefType)
+        expected = slab_type(self.source.type, sizes)
+        if self.result.type.get_shape() != expected.get_shape() or (
+            self.result.type.element_type != expected.element_type
+            or self.result.type.memory_space != expected.memory_space
+        ):
+            raise VerifyException(f"expected a result of type {expected}, found {self.result.type}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> StageOp:
+        source = parser.parse_unresolved_operand()
+        indices, map, _ = parse_index(parser, subscripts=True)
+        sizes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parse_memref_type(parser)
+        parser.parse_punctuation("->")
+        result = parse_memref_type(parser)
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[parser.resolve_operand(source, type), indices],
+            properties={
+                "map": AffineMapAttr(AffineMap(len(indices), 0, map.data.results)),
+                "sizes": DenseArrayBase.from_list(i64, sizes),
+            },
+            attributes=attributes,
+            result_types=[result],
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        print_subscripts(printer, self.map.data, self.indices)
+        printer.print_string(f" [{', '.join(str(n) for n in self.sizes.get_values())}]")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(" -> ")
+        printer.print_attribute(self.result.type)
+
+
+def slab_type(source: MemRefType[Attribute], sizes: Sequence[int]) -> MemRefType[Attribute]:
+    """The type of a staged slab: sizes of 1 are dropped."""
+    shape = [n for n in sizes if n != 1]
+    return MemRefType(source.element_type, shape, memory_space=SharedAttr())
+
+
+def serial_for(extents: Sequence[int], body: Region) -> ForOp:
+    """A `tile.for` whose axes are all serial."""
+    return ForOp(extents, body, [SERIAL] * len(extents))
+
+
+Tile = Dialect(
+    "tile",
+    [
+        KernelOp,
+        LaunchOp,
+        ForOp,
+        ReduceOp,
+        YieldOp,
+        LoadOp,
+        StoreOp,
+        IndexOp,
+        SelectOp,
+        CombineOp,
+        StageOp,
+    ],
+    [SharedAttr],
+)

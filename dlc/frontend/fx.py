@@ -1,0 +1,423 @@
+"""Import: a PyTorch module or function and example arguments, exported, as Torch IR."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputSpec
+from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.traceback import preserve_node_meta
+from torch.utils._pytree import tree_flatten_with_path
+from xdsl.dialects import func
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Region
+
+from dlc.frontend.alias import AliasAnalysis
+from dlc.frontend.graph import GraphImporter, Unrepresentable, name_hint, tensor_type
+from dlc.frontend.program import (
+    MAX_ALIGN,
+    Alias,
+    Argument,
+    Constant,
+    Guard,
+    ImportedProgram,
+    Kind,
+    Output,
+    Result,
+    canonical_call,
+    flatten_call,
+)
+from dlc.frontend.source import (
+    ImportFailure,
+    Place,
+    UnsupportedError,
+    all_frames_recorded,
+    place_of_traceback,
+)
+
+KINDS: Mapping[str, Kind] = {
+    "PARAMETER": "parameter",
+    "BUFFER": "buffer",
+    "CONSTANT_TENSOR": "constant",
+}
+
+
+class FunctionModule(torch.nn.Module):
+    """
+    A function as a module. The modules and tensors that the function (or one that it calls) finds
+    in its closure or its globals are attributes under their names, so they are known by these.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+        for name, value in free_values(function).items():
+            if isinstance(value, (torch.nn.Module, torch.Tensor)) and not hasattr(self, name):
+                setattr(self, name, value)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def free_values(function: Callable[..., Any]) -> dict[str, Any]:
+    """The values that the code of a function refers to, through the functions it calls too."""
+    found: dict[str, Any] = {}
+    pending: list[Any] = [function]
+    seen: set[int] = set()
+    while pending:
+        current = inspect.unwrap(pending.pop())
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if inspect.ismethod(current):
+            owner = current.__self__
+            if isinstance(owner, torch.nn.Module):
+                found.setdefault(type(owner).__name__.lower(), owner)
+            current = current.__func__
+        if not inspect.isfunction(current) or current.__module__.split(".")[0] == "torch":
+            continue
+        free = inspect.getclosurevars(current)
+        for name, value in {**free.nonlocals, **free.globals}.items():
+            found.setdefault(name, value)
+            pending.append(value)
+    return found
+
+
+def import_program(
+    module: torch.nn.Module | Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    sources: Mapping[str, str] | None = None,
+) -> ImportedProgram:
+    """
+    Exports `module` (a module in the mode it is in, or a function) as called with `args` and
+    `kwargs` and mirrors the functional ATen graph in Torch IR. `sources` maps file names of the
+    program's code to the names to be shown in locations.
+
+    Raises ImportFailure where PyTorch cannot export the program, and UnsupportedError with every
+    operation that has no representation (shapes that depend on data, control flow, complex numbers).
+    """
+    shown_as = sources or {}
+    signature = inspect.signature(
+        module.forward if isinstance(module, torch.nn.Module) else module
+    )
+    args, kwargs = canonical_call(signature, args, kwargs)
+    root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
+    exported = export(root, args, kwargs, shown_as)
+    return _Importer(root, module, exported, signature, args, kwargs, shown_as).run()
+
+
+def export(
+    root: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    shown_as: Mapping[str, str],
+) -> torch.export.ExportedProgram:
+    """The functional ATen graph of a call, with composite ops such as rms_norm kept whole."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(_quiet())
+        stack.enter_context(all_frames_recorded())
+        if isinstance(root, GraphModule):
+            stack.enter_context(_lines_of_graph(root))
+        try:
+            exported = torch.export.export(root, args, kwargs, strict=False)
+            for name, inner in exported.graph_module.named_modules():
+                if name and isinstance(inner, GraphModule):
+                    inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
+            return exported.run_decompositions({})
+        except Exception as error:
+            place = place_of_traceback(error.__traceback__, shown_as)
+            raise ImportFailure(explain(error), place) from error
+
+
+def explain(error: Exception) -> str:
+    """One sentence for what PyTorch raised while it exported a program."""
+    text = str(error)
+    if "data-dependent" in text:
+        return (
+            "the program branches on values of a tensor, expected one path for all values; "
+            "use torch.where instead of if, or take the branch outside of the program"
+        )
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
+    return f"torch.export cannot trace the program: {type(error).__name__}: {first}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Holds back what PyTorch logs and prints while it fails; the error itself says what matters."""
+    saved = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    held = io.StringIO()
+    try:
+        with redirect_stderr(held):
+            yield
+        sys.stderr.write(held.getvalue())
+    finally:
+        logging.disable(saved)
+
+
+@contextmanager
+def _lines_of_graph(graph: GraphModule) -> Iterator[None]:
+    """Runs an FX graph node by node, so that operations get the lines that its nodes know."""
+
+    def forward(*args: Any) -> Any:
+        with preserve_node_meta():
+            return Interpreter(graph).run(*args)
+
+    forward.__signature__ = inspect.signature(graph.forward)  # type: ignore[attr-defined]
+    graph.forward = forward
+    try:
+        yield
+    finally:
+        del graph.forward
+
+
+class _Importer:
+    """Assembles an ImportedProgram from an exported one."""
+
+    def __init__(
+        self,
+        root: torch.nn.Module,
+        eager: Callable[..., Any],
+        exported: torch.export.ExportedProgram,
+        signature: inspect.Signature,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        shown_as: Mapping[str, str],
+    ):
+        self.root, self.eager, self.exported, self.signature = root, eager, exported, signature
+        self.leaves, self.input_spec = flatten_call(signature, args, kwargs)
+        self.leaf_names = leaf_names(signature, args, kwargs)
+        self.shown_as = shown_as
+        graph = exported.graph_module.graph
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.compute = [n for n in graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
+        (returned,) = graph.find_nodes(op="output")[0].args
+        self.returned: Sequence[Any] = returned
+        self.arguments: list[Argument] = []
+        self.constants: dict[int, object] = {}
+        self.holders: dict[Node, int] = {}
+        """The nodes that hold an argument: its placeholder, and the value it is left with."""
+
+    def run(self) -> ImportedProgram:
+        self.collect_arguments()
+        examples = {a.index: self.example(a) for a in self.arguments}
+        unsupported: list[tuple[str, Place | None]] = []
+        types: list[Attribute] = []
+        for argument in self.arguments:
+            try:
+                types.append(tensor_type(examples[argument.index]))
+            except Unrepresentable as reason:
+                unsupported.append((f"{argument.kind} '{argument.name}': {reason}", None))
+        if unsupported:
+            raise UnsupportedError(unsupported)
+        block = Block(arg_types=types)
+        values = dict(zip(self.holders, block.args, strict=True))
+        for argument, value in zip(self.arguments, block.args, strict=True):
+            value.name_hint = name_hint(argument.name)
+        importer = GraphImporter(block, dict(values), self.shown_as)
+        importer.run(self.compute)
+        if importer.unsupported:
+            raise UnsupportedError(importer.unsupported)
+        results, outputs, returned = self.collect_results(examples)
+        operands = [importer.values[node] for node in returned]
+        block.add_op(func.ReturnOp(*operands))  # type: ignore[arg-type]
+        main = func.FuncOp(
+            "main",
+            (types, [tensor_type(node.meta["val"]) for node in returned]),
+            Region(block),
+            arg_attrs=ArrayAttr([argument_attributes(a) for a in self.arguments]),
+            res_attrs=ArrayAttr(
+                [result_attributes(r, n) for r, n in zip(results, returned, strict=True)]
+            ),
+        )
+        spec = self.exported.call_spec.out_spec
+        assert spec is not None
+        program = ImportedProgram(
+            module=ModuleOp([main]),
+            arguments=self.arguments,
+            results=results,
+            outputs=outputs,
+            output_spec=spec,
+            input_spec=self.input_spec,
+            constants=self.constants,
+            signature=self.signature,
+            eager=self.eager,
+            training=[(m, m.training) for m in self.root.modules()],
+        )
+        program.module.verify()
+        return program
+
+    def collect_arguments(self) -> None:
+        """Inputs in the order of the call, then what the module holds, by first use."""
+        specs = self.exported.graph_signature.input_specs
+        inputs = [spec for spec in specs if spec.kind.name == "USER_INPUT"]
+        if len(inputs) != len(self.leaves):
+            raise ImportFailure(
+                f"torch.export found {len(inputs)} inputs in a call with {len(self.leaves)}; "
+                "pass tensors, numbers and containers of them"
+            )
+        for leaf, spec in enumerate(inputs):
+            value = self.leaves[leaf]
+            if isinstance(value, torch.Tensor):
+                self.add_argument(spec, self.leaf_names[leaf], "input", Guard.of(value), leaf)
+            else:
+                self.constants[leaf] = value
+        held = {spec.arg.name: spec for spec in specs if spec.kind.name in KINDS}
+        for node in [n for user in self.compute for n in user.all_input_nodes] + [
+            *(node for node in self.returned if isinstance(node, Node)),
+            *(self.nodes[name] for name in held if self.is_mutated(held[name])),
+        ]:
+            if (spec := held.pop(node.name, None)) is not None:
+                assert spec.target is not None
+                fetch = self.fetcher(spec.target)
+                kind = KINDS[spec.kind.name]
+                self.add_argument(spec, spec.target, kind, Guard.of(fetch()), None, fetch)
+
+    def add_argument(
+        self,
+        spec: InputSpec,
+        name: str,
+        kind: Kind,
+        guard: Guard,
+        leaf: int | None,
+        fetch: Callable[[], torch.Tensor] | None = None,
+    ) -> None:
+        index = len(self.arguments)
+        self.arguments.append(Argument(index, name, kind, guard, leaf, fetch))
+        self.holders[self.nodes[spec.arg.name]] = index
+
+    def is_mutated(self, spec: InputSpec) -> bool:
+        outputs = self.exported.graph_signature.output_specs
+        return any(o.kind.name != "USER_OUTPUT" and o.target == spec.target for o in outputs)
+
+    def fetcher(self, name: str) -> Callable[[], torch.Tensor]:
+        """Finds the module's tensor of that qualified name, or the constant that export made."""
+        prefix, _, leaf = name.rpartition(".")
+        try:
+            owner = self.root.get_submodule(prefix)
+        except AttributeError:
+            owner = None
+        if isinstance(getattr(owner, leaf, None), torch.Tensor):
+            return lambda: getattr(owner, leaf)
+        constant = self.exported.constants[name]
+        assert isinstance(constant, torch.Tensor)
+        return lambda: constant
+
+    def example(self, argument: Argument) -> torch.Tensor:
+        if argument.leaf is not None:
+            return self.leaves[argument.leaf]
+        assert argument.tensor is not None
+        return argument.tensor
+
+    def collect_results(
+        self, examples: Mapping[int, torch.Tensor]
+    ) -> tuple[list[Result], list[Output], list[Node]]:
+        """`@main`'s results and their nodes, and how the user's output is made of them."""
+        results: list[Result] = []
+        returned: list[Node] = []
+        written: dict[Node, int] = {}
+        by_name = {a.name: a.index for a in self.arguments if a.kind != "input"}
+        specs = self.exported.graph_signature.output_specs
+        for spec, node in zip(specs, self.returned, strict=True):
+            if spec.kind.name == "USER_OUTPUT":
+                continue
+            assert spec.target is not None
+            if spec.kind.name == "USER_INPUT_MUTATION":
+                index = self.holders[self.nodes[spec.target]]
+            else:
+                index = by_name[spec.target]
+            name = self.arguments[index].name
+            results.append(Result(len(results), name, "mutation", index))
+            returned.append(node)
+            written[node] = index
+        aliases = AliasAnalysis(self.holders | written, examples)
+        outputs: list[Output] = []
+        for spec, node in zip(specs, self.returned, strict=True):
+            if spec.kind.name != "USER_OUTPUT":
+                continue
+            if not isinstance(node, Node):
+                outputs.append(Constant(node))
+            elif (alias := aliases.alias_of(node)) is not None:
+                outputs.append(alias)
+            else:
+                if node not in returned:
+                    results.append(Result(len(results), node.name, "output"))
+                    returned.append(node)
+                outputs.append(returned.index(node))
+        return results, outputs, returned
+
+
+def argument_attributes(argument: Argument) -> DictionaryAttr:
+    attributes: dict[str, Attribute] = {
+        "dlc.name": StringAttr(argument.name),
+        "dlc.kind": StringAttr(argument.kind),
+    }
+    guard = argument.guard
+    if not _is_contiguous(guard.shape, guard.strides):
+        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(guard.strides))
+    if guard.align < MAX_ALIGN:
+        attributes["dlc.align"] = IntegerAttr(guard.align, i64)
+    return DictionaryAttr(attributes)
+
+
+def result_attributes(result: Result, node: Node) -> DictionaryAttr:
+    attributes: dict[str, Attribute] = {}
+    value: torch.Tensor = node.meta["val"]
+    if result.argument is not None:
+        attributes["dlc.mutates"] = IntegerAttr(result.argument, i64)
+    elif not _is_contiguous(tuple(value.shape), value.stride()):
+        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(value.stride()))
+    return DictionaryAttr(attributes)
+
+
+def _is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements lie in row-major order without gaps; strides of extents 0 and 1 are free."""
+    if 0 in shape:
+        return True
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent > 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def leaf_names(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[str]:
+    """A name for every leaf of a call: the parameter, and the path within a container."""
+    arguments = signature.bind(*args, **kwargs).arguments
+    named: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            named |= value
+        else:
+            named[name] = value
+    paths, _ = tree_flatten_with_path(named)
+    return [".".join(_key(key) for key in path) for path, _ in paths]
+
+
+def _key(key: Any) -> str:
+    """One step of a path: of a mapping, a sequence or an object."""
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)

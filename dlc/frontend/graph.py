@@ -1,0 +1,183 @@
+"""The nodes of an exported FX graph, one by one, as operations of the `torch` dialect."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx import Node
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    Signedness,
+    TensorType,
+)
+from xdsl.ir import Attribute, Block, SSAValue
+
+from dlc.dialects import torch as torch_ir
+from dlc.frontend.source import Place, location_of, place_of
+
+ELEMENT_TYPES: Mapping[torch.dtype, Attribute] = {
+    torch.float64: Float64Type(),
+    torch.float32: Float32Type(),
+    torch.float16: Float16Type(),
+    torch.bfloat16: BFloat16Type(),
+    torch.int64: IntegerType(64),
+    torch.int32: IntegerType(32),
+    torch.int16: IntegerType(16),
+    torch.int8: IntegerType(8),
+    torch.uint8: IntegerType(8, Signedness.UNSIGNED),
+    torch.bool: IntegerType(1),
+}
+
+WITHOUT_VALUE = frozenset(
+    ("device", "layout", "pin_memory", "non_blocking", "memory_format", "requires_grad")
+)
+"""Arguments of ATen ops that say where or how a tensor is stored, not what it is."""
+
+CHECKED_BY_EXPORT = "aten::_assert_tensor_metadata"
+"""Compares dtypes, shapes and strides, all of which are static here; it has no result."""
+
+Values: TypeAlias = SSAValue | list[SSAValue]
+"""What a node stands for: a tensor, or the tensors of a tuple or list."""
+
+
+class Unrepresentable(Exception):
+    """Why a node has no counterpart in the `torch` dialect."""
+
+
+def tensor_type(value: object) -> TensorType:
+    """The type of a (fake) tensor; Unrepresentable if there is none."""
+    if not isinstance(value, torch.Tensor):
+        what = "nothing" if value is None else f"a {type(value).__name__} computed from data"
+        raise Unrepresentable(f"it returns {what}, expected a tensor")
+    if value.layout is not torch.strided or value.is_quantized:
+        raise Unrepresentable(f"its tensor is {value.layout} or quantized, expected a strided one")
+    element = ELEMENT_TYPES.get(value.dtype)
+    if element is None:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in ELEMENT_TYPES)
+        raise Unrepresentable(f"its dtype is {value.dtype}, expected one of {known}")
+    if not all(isinstance(extent, int) for extent in value.shape):
+        shape = "x".join(str(extent) for extent in value.shape)
+        raise Unrepresentable(f"its shape {shape} depends on data, expected a static one")
+    return TensorType(element, list(value.shape))
+
+
+def name_hint(name: str) -> str | None:
+    """An SSA name from a name of the source: `layers.0.weight` is `%layers_0_weight`."""
+    hint = re.sub(r"(_\d+)+$", "", re.sub(r"\W+", "_", name)).strip("_")
+    return hint if hint and not hint[0].isdigit() else None
+
+
+def bind_arguments(node: Node) -> dict[str, Any]:
+    """The arguments that a node gives to its ATen overload, by the names of its schema."""
+    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
+    return dict(zip(names, node.args)) | dict(node.kwargs)
+
+
+def plain(value: object) -> torch_ir.Argument:
+    """A non-tensor argument as the dialect holds it; Unrepresentable for a complex number, …"""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case torch.dtype():
+            return str(value).removeprefix("torch.")
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _:
+            raise Unrepresentable(
+                f"its argument {value} is of type {type(value).__name__}, expected a number, "
+                "a string, a dtype or a list"
+            )
+
+
+@dataclass
+class GraphImporter:
+    """Appends `torch.aten` operations to `block`; `values` starts with the placeholders."""
+
+    block: Block
+    values: dict[Node, Values]
+    shown_as: Mapping[str, str] = field(default_factory=dict)
+    unsupported: list[tuple[str, Place | None]] = field(default_factory=list)
+    failed: set[Node] = field(default_factory=set)
+
+    def run(self, nodes: Sequence[Node]) -> None:
+        """
+        Imports the nodes that compute something. What cannot be imported is collected in
+        `unsupported`; nodes that depend on it are skipped, so each cause is named once.
+        """
+        for node in nodes:
+            if self.failed.intersection(node.all_input_nodes):
+                self.failed.add(node)
+                continue
+            try:
+                self.import_node(node)
+            except Unrepresentable as reason:
+                self.failed.add(node)
+                name = getattr(node.target, "__name__", str(node.target))
+                if isinstance(node.target, torch._ops.OperatorBase):
+                    name = str(node.target)
+                place = place_of(node.meta.get("stack_trace"), self.shown_as)
+                self.unsupported.append((f"{name}: {reason}", place))
+
+    def import_node(self, node: Node) -> None:
+        target = node.target
+        if target is operator.getitem:
+            items, index = node.args
+            assert isinstance(items, Node)
+            assert isinstance(index, int)
+            items = self.values[items]
+            assert isinstance(items, list)
+            self.values[node] = items[index]
+            return
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            raise Unrepresentable("control flow that depends on data has no counterpart")
+        if not isinstance(target, torch._ops.OpOverload):
+            raise Unrepresentable("it computes with a number that depends on data")
+        if target._schema.name == CHECKED_BY_EXPORT:
+            return
+        if target.namespace != "aten":
+            raise Unrepresentable("it is no ATen op; write it with functions of torch")
+        if target._schema.is_mutable:
+            raise Unrepresentable("it writes to its argument in the exported graph")
+        tensors, arguments = self.split_arguments(node)
+        val = node.meta.get("val")
+        several = isinstance(val, (list, tuple))
+        op = torch_ir.AtenOp(
+            str(target).removeprefix("aten."),
+            tensors,
+            arguments,
+            [tensor_type(item) for item in (val if several else (val,))],
+        )
+        op.location = location_of(place_of(node.meta.get("stack_trace"), self.shown_as))
+        for result in op.results:
+            result.name_hint = name_hint(node.name)
+        self.block.add_op(op)
+        self.values[node] = list(op.results) if several else op.results[0]
+
+    def split_arguments(
+        self, node: Node
+    ) -> tuple[dict[str, SSAValue], dict[str, torch_ir.Argument]]:
+        """The tensors that a node takes, by operand name, and its other arguments."""
+        tensors: dict[str, SSAValue] = {}
+        arguments: dict[str, torch_ir.Argument] = {}
+        defaults = {a.name: a.default_value for a in node.target._schema.arguments}  # type: ignore[union-attr]
+        for name, value in bind_arguments(node).items():
+            if isinstance(value, Node):
+                value = self.values[value]
+            elif isinstance(value, (list, tuple)) and any(isinstance(v, Node) for v in value):
+                value = [self.values[v] if isinstance(v, Node) else v for v in value]
+            if isinstance(value, SSAValue):
+                tensors[name] = value
+            elif isinstance(value, list) and any(isinstance(v, SSAValue) for v in value):
+                tensors |= {f"{name}.{i}": v for i, v in enumerate(value) if v is not None}
+            elif name not in WITHOUT_VALUE and (value is not None or defaults[name] is not None):
+                arguments[name] = plain(value)
+        return tensors, arguments

@@ -1,0 +1,240 @@
+"""An imported program: what `@main` takes and returns, in terms of the user's own call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.frontend.source import ImportFailure
+
+MAX_ALIGN = 16
+"""Bytes of the widest access of a GPU thread: more alignment than that is of no use."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What the code for one tensor relies on; strides in elements, alignment in bytes."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    strides: tuple[int, ...]
+    align: int
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> Guard:
+        return Guard(tuple(tensor.shape), tensor.dtype, tensor.stride(), alignment(tensor))
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Shapes and dtypes are equal, strides where the extent exceeds 1, alignment suffices."""
+        if tensor.dtype != self.dtype or tensor.shape != self.shape:
+            return False
+        if tensor.stride() != self.strides and any(
+            extent > 1 and here != there
+            for extent, here, there in zip(self.shape, tensor.stride(), self.strides, strict=True)
+        ):
+            return False
+        return alignment(tensor) >= self.align
+
+
+def alignment(tensor: torch.Tensor) -> int:
+    """The largest power of two, at most 16, that divides the address; 16 if there is no memory."""
+    if tensor.device.type == "meta" or isinstance(tensor, torch._subclasses.FakeTensor):
+        return MAX_ALIGN
+    address = tensor.data_ptr()
+    return min(address & -address, MAX_ALIGN) if address else MAX_ALIGN
+
+
+Kind: TypeAlias = Literal["input", "parameter", "buffer", "constant"]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """
+    Argument `index` of `@main`. An input is leaf `leaf` of the flattened call; the others are
+    tensors of the module, where `fetch` finds the present one by its qualified name.
+    """
+
+    index: int
+    name: str
+    kind: Kind
+    guard: Guard
+    leaf: int | None = None
+    fetch: Callable[[], torch.Tensor] | None = None
+
+    @property
+    def tensor(self) -> torch.Tensor | None:
+        """The module's tensor, shared with it; None for an input."""
+        return None if self.fetch is None else self.fetch()
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result `index` of `@main`: an output, or the new value of the argument called `name`."""
+
+    index: int
+    name: str
+    kind: Literal["output", "mutation"]
+    argument: int | None = None
+    """The index of the mutated argument."""
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A leaf of the user's output that is an argument of `@main`, or a view of one."""
+
+    argument: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    """In elements from the argument's first one."""
+
+    def of(self, base: torch.Tensor) -> torch.Tensor:
+        """`base` itself where the geometry is the same, else a view of it."""
+        if self.offset == 0 and base.shape == self.size and base.stride() == self.stride:
+            return base
+        return base.as_strided(self.size, self.stride, base.storage_offset() + self.offset)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A leaf of the user's output that is no tensor (an int, None, …)."""
+
+    value: object
+
+
+Output: TypeAlias = int | Alias | Constant
+"""A leaf of the user's output: the index of a result of `@main`, an alias, or a constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedProgram:
+    """
+    A module with the Torch IR of a program as `@main`, and how the user's calls map to it.
+
+    `@main`'s arguments carry `dlc.name` (the name in the source, or the qualified name of a
+    parameter, buffer or constant), `dlc.kind`, `dlc.strides` (of all dimensions, in elements) where
+    the tensor is not contiguous, and `dlc.align` (bytes) where the address is not a multiple of 16.
+    Its results carry `dlc.strides` where eager's tensor is not contiguous, and `dlc.mutates` (the
+    index of the argument) where the result is to be written back.
+    """
+
+    module: ModuleOp
+    arguments: list[Argument]
+    results: list[Result]
+    outputs: list[Output]
+    output_spec: TreeSpec
+    input_spec: TreeSpec
+    constants: Mapping[int, object]
+    """The leaves of the call that are no tensors: the program is specialised to their values."""
+    signature: inspect.Signature
+    eager: Callable[..., Any]
+    """The program as PyTorch runs it."""
+    training: Sequence[tuple[torch.nn.Module, bool]]
+
+    @property
+    def guards(self) -> dict[str, Guard]:
+        """What every tensor input must fulfil, by name."""
+        return {a.name: a.guard for a in self.arguments if a.kind == "input"}
+
+    def matches(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> bool:
+        """Whether the program was specialised to what such a call means; cheap enough per call."""
+        leaves, spec = flatten_call(self.signature, args, kwargs)
+        if spec != self.input_spec or any(m.training != mode for m, mode in self.training):
+            return False
+        for leaf, value in self.constants.items():
+            if type(leaves[leaf]) is not type(value) or leaves[leaf] != value:
+                return False
+        for argument in self.arguments:
+            tensor = self._tensor_of(argument, leaves)
+            if not isinstance(tensor, torch.Tensor) or not argument.guard.holds(tensor):
+                return False
+        return True
+
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    ) -> list[torch.Tensor]:
+        """
+        The tensors of `@main`'s arguments for a call: inputs from the call, the others from the
+        module as they are now. ImportFailure if the call has another structure than the imported
+        one, or if it hands over a tensor that is written to and overlaps another.
+        """
+        leaves, spec = flatten_call(self.signature, args, kwargs)
+        if spec != self.input_spec:
+            raise ImportFailure(
+                f"expected a call with arguments of the structure {self.input_spec}, found {spec}"
+            )
+        bound = [self._tensor_of(argument, leaves) for argument in self.arguments]
+        for result in self.results:
+            if result.argument is not None:
+                self._check_overlap(result.argument, bound)
+        return bound
+
+    def _tensor_of(self, argument: Argument, leaves: Sequence[Any]) -> torch.Tensor:
+        if argument.leaf is not None:
+            return leaves[argument.leaf]
+        assert argument.fetch is not None
+        return argument.fetch()
+
+    def _check_overlap(self, mutated: int, bound: Sequence[torch.Tensor]) -> None:
+        begin, end = _byte_range(bound[mutated])
+        for i, other in enumerate(bound):
+            lo, hi = _byte_range(other)
+            if i != mutated and lo < end and begin < hi:
+                raise ImportFailure(
+                    f"the program writes to '{self.arguments[mutated].name}', which shares memory "
+                    f"with '{self.arguments[i].name}'; pass a clone of one of them"
+                )
+
+    def unflatten(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
+        """The user's output from `@main`'s results; writes mutated arguments back first."""
+        with torch.no_grad():
+            for result in self.results:
+                if result.argument is not None:
+                    bound[result.argument].copy_(results[result.index])
+        leaves: list[Any] = []
+        for output in self.outputs:
+            match output:
+                case int():
+                    leaves.append(results[output])
+                case Alias():
+                    leaves.append(output.of(bound[output.argument]))
+                case Constant():
+                    leaves.append(output.value)
+        return tree_unflatten(leaves, self.output_spec)
+
+
+def flatten_call(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[list[Any], TreeSpec]:
+    """The leaves of a call and its structure, the same however its arguments were passed."""
+    return tree_flatten(canonical_call(signature, args, kwargs))
+
+
+def canonical_call(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Passes by position what can be passed so, and the rest in the order of the signature."""
+    if not kwargs:
+        return tuple(args), {}
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ImportFailure(f"the program was called with other arguments: {error}") from None
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD and name in bound.arguments:
+            bound.arguments[name] = dict(sorted(bound.arguments[name].items()))
+    return bound.args, bound.kwargs
+
+
+def _byte_range(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses [begin, end) between which a tensor's elements lie; empty for a meta tensor."""
+    if tensor.numel() == 0 or tensor.device.type == "meta":
+        return 0, 0
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()

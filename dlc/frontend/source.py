@@ -1,0 +1,127 @@
+"""Where the operations of a PyTorch program stand in its source, and errors that quote it."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+import torch
+from torch.fx.proxy import TracerBase
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, StringAttr, UnknownLoc
+from xdsl.utils.exceptions import DiagnosticException
+
+TORCH = os.path.dirname(torch.__file__) + os.sep
+HERE = os.path.dirname(__file__) + os.sep
+FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a source file: line and column count from 1; `text` is the whole line."""
+
+    file: str
+    line: int
+    column: int
+    text: str
+
+    @staticmethod
+    def of_line(file: str, line: int, shown_as: Mapping[str, str] | None = None) -> Place:
+        """The first character of a line; `shown_as` maps file names to those to be shown."""
+        text = linecache.getline(file, line).rstrip()
+        column = len(text) - len(text.lstrip()) + 1
+        return Place((shown_as or {}).get(file, file), line, column, text)
+
+    @property
+    def location(self) -> FileLineColLoc:
+        return FileLineColLoc(StringAttr(self.file), IntAttr(self.line), IntAttr(self.column))
+
+
+def location_of(place: Place | None) -> LocationAttr:
+    return UnknownLoc() if place is None else place.location
+
+
+def quote(place: Place | None, message: str) -> str:
+    """`file:line:col: error: message`, the source line and a caret under the column."""
+    if place is None:
+        return f"error: {message}"
+    head = f"{place.file}:{place.line}:{place.column}: error: {message}"
+    if not place.text:
+        return head
+    return f"{head}\n{place.text}\n{' ' * (place.column - 1)}^"
+
+
+class ImportFailure(DiagnosticException):
+    """A program that cannot be imported; the text is one sentence with the user's line."""
+
+    def __init__(self, message: str, place: Place | None = None):
+        super().__init__(quote(place, message))
+        self.message = message
+        self.place = place
+
+
+class UnsupportedError(DiagnosticException):
+    """All operations of a program that no IR of dlc can represent, with their lines."""
+
+    def __init__(self, found: Sequence[tuple[str, Place | None]]):
+        count = "1 operation" if len(found) == 1 else f"{len(found)} operations"
+        heading = f"the program has {count} that dlc cannot represent:"
+        super().__init__("\n".join([heading, *(quote(place, why) for why, place in found)]))
+        self.found = tuple(found)
+
+
+def place_of(stack_trace: str | None, shown_as: Mapping[str, str] | None = None) -> Place | None:
+    """
+    The innermost frame of a formatted stack trace (outermost first) that is the user's; if all are
+    PyTorch's own, the innermost of a module of `torch.nn`; None if there is neither.
+    """
+    frames = [(m[1], int(m[2])) for m in FRAME.finditer(stack_trace or "")]
+    return _innermost(frames, shown_as)
+
+
+def place_of_traceback(
+    tb: TracebackType | None, shown_as: Mapping[str, str] | None = None
+) -> Place | None:
+    """The innermost frame of the user's in a traceback that starts in this package."""
+    frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(tb)]
+    return _innermost(frames, shown_as)
+
+
+def _innermost(
+    frames: Sequence[tuple[str, int]], shown_as: Mapping[str, str] | None
+) -> Place | None:
+    own = [i for i, (file, _) in enumerate(frames) if file.startswith(HERE)]
+    inner = [(f, n) for f, n in frames[own[-1] + 1 if own else 0 :] if not _is_generated(f)]
+    users = [frame for frame in inner if not frame[0].startswith(TORCH)]
+    modules = [frame for frame in inner if frame[0].startswith(TORCH + "nn" + os.sep + "modules")]
+    for file, line in [*reversed(users), *reversed(modules)]:
+        return Place.of_line(file, line, shown_as)
+    return None
+
+
+def _is_generated(file: str) -> bool:
+    """Whether FX or an import hook made the code: `<eval_with_key>.3`, `<string>`, `<frozen …>`."""
+    return file.startswith(("<eval_with_key>", "<string>", "<frozen"))
+
+
+@contextmanager
+def all_frames_recorded() -> Iterator[None]:
+    """
+    Within this context FX records every frame of a traced operation. By default it keeps those of
+    functions called `forward` only, so an operation in a helper would get its caller's line.
+    """
+    name = "_filter_traceback_frames"
+    saved = getattr(TracerBase, name, None)
+    if saved is None:  # a PyTorch without the filter records what it records
+        yield
+        return
+    setattr(TracerBase, name, lambda tracer, frames: frames)
+    try:
+        yield
+    finally:
+        setattr(TracerBase, name, saved)

@@ -1,0 +1,1 @@
+"""What every level shares: index expressions, monoids, source locations, SSA dominance."""

@@ -1,0 +1,325 @@
+"""
+Index expressions over SSA values: the one place where subscripts are computed with.
+
+An `Expr` is a sum of integer multiples of *atoms* plus a constant. An atom is an SSA value of type
+`index`, or a floor division or remainder of an `Expr` by a positive constant. Every constructor
+normalizes with the ranges of the values involved (`range_of`), so `(4*i + v) floordiv 4` is `i`
+as soon as `v` is an axis of extent 4. Operations carry expressions as affine maps over operands;
+`from_affine` and `to_affine` go between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Block, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
+
+Range = tuple[float, float]
+"""Inclusive bounds; infinite where nothing is known."""
+
+UNKNOWN: Range = (float("-inf"), float("inf"))
+
+
+@dataclass(frozen=True)
+class FloorDiv:
+    """`base floordiv divisor`, divisor > 1."""
+
+    base: Expr
+    divisor: int
+
+
+@dataclass(frozen=True)
+class Mod:
+    """`base mod divisor`, divisor > 1; the result lies in `[0, divisor)`."""
+
+    base: Expr
+    divisor: int
+
+
+Atom = SSAValue | FloorDiv | Mod
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    """`sum(coefficient * atom) + constant`; terms keep the order in which they were written."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+
+    @staticmethod
+    def of(value: Expr | SSAValue | int) -> Expr:
+        """An expression of a value (the constant itself if the value is one) or of an integer."""
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, int):
+            return Expr((), value)
+        if (known := constant_of(value)) is not None:
+            return Expr((), known)
+        lo, hi = range_of(value)
+        return Expr((), int(lo)) if lo == hi else Expr(((value, 1),))
+
+    @cached_property
+    def coefficients(self) -> dict[Atom, int]:
+        return dict(self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Expr)
+            and self.constant == other.constant
+            and self.coefficients == other.coefficients
+        )
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.terms), self.constant))
+
+    def __add__(self, other: Expr | SSAValue | int) -> Expr:
+        other = Expr.of(other)
+        sums = dict(self.terms)
+        for atom, coefficient in other.terms:
+            sums[atom] = sums.get(atom, 0) + coefficient
+        terms = tuple((a, c) for a, c in sums.items() if c)
+        return _recombine(Expr(terms, self.constant + other.constant))
+
+    def __sub__(self, other: Expr | SSAValue | int) -> Expr:
+        return self + Expr.of(other) * -1
+
+    def __mul__(self, factor: int) -> Expr:
+        if factor == 0:
+            return Expr()
+        return Expr(tuple((a, c * factor) for a, c in self.terms), self.constant * factor)
+
+    def __floordiv__(self, divisor: int) -> Expr:
+        if divisor == 1:
+            return self
+        whole, rest = self._split(divisor)
+        lo, hi = rest.range
+        if lo // divisor == hi // divisor and lo > float("-inf"):
+            return whole + int(lo // divisor)
+        if len(rest.terms) == 1 and rest.constant == 0:
+            (atom, coefficient) = rest.terms[0]
+            if isinstance(atom, FloorDiv) and coefficient == 1:  # x//a//b = x//(a*b)
+                return whole + atom.base // (atom.divisor * divisor)
+        common = gcd(divisor, *(c for _, c in rest.terms))
+        if common > 1:  # (4a + r) // 8 = (a + r // 4) // 2
+            reduced = Expr(
+                tuple((a, c // common) for a, c in rest.terms), rest.constant // common
+            )
+            return whole + reduced // (divisor // common)
+        return whole + Expr(((FloorDiv(rest, divisor), 1),))
+
+    def __mod__(self, divisor: int) -> Expr:
+        if divisor == 1:
+            return Expr()
+        _, rest = self._split(divisor)
+        lo, hi = rest.range
+        if lo // divisor == hi // divisor and lo > float("-inf"):
+            return rest - int(lo // divisor) * divisor
+        if len(rest.terms) == 1 and rest.constant == 0:
+            (atom, coefficient) = rest.terms[0]
+            if isinstance(atom, Mod) and coefficient == 1 and atom.divisor % divisor == 0:
+                return atom.base % divisor
+        return Expr(((Mod(rest, divisor), 1),))
+
+    def _split(self, divisor: int) -> tuple[Expr, Expr]:
+        """Write as `whole * divisor + rest`, the rest's coefficients not divisible."""
+        whole = Expr(
+            tuple((a, c // divisor) for a, c in self.terms if c % divisor == 0),
+            self.constant // divisor,
+        )
+        rest = Expr(
+            tuple((a, c) for a, c in self.terms if c % divisor), self.constant % divisor
+        )
+        return whole, rest
+
+    @cached_property
+    def range(self) -> Range:
+        """Inclusive bounds over all values of the atoms."""
+        lo = hi = float(self.constant)
+        for atom, coefficient in self.terms:
+            low, high = range_of(atom) if isinstance(atom, SSAValue) else _atom_range(atom)
+            a, b = coefficient * low, coefficient * high
+            lo, hi = lo + min(a, b), hi + max(a, b)
+        return lo, hi
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def values(self) -> tuple[SSAValue, ...]:
+        """The SSA values mentioned, in order of appearance."""
+        seen: dict[SSAValue, None] = {}
+        for atom, _ in self.terms:
+            if isinstance(atom, SSAValue):
+                seen[atom] = None
+            else:
+                seen.update(dict.fromkeys(atom.base.values()))
+        return tuple(seen)
+
+    def coefficient(self, value: SSAValue) -> int | None:
+        """The factor of `value` where the expression is affine in it, else None."""
+        if any(not isinstance(a, SSAValue) and value in a.base.values() for a, _ in self.terms):
+            return None
+        return self.coefficients.get(value, 0)
+
+    def substitute(self, replace: Callable[[SSAValue], Expr | SSAValue | int | None]) -> Expr:
+        """The expression with every value for which `replace` gives something replaced."""
+        result = Expr((), self.constant)
+        for atom, coefficient in self.terms:
+            if isinstance(atom, SSAValue):
+                new = replace(atom)
+                part = Expr.of(atom if new is None else new)
+            elif isinstance(atom, FloorDiv):
+                part = atom.base.substitute(replace) // atom.divisor
+            else:
+                part = atom.base.substitute(replace) % atom.divisor
+            result = result + part * coefficient
+        return result
+
+    def evaluate(self, values: Mapping[SSAValue, int]) -> int:
+        """The number that the expression has at a point."""
+        total = self.constant
+        for atom, coefficient in self.terms:
+            if isinstance(atom, SSAValue):
+                total += coefficient * values[atom]
+            elif isinstance(atom, FloorDiv):
+                total += coefficient * (atom.base.evaluate(values) // atom.divisor)
+            else:
+                total += coefficient * (atom.base.evaluate(values) % atom.divisor)
+        return total
+
+
+def _atom_range(atom: FloorDiv | Mod) -> Range:
+    if isinstance(atom, Mod):
+        return 0, atom.divisor - 1
+    lo, hi = atom.base.range
+    return lo // atom.divisor, hi // atom.divisor
+
+
+def _recombine(expr: Expr) -> Expr:
+    """`(e floordiv c) * c + e mod c` is `e`."""
+    for atom, coefficient in expr.terms:
+        if not isinstance(atom, Mod):
+            continue
+        quotient = (atom.base // atom.divisor) * (atom.divisor * coefficient)
+        if quotient.terms and all(
+            expr.coefficients.get(a) == c for a, c in quotient.terms
+        ):
+            rest = tuple(
+                (a, c) for a, c in expr.terms if a != atom and a not in quotient.coefficients
+            )
+            whole = Expr(rest, expr.constant - quotient.constant)
+            return atom.base * coefficient + whole
+    return expr
+
+
+def constant_of(value: SSAValue) -> int | None:
+    """The integer that an `arith.constant` of type index defines, else None."""
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    return None
+
+
+def range_of(value: SSAValue) -> Range:
+    """
+    Inclusive bounds of an index value: an axis gives `[0, extent)`, an op with a method
+    `index_range` that range, an `scf.for` with constant bounds its first and last index.
+    """
+    owner = value.owner
+    if not isinstance(owner, Block):
+        if (known := constant_of(value)) is not None:
+            return known, known
+        index_range = getattr(owner, "index_range", None)
+        return UNKNOWN if index_range is None else index_range()
+    parent = owner.parent_op()
+    axis_range = getattr(parent, "axis_range", None)
+    if axis_range is not None:
+        return axis_range(value)
+    if isinstance(parent, scf.ForOp) and value is parent.body.block.args[0]:
+        lb, ub = constant_of(parent.lb), constant_of(parent.ub)
+        step = constant_of(parent.step)
+        if lb is not None and ub is not None and step:
+            return lb, max(lb, lb + (ub - lb - 1) // step * step)
+    return UNKNOWN
+
+
+def from_affine(expr: AffineExpr, operands: Sequence[SSAValue]) -> Expr:
+    """The expression that an affine expression over `operands` means, normalized."""
+    match expr:
+        case AffineConstantExpr():
+            return Expr((), expr.value)
+        case AffineDimExpr():
+            return Expr.of(operands[expr.position])
+        case AffineBinaryOpExpr():
+            lhs, rhs = from_affine(expr.lhs, operands), from_affine(expr.rhs, operands)
+            match expr.kind:
+                case AffineBinaryOpKind.Add:
+                    return lhs + rhs
+                case AffineBinaryOpKind.Mul if rhs.is_constant:
+                    return lhs * rhs.constant
+                case AffineBinaryOpKind.Mul if lhs.is_constant:
+                    return rhs * lhs.constant
+                case AffineBinaryOpKind.FloorDiv if rhs.is_constant and rhs.constant > 0:
+                    return lhs // rhs.constant
+                case AffineBinaryOpKind.Mod if rhs.is_constant and rhs.constant > 0:
+                    return lhs % rhs.constant
+                case _:
+                    pass
+        case _:
+            pass
+    raise ValueError(f"not an index expression of this compiler: {expr}")
+
+
+def to_affine(expr: Expr, operands: list[SSAValue]) -> AffineExpr:
+    """`expr` as an affine expression over `operands`, which is extended as needed."""
+
+    def dim(value: SSAValue) -> AffineExpr:
+        if value not in operands:
+            operands.append(value)
+        return AffineExpr.dimension(operands.index(value))
+
+    parts: list[AffineExpr] = []
+    for atom, coefficient in expr.terms:
+        if isinstance(atom, SSAValue):
+            part = dim(atom)
+        elif isinstance(atom, FloorDiv):
+            part = to_affine(atom.base, operands) // atom.divisor
+        else:
+            part = to_affine(atom.base, operands) % atom.divisor
+        parts.append(part if coefficient == 1 else part * coefficient)
+    if expr.constant or not parts:
+        parts.append(AffineExpr.constant(expr.constant))
+    total = parts[0]
+    for part in parts[1:]:
+        total = AffineBinaryOpExpr(AffineBinaryOpKind.Add, total, part)
+    return total
+
+
+def to_map(exprs: Iterable[Expr], operands: list[SSAValue]) -> AffineMap:
+    """An affine map with one result per expression; `operands` is extended as needed."""
+    results = tuple(to_affine(e, operands) for e in exprs)
+    return AffineMap(len(operands), 0, results)
+
+
+def implied(condition: Expr, known: Iterable[Expr] = ()) -> bool:
+    """Is `condition >= 0` sure, by ranges alone or given that each of `known` is >= 0?"""
+    return condition.range[0] >= 0 or any((condition - k).range[0] >= 0 for k in known)
+
+
+def within(subscript: Expr, extent: int, known: Sequence[Expr] = ()) -> list[Expr]:
+    """The conditions (each `>= 0`) that keep a subscript in `[0, extent)`, without sure ones."""
+    needed = (subscript, Expr((), extent - 1) - subscript)
+    return [c for c in needed if not implied(c, known)]

@@ -1,0 +1,109 @@
+"""
+A parser that gives every operation its place in the text, and errors a place and a hint.
+
+xDSL's parser leaves operations at an unknown location unless the text says `loc(...)`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.ir import AttributeInvT, Operation, SSAValue
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.utils.exceptions import ParseError
+from xdsl.utils.lexer import Span
+
+from dlc.diagnostics import did_you_mean, with_hint
+
+_OP_NAME = re.compile(r'(?:%[^="\n]*=\s*)?(?P<name>"[^"\n]*"|[\w$.]+)')
+
+
+class LocParser(Parser):
+    """
+    xDSL's parser with a `FileLineColLoc` at the name of every operation whose text has no `loc`.
+
+    Lines and columns count from 1; `line_offset` is the number of lines before `text` in its file.
+    """
+
+    def __init__(self, ctx: Context, text: str, name: str, line_offset: int = 0) -> None:
+        super().__init__(ctx, text, name)
+        self._file = StringAttr(name)
+        self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
+        self._line_offset = line_offset
+        self._op_span: Span[str] = Span(0, 0, self.lexer.input)
+        self._first_uses: dict[str, tuple[Span[str], list[str]]] = {}
+
+    def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
+        """Parse the whole input."""
+        try:
+            return super().parse_module(allow_implicit_module)
+        except ParseError as error:
+            raise self._located(error) or error from None
+
+    def _located(self, error: ParseError) -> ParseError | None:
+        """The error to report where xDSL reports `error` behind its place, or without a name."""
+        text = self.lexer.input
+        if error.msg.startswith("values used but not defined"):
+            name = next(iter(self.forward_ssa_references))
+            span, known = self._first_uses[name]
+            undefined = ParseError(span, f"%{name} is used but never defined in scope")
+            return with_hint(undefined, did_you_mean(name, known, "%"))
+        if error.msg.startswith("Could not parse entire input"):
+            found = error.span.text or "the end of the input"
+            return ParseError(error.span, f"expected an operation, found {found}")
+        if unknown := re.fullmatch(r"'(.*)' is not registered", error.msg):
+            name = unknown[1]
+            word = name if name in text.content else name.rpartition(".")[2]
+            at = text.content.rfind(word, 0, error.span.start)
+            known = [a.name for a in (*self.ctx.loaded_types, *self.ctx.loaded_attrs)]
+            here = Span(at, at + len(word), text) if at >= 0 else error.span
+            return with_hint(
+                ParseError(here, f"unknown type or attribute '{name}'"), did_you_mean(name, known)
+            )
+        return None
+
+    def parse_operation(self) -> Operation:
+        op_span = self._op_span = self._name_span(self.pos)
+        op = super().parse_operation()
+        if isinstance(op.location, UnknownLoc):
+            op.location = self._location(op_span)
+        return op
+
+    def resolve_operand(
+        self, operand: UnresolvedOperand, type: AttributeInvT
+    ) -> SSAValue[AttributeInvT]:
+        name = operand.operand_name
+        if name not in self.ssa_values and name not in self._first_uses:
+            self._first_uses[name] = (operand.span, list(self.ssa_values))
+        return super().resolve_operand(operand, type)
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        stack = self._parser_state.dialect_stack
+        if (op := self.ctx.get_optional_op(name, dialect_stack=stack)) is not None:
+            return op
+        dialect, dot, _ = name.partition(".")
+        if dot and dialect not in self.ctx.registered_dialect_names:
+            unknown = ParseError(self._op_span, f"unknown dialect '{dialect}' of '{name}'")
+            guess = did_you_mean(dialect, self.ctx.registered_dialect_names)
+            raise with_hint(unknown, guess or "--allow-unregistered-dialect lets it pass")
+        ops = [op.name for op in self.ctx.loaded_ops]
+        if not dot:
+            ops += [op.partition(".")[2] for op in ops if op.partition(".")[0] in stack]
+        raise with_hint(
+            ParseError(self._op_span, f"unknown operation '{name}'"), did_you_mean(name, ops)
+        )
+
+    def _name_span(self, start: int) -> Span[str]:
+        """The name of the operation whose text begins at `start`, results included."""
+        text = self.lexer.input
+        match = _OP_NAME.match(text.content, start)
+        begin, end = (start, start + 1) if match is None else match.span("name")
+        return Span(begin, end, text, self._line_offset)
+
+    def _location(self, span: Span[str]) -> FileLineColLoc:
+        line = bisect_right(self._line_starts, span.start)
+        column = span.start - self._line_starts[line - 1] + 1
+        return FileLineColLoc(self._file, IntAttr(line + self._line_offset), IntAttr(column))

@@ -1,0 +1,120 @@
+"""
+Monoids: what a reduce folds with.
+
+Each has an identity and a combine, given for the element types that it is folded over, and the
+facts that passes ask for. A monoid may carry several values: `argmax` folds (value, index).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, SSAValue
+
+Values = Sequence[SSAValue]
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """A named associative operation with an identity, over `arity` values at once."""
+
+    name: str
+    identity: Callable[[Sequence[Attribute]], list[Attribute]]
+    """The identity's attribute (a scalar constant) for each of the given element types."""
+    combine: Callable[[Builder, Values, Values], list[SSAValue]]
+    """Builds the combination of two elements; the left one comes first in the fold's order."""
+    arity: int = 1
+    commutative: bool = True
+    idempotent: bool = False
+
+
+def _constant(value: float, type: Attribute) -> Attribute:
+    if isinstance(type, AnyFloat):
+        return FloatAttr(float(value), type)
+    assert isinstance(type, IntegerType)
+    bits = type.width.data
+    if value in (float("inf"), float("-inf")):
+        if bits == 1:
+            return IntegerAttr(-1 if value > 0 else 0, type)
+        value = (1 << (bits - 1)) - 1 if value > 0 else -(1 << (bits - 1))
+    if bits == 1:
+        value = -1 if value else 0
+    return IntegerAttr(int(value), type)
+
+
+def _elementwise(
+    name: str,
+    identity: float,
+    float_op: type | None,
+    int_op: type,
+    *,
+    idempotent: bool = False,
+) -> Monoid:
+    def combine(builder: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
+        op = float_op if isinstance(lhs[0].type, AnyFloat) else int_op
+        if op is None:
+            raise ValueError(f"the monoid '{name}' is not defined for {lhs[0].type}")
+        return [builder.insert(op(lhs[0], rhs[0])).results[0]]
+
+    return Monoid(
+        name,
+        lambda types: [_constant(identity, types[0])],
+        combine,
+        idempotent=idempotent,
+    )
+
+
+def _arg(name: str, identity: float, better: str) -> Monoid:
+    """(value, index): NaN wins, then the better value, then the smaller index."""
+
+    def combine(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
+        (v, i), (w, j) = lhs, rhs
+        earlier = b.insert(arith.CmpiOp(j, i, "slt")).result
+        if isinstance(v.type, AnyFloat):
+            v_nan = b.insert(arith.CmpfOp(v, v, "uno")).result
+            w_nan = b.insert(arith.CmpfOp(w, w, "uno")).result
+            wins = b.insert(arith.CmpfOp(w, v, f"o{better}")).result
+            equal = b.insert(arith.CmpfOp(w, v, "oeq")).result
+            both_nan = b.insert(arith.AndIOp(v_nan, w_nan)).result
+            tie = b.insert(arith.OrIOp(equal, both_nan)).result
+            true = b.insert(arith.ConstantOp(IntegerAttr(-1, 1))).result
+            only_w = b.insert(arith.AndIOp(w_nan, b.insert(arith.XOrIOp(v_nan, true)).result))
+            wins = b.insert(arith.OrIOp(wins, only_w.result)).result
+        else:
+            wins = b.insert(arith.CmpiOp(w, v, f"s{better}")).result
+            tie = b.insert(arith.CmpiOp(w, v, "eq")).result
+        tie = b.insert(arith.AndIOp(tie, earlier)).result
+        take = b.insert(arith.OrIOp(wins, tie)).result
+        return [
+            b.insert(arith.SelectOp(take, w, v)).result,
+            b.insert(arith.SelectOp(take, j, i)).result,
+        ]
+
+    return Monoid(
+        name,
+        lambda types: [_constant(identity, types[0]), _constant(float("inf"), types[1])],
+        combine,
+        arity=2,
+        idempotent=True,
+    )
+
+
+_INF = float("inf")
+
+MONOIDS: dict[str, Monoid] = {
+    m.name: m
+    for m in (
+        _elementwise("add", 0, arith.AddfOp, arith.AddiOp),
+        _elementwise("mul", 1, arith.MulfOp, arith.MuliOp),
+        _elementwise("max", -_INF, arith.MaximumfOp, arith.MaxSIOp, idempotent=True),
+        _elementwise("min", _INF, arith.MinimumfOp, arith.MinSIOp, idempotent=True),
+        _elementwise("and", 1, None, arith.AndIOp, idempotent=True),
+        _elementwise("or", 0, None, arith.OrIOp, idempotent=True),
+        _arg("argmax", -_INF, "gt"),
+        _arg("argmin", _INF, "lt"),
+    )
+}

@@ -1,0 +1,40 @@
+"""Along which axes a value varies: those that its definition mentions, directly or not."""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation, SSAValue
+
+Variance = dict[SSAValue, frozenset[SSAValue]]
+
+
+def variance(root: Operation) -> Variance:
+    """
+    For every value defined in `root` or used there, the axes (block arguments of `root` and of
+    the loops in it) along which it varies. A reduce's own axes and the axes that a combine folds
+    across are gone from their results; values from outside vary along none.
+    """
+    along: Variance = {}
+    _visit(root, along)
+    return along
+
+
+def _visit(op: Operation, along: Variance) -> None:
+    for operand in op.operands:
+        along.setdefault(operand, frozenset())
+    varies = frozenset[SSAValue]().union(*(along[v] for v in op.operands))
+    for region in op.regions:
+        for block in region.blocks:
+            varies |= _visit_block(block, along)
+    varies -= frozenset(getattr(op, "axes", ())) if op.results else frozenset()
+    for result in op.results:
+        along[result] = varies
+
+
+def _visit_block(block: Block, along: Variance) -> frozenset[SSAValue]:
+    """Visits a body; returns along what its terminator's operands vary."""
+    for argument in block.args:
+        along[argument] = frozenset((argument,))
+    for op in block.ops:
+        _visit(op, along)
+    last = block.last_op
+    return frozenset[SSAValue]().union(*(along[v] for v in last.operands)) if last else frozenset()

@@ -1,0 +1,215 @@
+"""
+The table of dlc's dialects, passes and targets, by name. Nothing is imported until it is used.
+
+The names of a pass are one: `stage-inputs` is `StageInputsPass` in `dlc.transforms.stage_inputs`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache, partial
+from importlib import import_module
+from types import NoneType
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+from xdsl.context import Context
+from xdsl.ir import Dialect
+from xdsl.passes import ModulePass
+from xdsl.universe import Universe
+from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible
+from xdsl.utils.arg_spec import parse_pipeline as parse_specs
+from xdsl.utils.exceptions import ArgSpecParseError, ParseError
+from xdsl.utils.hints import isa, type_repr
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.target import Target
+
+from dlc.diagnostics import did_you_mean, with_hint
+
+DIALECTS: dict[str, tuple[str, str]] = {
+    "torch": ("dlc.dialects.torch", "Torch"),
+    "tensor_ir": ("dlc.dialects.tensor_ir", "TensorIR"),
+    "loop": ("dlc.dialects.loop", "Loop"),
+    "tile": ("dlc.dialects.tile", "Tile"),
+    "kernel": ("dlc.dialects.kernel", "Kernel"),
+}
+"""The module and name of each dialect."""
+
+_PASS_NAMES = """
+    decompose-torch compose-index-maps fold-constants lift-to-loops normalize-loops fuse-loops
+    schedule-kernels
+    tileify chunk-matmul-k split-matmul-k cooperative-reduce blockify-launch chunk-reduce
+    stage-inputs register-tile permute-register-tile double-buffer tma-copy
+    split-inner-for-swizzle async-copy pad-smem pipeline-k-outer mark-unroll
+    materialize-tiles vectorize-accesses drop-redundant-barriers
+""".split()
+
+PASSES: dict[str, tuple[str, str]] = {
+    name: (
+        f"dlc.transforms.{name.replace('-', '_')}",
+        "".join(word.capitalize() for word in name.split("-")) + "Pass",
+    )
+    for name in _PASS_NAMES
+}
+"""The module and class of each pass of ours, in the order of the standard pipeline."""
+
+TARGETS: dict[str, tuple[str, str]] = {"cuda": ("dlc.backend.cuda.printer", "CudaTarget")}
+"""The module and class of each output format of ours."""
+
+Factories = Mapping[str, Callable[[], type[ModulePass]]]
+T = TypeVar("T", bound=ArgSpecConvertible)
+
+
+class PipelineError(ParseError):
+    """A pipeline string that does not parse, with the place in the string."""
+
+
+def _load(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
+
+
+def _factories(table: dict[str, tuple[str, str]]) -> dict[str, Callable[[], Any]]:
+    return {name: partial(_load, *where) for name, where in table.items()}
+
+
+@cache
+def dialect_factories() -> dict[str, Callable[[], Dialect]]:
+    """xDSL's dialects and ours, each imported when its factory is called."""
+    return Universe.get_multiverse().all_dialects | _factories(DIALECTS)
+
+
+@cache
+def pass_factories() -> dict[str, Callable[[], type[ModulePass]]]:
+    """xDSL's passes and ours."""
+    return Universe.get_multiverse().all_passes | _factories(PASSES)
+
+
+@cache
+def target_factories() -> dict[str, Callable[[], type[Target]]]:
+    """xDSL's output formats and ours."""
+    return Universe.get_multiverse().all_targets | _factories(TARGETS)
+
+
+def register(ctx: Context) -> Context:
+    """Make every dialect known to `ctx`, to be loaded at its first use; returns `ctx`."""
+    known = set(ctx.registered_dialect_names)
+    for name, factory in dialect_factories().items():
+        if name not in known:
+            ctx.register_dialect(name, factory)
+    return ctx
+
+
+def get_pass(name: str) -> type[ModulePass]:
+    """The class of the pass `name`, xDSL's or ours; ValueError if there is none."""
+    if name not in pass_factories():
+        raise with_hint(ValueError(f"unknown pass '{name}'"), did_you_mean(name, pass_factories()))
+    return pass_factories()[name]()
+
+
+_PIECE = re.compile(r'(?:"(?:\\.|[^"\\])*"|\{(?:"(?:\\.|[^"\\])*"|[^"}])*\}?|\[[^]]*\]?|[^,])*')
+
+
+def parse_pipeline(text: str, passes: Factories | None = None) -> tuple[ModulePass, ...]:
+    """
+    The passes that `text` names, such as `tileify,stage-inputs{budget=49152 buffers=a,b}`, with
+    their options; white space around a pass is free. `passes` is the table of names (default: all
+    of xDSL's and ours). Raises `PipelineError` for malformed text, an unknown pass or option, a
+    value of another type than the option's, and a missing option.
+    """
+    known = pass_factories() if passes is None else passes
+    text = re.sub(r"\s", " ", text)
+    found: list[ModulePass] = []
+    position = 0
+    while text.strip():
+        piece = _PIECE.match(text, position)
+        assert piece is not None
+        spec = _parse_spec(text, *piece.span(), "<pipeline>")
+        if spec.name not in known:
+            close = did_you_mean(spec.name, known)
+            _refuse(text, piece.start(), spec.name, f"unknown pass '{spec.name}'", close)
+        found.append(_instantiate(known[spec.name](), spec, text, piece.start(), "<pipeline>"))
+        if piece.end() == len(text):
+            break
+        position = piece.end() + 1
+    return tuple(found)
+
+
+def parse_target(text: str) -> Target:
+    """The output format that `text` names, such as `cuda` or `cuda{arch=90}`; errors as above."""
+    targets = target_factories()
+    spec = _parse_spec(text, 0, len(text), "<target>")
+    if spec.name not in targets:
+        close = did_you_mean(spec.name, targets) or f"the targets are {', '.join(sorted(targets))}"
+        _refuse(text, 0, spec.name, f"unknown target '{spec.name}'", close, "<target>")
+    return _instantiate(targets[spec.name](), spec, text, 0, "<target>")
+
+
+def _parse_spec(text: str, start: int, end: int, file: str) -> ArgSpec:
+    """The one `name{options}` in `text[start:end]`."""
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    piece = text[start:end].rstrip()
+    try:
+        specs = tuple(parse_specs(piece))
+    except ArgSpecParseError as error:
+        # xDSL keeps the token in the text of its message only.
+        place = re.search(r":1:(\d+)\n.*\n *(\^+)\n\s*(.*)", str(error))
+        assert place is not None
+        at, width, message = start + int(place[1]) - 1, len(place[2]), place[3]
+        raise PipelineError(Span(at, at + width, Input(text, file)), message) from None
+    if len(specs) != 1:
+        raise PipelineError(Span(start, start + 1, Input(text, file)), "expected a name here")
+    return specs[0]
+
+
+def _instantiate(cls: type[T], spec: ArgSpec, text: str, start: int, file: str) -> T:
+    """An instance of `cls` with the options of `spec`, which stands at `start` of `text`."""
+    types = get_type_hints(cls)
+    options = [field.name for field in fields(cls) if field.init and field.name != "name"]
+    for name, values in spec.parameters.items():
+        option = name.replace("-", "_")
+        if option not in options:
+            known = f"its options are {', '.join(options)}" if options else "it has no options"
+            close = did_you_mean(option, options) or known
+            _refuse(text, start, name, f"'{cls.name}' has no option '{name}'", close, file)
+        if not _accepts(types[option], values):
+            given = ",".join(map(str, values)) or "nothing"
+            message = f"option '{name}' of '{cls.name}' expects {_describe(types[option])}"
+            _refuse(text, start, name, f"{message}, found {given}", None, file)
+    given = {name.replace("-", "_") for name in spec.parameters}
+    if missing := [name for name in options if name in cls.required_fields() - given]:
+        message = f"'{cls.name}' requires option '{missing[0]}'"
+        usage = f"write {cls.name}{{{missing[0]}=...}}"
+        _refuse(text, start, spec.name, message, usage, file)
+    try:
+        return cls.from_spec(spec)
+    except ValueError as error:
+        _refuse(text, start, spec.name, f"'{cls.name}': {error}", None, file)
+
+
+def _refuse(
+    text: str, start: int, word: str, message: str, hint: str | None, file: str = "<pipeline>"
+) -> NoReturn:
+    """Raise `PipelineError` at the first `word` in `text` from `start` on."""
+    found = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])").search(text, start)
+    at, end = found.span() if found else (start, start + 1)
+    raise with_hint(PipelineError(Span(at, end, Input(text, file)), message), hint)
+
+
+def _accepts(expected: Any, values: tuple[Any, ...]) -> bool:
+    """Whether an option of the type `expected` can be given `values`."""
+    if not values and NoneType in get_args(expected):
+        return True
+    return isa(values, expected) or (len(values) == 1 and isa(values[0], expected))
+
+
+def _describe(expected: Any) -> str:
+    """A type of an option in words."""
+    args = get_args(expected)
+    if get_origin(expected) is Literal:
+        return f"one of {', '.join(map(str, args))}"
+    if get_origin(expected) is tuple:
+        return f"a list of {_describe(args[0])}"
+    if args:
+        return " or ".join(_describe(arg) for arg in args if arg is not NoneType)
+    return {int: "int", str: "text", bool: "true or false"}.get(expected) or type_repr(expected)

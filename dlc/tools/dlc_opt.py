@@ -1,0 +1,186 @@
+"""
+`dlc-opt`: `xdsl-opt` with dlc's dialects, passes and targets.
+
+    dlc-opt input.mlir -p 'tileify,stage-inputs{budget=49152}' -t cuda
+
+All options of `xdsl-opt` work. Besides: `--remarks` prints to stderr what each pass did or why it
+declined; SSA dominance is checked beside the verifier, after parsing and after every pass; errors
+are sentences (see `dlc.diagnostics`) with exit code 1, and a traceback only with `--debug`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from io import BytesIO
+from typing import IO, NoReturn
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.exceptions import ArgSpecParseError
+from xdsl.xdsl_opt_main import xDSLOptMain
+
+from dlc.diagnostics import UsageError, did_you_mean, format_error, with_context, with_hint
+from dlc.ir.dominance import verify_dominance
+from dlc.ir.locations import LocParser
+from dlc.registry import (
+    parse_pipeline,
+    parse_target,
+    pass_factories,
+    register,
+    target_factories,
+)
+from dlc.remarks import collect
+
+
+class DlcOptMain(xDSLOptMain):
+    """The tool; `DlcOptMain(args=[...]).run()` runs it in this process and raises its errors."""
+
+    version_format = "dlc-opt on xdsl {xdsl_version}"
+
+    sources: dict[str, str]
+    """The text of the input by the name that locations give it."""
+
+    def __init__(
+        self, args: Sequence[str] | None = None, sources: dict[str, str] | None = None
+    ) -> None:
+        self.sources = {} if sources is None else sources
+        self._line_offset = 0
+        try:
+            super().__init__("dlc's modular optimizer driver", args)
+        except ArgSpecParseError:
+            # The pipeline raises its own errors, so this is about the target.
+            parse_target(self.args.target)
+            raise
+
+    def register_all_dialects(self) -> None:
+        register(self.ctx)
+
+    def register_all_passes(self) -> None:
+        self.available_passes = dict(pass_factories())
+
+    def register_all_targets(self) -> None:
+        self.available_targets = dict(target_factories())
+
+    def register_all_frontends(self) -> None:
+        super().register_all_frontends()
+        self.available_frontends["mlir"] = self._parse_mlir
+
+    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
+        super().register_all_arguments(arg_parser)
+        arg_parser.add_argument(
+            "--remarks",
+            action="store_true",
+            help="Print to stderr what each pass did, or why it declined",
+        )
+        arg_parser.add_argument(
+            "--debug", action="store_true", help="Print the Python traceback of an error"
+        )
+
+        def refuse(message: str) -> NoReturn:
+            raise _usage_error(message, re.findall(r"--[\w-]+", arg_parser.format_help()))
+
+        arg_parser.error = refuse
+
+    def setup_pipeline(self) -> None:
+        parse_target(self.args.target)
+        passes = parse_pipeline(self.args.passes, self.available_passes)
+        super().setup_pipeline()
+        verify = self.pipeline.callback
+
+        def check(done: ModulePass | None, module: ModuleOp, todo: ModulePass | None) -> None:
+            try:
+                if not self.args.disable_verify:
+                    verify_dominance(module)
+                if verify is not None:
+                    verify(done, module, todo)
+            except Exception as error:
+                raise with_context(error, f"after pass {done}") if done is not None else error
+
+        self.pipeline = PassPipeline(passes, check)
+
+    def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
+        name = self.args.input_file
+        extension = os.path.splitext(name or "")[1].removeprefix(".")
+        unknown = not self.args.frontend and extension not in self.available_frontends
+        if unknown and name not in (None, "-") and os.path.isfile(name):
+            known = " or ".join("." + frontend for frontend in self.available_frontends)
+            error = UsageError(f"{name}: expected a file whose name ends in {known}")
+            raise with_hint(error, "-f mlir reads a file of any name")
+        return super().prepare_input()
+
+    def get_input_name(self) -> str:
+        return "<stdin>" if self.args.input_file in (None, "-") else self.args.input_file
+
+    def get_input_stream(self) -> tuple[IO[bytes], str]:
+        if self.args.input_file in (None, "-"):
+            data, extension = sys.stdin.buffer.read(), "mlir"
+        else:
+            stream, extension = super().get_input_stream()
+            with stream:
+                data = stream.read()
+        self.sources[self.get_input_name()] = data.decode(errors="replace")
+        return BytesIO(data), extension
+
+    def parse_chunk(
+        self, chunk: IO[bytes], file_extension: str, start_offset: int = 0
+    ) -> ModuleOp | None:
+        self._line_offset = start_offset
+        return super().parse_chunk(chunk, file_extension, start_offset)
+
+    def _parse_mlir(self, chunk: IO[bytes]) -> ModuleOp:
+        name = self.get_input_name()
+        try:
+            text = chunk.read().decode()
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            message = f"{name} is not text: byte 0x{byte:02x} at offset {error.start} is not UTF-8"
+            raise UsageError(message) from None
+        parser = LocParser(self.ctx, text, name, self._line_offset)
+        return parser.parse_module(not self.args.no_implicit_module)
+
+    def run(self) -> None:
+        with collect() as remarks:
+            try:
+                super().run()
+            finally:
+                if self.args.remarks:
+                    print(*remarks, sep="\n", end="\n" if remarks else "", file=sys.stderr)
+
+
+def _usage_error(message: str, options: Sequence[str]) -> UsageError:
+    """What argparse says, with the closest option or value that exists."""
+    error = UsageError(message)
+    if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+        return with_hint(error, did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])))
+    if unknown := re.search(r"unrecognized arguments: (--[\w-]+)", message):
+        return with_hint(error, did_you_mean(unknown[1], options) or "--help lists the options")
+    return with_hint(error, "--help lists the options")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool on `argv` (default: the command line) and return its exit code."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    sources: dict[str, str] = {}
+    try:
+        tool = DlcOptMain(arguments, sources)
+        tool.run()
+    except BrokenPipeError:
+        # The reader of the output has what it wanted; nothing is left to flush.
+        sys.stdout = open(os.devnull, "w")
+    except KeyboardInterrupt:
+        return 130
+    except (Exception, ArgSpecParseError) as error:
+        if "--debug" in arguments:
+            traceback.print_exception(error)
+        print(format_error(error, sources), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The prelude: complete, minimal, and compilable on its own by nvcc and by the host's compiler."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dlc.backend import BackendError
+from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
+from dlc.backend.cuda.prelude import PRELUDE, prelude_for
+from dlc.backend.host import compiler, runtime
+
+
+def has_nvcc() -> bool:
+    try:
+        find_nvcc()
+    except BackendError:
+        return False
+    return True
+
+
+# One use of every function (of every overload and instance that differs), in the table's order.
+USES = {
+    "shared_address": "",
+    "dynamic_shared": "reinterpret_cast<int*>(dynamic_shared())[t] = t;",
+    "as_vector": "as_vector<int2>(i) = make_int2(1, 2);",
+    "load2": "f2 = load2(f); i2 = load2(i); l2 = load2(l);",
+    "store2": "store2(f, f2); store2(i, i2); store2(l, l2);",
+    "load4": "f4 = load4(f); i4 = load4(i);",
+    "store4": "store4(f, f4); store4(i, i4);",
+    "copy_vector": "copy_vector<4>(f + 4, f); copy_vector<8>(c + 8, c); copy_vector<1>(i + 1, i);",
+    "shuffle_xor": "*f = shuffle_xor(*f, 4, 32); *l = shuffle_xor(*l, 1, 32);",
+    "shuffle_down": "*i = shuffle_down(*i, 4, 8); *u = shuffle_down(*u, 4, 8);",
+    "shuffle_idx": "*b = shuffle_idx(*b, 4, 32); *d = shuffle_idx(*d, 0, 4);",
+    "cp_async_4": "cp_async_4(s, f, t < 3);",
+    "cp_async_8": "cp_async_8(s, f, t < 3);",
+    "cp_async_16": "cp_async_16(s, f, true);",
+    "cp_async_commit": "cp_async_commit();",
+    "cp_async_wait": "cp_async_wait<0>(); cp_async_wait<2>();",
+    "mbarrier_init": "mbarrier_init(&bar, 1);",
+    "mbarrier_arrive": "mbarrier_arrive(&bar);",
+    "mbarrier_expect_tx": "mbarrier_expect_tx(&bar, 128);",
+    "mbarrier_arrive_expect_tx": "mbarrier_arrive_expect_tx(&bar, 128);",
+    "mbarrier_wait": "mbarrier_wait(&bar, t & 1);",
+    "fence_mbarrier_init": "fence_mbarrier_init();",
+    "fence_proxy_async": "fence_proxy_async();",
+    "tensor_map": "",
+    "tma_load_1d": "tma_load_1d(s, &map, &bar, t);",
+    "tma_load_2d": "tma_load_2d(s, &map, &bar, t, 1);",
+    "tma_load_3d": "tma_load_3d(s, &map, &bar, t, 1, 2);",
+    "tma_load_4d": "tma_load_4d(s, &map, &bar, t, 1, 2, 3);",
+    "tma_load_5d": "tma_load_5d(s, &map, &bar, t, 1, 2, 3, 4);",
+    "atomic_add": "atomic_add(f, 1.0f); atomic_add(i, 1); atomic_add(u, 1ull);",
+    "max_nan": "*f = max_nan(f[0], f[1]);",
+    "min_nan": "*f = min_nan(f[0], f[1]);",
+    "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",
+    "floor_mod": "*i = floor_mod(i[0], i[1]); *l = floor_mod(l[0], l[1]);",
+    "trap": 'if (t > 7) trap("no");',
+    "wrap_index": "*l = wrap_index(t - 1, 7);",
+}
+DECLARATIONS = {
+    "s": "__shared__ alignas(128) float s[128];",
+    "bar": "__shared__ alignas(8) unsigned long long bar;",
+    "f2": "float2 f2;",
+    "i2": "int2 i2;",
+    "l2": "longlong2 l2;",
+    "f4": "float4 f4;",
+    "i4": "int4 i4;",
+}
+
+
+def kernel_with(names: list[str]) -> tuple[str, list[str]]:
+    """A kernel that uses these functions, and its parameter types."""
+    uses = "\n  ".join(USES[name] for name in names if USES[name])
+    types = ["float*", "int*", "long long*", "unsigned long long*", "signed char*", "bool*"]
+    types.append("double*")
+    parameters = [f"{kind} {name}" for kind, name in zip(types, "filucbd"[:2] + "lucbd", strict=True)]
+    declarations = [
+        text for name, text in DECLARATIONS.items() if any(f"{name}" in use for use in uses.split())
+        or f"{name} =" in uses or f"({name}," in uses or f"&{name}" in uses
+    ]
+    if "tensor_map" in names:
+        parameters.insert(0, "const __grid_constant__ tensor_map map")
+        types.insert(0, "tensor_map")
+    body = "\n  ".join(["const int t = threadIdx.x;", *declarations, uses])
+    head = f'extern "C" __global__ void __launch_bounds__(32)\nevery({", ".join(parameters)})'
+    return f"{prelude_for(names)}{head} {{\n  {body}\n}}\n", types
