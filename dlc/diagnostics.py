@@ -32,7 +32,7 @@ from xdsl.utils.exceptions import (
     ParseError,
     PassFailedException,
 )
-from xdsl.utils.lexer import Span
+from xdsl.utils.lexer import Lexer, Span
 
 _HINT = "hint: "
 _CONTEXT = "context: "
@@ -175,10 +175,11 @@ def _place(error: BaseException, op: Operation | None, frames: list[FrameType]) 
             return _Place(at.filename.data, at.line.data, at.column.data)
         op = op.parent_op()
     for frame in reversed(frames):
-        if frame.f_code.co_name == "parse_operation":
-            span = frame.f_locals.get("op_span")
-            if isinstance(span, Span):
-                return _span_place(span)
+        span, reader = frame.f_locals.get("op_span"), frame.f_locals.get("self")
+        if isinstance(span, Span):
+            return _span_place(span)
+        if isinstance(reader, Lexer):
+            return _span_place(Span(reader.pos, reader.pos + 1, reader.input))
     return None
 
 

@@ -77,7 +77,7 @@ def lookup_or_build(
     """
     if found := lookup(label, key, file):
         return found
-    root = cache_directory()
+    root, reason = cache_directory(), ""
     try:
         work = Path(tempfile.mkdtemp(prefix=f"build-{label}-", dir=root))
     except OSError as error:
@@ -89,15 +89,17 @@ def lookup_or_build(
     digest = hashlib.sha256((work / file).read_bytes()).hexdigest()
     (work / _INFO).write_text(json.dumps({"sha256": digest, "info": info}))
     directory = root / f"{label}-{key}"
-    while True:
+    for _ in range(100):  # a process may damage or discard the entry between two of our steps
         try:
             os.rename(work, directory)
             return Entry(directory / file, info)
-        except OSError:
+        except OSError as error:
+            reason = error.strerror
             if found := lookup(label, key, file):  # another process was first
                 shutil.rmtree(work, ignore_errors=True)
                 return found
             _discard(directory)
+    raise BackendError(f"cannot move the cache entry {work} to {directory} ({reason})")
 
 
 def _discard(directory: Path) -> None:

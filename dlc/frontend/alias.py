@@ -26,7 +26,7 @@ class AliasAnalysis:
         }
 
     def alias_of(self, node: Node) -> Alias | None:
-        """How an output that shares memory with an argument is made from it; None if it does not."""
+        """How an output in an argument's memory is made from it; None if it is not in one."""
         found = self._storage_of(node)
         if found is None:
             return None

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import io
-import logging
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export.graph_signature import InputSpec
-from torch.fx import GraphModule, Interpreter, Node
-from torch.fx.traceback import preserve_node_meta
+from torch.fx import Node
 from torch.utils._pytree import tree_flatten_with_path
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
@@ -28,10 +23,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Region
 
 from dlc.frontend.alias import AliasAnalysis
+from dlc.frontend.export import FunctionModule, export
 from dlc.frontend.graph import GraphImporter, Unrepresentable, name_hint, tensor_type
 from dlc.frontend.program import (
     MAX_ALIGN,
-    Alias,
     Argument,
     Constant,
     Guard,
@@ -42,60 +37,13 @@ from dlc.frontend.program import (
     canonical_call,
     flatten_call,
 )
-from dlc.frontend.source import (
-    ImportFailure,
-    Place,
-    UnsupportedError,
-    all_frames_recorded,
-    place_of_traceback,
-)
+from dlc.frontend.source import ImportFailure, Place, UnsupportedError
 
 KINDS: Mapping[str, Kind] = {
     "PARAMETER": "parameter",
     "BUFFER": "buffer",
     "CONSTANT_TENSOR": "constant",
 }
-
-
-class FunctionModule(torch.nn.Module):
-    """
-    A function as a module. The modules and tensors that the function (or one that it calls) finds
-    in its closure or its globals are attributes under their names, so they are known by these.
-    """
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-        for name, value in free_values(function).items():
-            if isinstance(value, (torch.nn.Module, torch.Tensor)) and not hasattr(self, name):
-                setattr(self, name, value)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
-def free_values(function: Callable[..., Any]) -> dict[str, Any]:
-    """The values that the code of a function refers to, through the functions it calls too."""
-    found: dict[str, Any] = {}
-    pending: list[Any] = [function]
-    seen: set[int] = set()
-    while pending:
-        current = inspect.unwrap(pending.pop())
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if inspect.ismethod(current):
-            owner = current.__self__
-            if isinstance(owner, torch.nn.Module):
-                found.setdefault(type(owner).__name__.lower(), owner)
-            current = current.__func__
-        if not inspect.isfunction(current) or current.__module__.split(".")[0] == "torch":
-            continue
-        free = inspect.getclosurevars(current)
-        for name, value in {**free.nonlocals, **free.globals}.items():
-            found.setdefault(name, value)
-            pending.append(value)
-    return found
 
 
 def import_program(
@@ -111,82 +59,14 @@ def import_program(
     program's code to the names to be shown in locations.
 
     Raises ImportFailure where PyTorch cannot export the program, and UnsupportedError with every
-    operation that has no representation (shapes that depend on data, control flow, complex numbers).
+    operation that has no representation: shapes that depend on data, control flow, complex numbers.
     """
     shown_as = sources or {}
-    signature = inspect.signature(
-        module.forward if isinstance(module, torch.nn.Module) else module
-    )
+    signature = inspect.signature(module.forward if isinstance(module, torch.nn.Module) else module)
     args, kwargs = canonical_call(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
     exported = export(root, args, kwargs, shown_as)
     return _Importer(root, module, exported, signature, args, kwargs, shown_as).run()
-
-
-def export(
-    root: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    shown_as: Mapping[str, str],
-) -> torch.export.ExportedProgram:
-    """The functional ATen graph of a call, with composite ops such as rms_norm kept whole."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(_quiet())
-        stack.enter_context(all_frames_recorded())
-        if isinstance(root, GraphModule):
-            stack.enter_context(_lines_of_graph(root))
-        try:
-            exported = torch.export.export(root, args, kwargs, strict=False)
-            for name, inner in exported.graph_module.named_modules():
-                if name and isinstance(inner, GraphModule):
-                    inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
-            return exported.run_decompositions({})
-        except Exception as error:
-            place = place_of_traceback(error.__traceback__, shown_as)
-            raise ImportFailure(explain(error), place) from error
-
-
-def explain(error: Exception) -> str:
-    """One sentence for what PyTorch raised while it exported a program."""
-    text = str(error)
-    if "data-dependent" in text:
-        return (
-            "the program branches on values of a tensor, expected one path for all values; "
-            "use torch.where instead of if, or take the branch outside of the program"
-        )
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
-    return f"torch.export cannot trace the program: {type(error).__name__}: {first}"
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Holds back what PyTorch logs and prints while it fails; the error itself says what matters."""
-    saved = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    held = io.StringIO()
-    try:
-        with redirect_stderr(held):
-            yield
-        sys.stderr.write(held.getvalue())
-    finally:
-        logging.disable(saved)
-
-
-@contextmanager
-def _lines_of_graph(graph: GraphModule) -> Iterator[None]:
-    """Runs an FX graph node by node, so that operations get the lines that its nodes know."""
-
-    def forward(*args: Any) -> Any:
-        with preserve_node_meta():
-            return Interpreter(graph).run(*args)
-
-    forward.__signature__ = inspect.signature(graph.forward)  # type: ignore[attr-defined]
-    graph.forward = forward
-    try:
-        yield
-    finally:
-        del graph.forward
 
 
 class _Importer:

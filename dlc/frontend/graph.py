@@ -177,7 +177,9 @@ class GraphImporter:
             if isinstance(value, SSAValue):
                 tensors[name] = value
             elif isinstance(value, list) and any(isinstance(v, SSAValue) for v in value):
-                tensors |= {f"{name}.{i}": v for i, v in enumerate(value) if v is not None}
+                for i, item in enumerate(value):
+                    if isinstance(item, SSAValue):
+                        tensors[f"{name}.{i}"] = item
             elif name not in WITHOUT_VALUE and (value is not None or defaults[name] is not None):
                 arguments[name] = plain(value)
         return tensors, arguments

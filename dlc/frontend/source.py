@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, StringA
 from xdsl.utils.exceptions import DiagnosticException
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
+MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 HERE = os.path.dirname(__file__) + os.sep
 FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
 
@@ -95,13 +96,22 @@ def place_of_traceback(
 def _innermost(
     frames: Sequence[tuple[str, int]], shown_as: Mapping[str, str] | None
 ) -> Place | None:
-    own = [i for i, (file, _) in enumerate(frames) if file.startswith(HERE)]
-    inner = [(f, n) for f, n in frames[own[-1] + 1 if own else 0 :] if not _is_generated(f)]
+    inner = [frames[i] for i in _inside_program([file for file, _ in frames])]
     users = [frame for frame in inner if not frame[0].startswith(TORCH)]
-    modules = [frame for frame in inner if frame[0].startswith(TORCH + "nn" + os.sep + "modules")]
-    for file, line in [*reversed(users), *reversed(modules)]:
+    for file, line in [*reversed(users), *reversed(inner)]:
         return Place.of_line(file, line, shown_as)
     return None
+
+
+def _inside_program(files: Sequence[str]) -> list[int]:
+    """The frames below this package's own, of the user's code and of the modules of torch.nn."""
+    own = [i for i, file in enumerate(files) if file.startswith(HERE)]
+    return [
+        i
+        for i in range(own[-1] + 1 if own else 0, len(files))
+        if not _is_generated(files[i])
+        and (files[i].startswith(MODULES) or not files[i].startswith(TORCH))
+    ]
 
 
 def _is_generated(file: str) -> bool:
@@ -112,15 +122,22 @@ def _is_generated(file: str) -> bool:
 @contextmanager
 def all_frames_recorded() -> Iterator[None]:
     """
-    Within this context FX records every frame of a traced operation. By default it keeps those of
-    functions called `forward` only, so an operation in a helper would get its caller's line.
+    Within this context FX records all frames of the program for a traced operation. By default it
+    keeps those of functions called `forward` only, so one in a helper would get its caller's line.
     """
     name = "_filter_traceback_frames"
     saved = getattr(TracerBase, name, None)
     if saved is None:  # a PyTorch without the filter records what it records
         yield
         return
-    setattr(TracerBase, name, lambda tracer, frames: frames)
+
+    def frames_of_program(
+        tracer: TracerBase, frames: traceback.StackSummary
+    ) -> traceback.StackSummary:
+        kept = _inside_program([frame.filename for frame in frames])
+        return traceback.StackSummary.from_list([frames[i] for i in kept])
+
+    setattr(TracerBase, name, frames_of_program)
     try:
         yield
     finally:

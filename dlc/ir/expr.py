@@ -256,7 +256,7 @@ def range_of(value: SSAValue) -> Range:
     return UNKNOWN
 
 
-def from_affine(expr: AffineExpr, operands: Sequence[SSAValue]) -> Expr:
+def from_affine(expr: AffineExpr, operands: Sequence[SSAValue | Expr]) -> Expr:
     """The expression that an affine expression over `operands` means, normalized."""
     match expr:
         case AffineConstantExpr():

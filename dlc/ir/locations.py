@@ -12,13 +12,22 @@ from bisect import bisect_right
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import AttributeInvT, Operation, SSAValue
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import Parser, ParserState, UnresolvedOperand
 from xdsl.utils.exceptions import ParseError
-from xdsl.utils.lexer import Span
+from xdsl.utils.lexer import Input, Span
+from xdsl.utils.mlir_lexer import MLIRLexer
 
 from dlc.diagnostics import did_you_mean, with_hint
 
 _OP_NAME = re.compile(r'(?:%[^="\n]*=\s*)?(?P<name>"[^"\n]*"|[\w$.]+)')
+
+
+class _Lexer(MLIRLexer):
+    """xDSL's lexer in linear time: its own tries 2^n ways to read an unclosed string."""
+
+    _unescaped_characters_regex = re.compile(
+        r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"'
+    )
 
 
 class LocParser(Parser):
@@ -29,7 +38,8 @@ class LocParser(Parser):
     """
 
     def __init__(self, ctx: Context, text: str, name: str, line_offset: int = 0) -> None:
-        super().__init__(ctx, text, name)
+        super().__init__(ctx, "", name)
+        self._parser_state = ParserState(_Lexer(Input(text, name)))
         self._file = StringAttr(name)
         self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", text))]
         self._line_offset = line_offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 Variance = dict[SSAValue, frozenset[SSAValue]]
@@ -33,7 +34,8 @@ def _visit(op: Operation, along: Variance) -> None:
 def _visit_block(block: Block, along: Variance) -> frozenset[SSAValue]:
     """Visits a body; returns along what its terminator's operands vary."""
     for argument in block.args:
-        along[argument] = frozenset((argument,))
+        is_axis = isinstance(argument.type, IndexType)
+        along[argument] = frozenset((argument,)) if is_axis else frozenset()
     for op in block.ops:
         _visit(op, along)
     last = block.last_op

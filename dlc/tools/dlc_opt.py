@@ -89,6 +89,7 @@ class DlcOptMain(xDSLOptMain):
     def setup_pipeline(self) -> None:
         parse_target(self.args.target)
         passes = parse_pipeline(self.args.passes, self.available_passes)
+        self.args.passes = ""  # they are parsed: what is wanted is the callback
         super().setup_pipeline()
         verify = self.pipeline.callback
 

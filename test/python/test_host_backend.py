@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +15,13 @@ import pytest
 from dlc.backend import BackendError, LaunchError, cache
 from dlc.backend.cuda.prelude import prelude_for
 from dlc.backend.host import compiler
-from dlc.backend.host.runtime import HostKernel, Order, compile_all
+from dlc.backend.host.runtime import (
+    AsyncMode,
+    HostKernel,
+    Order,
+    compile_all,
+    encode_tensor_map,
+)
 
 ORDERS: tuple[Order, ...] = ("forward", "reverse", "random")
 
@@ -314,8 +321,8 @@ def test_cp_async_ring(order: Order) -> None:
     for chunk in x:
         expected = expected * 2 + chunk[::-1]
 
-    def is_right(tested: HostKernel, async_mode: str) -> bool:
-        tested.launch([address(x), address(y)], 1, 64, order=order, async_mode=async_mode)  # type: ignore[arg-type]
+    def is_right(tested: HostKernel, async_mode: AsyncMode) -> bool:
+        tested.launch([address(x), address(y)], 1, 64, order=order, async_mode=async_mode)
         return bool((y == expected).all())
 
     assert is_right(RIGHT_RING, "late")
@@ -378,14 +385,12 @@ def test_faults_are_messages(fault: int, message: str) -> None:
 
 
 def tensor_map(x: np.ndarray) -> bytes:
-    from dlc.backend.host.runtime import encode_tensor_map
-
     return encode_tensor_map(address(x), x.shape[::-1], x.strides[::-1], (32, 8), x.itemsize)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("async_mode", ["late", "early"])
-def test_tma_ring(order: Order, async_mode: str) -> None:
+def test_tma_ring(order: Order, async_mode: AsyncMode) -> None:
     x, y = rows(6, 180), np.zeros(64, np.float32)
     padded = np.zeros((8, 192), np.float32)
     padded[1:7, 5:185] = x
@@ -396,13 +401,13 @@ def test_tma_ring(order: Order, async_mode: str) -> None:
             expected = expected * np.float32(1.5) + box[i : i + 2].reshape(64)
 
     def run(wait_full: int) -> bool:
-        MBARRIER.launch([tensor_map(x), address(y), wait_full], 2, 96, order=order,
-                        async_mode=async_mode, threads=1)  # type: ignore[arg-type]  # fmt: skip
+        args = [tensor_map(x), address(y), wait_full]
+        MBARRIER.launch(args, 2, 96, order=order, async_mode=async_mode)
         return bool(np.allclose(y, expected, rtol=1e-5, atol=1e-5))
 
     assert run(1)
     if async_mode == "late":  # nobody waits for the bytes: they never land, and somebody starves
-        with pytest.raises(LaunchError, match="mbarrier (that misses|gets more arrivals)"):
+        with pytest.raises(LaunchError, match=r"mbarrier (that misses|gets more arrivals)"):
             run(0)
 
 
@@ -448,8 +453,13 @@ def test_random_order_depends_on_the_seed_only() -> None:
 def test_launch_checks_its_arguments() -> None:
     y = np.zeros(4, np.int32)
     BARRIERS.launch([address(y), 1], 0, 256)
-    for args, grid, block in (([address(y)], 1, 32), ([address(y), 1], 1, 1025),
-                              ([address(y), 1], -1, 32), ([address(y), b"x" * 4], 1, 0)):  # fmt: skip
+    launches = [
+        ([address(y)], 1, 32),
+        ([address(y), 1], 1, 1025),
+        ([address(y), 1], 1, 0),
+        ([address(y), 1], -1, 32),
+    ]
+    for args, grid, block in launches:
         with pytest.raises(LaunchError, match="barriers"):
             BARRIERS.launch(args, grid, block)
     with pytest.raises(LaunchError, match="cannot take 'x'"):
@@ -458,7 +468,7 @@ def test_launch_checks_its_arguments() -> None:
 
 def test_compile_error_keeps_the_source() -> None:
     bad = kernel("bad", "float* y", "  y[0] = nonsense;")
-    with pytest.raises(BackendError, match="'nonsense' was not declared|undeclared") as caught:
+    with pytest.raises(BackendError, match=r"'nonsense' was not declared|undeclared") as caught:
         bad.compile()
     found = re.search(r"refuses (\S+)", str(caught.value))
     assert found
@@ -466,9 +476,11 @@ def test_compile_error_keeps_the_source() -> None:
 
 
 def test_a_frame_beyond_the_stack_is_refused() -> None:
-    huge = kernel("huge", "float* y",
-                  "  float a[100000]; for (int i = 0; i < 100000; ++i) a[i] = y[i];\n"
-                  "  __syncthreads(); for (int i = 0; i < 100000; ++i) y[i] = a[99999 - i];")  # fmt: skip
+    body = """  float a[100000];
+  for (int i = 0; i < 100000; ++i) a[i] = y[i];
+  __syncthreads();
+  for (int i = 0; i < 100000; ++i) y[i] = a[99999 - i];"""
+    huge = kernel("huge", "float* y", body)
     with pytest.raises(BackendError, match="frame"):
         huge.compile()
 
@@ -477,7 +489,7 @@ def test_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     compiler._find.cache_clear()
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(BackendError, match="no C\\+\\+ compiler was found.*install"):
+    with pytest.raises(BackendError, match=r"no C\+\+ compiler was found.*install"):
         compiler.compiler()
     monkeypatch.setenv("CXX", "no-such-compiler -O1")
     with pytest.raises(BackendError, match=r"\$CXX is 'no-such-compiler -O1'"):
@@ -495,7 +507,9 @@ assert (y == 256).all()
 """
 
 
-def test_two_processes_compile_the_same_kernel(tmp_path: Path) -> None:
+def test_two_processes_compile_the_same_kernel(tmp_path: Path, cache_directory: Path) -> None:
+    for scheduler in cache_directory.glob("host-scheduler-*"):
+        shutil.copytree(scheduler, tmp_path / scheduler.name)
     here = Path(__file__).parent
     paths = [str(here), str(here.parent.parent)]
     environment = os.environ | {"DLC_CACHE_DIR": str(tmp_path), "PYTHONPATH": ":".join(paths)}
@@ -511,9 +525,7 @@ def test_two_processes_compile_the_same_kernel(tmp_path: Path) -> None:
     assert left == ["host", "host-scheduler"]
 
 
-def test_damaged_entries_are_built_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_entries_are_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
     builds = []
 

@@ -1,5 +1,6 @@
 """The prelude: complete, minimal, and compilable on its own by nvcc and by the host's compiler."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -58,30 +59,87 @@ USES = {
     "trap": 'if (t > 7) trap("no");',
     "wrap_index": "*l = wrap_index(t - 1, 7);",
 }
-DECLARATIONS = {
-    "s": "__shared__ alignas(128) float s[128];",
-    "bar": "__shared__ alignas(8) unsigned long long bar;",
-    "f2": "float2 f2;",
-    "i2": "int2 i2;",
-    "l2": "longlong2 l2;",
-    "f4": "float4 f4;",
-    "i4": "int4 i4;",
-}
+TYPES = ("float*", "int*", "long long*", "unsigned long long*", "signed char*", "bool*", "double*")
+BODY = """  __shared__ alignas(128) float s[128];
+  __shared__ alignas(8) unsigned long long bar;
+  const int t = threadIdx.x;
+  float2 f2 = {}; int2 i2 = {}; longlong2 l2 = {}; float4 f4 = {}; int4 i4 = {};
+  (void)s; (void)bar; (void)t; (void)f2; (void)i2; (void)l2; (void)f4; (void)i4;
+"""
 
 
 def kernel_with(names: list[str]) -> tuple[str, list[str]]:
     """A kernel that uses these functions, and its parameter types."""
-    uses = "\n  ".join(USES[name] for name in names if USES[name])
-    types = ["float*", "int*", "long long*", "unsigned long long*", "signed char*", "bool*"]
-    types.append("double*")
-    parameters = [f"{kind} {name}" for kind, name in zip(types, "filucbd"[:2] + "lucbd", strict=True)]
-    declarations = [
-        text for name, text in DECLARATIONS.items() if any(f"{name}" in use for use in uses.split())
-        or f"{name} =" in uses or f"({name}," in uses or f"&{name}" in uses
-    ]
+    types = list(TYPES)
+    parameters = [f"{kind} {name}" for kind, name in zip(TYPES, "filucbd", strict=True)]
     if "tensor_map" in names:
-        parameters.insert(0, "const __grid_constant__ tensor_map map")
         types.insert(0, "tensor_map")
-    body = "\n  ".join(["const int t = threadIdx.x;", *declarations, uses])
+        parameters.insert(0, "const __grid_constant__ tensor_map map")
     head = f'extern "C" __global__ void __launch_bounds__(32)\nevery({", ".join(parameters)})'
-    return f"{prelude_for(names)}{head} {{\n  {body}\n}}\n", types
+    uses = "\n  ".join(USES[name] for name in names)
+    return f"{prelude_for(names)}{head} {{\n{BODY}  {uses}\n}}\n", types
+
+
+def test_every_function_is_used_below() -> None:
+    assert list(USES) == list(PRELUDE)
+
+
+def test_needs_come_first_and_are_in_the_table() -> None:
+    seen: set[str] = set()
+    for name, function in PRELUDE.items():
+        assert set(function.needs) <= seen
+        assert name == function.name
+        assert name in function.text
+        seen.add(name)
+
+
+def test_every_entry_names_what_it_needs() -> None:
+    for function in PRELUDE.values():
+        body = function.signature + function.device + function.host
+        mentioned = {name for name in PRELUDE if re.search(rf"(?<![\w.]){name}[(<]", body)}
+        assert mentioned - {function.name} <= set(function.needs)
+
+
+def test_only_what_is_asked_for() -> None:
+    assert prelude_for([]) == ""
+    text = prelude_for(["cp_async_16", "cp_async_wait", "cp_async_16"])
+    assert text.count("void cp_async_16(") == 1
+    assert text.index("unsigned shared_address(") < text.index("void cp_async_16(")
+    assert "cp_async_4" not in text
+    assert max(len(line) for line in prelude_for(PRELUDE).splitlines()) <= 100
+    with pytest.raises(KeyError, match="the prelude has no function 'cp_async_32'"):
+        prelude_for(["cp_async_32"])
+
+
+def test_waits_and_requests_clobber_memory() -> None:
+    for function in PRELUDE.values():
+        assert function.device.count("asm volatile") == function.device.count('"memory"')
+
+
+@pytest.mark.skipif(not has_nvcc(), reason="needs nvcc")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+def test_nvcc_takes_every_function_without_warnings(
+    arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
+    capability = int(arch.removeprefix("sm_"))
+    names = [name for name, function in PRELUDE.items() if function.min_arch <= capability]
+    source, _ = kernel_with(names)
+    options = ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra", "-DDLC_SYNC"]
+    cubin = compile_cubin(source, arch, options)
+    assert cubin.registers > 0
+    assert cubin.spill_bytes == 0
+
+
+def test_the_host_takes_every_function_without_warnings(tmp_path: Path) -> None:
+    source, types = kernel_with(list(PRELUDE))
+    path = tmp_path / "every.cpp"
+    path.write_text(runtime.HostKernel(source, "every", types).text)
+    command = [*compiler.compiler(), *compiler.flags(), "-Wall", "-Wextra", "-Werror", str(path)]
+    header = Path(runtime.__file__).with_name("dlc_host.h")
+    result = subprocess.run(
+        [*command, "-include", str(header), "-o", str(tmp_path / "every.so")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.stderr == ""
+    assert result.returncode == 0

@@ -14,9 +14,8 @@ from dlc.backend import BackendError
 from dlc.backend.cache import content_key, lookup_or_build
 
 _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-nvvm")
-_INSTALL = (
-    "install the CUDA toolkit, or the compiler's wheels with: pip install "
-    + " ".join(f"'{wheel}==13.0.*'" for wheel in _WHEELS)
+_INSTALL = "install the CUDA toolkit, or the compiler's wheels with: pip install " + " ".join(
+    f"'{wheel}==13.0.*'" for wheel in _WHEELS
 )
 _FLAGS = ("-cubin", "-std=c++17", "-O3", "-Xptxas", "-v")
 # Instructions that exist on one architecture only, and need its "a" target.

@@ -98,7 +98,7 @@ def _cp_async(size: int) -> Function:
 def _mbarrier(
     name: str, summary: str, parameters: str, device: str, host: str, min_arch: int
 ) -> Function:
-    signature = f"{_INLINE} void {name}(unsigned long long* barrier{parameters})"
+    signature = f"{_INLINE} void {name}(\n    unsigned long long* barrier{parameters})"
     return Function(name, summary, signature, device, host, ("shared_address",), min_arch)
 
 
@@ -248,7 +248,7 @@ _FUNCTIONS = [
     ),
     _fence(
         "fence_proxy_async",
-        "Orders ordinary accesses to shared memory before asynchronous ones (PTX ISA: fence.proxy).",
+        "Orders ordinary shared accesses before asynchronous ones (PTX ISA: fence.proxy).",
         "fence.proxy.async.shared::cta",
     ),
     Function(
@@ -319,9 +319,7 @@ def prelude_for(names: Iterable[str]) -> str:
     while todo:
         name = todo.pop()
         if name not in PRELUDE:
-            raise KeyError(
-                f"the prelude has no function {name!r}; it has {', '.join(PRELUDE)}"
-            )
+            raise KeyError(f"the prelude has no function {name!r}; it has {', '.join(PRELUDE)}")
         if name not in wanted:
             wanted.add(name)
             todo.extend(PRELUDE[name].needs)

@@ -16,7 +16,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-#define alignas(n) __align__(n)  // g++ refuses the keyword after "static thread_local", nvcc takes it
+#define alignas(n) __align__(n)  // g++ refuses the keyword after "static thread_local"
 
 struct dim3 {
   unsigned x, y, z;

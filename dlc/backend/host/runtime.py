@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from dlc.backend import BackendError, LaunchError
 from dlc.backend.cache import Entry, content_key, lookup_or_build
@@ -28,7 +28,7 @@ _HEADER = _HERE / "dlc_host.h"
 _SCHEDULER = _HERE / "scheduler.cpp"
 _ORDERS: dict[str, int] = {"forward": 0, "reverse": 1, "random": 2}
 _MAX_THREADS = 1024
-_SCALARS: dict[str, type[ctypes._SimpleCData]] = {
+_SCALARS: dict[str, Any] = {
     "bool": ctypes.c_bool,
     "char": ctypes.c_char,
     "signed char": ctypes.c_int8,
@@ -73,7 +73,8 @@ def _host_text(source: str) -> str:
 
 @functools.cache
 def _scheduler() -> ctypes.CDLL:
-    key = content_key(_SCHEDULER.read_text(), _HEADER.read_text(), compiler.fingerprint())
+    parts = sorted(path for path in _HERE.iterdir() if path.suffix in (".h", ".cpp"))
+    key = content_key(*(path.read_text() for path in parts), compiler.fingerprint())
 
     def build(directory: Path) -> dict[str, int]:
         compiler.compile_shared(_SCHEDULER, directory / "scheduler.so", ["-I", str(_HERE)])
@@ -97,7 +98,7 @@ class HostKernel:
             " ".join(re.sub(r"__restrict__|__grid_constant__", "", t).split())
             for t in parameter_types
         )
-        self._entry: ctypes._CFuncPtr | None = None
+        self._entry: Any = None  # the function pointer, once loaded
         self._lock = threading.Lock()
 
     @property
@@ -132,7 +133,7 @@ class HostKernel:
 
         return lookup_or_build("host", self.key, "kernel.so", build)
 
-    def _load(self) -> "ctypes._CFuncPtr":
+    def _load(self) -> Any:
         with self._lock:
             if self._entry is None:
                 _scheduler()
@@ -141,7 +142,7 @@ class HostKernel:
 
     def launch(
         self,
-        args: Sequence[int | float | bytes],
+        args: Sequence[float | bytes],
         grid: int,
         block: int,
         shared_bytes: int = 0,
@@ -204,7 +205,7 @@ def _cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _pack(kind: str, value: int | float | bytes) -> tuple[object, int]:
+def _pack(kind: str, value: float | bytes) -> tuple[object, int]:
     """The value in memory as its C type has it: what keeps it alive, and its address."""
     if isinstance(value, bytes):  # a struct, at an address that suits any alignment
         memory = ctypes.create_string_buffer(len(value) + 128)
@@ -212,7 +213,7 @@ def _pack(kind: str, value: int | float | bytes) -> tuple[object, int]:
         ctypes.memmove(address, value, len(value))
         return memory, address
     kind = kind.removeprefix("const ").strip() if not kind.endswith("*") else kind
-    scalar = ctypes.c_void_p if kind.endswith("*") else _SCALARS.get(kind)
+    scalar: Any = ctypes.c_void_p if kind.endswith("*") else _SCALARS.get(kind)
     if scalar is None:
         raise LaunchError(f"a parameter of type {kind!r} takes bytes, not {value!r}")
     try:
@@ -223,7 +224,7 @@ def _pack(kind: str, value: int | float | bytes) -> tuple[object, int]:
 
 
 def compile_all(kernels: Iterable[HostKernel], jobs: int | None = None) -> None:
-    """Compiles the kernels, `jobs` at a time (default: the CPUs at hand); raises the first error."""
+    """Compiles kernels, `jobs` at a time (default: the CPUs at hand); raises the first error."""
     unique = {kernel.key: kernel for kernel in kernels}.values()
     with ThreadPoolExecutor(jobs or _cpus()) as pool:
         for future in [pool.submit(kernel.compile) for kernel in unique]:

@@ -25,162 +25,29 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "copies.h"
 #include "dlc_host.h"
+#include "fiber.h"
 
 #define EXPORT __attribute__((visibility("default")))
-
-// ---- context switch -------------------------------------------------------------------------
-
-#if defined(__x86_64__) || defined(__aarch64__)
-// Pushes the callee-saved registers, stores the stack pointer, loads the other one, pops, returns.
-extern "C" void dlc_switch(void** from, void* to) asm("dlc_switch");
-#if defined(__x86_64__)  // System V ABI: rbx, rbp, r12-r15
-asm(R"(
-.text
-.p2align 4
-dlc_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-)");
-constexpr int kEntryWord = 6, kFrameWords = 8;
-#else  // AAPCS64: x19-x30, d8-d15
-asm(R"(
-.text
-.p2align 4
-dlc_switch:
-  sub sp, sp, #160
-  stp x19, x20, [sp, #0]
-  stp x21, x22, [sp, #16]
-  stp x23, x24, [sp, #32]
-  stp x25, x26, [sp, #48]
-  stp x27, x28, [sp, #64]
-  stp x29, x30, [sp, #80]
-  stp d8, d9, [sp, #96]
-  stp d10, d11, [sp, #112]
-  stp d12, d13, [sp, #128]
-  stp d14, d15, [sp, #144]
-  mov x9, sp
-  str x9, [x0]
-  mov sp, x1
-  ldp x19, x20, [sp, #0]
-  ldp x21, x22, [sp, #16]
-  ldp x23, x24, [sp, #32]
-  ldp x25, x26, [sp, #48]
-  ldp x27, x28, [sp, #64]
-  ldp x29, x30, [sp, #80]
-  ldp d8, d9, [sp, #96]
-  ldp d10, d11, [sp, #112]
-  ldp d12, d13, [sp, #128]
-  ldp d14, d15, [sp, #144]
-  add sp, sp, #160
-  ret
-)");
-constexpr int kEntryWord = 11, kFrameWords = 20;
-#endif
-
-struct Context {
-  void* sp = nullptr;
-  // A frame as dlc_switch leaves it, which "returns" into entry. `top` is 16-byte aligned.
-  void make(char* top, size_t, void (*entry)()) {
-    void** frame = reinterpret_cast<void**>(top) - kFrameWords;
-    memset(frame, 0, kFrameWords * sizeof(void*));
-    frame[kEntryWord] = reinterpret_cast<void*>(entry);
-    sp = frame;
-  }
-  void to(Context& other) { dlc_switch(&sp, other.sp); }
-};
-#else  // any other CPU: correct, at the price of a system call per switch
-#include <ucontext.h>
-struct Context {
-  ucontext_t state;
-  void make(char* top, size_t size, void (*entry)()) {
-    getcontext(&state);
-    state.uc_stack.ss_sp = top - size;
-    state.uc_stack.ss_size = size;
-    state.uc_link = nullptr;
-    makecontext(&state, entry, 0);
-  }
-  void to(Context& other) { swapcontext(&state, &other.state); }
-};
-#endif
+// On the way of every switch: after one, the processor mispredicts each return on that way.
+#define INLINE inline __attribute__((always_inline))
 
 // ---- one worker: an OS thread that runs one block at a time ----------------------------------
 
 namespace {
 
+using dlc::BulkCopy;
+using dlc::Copy;
 using dlc::Launch;
 using dlc::Meeting;
 using dlc::Order;
 
-constexpr size_t kStackBytes = 256 << 10;  // runtime.py refuses kernels with larger frames
+constexpr size_t kStackBytes = 256 << 10;  // compiler.py refuses kernels with larger frames
 constexpr size_t kStackUsable = 192 << 10;
 constexpr int kMaxThreads = 1024, kWarp = 32;
 
 enum class State : uint8_t { fresh, running, barrier, meeting, mbarrier, exited };
-
-struct Copy {
-  char* dst;
-  const char* src;
-  int bytes;
-  bool pred;
-  void run() const {  // zero-fill where the predicate is false
-    if (pred) memcpy(dst, src, bytes);
-    else memset(dst, 0, bytes);
-  }
-};
-
-// A tensor map of the prelude (struct tensor_map), as encoded for the host.
-struct TensorMap {
-  const char* base;
-  uint64_t extent[5];  // elements, innermost first
-  uint64_t stride[5];  // bytes
-  uint32_t box[5];     // elements
-  uint32_t rank, element_bytes, swizzle_bytes;
-};
-
-struct BulkCopy {
-  char* dst;
-  const TensorMap* map;
-  int at[5];
-  uint32_t bytes() const {
-    uint32_t n = map->element_bytes;
-    for (uint32_t d = 0; d < map->rank; ++d) n *= map->box[d];
-    return n;
-  }
-  // Rows of the box one after the other; what lies outside the tensor is zero. A swizzle of B
-  // bytes exchanges 16-byte units: bits 4.. of the offset are xor-ed with bits 7..
-  void run() const {
-    uint32_t index[5] = {}, size = map->element_bytes, total = bytes();
-    const uintptr_t mask = map->swizzle_bytes ? map->swizzle_bytes / 16 - 1 : 0;
-    for (uint32_t offset = 0; offset < total; offset += size) {
-      const char* src = map->base;
-      bool inside = true;
-      for (uint32_t d = 0; d < map->rank; ++d) {
-        const int64_t i = int64_t(at[d]) + index[d];
-        inside &= i >= 0 && i < int64_t(map->extent[d]);
-        src += i * int64_t(map->stride[d]);
-      }
-      uintptr_t address = reinterpret_cast<uintptr_t>(dst) + offset;
-      address ^= (address >> 7 & mask) << 4;
-      if (inside) memcpy(reinterpret_cast<char*>(address), src, size);
-      else memset(reinterpret_cast<char*>(address), 0, size);
-      for (uint32_t d = 0; d < map->rank && ++index[d] == map->box[d]; ++d) index[d] = 0;
-    }
-  }
-};
 
 struct Mbarrier {
   const void* address;
@@ -224,6 +91,7 @@ struct Worker {
   void (*kernel)(void**) = nullptr;
   void** args = nullptr;
   Launch launch{};
+  dlc::Position* position = nullptr;  // of this OS thread
   Context main;
   Thread* current = nullptr;
   std::vector<Thread> threads = std::vector<Thread>(kMaxThreads);
@@ -323,7 +191,7 @@ struct Worker {
 
   // ---- who runs next
 
-  unsigned choose(uint32_t mask) {
+  INLINE unsigned choose(uint32_t mask) {
     if (launch.order == Order::forward) return __builtin_ctz(mask);
     if (launch.order == Order::reverse) return 31 - __builtin_clz(mask);
     random ^= random << 13, random ^= random >> 7, random ^= random << 17;
@@ -331,25 +199,25 @@ struct Worker {
     return (__builtin_ctz(mask >> r | mask << (-r & 31)) + r) & 31;
   }
 
-  void release(int warp, uint32_t lanes) {
+  INLINE void release(int warp, uint32_t lanes) {
     warps[warp].ready |= lanes;
     ready_warps |= 1u << warp;
   }
 
-  Thread& pick() {
+  INLINE Thread& pick() {
     if (!ready_warps) fail_waiting("the block cannot go on: ");
     const unsigned w = choose(ready_warps), lane = choose(warps[w].ready);
     if (!(warps[w].ready &= ~(1u << lane))) ready_warps &= ~(1u << w);
     return threads[w * kWarp + lane];
   }
 
-  void enter(Thread& next) {
+  INLINE void enter(Thread& next) {
     current = &next;
     next.state = State::running;
-    dlc_position.thread.x = unsigned(next.index);
+    position->thread.x = unsigned(next.index);
   }
 
-  void go(Context& from, Thread& next) {
+  INLINE void go(Context& from, Thread& next) {
     if (next.state == State::fresh) {
       next.stack = take_stack();
       next.context.make(stacks[next.stack], kStackUsable, carrier);
@@ -359,7 +227,7 @@ struct Worker {
   }
 
   // Gives the processor away; returns once the current thread was released and picked again.
-  void wait(State state) {
+  INLINE void wait(State state) {
     Thread& self = *current;
     self.state = state;
     Thread& next = pick();
@@ -384,7 +252,7 @@ struct Worker {
   }
 
   // Every live lane of the warp comes here; returns the round in which they met.
-  unsigned meet(Meeting kind, uint64_t value) {
+  INLINE unsigned meet(Meeting kind, uint64_t value) {
     const int w = current->index / kWarp, lane = current->index % kWarp;
     Warp& warp = warps[w];
     if (warp.met && warp.kind != kind)
@@ -399,7 +267,7 @@ struct Worker {
     return round;
   }
 
-  void complete_meeting(int w) {
+  INLINE void complete_meeting(int w) {
     Warp& warp = warps[w];
     if (!warp.met || warp.met != warp.live) return;
     warp.present[warp.round++ & 1] = warp.met;
@@ -487,7 +355,7 @@ struct Worker {
     mbarriers.clear();
     random = (launch.seed * 0x9e3779b97f4a7c15u ^ uint64_t(block + 1) * 0xd1342543de82ef95u) | 1;
     if (launch.shared_bytes) memset(shared.get(), 0xff, size_t(launch.shared_bytes));  // NaN
-    dlc_position.block = {unsigned(block), 0, 0};
+    position->block = {unsigned(block), 0, 0};
     go(main, pick());
     if (failure.empty() && live) failure = "the scheduler lost threads";
     if (!failure.empty()) {
@@ -520,7 +388,8 @@ struct Worker {
       shared.reset(static_cast<char*>(aligned_alloc(1024, shared_size)));
       if (!shared) throw std::bad_alloc();
     }
-    dlc_position = {{0, 0, 0}, {0, 0, 0}, {unsigned(launch.block), 1, 1},
+    position = &dlc_position;
+    *position = {{0, 0, 0}, {0, 0, 0}, {unsigned(launch.block), 1, 1},
                     {unsigned(launch.grid), 1, 1}, shared.get()};
   }
 };
@@ -626,7 +495,7 @@ EXPORT void dlc_mbarrier_wait(void* address, unsigned parity) {
 }
 
 EXPORT void dlc_tma_load(void* dst, const void* map, void* address, const int* at, int rank) {
-  BulkCopy copy{static_cast<char*>(dst), static_cast<const TensorMap*>(map), {}};
+  BulkCopy copy{static_cast<char*>(dst), static_cast<const dlc::TensorMap*>(map), {}};
   if (int(copy.map->rank) != rank)
     worker->fail("tma_load_%dd got a tensor map of rank %u", rank, copy.map->rank);
   const unsigned alignment = std::max(128u, copy.map->swizzle_bytes * 8);

@@ -1,0 +1,128 @@
+"""torch.export of a module or function: a functional ATen graph with lines of the source."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter
+from torch.fx.traceback import preserve_node_meta
+
+from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
+
+
+class FunctionModule(torch.nn.Module):
+    """
+    A function as a module. The modules and tensors that the function (or one that it calls) finds
+    in its closure or its globals are attributes under their names, so they are known by these.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+        for name, value in free_values(function).items():
+            if isinstance(value, (torch.nn.Module, torch.Tensor)) and not hasattr(self, name):
+                setattr(self, name, value)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def free_values(function: Callable[..., Any]) -> dict[str, Any]:
+    """The values that the code of a function refers to, through the functions it calls too."""
+    found: dict[str, Any] = {}
+    pending: list[Any] = [function]
+    seen: set[int] = set()
+    while pending:
+        current = inspect.unwrap(pending.pop())
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if inspect.ismethod(current):
+            owner = current.__self__
+            if isinstance(owner, torch.nn.Module):
+                found.setdefault(type(owner).__name__.lower(), owner)
+            current = current.__func__
+        if not inspect.isfunction(current) or current.__module__.split(".")[0] == "torch":
+            continue
+        free = inspect.getclosurevars(current)
+        for name, value in {**free.nonlocals, **free.globals}.items():
+            found.setdefault(name, value)
+            pending.append(value)
+    return found
+
+
+def export(
+    root: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    shown_as: Mapping[str, str],
+) -> torch.export.ExportedProgram:
+    """The functional ATen graph of a call, with composite ops such as rms_norm kept whole."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(_quiet())
+        stack.enter_context(all_frames_recorded())
+        if isinstance(root, GraphModule):
+            stack.enter_context(_lines_of_graph(root))
+        try:
+            exported = torch.export.export(root, args, kwargs, strict=False)
+            for name, inner in exported.graph_module.named_modules():
+                if name and isinstance(inner, GraphModule):
+                    inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
+            return exported.run_decompositions({})
+        except Exception as error:
+            place = place_of_traceback(error.__traceback__, shown_as)
+            raise ImportFailure(explain(error), place) from error
+
+
+def explain(error: Exception) -> str:
+    """One sentence for what PyTorch raised while it exported a program."""
+    text = str(error)
+    if "data-dependent" in text:
+        return (
+            "the program branches on values of a tensor, expected one path for all values; "
+            "use torch.where instead of if, or take the branch outside of the program"
+        )
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
+    return f"torch.export cannot trace the program: {type(error).__name__}: {first}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Holds back what PyTorch logs and prints while it fails; the error says what matters."""
+    saved = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    held = io.StringIO()
+    try:
+        with redirect_stderr(held), warnings.catch_warnings():
+            # PyTorch deprecates what its own export still uses.
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+        sys.stderr.write(held.getvalue())
+    finally:
+        logging.disable(saved)
+
+
+@contextmanager
+def _lines_of_graph(graph: GraphModule) -> Iterator[None]:
+    """Runs an FX graph node by node, so that operations get the lines that its nodes know."""
+
+    def forward(*args: Any) -> Any:
+        with preserve_node_meta():
+            return Interpreter(graph).run(*args)
+
+    forward.__signature__ = inspect.signature(graph.forward)  # type: ignore[attr-defined]
+    graph.forward = forward
+    try:
+        yield
+    finally:
+        del graph.forward

@@ -1,0 +1,42 @@
+"""Which tensors of a script hold random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+UNINITIALISED = frozenset(
+    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split()
+)
+
+
+class RandomTensors(TorchDispatchMode):
+    """Records which tensors hold random or uninitialised numbers, or are computed from such."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[int, torch.Tensor] = {}
+        """By storage; the tensors are kept, so that no other storage gets the same address."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func._schema.name.partition("::")[2]
+        draws = torch.Tag.nondeterministic_seeded in func.tags or name in UNINITIALISED
+        if draws or self.holds((args, kwargs)):
+            for leaf in tree_leaves(result):
+                if (key := _storage_key(leaf)) is not None:
+                    self.found[key] = leaf
+        return result
+
+    def holds(self, value: object) -> bool:
+        """Whether a tensor or a container has such numbers in it."""
+        return any(_storage_key(leaf) in self.found for leaf in tree_leaves(value))
+
+
+def _storage_key(value: object) -> int | None:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    return value.untyped_storage()._cdata

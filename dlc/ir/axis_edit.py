@@ -1,0 +1,80 @@
+"""The one primitive behind every split of an axis: replace the axes of an operation by others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import BlockArgument, SSAValue
+
+from dlc.dialects.access import StoreOpBase, indexed_ops
+from dlc.dialects.axes import AxesOp, ReduceOpBase
+from dlc.ir.expr import Expr
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A new axis: its name in the text, its number of points, and where it lives."""
+
+    name: str | None
+    extent: int
+    kind: str
+
+
+Meaning = Callable[[Sequence[Expr]], dict[BlockArgument, Expr]]
+"""What each of the old axes is, given the new ones."""
+
+
+def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> tuple[BlockArgument, ...]:
+    """
+    Gives `op` the axes `new`, each old axis becoming the expression that `meaning` states.
+
+    Where such an expression can pass the old extent, the effects that mention the axis (stores,
+    and the fold of a reduce whose own axis it is) get the condition that it does not. Axes of
+    extent 1 are left out. Returns the new block arguments, without those left out.
+    """
+    old = op.axes
+    old_extents = [op.extent(a) for a in old]
+    block = op.body.block
+    kept = [axis for axis in new if axis.extent != 1]
+    arguments: list[BlockArgument] = []
+    for axis in kept:
+        argument = block.insert_arg(IndexType(), len(block.args))
+        argument.name_hint = axis.name
+        arguments.append(argument)
+    op.set_axes(
+        [*old_extents, *(a.extent for a in kept)],
+        [*([kept[0].kind if kept else "serial"] * len(old)), *(a.kind for a in kept)],
+    )
+    values = iter(arguments)
+    exprs = [Expr() if a.extent == 1 else Expr(((next(values), 1),)) for a in new]
+    meanings: dict[SSAValue, Expr] = {**meaning(exprs)}
+    bounds: dict[SSAValue, Expr] = {}
+    for axis, extent in zip(old, old_extents, strict=True):
+        beyond = Expr((), extent - 1) - meanings[axis]
+        if beyond.range[0] < 0:
+            bounds[axis] = beyond
+
+    own_yield = block.last_op if isinstance(op, ReduceOpBase) else None
+    for inner in indexed_ops(op):
+        mentioned = [a for a in old if a in inner.indices]
+        extra: list[Expr] = []
+        if inner is own_yield:
+            extra = list(bounds.values())
+        elif isinstance(inner, StoreOpBase):
+            extra = [bounds[a] for a in mentioned if a in bounds]
+        if mentioned or extra:
+            inner.substitute(meanings.get, extra)
+    for axis in old:
+        for use in list(axis.uses):  # a combine names the axes that it folds across
+            (value,) = meanings[axis].values()
+            use.operation.operands[use.index] = value
+        block.erase_arg(axis)
+    op.set_axes([a.extent for a in kept], [a.kind for a in kept])
+    return tuple(arguments)
+
+
+def keep(axis: BlockArgument, op: AxesOp, kind: str | None = None) -> Axis:
+    """An axis like an old one, of another kind if one is given."""
+    return Axis(axis.name_hint, op.extent(axis), kind or op.kind(axis))

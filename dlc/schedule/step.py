@@ -1,0 +1,79 @@
+"""
+What all scheduling steps share: which kernels a step acts on, and with which options.
+
+A step whose options are given acts on every kernel with these. A bare step takes its options from
+the kernel's schedule, a pipeline string on the kernel, and leaves kernels alone whose schedule
+does not name it. A kernel that has no schedule yet gets the default one of `heuristics`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+
+from dlc.dialects import loop, tile
+from dlc.remarks import remark
+from dlc.schedule.heuristics import choose_schedule
+from dlc.schedule.target import target_of
+
+
+class Decline(Exception):
+    """A step cannot act on a kernel; the message says why. Raised before anything is changed."""
+
+
+@lru_cache(maxsize=1024)
+def parse_schedule(schedule: str) -> tuple[ArgSpec, ...]:
+    """The steps of a schedule, in order."""
+    return tuple(parse_pipeline(schedule)) if schedule else ()
+
+
+def ensure_schedule(kernel: loop.KernelOp, module: ModuleOp) -> str:
+    """The schedule of a kernel, chosen now if it has none."""
+    if kernel.schedule is None:
+        kernel.schedule = StringAttr(choose_schedule(kernel, target_of(module)))
+    return kernel.schedule.data
+
+
+@dataclass(frozen=True)
+class SchedulingPass(ModulePass, ABC):
+    """Base of the sixteen steps."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for kernel in [k for k in op.walk() if isinstance(k, loop.KernelOp | tile.KernelOp)]:
+            step = self._step_for(kernel, op)
+            if step is None:
+                remark(self.name, kernel.name_, "skipped, the kernel's schedule does not name it")
+                continue
+            try:
+                done = step.rewrite(kernel, op)
+            except Decline as reason:
+                done = f"skipped, {reason}"
+            remark(self.name, kernel.name_, done)
+
+    def _step_for(self, kernel: loop.KernelOp | tile.KernelOp, module: ModuleOp) -> Self | None:
+        if self != type(self)():
+            return self
+        if isinstance(kernel, loop.KernelOp):
+            ensure_schedule(kernel, module)
+        schedule = "" if kernel.schedule is None else kernel.schedule.data
+        for spec in parse_schedule(schedule):
+            if spec.name == self.name:
+                return type(self).from_spec(spec)
+        return None
+
+    def rewrite(self, kernel: loop.KernelOp | tile.KernelOp, module: ModuleOp) -> str:
+        """Rewrites a kernel and says what was done, or raises `Decline`."""
+        if isinstance(kernel, loop.KernelOp):
+            raise Decline("tileify has not run")
+        return self.rewrite_tile(kernel, module)
+
+    @abstractmethod
+    def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        """Rewrites a kernel in the tile dialect and says what was done, or raises `Decline`."""

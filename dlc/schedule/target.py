@@ -1,0 +1,89 @@
+"""
+The facts about the chips that kernels are scheduled for: the only place that holds any.
+
+Sources: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"
+(limits), and its architecture whitepapers and data sheets of A100 SXM 80 GB, GeForce RTX 3090,
+GeForce RTX 4090, H100 SXM, B200 and GeForce RTX 5090 (SMs, boost clocks, memory rates, L2 sizes),
+one product for each compute capability.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from dlc.diagnostics import did_you_mean, with_hint
+
+KIB, MIB = 1 << 10, 1 << 20
+
+DEFAULT_TARGET = "sm_90"
+TARGET_ATTRIBUTE = "dlc.target"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A chip; rates in bytes and floating-point operations per second, sizes in bytes."""
+
+    name: str
+    sms: int
+    clock: float
+    """Boost clock in Hz."""
+    memory_bandwidth: float
+    l2_bytes: int
+    shared_per_block: int
+    """The most that a block can opt in to."""
+    shared_per_sm: int
+    threads_per_sm: int
+    has_tma: bool
+    has_cp_async: bool = True
+    fp32_lanes: int = 128
+    """Fused multiply-adds that an SM starts in a clock."""
+    threads_per_block: int = 1024
+    registers_per_sm: int = 65536
+    registers_per_thread: int = 255
+    launch_seconds: float = 2e-6
+    """What a kernel in a captured graph costs beside its work."""
+
+    @property
+    def flops(self) -> float:
+        """fp32 operations per second, a fused multiply-add counting as two."""
+        return self.sms * self.fp32_lanes * 2 * self.clock
+
+    @property
+    def l2_bandwidth(self) -> float:
+        """About a third of the 64 bytes a clock that each SM could take."""
+        return self.sms * self.sm_bandwidth / 1.5
+
+    @property
+    def sm_bandwidth(self) -> float:
+        """What one SM alone draws: about half of 64 bytes a clock."""
+        return 32 * self.clock
+
+
+TARGETS: dict[str, Target] = {
+    t.name: t
+    for t in (
+        Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, False,
+               fp32_lanes=64),
+        Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, False),
+        Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, False),
+        Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, True),
+        Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, True),
+        Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, True),
+    )
+}  # fmt: skip
+
+
+def get_target(name: str) -> Target:
+    """The target of a name such as `sm_90`; ValueError if the table has none."""
+    if name not in TARGETS:
+        hint = did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
+        raise with_hint(ValueError(f"unknown target '{name}'"), hint)
+    return TARGETS[name]
+
+
+def target_of(module: ModuleOp) -> Target:
+    """The target of a module's attribute `dlc.target`, by default sm_90."""
+    attribute = module.attributes.get(TARGET_ATTRIBUTE)
+    return get_target(attribute.data if isinstance(attribute, StringAttr) else DEFAULT_TARGET)

@@ -1,0 +1,87 @@
+"""Tensors that are made of numbers."""
+
+from __future__ import annotations
+
+import struct
+
+from xdsl.dialects.builtin import f64
+from xdsl.ir.affine import AffineExpr
+
+from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
+from dlc.transforms.decompositions.scalar import Number, Scalar, compute_type, is_float
+from dlc.transforms.decompositions.types import shape_of
+
+
+def filled(c: Lowering, value: Number) -> Lowered:
+    return c.constant(value, c.shape, c.element)
+
+
+@lower("full", "full_like", "new_full")
+def full(c: Lowering) -> Lowered:
+    return filled(c, c.number("fill_value"))
+
+
+@lower("scalar_tensor")
+def scalar_tensor(c: Lowering) -> Lowered:
+    return filled(c, c.number("s"))
+
+
+@lower("fill.Scalar")
+def fill(c: Lowering) -> Lowered:
+    return filled(c, c.number("value"))
+
+
+@lower("fill.Tensor")
+def fill_tensor(c: Lowering) -> Lowered:
+    return c.broadcast(c.cast(c.tensor("value"), c.element), c.shape)
+
+
+@lower("zeros", "zeros_like", "new_zeros", "zero")
+def zeros(c: Lowering) -> Lowered:
+    return filled(c, 0)
+
+
+@lower("ones", "ones_like", "new_ones")
+def ones(c: Lowering) -> Lowered:
+    return filled(c, 1)
+
+
+@lower("arange", "arange.start", "arange.start_step")
+def arange(c: Lowering) -> Lowered:
+    start, step = c.number("start", 0), c.number("step", 1)
+    index = c.iota(0, c.shape)
+    whole = isinstance(start, int) and isinstance(step, int)
+    if whole or not is_float(c.element):
+        first, stride = int(start), int(step)
+        if (first, stride) == (0, 1):
+            return c.cast(index, c.element, c.hint)
+        return c.elementwise(lambda i: i * stride + first, index, element=c.element)
+    return c.elementwise(lambda i: i.to(f64) * float(step) + float(start), index, element=c.element)
+
+
+@lower("linspace")
+def linspace(c: Lowering) -> Lowered:
+    first, last, steps = c.number("start"), c.number("end"), c.integer("steps")
+    if not is_float(c.element):
+        refuse("expected a floating-point dtype")
+    if steps == 1:
+        return filled(c, first)
+    element = compute_type(c.element)
+    step = (last - first) / (steps - 1)
+    if element != f64:
+        step = struct.unpack("f", struct.pack("f", step))[0]
+
+    # Counted from the nearer end, so that both ends are exact.
+    def function(i: Scalar) -> Scalar:
+        up = i.to(element) * step + first
+        down = last - (steps - 1 - i).to(element) * step
+        return (i < steps // 2).select(up, down)
+
+    return c.elementwise(function, c.iota(0, c.shape), element=c.element)
+
+
+@lower("eye", "eye.m")
+def eye(c: Lowering) -> Lowered:
+    one = c.constant(1, (), c.element)
+    difference = AffineExpr.dimension(0) - AffineExpr.dimension(1)
+    return c.move(one, [], shape_of(c.op.results[0]), [difference, difference * -1], 0)

@@ -1,0 +1,543 @@
+"""Functions of single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import frexp, inf, pi
+from math import sqrt as square_root
+
+from xdsl.dialects.builtin import f64, i1
+from xdsl.ir import Attribute, SSAValue
+
+from dlc.transforms.decompositions import scalar as s
+from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
+from dlc.transforms.decompositions.scalar import Number, Scalar, is_float
+from dlc.transforms.decompositions.types import element_of, shape_of
+
+
+def sigmoid(x: Scalar) -> Scalar:
+    return 1.0 / (s.exp(-x) + 1.0)
+
+
+def sign(x: Scalar) -> Scalar:
+    positive, negative = (x > 0).to(x.element), (x < 0).to(x.element)
+    return positive - negative
+
+
+def clamp(x: Scalar, low: Scalar | Number, high: Scalar | Number) -> Scalar:
+    return x.maximum(low).minimum(high)
+
+
+UNARY: dict[str, Callable[[Scalar], Scalar]] = {
+    "abs": lambda x: x.abs(),
+    "ceil": s.ceil,
+    "cos": s.cos,
+    "erf": s.erf,
+    "exp": s.exp,
+    "exp2": s.exp2,
+    "expm1": s.expm1,
+    "floor": s.floor,
+    "frac": lambda x: x - s.trunc(x),
+    "hardsigmoid": lambda x: clamp(x + 3.0, 0.0, 6.0) / 6.0,
+    "hardswish": lambda x: x * clamp(x + 3.0, 0.0, 6.0) / 6.0,
+    "log": s.log,
+    "log10": s.log10,
+    "log1p": s.log1p,
+    "log2": s.log2,
+    "log_sigmoid": lambda x: x.minimum(0.0) - s.log1p(s.exp(-x.abs())),
+    "mish": lambda x: x * s.tanh(s.log1p(s.exp(x))),
+    "neg": lambda x: -x,
+    "reciprocal": lambda x: 1.0 / x,
+    "relu": lambda x: x.maximum(0),
+    "relu6": lambda x: clamp(x, 0, 6),
+    "round": s.round_even,
+    "rsqrt": s.rsqrt,
+    "sigmoid": sigmoid,
+    "sign": sign,
+    "silu": lambda x: x / (s.exp(-x) + 1.0),
+    "sin": s.sin,
+    "special_erf": s.erf,
+    "special_expm1": s.expm1,
+    "special_expit": sigmoid,
+    "special_exp2": s.exp2,
+    "sqrt": s.sqrt,
+    "square": lambda x: x * x,
+    "tan": s.tan,
+    "tanh": s.tanh,
+    "trunc": s.trunc,
+    "fix": s.trunc,
+    "negative": lambda x: -x,
+    "positive": lambda x: x,
+    "sgn": sign,
+}
+
+
+def _unary(function: Callable[[Scalar], Scalar]) -> Callable[[Lowering], Lowered]:
+    return lambda c: c.pointwise(function, c.tensor())
+
+
+for _name, _function in UNARY.items():
+    lower(_name)(_unary(_function))
+
+
+def both(c: Lowering) -> tuple[SSAValue | Number, SSAValue | Number]:
+    return c.operand("self"), c.operand("other")
+
+
+def _scaled(x: Scalar, factor: Number) -> Scalar:
+    return x if factor == 1 else x * factor
+
+
+@lower("add.Tensor", "add.Scalar")
+def add(c: Lowering) -> Lowered:
+    alpha = c.number("alpha", 1)
+    return c.pointwise(lambda x, y: x + _scaled(y, alpha), *both(c))
+
+
+@lower("sub.Tensor", "sub.Scalar", "subtract.Tensor")
+def sub(c: Lowering) -> Lowered:
+    alpha = c.number("alpha", 1)
+    return c.pointwise(lambda x, y: x - _scaled(y, alpha), *both(c))
+
+
+@lower("rsub.Tensor", "rsub.Scalar")
+def rsub(c: Lowering) -> Lowered:
+    alpha = c.number("alpha", 1)
+    return c.pointwise(lambda x, y: y - _scaled(x, alpha), *both(c))
+
+
+@lower("mul.Tensor", "mul.Scalar", "multiply.Tensor")
+def mul(c: Lowering) -> Lowered:
+    return c.pointwise(lambda x, y: x * y, *both(c))
+
+
+@lower("maximum", "max.other")
+def maximum(c: Lowering) -> Lowered:
+    return c.pointwise(lambda x, y: x.maximum(y), *both(c))
+
+
+@lower("minimum", "min.other")
+def minimum(c: Lowering) -> Lowered:
+    return c.pointwise(lambda x, y: x.minimum(y), *both(c))
+
+
+@lower(
+    "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode",
+    "true_divide.Tensor", "divide.Tensor",
+)  # fmt: skip
+def div(c: Lowering) -> Lowered:
+    mode = c.op.argument("rounding_mode")
+    if mode == "floor":
+        return floor_divide(c)
+    if mode == "trunc":
+        return c.pointwise(lambda x, y: s.trunc(x / y), *both(c))
+    return c.pointwise(lambda x, y: x / y, *both(c))
+
+
+@lower("floor_divide", "floor_divide.Scalar")
+def floor_divide(c: Lowering) -> Lowered:
+    if not is_float(c.element):
+        return c.pointwise(_floor_quotient, *both(c))
+    if c.element == f64:
+        if not _is_power_of_two(c.operand("other")):
+            refuse("the floor of a quotient of float64 is exact for powers of two only")
+        return c.pointwise(lambda x, y: s.floor(x / y), *both(c))
+
+    # A quotient of two f32 rounds in f64 to an integer only if it is one, up to 2**28; beyond,
+    # its neighbours differ by less than f32 resolves.
+    def function(x: Scalar, y: Scalar) -> Scalar:
+        return s.floor(x.to(f64) / y.to(f64)).to(x.element)
+
+    return c.pointwise(function, *both(c))
+
+
+def _floor_quotient(x: Scalar, y: Scalar) -> Scalar:
+    quotient, rest = x / y, x.remainder(y)
+    rounds_up = rest.ne(0) & ((rest < 0) ^ (y < 0))
+    return quotient - rounds_up.to(x.element)
+
+
+@lower("remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar")
+def remainder(c: Lowering) -> Lowered:
+    of_truncation = c.op.overload.data.startswith("fmod")
+    if is_float(c.element):
+        if not _is_power_of_two(c.operand("other")):
+            refuse("the remainder of floats is exact for a divisor that is a power of two only")
+        rounded = s.trunc if of_truncation else s.floor
+        return c.pointwise(lambda x, y: x - rounded(x / y) * y, *both(c))
+    if of_truncation:
+        return c.pointwise(lambda x, y: x.remainder(y), *both(c))
+
+    def of_floor(x: Scalar, y: Scalar) -> Scalar:
+        rest = x.remainder(y)
+        wrong = rest.ne(0) & ((rest < 0) ^ (y < 0))
+        return rest + wrong.select(y, 0)
+
+    return c.pointwise(of_floor, *both(c))
+
+
+def _is_power_of_two(value: SSAValue | Number) -> bool:
+    """Whether dividing by `value` is exact."""
+    return not isinstance(value, SSAValue) and value > 0 and frexp(value)[0] == 0.5
+
+
+def power(x: Scalar, exponent: Number) -> Scalar:
+    """`x` to a constant exponent, by products and roots for the small ones as eager does."""
+    if not x.is_float:
+        if exponent < 0 or exponent != int(exponent):
+            refuse(f"integers have no power {exponent} in integers")
+        return _repeated(x, int(exponent))
+    if exponent in (0, 1, 2, 3, 4):
+        return _repeated(x, int(exponent))
+    if exponent in (-1, -2):
+        return 1.0 / _repeated(x, -int(exponent))
+    if exponent == 0.5:
+        return s.sqrt(x)
+    if exponent == -0.5:
+        return s.rsqrt(x)
+    return x.pow(float(exponent))
+
+
+def _repeated(x: Scalar, exponent: int) -> Scalar:
+    """`x` multiplied `exponent` times, by squaring."""
+    result, square = None, x
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else result * square
+        exponent >>= 1
+        square = square * square if exponent else square
+    return x.of(1) if result is None else result
+
+
+@lower("pow.Tensor_Scalar")
+def pow_scalar(c: Lowering) -> Lowered:
+    exponent = c.number("exponent")
+    return c.pointwise(lambda x: power(x, exponent), c.tensor())
+
+
+@lower("pow.Tensor_Tensor", "pow.Scalar")
+def pow_tensor(c: Lowering) -> Lowered:
+    base, exponent = c.operand("self"), c.operand("exponent")
+    if not isinstance(exponent, SSAValue):
+        return c.pointwise(lambda x: power(x, exponent), base)
+    if not is_float(c.element):
+        refuse("expected floats, or an exponent that is a number, found integers")
+    return c.pointwise(lambda x, y: x.pow(y), base, exponent)
+
+
+@lower("gelu")
+def gelu(c: Lowering) -> Lowered:
+    def exact(x: Scalar) -> Scalar:
+        return x * 0.5 * (s.erf(x * square_root(0.5)) + 1.0)
+
+    def by_tanh(x: Scalar) -> Scalar:
+        inner = (x + x * x * x * 0.044715) * square_root(2 / pi)
+        return x * 0.5 * (s.tanh(inner) + 1.0)
+
+    form = c.op.argument("approximate", "none")
+    return c.pointwise(exact if form == "none" else by_tanh, c.tensor())
+
+
+@lower("leaky_relu")
+def leaky_relu(c: Lowering) -> Lowered:
+    slope = c.number("negative_slope", 0.01)
+    return c.pointwise(lambda x: (x > 0).select(x, x * slope), c.tensor())
+
+
+@lower("prelu")
+def prelu(c: Lowering) -> Lowered:
+    weight = c.tensor("weight")
+    if shape_of(weight) and len(c.shape) > 1:
+        weight = c.reshape(weight, [shape_of(weight)[0], *(1 for _ in c.shape[2:])])
+    return c.pointwise(lambda x, w: (x > 0).select(x, x * w), c.tensor(), weight)
+
+
+def _elu(c: Lowering, alpha: Number, scale: Number, input_scale: Number) -> Lowered:
+    return c.pointwise(
+        lambda x: (x > 0).select(
+            _scaled(x, scale), s.expm1(_scaled(x, input_scale)) * (alpha * scale)
+        ),
+        c.tensor(),
+    )
+
+
+@lower("elu")
+def elu(c: Lowering) -> Lowered:
+    return _elu(c, c.number("alpha", 1), c.number("scale", 1), c.number("input_scale", 1))
+
+
+@lower("selu")
+def selu(c: Lowering) -> Lowered:
+    return _elu(c, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1)
+
+
+@lower("celu")
+def celu(c: Lowering) -> Lowered:
+    alpha = c.number("alpha", 1.0)
+    return _elu(c, alpha, 1, 1 / alpha)
+
+
+@lower("softplus")
+def softplus(c: Lowering) -> Lowered:
+    beta, threshold = c.number("beta", 1), c.number("threshold", 20)
+
+    def function(x: Scalar) -> Scalar:
+        scaled = _scaled(x, beta)
+        soft = s.log1p(s.exp(scaled))
+        return (scaled > threshold).select(x, soft if beta == 1 else soft / beta)
+
+    return c.pointwise(function, c.tensor())
+
+
+@lower("threshold")
+def threshold(c: Lowering) -> Lowered:
+    limit, value = c.number("threshold"), c.number("value")
+    return c.pointwise(lambda x: (x <= limit).select(value, x), c.tensor())
+
+
+@lower("clamp", "clamp.Tensor", "hardtanh", "clip", "clip.Tensor")
+def clamp_both(c: Lowering) -> Lowered:
+    hardtanh = c.op.overload.data.startswith("hardtanh")
+    low, high = ("min_val", "max_val") if hardtanh else ("min", "max")
+    limits = [
+        c.operand(low, -1) if hardtanh else c.optional_operand(low),
+        c.operand(high, 1) if hardtanh else c.optional_operand(high),
+    ]
+    given = [(v, m) for v, m in zip(limits, ("maximum", "minimum"), strict=True) if v is not None]
+
+    def function(x: Scalar, *bounds: Scalar) -> Scalar:
+        for bound, (_, method) in zip(bounds, given, strict=True):
+            x = getattr(x, method)(bound)
+        return x
+
+    return c.pointwise(function, c.tensor(), *(v for v, _ in given))
+
+
+@lower("clamp_min", "clamp_min.Tensor")
+def clamp_min(c: Lowering) -> Lowered:
+    return c.pointwise(lambda x, low: x.maximum(low), c.tensor(), c.operand("min"))
+
+
+@lower("clamp_max", "clamp_max.Tensor")
+def clamp_max(c: Lowering) -> Lowered:
+    return c.pointwise(lambda x, high: x.minimum(high), c.tensor(), c.operand("max"))
+
+
+@lower("round.decimals")
+def round_decimals(c: Lowering) -> Lowered:
+    decimals = c.integer("decimals")
+    factor = 10.0 ** abs(decimals)
+    if decimals < 0:
+        return c.pointwise(lambda x: s.round_even(x / factor) * factor, c.tensor())
+    return c.pointwise(lambda x: s.round_even(x * factor) / factor, c.tensor())
+
+
+@lower("addcmul")
+def addcmul(c: Lowering) -> Lowered:
+    value = c.number("value", 1)
+    return c.pointwise(
+        lambda x, a, b: x + _scaled(a, value) * b,
+        c.tensor(), c.tensor("tensor1"), c.tensor("tensor2"),
+    )  # fmt: skip
+
+
+@lower("addcdiv")
+def addcdiv(c: Lowering) -> Lowered:
+    value = c.number("value", 1)
+    return c.pointwise(
+        lambda x, a, b: x + _scaled(a, value) / b,
+        c.tensor(), c.tensor("tensor1"), c.tensor("tensor2"),
+    )  # fmt: skip
+
+
+@lower("lerp.Scalar", "lerp.Tensor")
+def lerp(c: Lowering) -> Lowered:
+    def function(x: Scalar, end: Scalar, weight: Scalar) -> Scalar:
+        near_end = end - (end - x) * (1.0 - weight)
+        return (weight.abs() < 0.5).select(x + weight * (end - x), near_end)
+
+    return c.pointwise(function, c.tensor(), c.tensor("end"), c.operand("weight"))
+
+
+@lower("nan_to_num")
+def nan_to_num(c: Lowering) -> Lowered:
+    if not is_float(c.element):
+        return c.tensor()
+    largest = _largest(c.element)
+    nan = c.op.argument("nan") or 0.0
+    high, low = c.op.argument("posinf"), c.op.argument("neginf")
+
+    def function(x: Scalar) -> Scalar:
+        x = x.is_nan().select(x.of(float(nan)), x)  # pyright: ignore[reportArgumentType]
+        x = x.eq(inf).select(largest if high is None else float(high), x)  # pyright: ignore
+        return x.eq(-inf).select(-largest if low is None else float(low), x)  # pyright: ignore
+
+    return c.pointwise(function, c.tensor())
+
+
+def _largest(element: Attribute) -> float:
+    """The largest finite number of a floating-point type."""
+    bits, exponent = {16: (11, 16), 32: (24, 128), 64: (53, 1024)}[s.width(element)]
+    if element.name == "bf16":
+        bits, exponent = 8, 128
+    return (2.0 - 2.0 ** (1 - bits)) * 2.0 ** (exponent - 1)
+
+
+COMPARISONS = {
+    name: predicate
+    for predicate, names in {
+        "eq": ("eq",),
+        "ne": ("ne", "not_equal"),
+        "lt": ("lt", "less"),
+        "le": ("le", "less_equal"),
+        "gt": ("gt", "greater"),
+        "ge": ("ge", "greater_equal"),
+    }.items()
+    for name in names
+}
+
+
+def _comparison(predicate: str) -> Callable[[Lowering], Lowered]:
+    return lambda c: c.compare(lambda x, y: x.compare(predicate, y), *both(c))
+
+
+for _name, _predicate in COMPARISONS.items():
+    lower(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_predicate))
+
+
+@lower("isnan")
+def isnan(c: Lowering) -> Lowered:
+    return c.compare(lambda x: x.is_nan(), c.tensor())
+
+
+@lower("isinf")
+def isinf(c: Lowering) -> Lowered:
+    if not is_float(element_of(c.tensor())):
+        return c.constant(False, c.shape, i1)
+    return c.compare(lambda x: x.abs().eq(inf), c.tensor())
+
+
+@lower("isfinite")
+def isfinite(c: Lowering) -> Lowered:
+    if not is_float(element_of(c.tensor())):
+        return c.constant(True, c.shape, i1)
+    return c.compare(lambda x: x.abs() < inf, c.tensor())
+
+
+LOGICAL: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
+    "and": lambda x, y: x & y,
+    "or": lambda x, y: x | y,
+    "xor": lambda x, y: x ^ y,
+}
+
+
+def _logical(function: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Lowering], Lowered]:
+    return lambda c: c.elementwise(
+        lambda x, y: function(truth(x), truth(y)), c.tensor(), c.tensor("other")
+    )
+
+
+def truth(x: Scalar) -> Scalar:
+    """Whether `x` differs from 0."""
+    return x.to(i1)
+
+
+def _bitwise(function: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Lowering], Lowered]:
+    def decomposition(c: Lowering) -> Lowered:
+        if c.element != i1:
+            return c.pointwise(function, *both(c))
+        second = c.operand("other")
+        if isinstance(second, SSAValue):
+            return c.elementwise(function, c.tensor(), second)
+        return c.elementwise(lambda x: function(x, x.of(second)), c.tensor())
+
+    return decomposition
+
+
+for _name, _binary in LOGICAL.items():
+    lower(f"logical_{_name}")(_logical(_binary))
+    lower(
+        f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar",
+        f"__{_name}__.Tensor", f"__{_name}__.Scalar",
+    )(_bitwise(_binary))  # fmt: skip
+
+
+@lower("logical_not")
+def logical_not(c: Lowering) -> Lowered:
+    return c.elementwise(lambda x: ~truth(x), c.tensor())
+
+
+@lower("bitwise_not")
+def bitwise_not(c: Lowering) -> Lowered:
+    if c.element == i1:
+        return logical_not(c)
+    return c.pointwise(lambda x: ~x, c.tensor())
+
+
+@lower(
+    "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar",
+    "__lshift__.Tensor", "__lshift__.Scalar",
+)  # fmt: skip
+def left_shift(c: Lowering) -> Lowered:
+    if not isinstance(c.operand("other"), SSAValue) and not is_float(c.element):
+        return c.pointwise(lambda x, y: x << y, *both(c))
+    return refuse("expected integers and a shift that is a number")
+
+
+@lower(
+    "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar",
+    "__rshift__.Tensor", "__rshift__.Scalar",
+)  # fmt: skip
+def right_shift(c: Lowering) -> Lowered:
+    if not isinstance(c.operand("other"), SSAValue) and not is_float(c.element):
+        return c.pointwise(lambda x, y: x >> y, *both(c))
+    return refuse("expected integers and a shift that is a number")
+
+
+def _selected(c: Lowering, condition: SSAValue, then: SSAValue | Number,
+              otherwise: SSAValue | Number) -> Lowered:  # fmt: skip
+    """`then` where `condition` holds; numbers have the result's type."""
+    element = c.element
+    given = [v for v in (then, otherwise) if isinstance(v, SSAValue)]
+
+    def function(p: Scalar, *scalars: Scalar) -> Scalar:
+        rest = iter(scalars)
+        values = [
+            next(rest).to(element)
+            if isinstance(v, SSAValue)
+            else p.body.constant(v, element)
+            for v in (then, otherwise)
+        ]
+        return truth(p).select(*values)
+
+    return c.elementwise(function, condition, *given)
+
+
+@lower("where.self", "where.Scalar", "where.ScalarSelf", "where.ScalarOther")
+def where(c: Lowering) -> Lowered:
+    return _selected(c, c.tensor("condition"), *both(c))
+
+
+@lower("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(c: Lowering) -> Lowered:
+    return _selected(c, c.tensor("mask"), c.operand("value"), c.tensor())
+
+
+@lower("_to_copy", "to.dtype", "type_as", "_cast_Float", "to.other")
+def to_copy(c: Lowering) -> Lowered:
+    return c.cast(c.tensor(), c.element)
+
+
+@lower("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "rrelu")
+def dropout(c: Lowering) -> Lowered:
+    if c.op.overload.data == "rrelu.default":
+        if c.flag("training"):
+            refuse("it draws random numbers; call the module's eval() first")
+        slope = (c.number("lower", 1 / 8) + c.number("upper", 1 / 3)) / 2
+        return c.pointwise(lambda x: (x >= 0).select(x, x * slope), c.tensor())
+    probability = c.number("p", 0.0)
+    if probability != 0 and c.flag("train", True):
+        refuse("it draws random numbers; call the module's eval() first")
+    value = c.tensor("input")
+    rest = [c.constant(True, c.shape, i1) for _ in c.op.results[1:]]
+    return [value, *rest]

@@ -1,0 +1,299 @@
+"""Scalars of an elementwise body, with the operators and functions that they are computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    BFloat16Type,
+    Float16Type,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    f32,
+    i1,
+    i8,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+Number: TypeAlias = bool | int | float
+
+
+def is_float(element: Attribute) -> bool:
+    return isinstance(element, AnyFloat)
+
+
+def is_half(element: Attribute) -> bool:
+    """Whether it is f16 or bf16, which convert from and to f32 only."""
+    return isinstance(element, Float16Type | BFloat16Type)
+
+
+def is_unsigned(element: Attribute) -> bool:
+    return isinstance(element, IntegerType) and element.signedness.data is Signedness.UNSIGNED
+
+
+def width(element: Attribute) -> int:
+    """The number of bits of an integer or floating-point type."""
+    assert isinstance(element, IntegerType | AnyFloat)
+    return element.bitwidth
+
+
+def storage_type(element: Attribute) -> Attribute:
+    """The type of a scalar in memory: an unsigned byte is an `i8`, the operations know its sign."""
+    return i8 if is_unsigned(element) else element
+
+
+def compute_type(element: Attribute) -> Attribute:
+    """
+    The type to calculate in: f32 for f16 and bf16, which are storage; i32 for unsigned bytes and
+    for booleans, whose sums, products and order are then those of 0 and 1.
+    """
+    if is_half(element):
+        return f32
+    return i32 if is_unsigned(element) or element == i1 else element
+
+
+def number(value: Number, element: Attribute) -> FloatAttr | IntegerAttr:
+    """`value` as a scalar of a type: rounded, or wrapped as integers are."""
+    if isinstance(element, AnyFloat):
+        return FloatAttr(float(value), element)
+    assert isinstance(element, IntegerType)
+    if element == i1:
+        return IntegerAttr(-1 if value else 0, i1)
+    bits = element.width.data
+    wrapped = (int(value) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+    return IntegerAttr(wrapped, storage_type(element))
+
+
+@dataclass
+class Body:
+    """The block that scalars are computed in; constants are made once."""
+
+    block: Block
+
+    def __post_init__(self) -> None:
+        self._constants: dict[FloatAttr | IntegerAttr, SSAValue] = {}
+
+    def insert(self, op: Operation) -> SSAValue:
+        self.block.add_op(op)
+        return op.results[0]
+
+    def constant(self, value: Number, element: Attribute) -> Scalar:
+        attribute = number(value, element)
+        known = self._constants.get(attribute)
+        if known is None:
+            known = self._constants[attribute] = self.insert(arith.ConstantOp(attribute))
+        return Scalar(self, known, element)
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """
+    An SSA value in a body. `element` is its type, or `ui8` for an unsigned byte, which is stored
+    as `i8`. Arithmetic needs two of one type, or one and a Python number of its type.
+    """
+
+    body: Body
+    value: SSAValue
+    element: Attribute
+
+    @property
+    def is_float(self) -> bool:
+        return is_float(self.element)
+
+    def _make(self, op: Operation, element: Attribute | None = None) -> Scalar:
+        return Scalar(self.body, self.body.insert(op), element or self.element)
+
+    def of(self, other: Scalar | Number) -> Scalar:
+        """`other`, a number as a constant of this scalar's type."""
+        return other if isinstance(other, Scalar) else self.body.constant(other, self.element)
+
+    def _binary(
+        self,
+        other: Scalar | Number,
+        of_floats: type[Operation] | None,
+        of_ints: type[Operation] | None,
+    ) -> Scalar:
+        op = of_floats if self.is_float else of_ints
+        assert op is not None, f"not defined for {self.element}"
+        return self._make(op(self.value, self.of(other).value))  # pyright: ignore[reportCallIssue]
+
+    def __add__(self, other: Scalar | Number) -> Scalar:
+        return self._binary(other, arith.AddfOp, arith.AddiOp)
+
+    def __sub__(self, other: Scalar | Number) -> Scalar:
+        return self._binary(other, arith.SubfOp, arith.SubiOp)
+
+    def __mul__(self, other: Scalar | Number) -> Scalar:
+        return self._binary(other, arith.MulfOp, arith.MuliOp)
+
+    def __truediv__(self, other: Scalar | Number) -> Scalar:
+        """The quotient; of integers it is truncated."""
+        return self._binary(other, arith.DivfOp, arith.DivSIOp)
+
+    def __rsub__(self, other: Number) -> Scalar:
+        return self.of(other) - self
+
+    def __rmul__(self, other: Number) -> Scalar:
+        return self.of(other) * self
+
+    def __radd__(self, other: Number) -> Scalar:
+        return self.of(other) + self
+
+    def __rtruediv__(self, other: Number) -> Scalar:
+        return self.of(other) / self
+
+    def __and__(self, other: Scalar | Number) -> Scalar:
+        return self._binary(other, None, arith.AndIOp)
+
+    def __or__(self, other: Scalar | Number) -> Scalar:
+        return self._binary(other, None, arith.OrIOp)
+
+    def __xor__(self, other: Scalar | Number) -> Scalar:
+        return self._binary(other, None, arith.XOrIOp)
+
+    def __lshift__(self, other: Scalar | Number) -> Scalar:
+        return self._binary(other, None, arith.ShLIOp)
+
+    def __rshift__(self, other: Scalar | Number) -> Scalar:
+        return self._binary(other, None, arith.ShRSIOp)
+
+    def __neg__(self) -> Scalar:
+        return self._make(arith.NegfOp(self.value)) if self.is_float else 0 - self
+
+    def __invert__(self) -> Scalar:
+        """All bits flipped; of a boolean, its negation."""
+        return self ^ (True if self.element == i1 else -1)
+
+    def remainder(self, other: Scalar | Number) -> Scalar:
+        """What truncated integer division leaves."""
+        return self._binary(other, None, arith.RemSIOp)
+
+    def maximum(self, other: Scalar | Number) -> Scalar:
+        """The larger one; NaN if one is NaN."""
+        return self._binary(other, arith.MaximumfOp, arith.MaxSIOp)
+
+    def minimum(self, other: Scalar | Number) -> Scalar:
+        """The smaller one; NaN if one is NaN."""
+        return self._binary(other, arith.MinimumfOp, arith.MinSIOp)
+
+    def pow(self, other: Scalar | Number) -> Scalar:
+        return self._make(math.PowFOp(self.value, self.of(other).value))
+
+    def compare(self, predicate: str, other: Scalar | Number) -> Scalar:
+        """`eq`, `ne`, `lt`, `le`, `gt` or `ge`; all but `ne` are false where one is NaN."""
+        rhs = self.of(other).value
+        if self.is_float:
+            prefix = "u" if predicate == "ne" else "o"
+            return self._make(arith.CmpfOp(self.value, rhs, prefix + predicate), i1)
+        sign = "" if predicate in ("eq", "ne") else "s"
+        return self._make(arith.CmpiOp(self.value, rhs, sign + predicate), i1)
+
+    def eq(self, other: Scalar | Number) -> Scalar:
+        return self.compare("eq", other)
+
+    def ne(self, other: Scalar | Number) -> Scalar:
+        return self.compare("ne", other)
+
+    def __lt__(self, other: Scalar | Number) -> Scalar:
+        return self.compare("lt", other)
+
+    def __le__(self, other: Scalar | Number) -> Scalar:
+        return self.compare("le", other)
+
+    def __gt__(self, other: Scalar | Number) -> Scalar:
+        return self.compare("gt", other)
+
+    def __ge__(self, other: Scalar | Number) -> Scalar:
+        return self.compare("ge", other)
+
+    def is_nan(self) -> Scalar:
+        if not self.is_float:
+            return self.body.constant(False, i1)
+        return self._make(arith.CmpfOp(self.value, self.value, "uno"), i1)
+
+    def select(self, then: Scalar | Number, otherwise: Scalar | Number) -> Scalar:
+        """`then` where this boolean holds; one of the two is a scalar and gives the type."""
+        model = then if isinstance(then, Scalar) else otherwise
+        assert isinstance(model, Scalar)
+        op = arith.SelectOp(self.value, model.of(then).value, model.of(otherwise).value)
+        return self._make(op, model.element)
+
+    def abs(self) -> Scalar:
+        return self._make((math.AbsFOp if self.is_float else math.AbsIOp)(self.value))
+
+    def to(self, element: Attribute) -> Scalar:
+        """
+        This scalar converted: floats round to nearest, floats become integers by truncation,
+        integers wrap, and a boolean is whether the value differs from 0.
+        """
+        if element == self.element:
+            return self
+        if is_unsigned(self.element):
+            return self._make(arith.ExtUIOp(self.value, i32), i32).to(element)
+        if f32 not in (element, self.element) and (is_half(element) or is_half(self.element)):
+            return self.to(f32).to(element)
+        if element == i1:
+            return self.ne(0)
+        if is_float(element):
+            return self._make(self._conversion_to_float(element), element)
+        if self.is_float:
+            target = i32 if width(element) < 32 else element
+            return self._make(arith.FPToSIOp(self.value, target), target).to(element)
+        target, bits = storage_type(element), width(element)
+        if self.element == i1:
+            op = arith.ExtUIOp(self.value, target)  # pyright: ignore[reportArgumentType]
+        elif bits == width(self.element):
+            return Scalar(self.body, self.value, element)
+        elif bits < width(self.element):
+            op = arith.TruncIOp(self.value, target)  # pyright: ignore[reportArgumentType]
+        else:
+            op = arith.ExtSIOp(self.value, target)  # pyright: ignore[reportArgumentType]
+        return self._make(op, element)
+
+    def _conversion_to_float(self, element: Attribute) -> Operation:
+        assert isinstance(element, AnyFloat)
+        if not self.is_float:
+            convert = arith.UIToFPOp if self.element == i1 else arith.SIToFPOp
+            return convert(self.value, element)
+        if width(element) > width(self.element):
+            return arith.ExtFOp(self.value, element)
+        return arith.TruncFOp(self.value, element)
+
+
+def _of_floats(op: type[Operation], *, keeps_integers: bool = False) -> Callable[[Scalar], Scalar]:
+    """A function of floats; integers are left as they are by those that round."""
+
+    def function(x: Scalar) -> Scalar:
+        if keeps_integers and not x.is_float:
+            return x
+        assert x.is_float, f"{op.name} is not defined for {x.element}"
+        return x._make(op(x.value))  # pyright: ignore[reportCallIssue, reportPrivateUsage]
+
+    return function
+
+
+exp = _of_floats(math.ExpOp)
+exp2 = _of_floats(math.Exp2Op)
+expm1 = _of_floats(math.ExpM1Op)
+log = _of_floats(math.LogOp)
+log2 = _of_floats(math.Log2Op)
+log10 = _of_floats(math.Log10Op)
+log1p = _of_floats(math.Log1pOp)
+sqrt = _of_floats(math.SqrtOp)
+rsqrt = _of_floats(math.RsqrtOp)
+sin = _of_floats(math.SinOp)
+cos = _of_floats(math.CosOp)
+tan = _of_floats(math.TanOp)
+tanh = _of_floats(math.TanhOp)
+erf = _of_floats(math.ErfOp)
+floor = _of_floats(math.FloorOp, keeps_integers=True)
+ceil = _of_floats(math.CeilOp, keeps_integers=True)
+trunc = _of_floats(math.TruncOp, keeps_integers=True)
+round_even = _of_floats(math.RoundEvenOp, keeps_integers=True)

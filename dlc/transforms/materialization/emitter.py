@@ -1,0 +1,187 @@
+"""The state of materializing one kernel: where code is inserted and what tile values became."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, IntegerAttr, UnitAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from dlc.dialects import kernel, tile
+from dlc.ir.expr import Expr
+from dlc.ir.variance import Variance, variance
+
+
+@dataclass(frozen=True)
+class LocalArray:
+    """A value that varies along register axes: one element per point, outermost axis first."""
+
+    ref: SSAValue
+    axes: tuple[BlockArgument, ...]
+
+
+@dataclass(frozen=True)
+class Accumulators:
+    """What a reduce folds into: a local array for each value of its monoid."""
+
+    arrays: tuple[LocalArray, ...]
+
+    @property
+    def axes(self) -> tuple[BlockArgument, ...]:
+        return self.arrays[0].axes
+
+
+class Emitter:
+    """Emits Kernel IR for a tile launch; see `materialize_tiles`."""
+
+    def __init__(self, source: tile.KernelOp) -> None:
+        self.source = source
+        self.along: Variance = variance(source.launch)
+        self.body = Block(arg_types=[ref.type for ref in source.refs])
+        self.builder = Builder(InsertPoint.at_end(self.body))
+        self.scalars: dict[SSAValue, SSAValue] = {}
+        self.arrays: dict[SSAValue, LocalArray] = {}
+        self.registers: list[BlockArgument] = []
+        """The register axes in scope, outermost first."""
+        self.extents: dict[SSAValue, int] = {}
+        self.accumulators: dict[Operation, Accumulators] = {}
+        """What each reduce in progress folds into."""
+        self.threads = 1
+        """Threads of a block."""
+        self.thread_id = Expr()
+        self.once: dict[BlockArgument, Expr] = {}
+        """Thread axes that stores may have to be restricted along: axis to its expression."""
+        self.guard: list[Expr] = []
+        """Conditions that hold for the threads that have work."""
+        self._constants: dict[Attribute, SSAValue] = {}
+        for ref, argument in zip(source.refs, self.body.args, strict=True):
+            argument.name_hint = ref.name_hint
+            self.scalars[ref] = argument
+
+    def insert(self, op: Operation, name: str | None = None) -> SSAValue:
+        """Inserts an op with one result and names it."""
+        self.builder.insert(op)
+        if name is not None:
+            op.results[0].name_hint = name
+        return op.results[0]
+
+    def constant(self, value: Attribute) -> SSAValue:
+        """A constant, defined once at the top of the kernel."""
+        if value not in self._constants:
+            op = arith.ConstantOp(value)  # pyright: ignore[reportArgumentType]
+            first = self.body.first_op
+            if first is None:
+                self.body.add_op(op)
+            else:
+                self.body.insert_op_before(op, first)
+            self._constants[value] = op.result
+        return self._constants[value]
+
+    def index_constant(self, value: int) -> SSAValue:
+        return self.constant(IntegerAttr(value, IndexType()))
+
+    def allocate_shared(self, element: Attribute, shape: Sequence[int], name: str | None) -> SSAValue:
+        """Allocates shared memory, at the top of the kernel."""
+        alloc = kernel.AllocSharedOp(element, shape)
+        alloc.result.name_hint = name
+        first = self.body.first_op
+        if first is None:
+            self.body.add_op(alloc)
+        else:
+            self.body.insert_op_before(alloc, first)
+        return alloc.result
+
+    @contextmanager
+    def loop(self, extent: int, name: str | None, *, unroll: bool) -> Iterator[SSAValue]:
+        """Emits a loop from 0 up to `extent`; what is emitted inside becomes its body."""
+        block = Block(arg_types=[IndexType()])
+        block.args[0].name_hint = name
+        loop = scf.ForOp(
+            self.index_constant(0), self.index_constant(extent), self.index_constant(1), [],
+            Region(block),
+        )  # fmt: skip
+        if unroll:
+            loop.attributes["unroll"] = UnitAttr()
+        self.builder.insert(loop)
+        with self.inside(block):
+            yield block.args[0]
+
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[None]:
+        """Emits into `block`, which is then closed by an empty yield."""
+        outer, self.builder = self.builder, Builder(InsertPoint.at_end(block))
+        yield
+        self.builder.insert(scf.YieldOp())
+        self.builder = outer
+
+    @contextmanager
+    def only_if(self, where: Sequence[Expr]) -> Iterator[None]:
+        """Emits into an `scf.if` on the conditions, or in place if there are none."""
+        if not where:
+            yield
+            return
+        test = self.insert(kernel.TestOp(where))
+        block = Block()
+        self.builder.insert(scf.IfOp(test, [], Region(block)))
+        with self.inside(block):
+            yield
+
+    def over(self, axes: Sequence[BlockArgument], emit: Callable[[], None]) -> None:
+        """Emits unrolled loops over register axes, `emit` in the innermost."""
+        if not axes:
+            emit()
+            return
+        first, *rest = axes
+        with self.loop(self.extents[first], first.name_hint, unroll=True) as index:
+            self.scalars[first] = index
+            self.over(rest, emit)
+            del self.scalars[first]
+
+    def register_axes(self, op: Operation) -> tuple[BlockArgument, ...]:
+        """The register axes in scope along which an op's results or effects vary."""
+        values = op.results or op.operands
+        along = frozenset[SSAValue]().union(*(self.along[v] for v in values))
+        return tuple(a for a in self.registers if a in along)
+
+    def local(
+        self, element: Attribute, axes: Sequence[BlockArgument], name: str | None
+    ) -> LocalArray:
+        """Allocates an element per point of `axes`."""
+        shape = [self.extents[a] for a in axes]
+        return LocalArray(self.insert(kernel.AllocLocalOp(element, shape), name), tuple(axes))
+
+    def at(self, array: LocalArray) -> list[Expr]:
+        """The subscripts of the current point in an array."""
+        return [Expr.of(self.scalars[a]) for a in array.axes]
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """What a tile value is at the current point of the register axes."""
+        if value in self.arrays:
+            array = self.arrays[value]
+            return self.insert(kernel.LoadOp(array.ref, self.at(array)), value.name_hint)
+        if value not in self.scalars:
+            owner = value.owner
+            if isinstance(owner, arith.ConstantOp):
+                return self.constant(owner.value)
+            if isinstance(owner, tile.IndexOp):
+                return self.insert(kernel.IndexOp(self.expr(owner.subscripts[0])), value.name_hint)
+        return self.scalars[value]
+
+    def expr(self, expr: Expr) -> Expr:
+        """An index expression over what its tile values became."""
+
+        def replace(value: SSAValue) -> Expr | SSAValue:
+            owner = value.owner
+            if isinstance(owner, tile.IndexOp):
+                return self.expr(owner.subscripts[0])
+            return self.value(value)
+
+        return expr.substitute(replace)
+
+    def exprs(self, exprs: Sequence[Expr]) -> list[Expr]:
+        return [self.expr(e) for e in exprs]

@@ -1,0 +1,188 @@
+"""How reduces and combines become accumulators, shuffles and shared scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from xdsl.ir import Block, BlockArgument, SSAValue
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, ReduceOpBase
+from dlc.ir.expr import Expr
+from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
+
+WARP = 32
+"""Lanes of a warp (PTX ISA, special register WARP_SZ)."""
+
+
+def continued(e: Emitter, op: tile.ReduceOp) -> Accumulators | None:
+    """The accumulators of the reduce around, if this one is only yielded straight into it."""
+    around = op.parent_op()
+    if not isinstance(around, ReduceOpBase) or around not in e.accumulators:
+        return None
+    straight = tuple(around.yielded.values) == tuple(op.results) and not around.yielded.conditions
+    sole = all(r.has_one_use() for r in op.results)
+    if straight and sole and around.monoid_name == op.monoid_name:
+        return e.accumulators[around]
+    return None
+
+
+def start(e: Emitter, op: tile.ReduceOp) -> Accumulators:
+    """Allocates accumulators and sets them to the monoid's identity."""
+    along = frozenset[SSAValue]().union(*(e.along[r] for r in op.results))
+    axes = [a for a in e.registers if a in along]
+    types = [r.type for r in op.results]
+    names = [r.name_hint or "acc" for r in op.results]
+    arrays = tuple(e.local(t, axes, n) for t, n in zip(types, names, strict=True))
+    identity = [e.constant(a) for a in op.monoid.identity(types)]
+    e.over(axes, lambda: _write(e, arrays, identity))
+    return Accumulators(arrays)
+
+
+def _write(e: Emitter, arrays: Sequence[LocalArray], values: Sequence[SSAValue]) -> None:
+    for array, value in zip(arrays, values, strict=True):
+        e.builder.insert(kernel.StoreOp(value, array.ref, e.at(array)))
+
+
+def _read(e: Emitter, arrays: Sequence[LocalArray]) -> list[SSAValue]:
+    return [e.insert(kernel.LoadOp(a.ref, e.at(a)), a.ref.name_hint) for a in arrays]
+
+
+def uniform_conditions(e: Emitter, op: tile.ReduceOp) -> list[Expr]:
+    """The fold's conditions if they are the same for all threads of the block, else none."""
+    if e.guard:
+        return []
+    for condition in op.yielded.where:
+        for value in condition.values():
+            if not all(_is_uniform(axis) for axis in e.along[value]):
+                return []
+    return list(op.yielded.where)
+
+
+def _is_uniform(axis: SSAValue) -> bool:
+    owner = axis.owner
+    loop = owner.parent_op() if isinstance(owner, Block) else None
+    return isinstance(loop, AxesOp) and loop.kind(axis) in (BLOCK, SERIAL)
+
+
+def accumulate(
+    e: Emitter, op: tile.ReduceOp, acc: Accumulators, known: Sequence[Expr]
+) -> tuple[Sequence[BlockArgument], Callable[[], None]]:
+    """
+    The fold of what the body yields: the register axes that it runs over, and its emission.
+    Where the conditions (but for those `known` to hold) fail, the identity is folded.
+    """
+    yielded = op.yielded
+    values = list(yielded.values)
+    inner = values[0].owner
+    if isinstance(inner, tile.ReduceOp) and continued(e, inner) is acc:
+        return (), lambda: None
+    along = frozenset[SSAValue]().union(*(e.along[v] for v in yielded.operands))
+    axes = [a for a in e.registers if a in along or a in acc.axes]
+    where = [c for c in yielded.where if c not in known]
+
+    def fold() -> None:
+        new = [e.value(v) for v in values]
+        conditions = [c for c in e.exprs(where) if c.range[0] < 0]
+        if conditions:
+            identity = [e.constant(a) for a in op.monoid.identity([v.type for v in new])]
+            new = [
+                e.insert(kernel.SelectOp(v, conditions, i))
+                for v, i in zip(new, identity, strict=True)
+            ]
+        _write(e, acc.arrays, op.monoid.combine(e.builder, _read(e, acc.arrays), new))
+
+    return axes, fold
+
+
+def finish(e: Emitter, op: tile.ReduceOp, acc: Accumulators) -> None:
+    """Makes the accumulators the reduce's results."""
+    for result, array in zip(op.results, acc.arrays, strict=True):
+        if array.axes:
+            e.arrays[result] = array
+        else:
+            e.scalars[result] = e.insert(kernel.LoadOp(array.ref, []), result.name_hint)
+
+
+def combine(e: Emitter, op: tile.CombineOp) -> None:
+    """Emits the fold across threads: by shuffles within a warp, through shared memory beyond."""
+    launch = e.source.launch
+    threads = launch.axes_of(THREAD)
+    width = prod(launch.extent(a) for a in op.axes)
+    innermost = threads[len(threads) - len(op.axes) :] == list(op.axes)
+    lanes = min(width, WARP) if innermost and (width % WARP == 0 or WARP % width == 0) else 1
+    along = frozenset[SSAValue]().union(*(e.along[r] for r in op.results))
+    axes = [a for a in e.registers if a in along]
+    names = [r.name_hint or "r" for r in op.results]
+    types = [r.type for r in op.results]
+    if width == lanes:
+        arrays = [e.local(t, axes, n) for t, n in zip(types, names, strict=True)]
+        e.over(axes, lambda: _write(e, arrays, _shuffled(e, op, lanes)))
+        _bind(e, op, arrays)
+        return
+    # Thread numbers along the combined axes and along the others.
+    others = [a for a in threads if a not in op.axes]
+    part = _linear(e, list(op.axes), launch)
+    other = _linear(e, others, launch)
+    parts = width // lanes
+    shape = [prod(launch.extent(a) for a in others), parts]
+    kept = [n for n, size in enumerate(shape) if size != 1]
+    scratch = [
+        e.allocate_shared(t, [*(e.extents[a] for a in axes), *(shape[n] for n in kept)], f"{n}_parts")
+        for t, n in zip(types, names, strict=True)
+    ]
+
+    def place(index: Expr) -> list[Expr]:
+        at = [other, index]
+        return [*(Expr.of(e.scalars[a]) for a in axes), *(at[n] for n in kept)]
+
+    def write() -> None:
+        values = _shuffled(e, op, lanes)
+        first = [] if lanes == 1 else [Expr() - part % lanes]
+        for ref, value in zip(scratch, values, strict=True):
+            e.builder.insert(kernel.StoreOp(value, ref, place(part // lanes), first))
+
+    e.over(axes, write)
+    arrays = [e.local(t, axes, n) for t, n in zip(types, names, strict=True)]
+    identity = [e.constant(a) for a in op.monoid.identity(types)]
+
+    def read() -> None:
+        _write(e, arrays, identity)
+        with e.loop(parts, "part", unroll=parts <= WARP) as index:
+            values = [
+                e.insert(kernel.LoadOp(ref, place(Expr.of(index))), n)
+                for ref, n in zip(scratch, names, strict=True)
+            ]
+            _write(e, arrays, op.monoid.combine(e.builder, _read(e, arrays), values))
+
+    e.over(axes, read)
+    _bind(e, op, arrays)
+
+
+def _bind(e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray]) -> None:
+    for result, array in zip(op.results, arrays, strict=True):
+        if array.axes:
+            e.arrays[result] = array
+        else:
+            e.scalars[result] = e.insert(kernel.LoadOp(array.ref, []), result.name_hint)
+
+
+def _shuffled(e: Emitter, op: tile.CombineOp, lanes: int) -> list[SSAValue]:
+    """The values folded over groups of `lanes` neighbouring lanes, the same in each of them."""
+    values = [e.value(v) for v in op.values]
+    mask = lanes // 2
+    while mask:
+        other = [e.insert(kernel.ShuffleOp(v, mask, lanes)) for v in values]
+        values = op.monoid.combine(e.builder, values, other)
+        mask //= 2
+    return values
+
+
+def _linear(e: Emitter, axes: list[BlockArgument], launch: tile.LaunchOp) -> Expr:
+    """The running number along some thread axes, the last one fastest."""
+    number = Expr()
+    for axis in axes:
+        number = number * launch.extent(axis) + Expr.of(e.scalars[axis])
+    return number
+

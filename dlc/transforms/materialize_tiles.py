@@ -1,0 +1,74 @@
+"""Tile IR becomes Kernel IR: see `MaterializeTilesPass`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Region
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.analysis.barriers import place_barriers
+from dlc.dialects import kernel, loop, tile
+from dlc.ir.loop_to_tile import as_tile
+from dlc.remarks import remark
+from dlc.transforms.materialization.body import emit_launch
+from dlc.transforms.materialization.emitter import Emitter
+from dlc.transforms.materialization.launch import decode_axes
+
+
+@dataclass(frozen=True)
+class MaterializeTilesPass(ModulePass):
+    """
+    Every kernel becomes a `kernel.func`, and a `kernel.launch` in its place.
+
+    Legal for every state of a kernel: one still in the loop dialect becomes one thread. Block and
+    thread axes become a grid of blocks, serial axes loops, register axes local arrays and
+    unrolled loops; stages become copies by all threads, combines shuffles and shared scratch.
+    Barriers are placed here and nowhere else: where two threads' accesses to shared memory demand
+    an order.
+    """
+
+    name = "materialize-tiles"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for source in [k for k in op.walk() if isinstance(k, loop.KernelOp | tile.KernelOp)]:
+            if isinstance(source, loop.KernelOp):
+                source = as_tile(source)
+            func = materialize(source)
+            barriers = place_barriers(func)
+            _replace(source, func, op)
+            remark(
+                self.name,
+                func.name_,
+                f"grid {func.grid_size}, block {func.block_size}, {barriers} barriers",
+            )
+
+
+def materialize(source: tile.KernelOp) -> kernel.FuncOp:
+    """The Kernel IR of a tile kernel, without barriers."""
+    e = Emitter(source)
+    func = kernel.FuncOp(
+        source.name_,
+        Region(e.body),
+        [int(a) for a in source.alignments.get_values()],
+        1,
+        1,
+        None if source.schedule is None else source.schedule.data,
+    )
+    decode_axes(e, func)
+    emit_launch(e)
+    return func
+
+
+def _replace(source: tile.KernelOp, func: kernel.FuncOp, module: ModuleOp) -> None:
+    """Puts a launch where the kernel was, and the kernel itself into the module."""
+    launch = kernel.LaunchOp(source.name_, source.inputs, [r.type for r in source.outputs])
+    launch.location = source.location
+    Rewriter.replace_op(source, launch)
+    outermost = launch
+    while (parent := outermost.parent_op()) is not module and parent is not None:
+        outermost = parent
+    Rewriter.insert_op(func, InsertPoint.before(outermost))

@@ -1,0 +1,169 @@
+"""The scheduling step `stage-inputs`: see `StageInputsPass`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import tile
+from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp
+from dlc.dialects.kernel import element_bytes
+from dlc.ir.expr import Expr
+from dlc.schedule.step import Decline, SchedulingPass
+
+
+@dataclass
+class Slab:
+    """A part of an input that a block reads, and where in the loops it could be staged."""
+
+    scope: AxesOp
+    source: BlockArgument
+    base: tuple[Expr, ...]
+    sizes: tuple[int, ...]
+    loads: dict[tile.LoadOp, tuple[Expr, ...]] = field(default_factory=dict)
+    """The loads it serves, each with its subscripts within the slab."""
+    reads: int = 0
+    """How many elements the block reads of it, all threads and loads counted."""
+
+    @property
+    def reuse(self) -> float:
+        """How often a block reads an element."""
+        return self.reads / prod(self.sizes)
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.sizes) * element_bytes(self.source.type.element_type)  # pyright: ignore
+
+
+@dataclass(frozen=True)
+class StageInputsPass(SchedulingPass):
+    """
+    Slabs of inputs that a block reads more than once are fetched into shared memory first.
+
+    Legal when a subscript is a sum of a part that is fixed where the slab is staged and a part
+    that the block's threads and the loops inside walk through. A load's conditions stay on it.
+    Faster because each element is fetched from global memory once per block. Slabs are taken by
+    most reuse first, then the smallest, while they fit in the budget; what is read outside of
+    loops is not staged.
+
+    ```
+    tile.reduce add serial(%ko in 128) … { tile.reduce add serial(%ki in 16) … {
+      %a = tile.load %A[%bi * 128 + %ti * 8 + %ei, %ko * 16 + %ki]
+    ```
+    becomes
+    ```
+    tile.reduce add serial(%ko in 128) … {
+      %As = tile.stage %A[%bi * 128, %ko * 16] [128, 16] : … -> memref<128x16xf32, #tile.shared>
+      tile.reduce add serial(%ki in 16) … { %a = tile.load %As[%ti * 8 + %ei, %ki]
+    ```
+    """
+
+    name = "stage-inputs"
+
+    budget: int | None = None
+    """Bytes of shared memory that slabs may take together."""
+    buffers: tuple[str, ...] | None = None
+    """The inputs that may be staged, by name; all if not given."""
+
+    def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        launch = kernel.launch
+        if self.budget is None:
+            raise Decline("it needs budget, the bytes of shared memory for slabs")
+        if prod(launch.extent(a) for a in launch.axes_of(THREAD)) > 1024:
+            raise Decline("its threads are not partitioned into blocks yet")
+        slabs = _slabs(kernel)
+        if self.buffers is not None:
+            slabs = [s for s in slabs if s.source.name_hint in self.buffers]
+        slabs = [s for s in slabs if s.reuse > 1]
+        if not slabs:
+            raise Decline("no block reads an input more than once in a loop")
+        staged: list[Slab] = []
+        left = self.budget
+        for slab in sorted(slabs, key=lambda s: (-s.reuse, s.bytes)):
+            served = {load for s in staged for load in s.loads}
+            if slab.bytes <= left and not served & slab.loads.keys():
+                staged.append(slab)
+                left -= slab.bytes
+        if not staged:
+            smallest = min(s.bytes for s in slabs)
+            raise Decline(f"{smallest} B > {self.budget} B of shared memory")
+        for slab in sorted(staged, key=slabs.index):
+            _stage(slab)
+        return "staged " + ", ".join(
+            f"{s.source.name_hint} ({s.bytes} B, read {s.reuse:.3g} times)" for s in staged
+        )
+
+
+def _slabs(kernel: tile.KernelOp) -> list[Slab]:
+    """Every slab that could be staged at some place, in program order."""
+    found: dict[tuple[object, ...], Slab] = {}
+    inputs = set[SSAValue](kernel.input_refs)
+    for load in kernel.launch.walk():
+        if not isinstance(load, tile.LoadOp) or load.ref not in inputs:
+            continue
+        path = _enclosing(load)
+        for depth, scope in enumerate(path[:-1]):
+            if any(op.axes_of(REGISTER) for op in path[1 : depth + 1]):
+                break
+            fixed = {a for op in path[1 : depth + 1] for a in op.axes}
+            fixed.update(kernel.launch.axes_of(BLOCK))
+            walked = {a: op.extent(a) for op in path for a in op.axes if a not in fixed}
+            parts = [_separate(e, fixed, walked.keys()) for e in load.subscripts]
+            if None in parts or not parts:
+                continue
+            base = tuple(p[0] for p in parts if p)
+            within = tuple(p[1] for p in parts if p)
+            sizes = tuple(int(e.range[1]) + 1 for e in within)
+            key = (scope, load.ref, base, sizes)
+            assert isinstance(load.ref, BlockArgument)
+            slab = found.setdefault(key, Slab(scope, load.ref, base, sizes))
+            slab.loads[load] = within
+            slab.reads += prod(walked.values())
+    return list(found.values())
+
+
+def _enclosing(load: tile.LoadOp) -> list[AxesOp]:
+    """The launch and the loops around a load, outermost first."""
+    path: list[AxesOp] = []
+    op = load.parent_op()
+    while isinstance(op, AxesOp):
+        path.insert(0, op)
+        op = op.parent_op()
+    return path
+
+
+def _separate(
+    expr: Expr, fixed: set[BlockArgument], walked: set[BlockArgument] | object
+) -> tuple[Expr, Expr] | None:
+    """Splits a subscript into a part of fixed axes and one of walked axes from 0 on."""
+    base, within = Expr((), expr.constant), Expr()
+    for term in expr.terms:
+        part = Expr((term,))
+        values = set(part.values())
+        if values <= fixed:
+            base = base + part
+        elif values <= set(walked):  # pyright: ignore[reportArgumentType]
+            within = within + part
+        else:
+            return None
+    low = int(within.range[0])
+    return base + low, within - low
+
+
+def _stage(slab: Slab) -> None:
+    """Stages a slab at the start of its scope and redirects its loads."""
+    block: Block = slab.scope.body.block
+    stage = tile.StageOp(slab.source, slab.base, slab.sizes)
+    stage.result.name_hint = f"{slab.source.name_hint}_smem"
+    first = next(op for op in block.ops if not isinstance(op, tile.StageOp))
+    Rewriter.insert_op(stage, InsertPoint.before(first))
+    for load, within in slab.loads.items():
+        subscripts = [e for e, size in zip(within, slab.sizes, strict=True) if size != 1]
+        new = tile.LoadOp(stage.result, subscripts, load.where, load.default)
+        new.result.name_hint = load.result.name_hint
+        new.location = load.location
+        Rewriter.replace_op(load, new)

@@ -1,0 +1,692 @@
+"""
+Import of PyTorch programs. Where numbers matter, the Torch IR is executed with PyTorch itself, op
+by op, from what the IR says and nothing else, and compared with eager bit for bit.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from io import StringIO
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, FileLineColLoc, ModuleOp
+from xdsl.dialects.func import Func, FuncOp, ReturnOp
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+
+from dlc.dialects.torch import AtenOp, Torch
+from dlc.frontend import dynamo
+from dlc.frontend.capture import capture_script, capture_text
+from dlc.frontend.fx import import_program
+from dlc.frontend.program import Alias, ImportedProgram
+from dlc.frontend.source import ImportFailure, UnsupportedError
+
+LAYER_NORM = """
+class LayerNorm(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        mean = x.mean(-1, keepdim=True)
+        var = ((x - mean) ** 2).mean(-1, keepdim=True)
+        return (x - mean) * torch.rsqrt(var + 1e-5) * self.w
+"""
+
+
+def text_of(module: ModuleOp, generic: bool = False) -> str:
+    stream = StringIO()
+    Printer(stream, print_generic_format=generic).print_op(module)
+    return stream.getvalue()
+
+
+def main_of(program: ImportedProgram) -> FuncOp:
+    (main,) = program.module.body.ops
+    assert isinstance(main, FuncOp)
+    return main
+
+
+def aten_ops(program: ImportedProgram) -> list[AtenOp]:
+    return [op for op in main_of(program).body.block.ops if isinstance(op, AtenOp)]
+
+
+def overloads(program: ImportedProgram) -> list[str]:
+    return [op.overload.data for op in aten_ops(program)]
+
+
+def check_round_trip(module: ModuleOp) -> None:
+    context = Context()
+    for dialect in (Builtin, Func, Torch):
+        context.load_dialect(dialect)
+    expected = text_of(module)
+    for generic in (False, True):
+        parsed = Parser(context, text_of(module, generic)).parse_module()
+        parsed.verify()
+        assert text_of(parsed) == expected
+
+
+def execute(program: ImportedProgram, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Runs `@main` with PyTorch's ATen ops."""
+    block = main_of(program).body.block
+    env: dict[Any, torch.Tensor] = dict(zip(block.args, inputs, strict=True))
+    for op in block.ops:
+        if isinstance(op, ReturnOp):
+            return [env[value] for value in op.operands]
+        assert isinstance(op, AtenOp)
+        name, _, overload = op.overload.data.partition(".")
+        target = getattr(getattr(torch.ops.aten, name), overload)
+        kwargs: dict[str, Any] = {}
+        for argument in target._schema.arguments:
+            if (operand := op.operand(argument.name)) is not None:
+                kwargs[argument.name] = env[operand]
+            elif items := op.operand_list(argument.name):
+                kwargs[argument.name] = [None if v is None else env[v] for v in items]
+            elif argument.name in op.arguments.data:
+                value = op.argument(argument.name)
+                is_dtype = argument.name == "dtype"
+                kwargs[argument.name] = getattr(torch, str(value)) if is_dtype else value
+        results = target(**kwargs)
+        if isinstance(results, torch.Tensor):
+            results = [results]
+        for value, result in zip(op.results, results, strict=True):
+            assert list(result.shape) == list(value.type.get_shape())  # type: ignore[attr-defined]
+            env[value] = result
+    raise AssertionError("@main does not return")
+
+
+def same(actual: Any, expected: Any) -> bool:
+    leaves, spec = torch.utils._pytree.tree_flatten(actual)
+    wanted, wanted_spec = torch.utils._pytree.tree_flatten(expected)
+    return spec == wanted_spec and all(
+        torch.equal(a, w) and a.dtype == w.dtype and a.shape == w.shape
+        if isinstance(w, torch.Tensor)
+        else a == w
+        for a, w in zip(leaves, wanted, strict=True)
+    )
+
+
+def check(function: Any, *args: Any, **kwargs: Any) -> ImportedProgram:
+    """Imports, round-trips and executes; outputs and mutated inputs must be eager's."""
+    reference, theirs, their_kwargs = copy.deepcopy((function, args, kwargs))
+    program = import_program(function, args, kwargs)
+    check_round_trip(program.module)
+    assert program.matches(args, kwargs)
+    with torch.no_grad():
+        expected = reference(*theirs, **their_kwargs)
+        bound = program.bind(args, kwargs)
+        actual = program.unflatten(execute(program, bound), bound)
+    assert same(actual, expected)
+    assert same((args, kwargs), (theirs, their_kwargs))
+    if isinstance(function, nn.Module):
+        assert same(dict(function.state_dict()), dict(reference.state_dict()))
+    return program
+
+
+def capture(text: str) -> ImportedProgram:
+    module, args = capture_text(text)
+    return check(module, *args)
+
+
+def names(program: ImportedProgram) -> list[tuple[str, str]]:
+    return [(a.kind, a.name) for a in program.arguments]
+
+
+# Programs
+
+
+def test_rms_norm_is_one_op_with_its_attributes() -> None:
+    program = check(nn.RMSNorm(8, eps=1e-6), torch.randn(1, 4, 8))
+    (op,) = aten_ops(program)
+    assert op.overload.data == "rms_norm.default"
+    assert op.names == ["input", "weight"]
+    assert op.argument("normalized_shape") == [8]
+    assert op.argument("eps") == 1e-6
+    assert op.argument("absent", 3) == 3
+    assert op.operand("bias") is None
+    assert names(program) == [("input", "x"), ("parameter", "weight")]
+
+
+def test_mlp_keeps_qualified_names() -> None:
+    class MLP(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate = nn.Linear(8, 16, bias=False)
+            self.up = nn.Linear(8, 16, bias=False)
+            self.down = nn.Linear(16, 8, bias=False)
+            self.unused = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+    program = check(MLP(), torch.randn(2, 8))
+    assert overloads(program) == [
+        "linear.default",
+        "silu.default",
+        "linear.default",
+        "mul.Tensor",
+        "linear.default",
+    ]
+    assert names(program) == [
+        ("input", "x"),
+        ("parameter", "gate.weight"),
+        ("parameter", "up.weight"),
+        ("parameter", "down.weight"),
+    ]
+
+
+def test_the_operations_are_those_of_the_exported_graph() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            a, b = torch.split(x, 2, dim=1)
+            y = torch.cat([a, b[:, :1]], dim=1)[i]
+            return nn.functional.gelu(y, approximate="tanh").softmax(-1)
+
+    args = (torch.randn(3, 4), torch.tensor([0, 2]))
+    with torch.no_grad():
+        exported = torch.export.export(Model(), args).run_decompositions({})
+    expected = [
+        str(node.target).removeprefix("aten.")
+        for node in exported.graph.nodes
+        if node.op == "call_function" and node.target is not operator.getitem
+    ]
+    assert overloads(check(Model(), *args)) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (lambda x: torch.softmax(x, -1), (torch.randn(2, 3),)),
+        (lambda x: x[:, [2, 0]], (torch.randn(2, 3),)),
+        (lambda x: x[..., None, 1:] * float("inf"), (torch.rand(2, 3) + 1,)),
+        (lambda x: torch.where(x > 0, x, -torch.inf), (torch.randn(4),)),
+        (lambda x: (x.min(dim=0), x.argmax()), (torch.randn(4, 2),)),
+        (lambda x, m: x.masked_fill(~m, 0), (torch.randn(4), torch.tensor([True, False] * 2))),
+        (lambda x: x.to(torch.bfloat16) * 3, (torch.randn(4),)),
+        (lambda x: x // 2 + True, (torch.arange(4, dtype=torch.uint8),)),
+        (lambda x: x + torch.arange(3) + torch.full((3,), 0.1), (torch.randn(3),)),
+        (lambda x: torch.tril(torch.ones(3, 3)) @ x, (torch.randn(3, 2),)),
+        (lambda x: nn.functional.pad(x, (1, 2), value=-1.0), (torch.randn(2, 3),)),
+        (lambda x: torch.clamp(x, max=0.5), (torch.randn(3),)),
+        (lambda x: torch.stack([x, x * 2]).sum(), (torch.randn(0, 3),)),
+        (lambda x: x + torch.tensor([1.0, 2.0]), (torch.randn(2),)),
+        (
+            lambda x, w: nn.functional.conv1d(x, w, padding=1),
+            (torch.ones(1, 2, 5), torch.ones(3, 2, 3)),
+        ),
+        (lambda x: torch.einsum("ij,kj->ik", x, x), (torch.ones(2, 3),)),
+        (lambda x: x.split([1, 2], dim=0)[1].unbind(0), (torch.randn(3, 2),)),
+    ],
+)
+def test_functions(function: Any, args: tuple[Any, ...]) -> None:
+    check(function, *args)
+
+
+def test_outputs_of_every_structure() -> None:
+    def function(x: torch.Tensor, scale: float, opts: dict[str, Any]) -> Any:
+        y = x * scale
+        return {"y": y, "again": y, "none": None, "n": 3, "pair": (y.sum(), opts["b"] + 1)}
+
+    program = check(function, torch.randn(3), 2.0, opts={"b": torch.zeros(2), "flag": True})
+    assert [a.name for a in program.arguments] == ["x", "opts.b"]
+    assert len(program.results) == 3
+    assert not program.matches((torch.randn(3), 3.0, {"b": torch.zeros(2), "flag": True}))
+    assert program.matches(
+        (), {"opts": {"b": torch.zeros(2), "flag": True}, "x": torch.ones(3), "scale": 2.0}
+    )
+    with pytest.raises(ImportFailure, match="expected a call with arguments of the structure"):
+        program.bind((torch.randn(3),))
+
+
+# Mutation and aliasing
+
+
+def test_inputs_are_written_back_and_alias_outputs() -> None:
+    def function(x: torch.Tensor) -> Any:
+        view = x.t()
+        x.add_(2)
+        view[0] *= 3
+        return x, view[1:], x + 1
+
+    x = torch.randn(3, 4)
+    program = check(function, x)
+    assert [(r.kind, r.name) for r in program.results] == [("mutation", "x"), ("output", "add_1")]
+    assert program.outputs[:2] == [Alias(0, (3, 4), (4, 1), 0), Alias(0, (3, 3), (1, 4), 1)]
+    bound = program.bind((x,))
+    same_x, view, _ = program.unflatten(execute(program, bound), bound)
+    assert same_x is x
+    assert view.data_ptr() == x.data_ptr() + 4
+    assert "dlc.mutates = 0" in text_of(program.module)
+
+
+@pytest.mark.parametrize(
+    ("view", "aliases"),
+    [
+        (lambda x: x.reshape(-1), True),
+        (lambda x: x.t().reshape(-1), False),
+        (lambda x: x.contiguous(), True),
+        (lambda x: x.expand(2, 4, 6)[1, ::2, 1:5], True),
+        (lambda x: x.to(torch.float64), False),
+        (lambda x: x.chunk(2, dim=1)[1], True),
+        (lambda x: x.clone().t(), False),
+    ],
+)
+def test_views_of_inputs_stay_views(view: Any, aliases: bool) -> None:
+    x = torch.randn(4, 6)
+    program = check(view, x)
+    bound = program.bind((x,))
+    with torch.no_grad():
+        result, expected = program.unflatten(execute(program, bound), bound), view(x)
+    assert isinstance(program.outputs[0], Alias) == aliases
+    assert (result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()) == aliases
+    assert result.stride() == expected.stride()
+
+
+def test_buffers_are_written_back() -> None:
+    program = check(nn.BatchNorm1d(4), torch.randn(3, 4))
+    mutated = {r.name for r in program.results if r.kind == "mutation"}
+    assert mutated == {"running_mean", "running_var", "num_batches_tracked"}
+
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(8, 4))
+
+        def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+            self.cache[at] = x
+            return self.cache.sum(0)
+
+    check(Cache(), torch.randn(2, 4), torch.tensor([1, 5]))
+
+
+def test_a_buffer_that_is_only_written() -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("last", torch.zeros(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.last.copy_(x)
+            return x * 2
+
+    assert ("buffer", "last") in names(check(Last(), torch.randn(4)))
+
+
+def test_mutated_memory_must_not_be_shared() -> None:
+    program = import_program(lambda x, y: x.add_(y), (torch.ones(4), torch.ones(4)))
+    x = torch.ones(6)
+    with pytest.raises(ImportFailure, match="writes to 'x', which shares memory with 'y'"):
+        program.bind((x[:4], x[2:]))
+
+
+def test_weights_are_shared_with_the_module() -> None:
+    layer = nn.Linear(2, 3)
+    program = import_program(layer, (torch.ones(1, 2),))
+    layer.weight = nn.Parameter(torch.full((3, 2), 7.0))
+    assert program.bind((torch.ones(1, 2),))[1] is layer.weight
+    assert program.arguments[1].tensor is layer.weight
+    layer.weight = nn.Parameter(torch.zeros(4, 2))
+    assert not program.matches((torch.ones(1, 2),))
+
+
+def test_the_training_mode_is_guarded() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()
+    program = import_program(model, (torch.ones(3, 2),))
+    assert program.matches((torch.ones(3, 2),))
+    model[1].train()
+    assert not program.matches((torch.ones(3, 2),))
+
+
+# Strides, alignment, guards
+
+
+def test_strides_and_alignment_are_on_the_arguments() -> None:
+    base = torch.randn(64)
+    program = check(lambda x, y: (x + 1, y.sum()), torch.randn(4, 3).t(), base[1:5])
+    text = text_of(program.module)
+    assert '{dlc.name = "x", dlc.kind = "input", dlc.strides = array<i64: 1, 3>}' in text
+    assert '{dlc.name = "y", dlc.kind = "input", dlc.align = 4 : i64}' in text
+    assert "-> (tensor<3x4xf32> {dlc.strides = array<i64: 1, 3>}, tensor<f32>)" in text
+    guard = program.guards["y"]
+    assert (guard.shape, guard.strides, guard.align) == ((4,), (1,), 4)
+    assert program.matches((torch.randn(4, 3).t(), base[:4]))
+    assert not program.matches((torch.randn(3, 4), base[:4]))
+    assert not program.matches((torch.randn(4, 3).t(), base[:8:2]))
+    assert not program.matches((torch.randn(4, 3).t(), base[:4].double()))
+
+
+def test_less_alignment_does_not_match() -> None:
+    program = import_program(lambda x: x + 1, (torch.zeros(8),))
+    assert not program.matches((torch.zeros(9)[1:],))
+
+
+def test_strides_of_extent_one_do_not_matter() -> None:
+    program = import_program(lambda x: x + 1, (torch.zeros(1, 4).as_strided((1, 4), (99, 1)),))
+    assert "dlc.strides" not in text_of(program.module)
+    assert program.matches((torch.zeros(1, 4),))
+
+
+# Names and places
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x)  # the line of relu
+
+
+def test_locations_are_the_users_innermost_lines() -> None:
+    layer = nn.Linear(2, 2)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad(), torch.autocast("cpu", enabled=False):
+            y = layer(x)
+        return helper(y)
+
+    program = check(function, torch.randn(1, 2))
+    lines = [op.location for op in aten_ops(program)]
+    first = function.__code__.co_firstlineno
+    assert all(isinstance(line, FileLineColLoc) for line in lines)
+    places = [(loc.filename.data, loc.line.data, loc.column.data) for loc in lines]  # type: ignore
+    assert places == [
+        (__file__, first + 2, 13),
+        (__file__, helper.__code__.co_firstlineno + 1, 5),
+    ]
+    assert names(program)[1:] == [("parameter", "layer.weight"), ("parameter", "layer.bias")]
+    shown = import_program(function, (torch.randn(1, 2),), sources={__file__: "model.py"})
+    assert aten_ops(shown)[0].location == FileLineColLoc.new(  # type: ignore[attr-defined]
+        [lines[0].filename.__class__("model.py"), lines[0].line, lines[0].column]  # type: ignore
+    )
+
+
+def test_values_are_named_after_the_source() -> None:
+    text = text_of(
+        import_program(lambda x, y: torch.matmul(x, y).relu(), (torch.ones(2, 2),) * 2).module
+    )
+    assert "@main(%x: tensor<2x2xf32>" in text
+    assert '%matmul = torch.aten "matmul.default"(self = %x, other = %y)' in text
+
+
+# Errors
+
+
+def test_all_unsupported_operations_are_named_with_their_lines() -> None:
+    def function(x: torch.Tensor) -> Any:
+        picked = x[x > 0]
+        number = x.sum().item()
+        return picked * number, torch.view_as_complex(x).abs()
+
+    with pytest.raises(UnsupportedError) as caught:
+        import_program(function, (torch.randn(3, 2),))
+    text = str(caught.value)
+    line = function.__code__.co_firstlineno
+    assert text.startswith("the program has 3 operations that dlc cannot represent:\n")
+    assert (
+        f"{__file__}:{line + 1}:9: error: aten.index.Tensor: its shape u0 depends on data" in text
+    )
+    assert f"{__file__}:{line + 2}:9: error: aten.item.default: it returns a SymFloat" in text
+    assert f"{__file__}:{line + 3}:9: error: aten.view_as_complex.default: its dtype" in text
+    assert "        picked = x[x > 0]\n        ^" in text
+
+
+def test_control_flow_on_data() -> None:
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x
+        return x + 1
+
+    with pytest.raises(ImportFailure, match="branches on values of a tensor") as caught:
+        import_program(branch, (torch.randn(3),))
+    assert caught.value.place is not None
+    assert caught.value.place.line == branch.__code__.co_firstlineno + 1
+
+    def cond(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a - 1, (x,))
+
+    with pytest.raises(UnsupportedError, match="control flow that depends on data"):
+        import_program(cond, (torch.randn(3),))
+
+
+def test_what_the_program_raises_is_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ImportFailure, match=r"RuntimeError: a and b must have same reduction dim"):
+        import_program(lambda x: x @ x, (torch.randn(2, 3),))
+    with pytest.raises(ImportFailure, match="called with other arguments"):
+        import_program(lambda x: x, (), {"y": torch.ones(2)})
+    with pytest.raises(UnsupportedError, match=r"input 'x': its dtype is torch.complex64"):
+        import_program(lambda x: x + 1, (torch.ones(2, dtype=torch.complex64),))
+    assert capfd.readouterr() == ("", "")
+
+
+# Text and scripts
+
+
+def test_text_of_one_module_call() -> None:
+    program = capture("torch.nn.RMSNorm(8)(torch.randn(1, 4, 8))")
+    assert overloads(program) == ["rms_norm.default"]
+    assert names(program) == [("input", "x"), ("parameter", "weight")]
+    location = aten_ops(program)[0].location
+    assert isinstance(location, FileLineColLoc)
+    assert (location.filename.data, location.line.data) == ("<command>", 1)
+    assert names(capture("nn.Softmax(dim=-1)(torch.randn(2, 4))")) == [("input", "input")]
+
+
+def test_text_of_an_expression() -> None:
+    program = capture(
+        "torch.relu(torch.matmul(torch.randn(16, 64) + torch.randn(64), torch.randn(64, 16)))"
+    )
+    assert overloads(program) == ["add.Tensor", "matmul.default", "relu.default"]
+    assert names(program) == [("input", "x"), ("input", "y"), ("input", "z")]
+
+
+def test_text_with_a_class() -> None:
+    program = capture(LAYER_NORM + "\nLayerNorm(16)(torch.randn(2, 16))")
+    assert names(program) == [("input", "x"), ("parameter", "w")]
+    lines = {op.location.line.data for op in aten_ops(program)}  # type: ignore[attr-defined]
+    assert lines == {8, 9, 10}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mlp = nn.Linear(4, 3)\nmlp(torch.randn(2, 4)) + 1", ["input", "mlp.weight", "mlp.bias"]),
+        ("nn.Linear(4, 3)(torch.randn(2, 4)).sum()", ["input", "linear.weight", "linear.bias"]),
+        (
+            "m = nn.Sequential(nn.Linear(4, 3))\nm[0](torch.randn(4))",
+            ["input", "m.0.weight", "m.0.bias"],
+        ),
+        (
+            "m = nn.Linear(4, 4).eval()\nm.eval()(m(torch.randn(4)))",
+            ["input", "m.weight", "m.bias"],
+        ),
+        (
+            "nn.Bilinear(3, 4, 5)(input2=torch.randn(4), input1=torch.randn(3))",
+            ["input2", "input1", "weight", "bias"],
+        ),
+        ("def f(a, *, b): return a * b\nf(torch.randn(3), b=torch.randn(3))", ["a", "b"]),
+        ("(lambda p, q: p @ q)(torch.randn(3), torch.randn(3))", ["p", "q"]),
+        (
+            "m = nn.Linear(2, 2)\nw = torch.randn(2)\ndef f(x): return m(x) + w\nf(torch.randn(2))",
+            ["x", "m.weight", "m.bias", "w"],
+        ),
+        (
+            "w = nn.Parameter(torch.randn(2))\nc = torch.arange(2)\nx = torch.randn(2)\nx * w + c",
+            ["x", "w", "c"],
+        ),
+        ("d = {'a': torch.randn(2), 'n': 3}\ndef f(a, n): return a * n\nf(**d)", ["d.a"]),
+        ("d = {'a': torch.randn(2)}\nd['a'].sum()", ["d_a"]),
+        ("xs = [torch.randn(2), torch.randn(2)]\ntorch.cat([x + 1 for x in xs])", ["xs.0", "xs.1"]),
+        ("torch.cat([torch.randn(2) for _ in range(2)])", ["x.0", "x.1"]),
+        ("x = torch.randn(3)\nx + torch.randn_like(x)", ["x", "y"]),
+        ("F.embedding(torch.randint(0, 5, (2,)), torch.randn(5, 4))", ["input", "weight"]),
+        ("torch.zeros(3) + torch.tril(torch.ones(3, 3))", []),
+        ("x = torch.randn(3)\n{'sum': x.sum(), 'pair': (x + 1, x.numel(), None)}", ["x"]),
+        ("torch.testing.make_tensor((2,), dtype=torch.int32, device='cpu') + 1", ["x"]),
+        ("x = torch.randn(4)\nx.add_(1)", ["x"]),
+        ("import math as m\nx = torch.randn(4)\nx * m.pi if x.dim() else x", ["x"]),
+        ("torch.randn(4, 8).t()", ["x"]),
+        (
+            "torch.nn.BatchNorm1d(2)(torch.randn(3, 2))",
+            ["input", "num_batches_tracked", "weight", "bias", "running_mean", "running_var"],
+        ),
+    ],
+)
+def test_inputs_and_held_tensors_have_the_names_of_the_text(text: str, expected: list[str]) -> None:
+    assert [a.name for a in capture(text).arguments] == expected
+
+
+def test_deterministic_creation_stays_in_the_graph() -> None:
+    program = capture("torch.where(torch.ones(3, 3).tril().bool(), torch.randn(3, 3), -math.inf)")
+    assert overloads(program) == [
+        "ones.default",
+        "tril.default",
+        "_to_copy.default",
+        "where.ScalarOther",
+    ]
+    assert len(program.arguments) == 1
+
+
+def test_layout_of_a_creation_belongs_to_the_input() -> None:
+    program = capture("torch.randn(8, 4).t()[1:].relu()")
+    assert overloads(program) == ["relu.default"]
+    assert program.guards["x"].strides == (1, 4)
+    program = capture("x = torch.randn(8, 4)\nx.t().relu() + x.T")
+    assert overloads(program) == ["t.default", "relu.default", "permute.default", "add.Tensor"]
+
+
+def test_text_runs_under_a_seed() -> None:
+    _, (first,) = capture_text("torch.randn(4).relu()")
+    _, (second,) = capture_text("torch.randn(4).relu()")
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "torch.relu(",
+            r"<command>:1:11: error: SyntaxError: '\(' was never closed\ntorch.relu\(\n {10}\^$",
+        ),
+        (
+            "x = 1\ny = x / 0\ny",
+            r"<command>:2:5: error: ZeroDivisionError: division by zero\ny = x / 0\n {4}\^$",
+        ),
+        (
+            "torch.relu(undefined)",
+            r"<command>:1:12: error: NameError: name 'undefined' is not defined",
+        ),
+        ("", "expected a program: an expression that computes tensors, found no text"),
+        (
+            "x = torch.randn(3)",
+            "expected an expression as the last statement, .*; found an assign statement",
+        ),
+        (
+            "nn.Linear(2, 3)",
+            "expected the last expression to compute .*, found a module, Linear; call it",
+        ),
+        ("torch.randn(3)", "found only tensors that are made at random; apply an operation"),
+        ("3 + 4", "found a value of type int"),
+        ("def f(): return torch.randn(3) + 1\nf()", "found only tensors that are made at random"),
+    ],
+)
+def test_errors_in_text(text: str, message: str) -> None:
+    with pytest.raises(ImportFailure, match=message):
+        capture_text(text)
+
+
+def test_errors_in_the_program_point_into_the_text() -> None:
+    module, args = capture_text("def f(x):\n    return x.undefined\nf(torch.randn(3))")
+    with pytest.raises(ImportFailure, match=r"<command>:2:5: error: .*AttributeError"):
+        import_program(module, args)
+
+
+def test_scripts(tmp_path: Any) -> None:
+    path = tmp_path / "norm.py"
+    path.write_text(
+        f"import torch\nimport torch.nn as nn\n{LAYER_NORM}\n"
+        "norm = LayerNorm(4)\nnorm(torch.randn(2, 4))\n"
+    )
+    module, args = capture_script(path)
+    program = check(module, *args)
+    location = aten_ops(program)[0].location
+    assert isinstance(location, FileLineColLoc)
+    assert (location.filename.data, location.line.data) == (str(path), 10)
+    with pytest.raises(ImportFailure, match="expected a Python script: cannot read"):
+        capture_script(tmp_path / "absent.py")
+
+
+# torch.compile
+
+
+@pytest.fixture
+def imported(monkeypatch: pytest.MonkeyPatch) -> list[ImportedProgram]:
+    """Has `dlc.compile` import what it is given and execute the Torch IR; lists the programs."""
+    import dlc
+
+    programs: list[ImportedProgram] = []
+
+    def compile_program(function: Any, args: Any, **options: Any) -> Any:
+        program = import_program(function, args)
+        programs.append(program)
+
+        def run(*args: Any) -> Any:
+            assert program.matches(args)
+            bound = program.bind(args)
+            return program.unflatten(execute(program, bound), bound)
+
+        return run
+
+    monkeypatch.setattr(dlc, "compile", compile_program, raising=False)
+    torch._dynamo.reset()
+    return programs
+
+
+class Step(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(4, 8, bias=False)
+        self.norm = nn.RMSNorm(8)
+        self.register_buffer("last", torch.zeros(8))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.norm(nn.functional.silu(self.gate(x)))
+        y += 1
+        self.last.copy_(y[0])
+        return y, x.shape[0]
+
+
+def test_torch_compile_follows_shapes_and_strides(imported: list[ImportedProgram]) -> None:
+    model = Step()
+    reference = copy.deepcopy(model)
+    compiled = torch.compile(model, backend=dynamo.backend)
+    inputs = [torch.randn(2, 4), torch.randn(3, 4), torch.randn(5, 4), torch.randn(5, 4)]
+    inputs += [torch.randn(4, 5).t(), torch.randn(21)[1:].view(5, 4)]
+    with torch.no_grad():
+        for x in inputs:
+            assert same(compiled(x), reference(x))
+            assert torch.equal(model.last, reference.last)
+    assert len(imported) == 5
+    assert "rms_norm.default" in overloads(imported[0])
+    assert set(imported[0].guards) == {"gate_weight", "x", "norm_weight", "last"}
+    location = aten_ops(imported[0])[0].location
+    assert isinstance(location, FileLineColLoc)
+    assert location.filename.data == __file__
+
+
+def test_torch_compile_with_a_graph_break(imported: list[ImportedProgram]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        torch._dynamo.graph_break()
+        return y + 1
+
+    x = torch.randn(3)
+    assert torch.equal(torch.compile(function, backend=dynamo.backend)(x), x * 2 + 1)
+    assert [overloads(program) for program in imported] == [["mul.Tensor"], ["add.Tensor"]]
+
+
+def test_torch_compile_refuses_gradients(imported: list[ImportedProgram]) -> None:
+    compiled = torch.compile(nn.Linear(2, 2), backend=dynamo.backend)
+    with pytest.raises(ImportFailure, match="'weight' requires a gradient; call the model under"):
+        compiled(torch.randn(1, 2))
+    assert not imported
