@@ -154,10 +154,12 @@ def parse_axes(parser: Parser, kinds: Sequence[str]) -> Axes:
     return arguments, extents, found
 
 
-def axes_properties(extents: Sequence[int], kinds: Sequence[str]) -> dict[str, Attribute | None]:
+def _axes_properties(
+    op: type[AxesOp], extents: Sequence[int], kinds: Sequence[str]
+) -> dict[str, Attribute | None]:
     return {
         "extents": DenseArrayBase.from_list(i64, list(extents)),
-        "kinds": ArrayAttr([StringAttr(k) for k in kinds]) if kinds else None,
+        "kinds": ArrayAttr([StringAttr(k) for k in kinds]) if op.KINDS else None,
     }
 
 
@@ -183,7 +185,7 @@ class ForOpBase(AxesOp, ABC):
 
     def __init__(self, extents: Sequence[int], body: Region, kinds: Sequence[str] = ()) -> None:
         terminate(body, self.YIELD)
-        super().__init__(regions=[body], properties=axes_properties(extents, kinds))
+        super().__init__(regions=[body], properties=_axes_properties(type(self), extents, kinds))
 
     def verify_(self) -> None:
         self.verify_axes()
@@ -219,7 +221,7 @@ class ReduceOpBase(AxesOp, ABC):
     ) -> None:
         super().__init__(
             regions=[body],
-            properties={"monoid": StringAttr(monoid), **axes_properties(extents, kinds)},
+            properties={"monoid": StringAttr(monoid), **_axes_properties(type(self), extents, kinds)},
             result_types=[list(result_types)],
         )
 

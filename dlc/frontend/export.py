@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
+from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 
@@ -66,6 +67,8 @@ def export(
     shown_as: Mapping[str, str],
 ) -> torch.export.ExportedProgram:
     """The functional ATen graph of a call, with composite ops such as rms_norm kept whole."""
+    # Export would take a tensor that is passed twice for one argument: each gets its own object.
+    args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(_quiet())

@@ -119,14 +119,13 @@ class _Importer:
         results, outputs, returned = self.collect_results(examples)
         operands = [importer.values[node] for node in returned]
         block.add_op(func.ReturnOp(*operands))  # type: ignore[arg-type]
+        attributes = [result_attributes(r, n) for r, n in zip(results, returned, strict=True)]
         main = func.FuncOp(
             "main",
             (types, [tensor_type(node.meta["val"]) for node in returned]),
             Region(block),
             arg_attrs=ArrayAttr([argument_attributes(a) for a in self.arguments]),
-            res_attrs=ArrayAttr(
-                [result_attributes(r, n) for r, n in zip(results, returned, strict=True)]
-            ),
+            res_attrs=ArrayAttr(attributes) if any(a.data for a in attributes) else None,
         )
         spec = self.exported.call_spec.out_spec
         assert spec is not None

@@ -81,10 +81,14 @@ Child = tuple[Callable[[ast.expr], Any], Part]
 
 
 class CalledModule(torch.nn.Module):
-    """A module called from the user's line, with the very tables of tensors of that module."""
+    """
+    A module called from the user's line, with the very tables of tensors of that module: its
+    parameters have the same names in both, and a copy or conversion of one is that of the other.
+    """
 
     def __init__(self, module: torch.nn.Module):
         super().__init__()
+        self.called = (module,)  # in a tuple, so that it is no submodule
         self._parameters = module._parameters
         self._buffers = module._buffers
         self._modules = module._modules
@@ -116,8 +120,8 @@ class Lifter:
         called = self.only_called(part.code)
         if called is not None:
             assert isinstance(part.code, ast.Call)
-            part.code.func = _load("_called")
-            self.values["_called"] = self.held[called]
+            tuple_of_it = _attribute(SELF, "called")
+            part.code.func = ast.Subscript(tuple_of_it, ast.Constant(0), ast.Load())
         base = torch.nn.Module if called is None else CalledModule
         forward = self.forward(expression, part.code)
         program: Any = type("Program", (base,), {"forward": forward})

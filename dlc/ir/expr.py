@@ -131,6 +131,12 @@ class Expr:
             (atom, coefficient) = rest.terms[0]
             if isinstance(atom, Mod) and coefficient == 1 and atom.divisor % divisor == 0:
                 return atom.base % divisor
+        common = gcd(divisor, rest.constant, *(c for _, c in rest.terms))
+        if common > 1:  # (4a) mod 8 = (a mod 2) * 4
+            reduced = Expr(
+                tuple((a, c // common) for a, c in rest.terms), rest.constant // common
+            )
+            return (reduced % (divisor // common)) * common
         return Expr(((Mod(rest, divisor), 1),))
 
     def _split(self, divisor: int) -> tuple[Expr, Expr]:

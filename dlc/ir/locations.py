@@ -25,9 +25,7 @@ _OP_NAME = re.compile(r'(?:%[^="\n]*=\s*)?(?P<name>"[^"\n]*"|[\w$.]+)')
 class _Lexer(MLIRLexer):
     """xDSL's lexer in linear time: its own tries 2^n ways to read an unclosed string."""
 
-    _unescaped_characters_regex = re.compile(
-        r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"'
-    )
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
 class LocParser(Parser):

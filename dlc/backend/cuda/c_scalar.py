@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, Float64Type, IndexType, IntegerType
+from xdsl.dialects.builtin import Float32Type, Float64Type, IndexType, i1
 from xdsl.ir import Operation, SSAValue
 
 from dlc.backend.cuda.c_index import index_type
@@ -90,9 +90,10 @@ def mentions_twice(op: Operation) -> bool:
 
 def is_conditional(op: Operation) -> bool:
     """Can the text leave an operand unevaluated?"""
-    if isinstance(op, arith.SelectOp | arith.CmpfOp):
+    result = op.results[0].type
+    if isinstance(op, arith.SelectOp) or result == i1:
         return True
-    return type(op) in _NAN_EXTREMA or isinstance(op.results[0].type, IntegerType)
+    return type(op) in _NAN_EXTREMA and isinstance(result, Float64Type)
 
 
 def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
@@ -125,9 +126,10 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
     if type_ != "bool" and isinstance(op, arith.FloorDivSIOp):
         helpers.add("floor_div")
         return call(f"floor_div<{type_}>", *operands)
+    what = f" that gives {op.results[0].type}" if op.results else ""
     fail(
         op,
-        f"the CUDA printer has no text for '{op.name}' on {op.results[0].type if op.results else 'no result'}",
+        f"the CUDA printer has no text for '{op.name}'{what}",
         "rewrite it into operations of arith, math and kernel that have one",
     )
 
@@ -228,12 +230,12 @@ def _select(op: Operation, operands: list[Text]) -> Text:
     return ternary(*operands)
 
 
-def _index_constant(op: Operation, operands: list[Text]) -> Text:
+def _negate(op: Operation, operands: list[Text]) -> Text:
     return unary("-", operands[0])
 
 
 _HANDLERS: dict[type[Operation], Callable[[Operation, list[Text]], Text]] = {
-    arith.NegfOp: _index_constant,
+    arith.NegfOp: _negate,
     arith.SelectOp: _select,
     arith.CmpiOp: _compare_integers,
     arith.CmpfOp: _compare_floats,

@@ -26,7 +26,7 @@ def _batch(c: Lowering, value: SSAValue, batch: list[int], grouped: bool) -> lis
         if extent == batch[d]:
             subscripts.append(axis)
         elif grouped and d == len(batch) - 1 and extent:
-            subscripts.append(axis.floor_div(batch[d] // extent))
+            subscripts.append(axis // (batch[d] // extent))
         elif extent == 1:
             subscripts.append(AffineExpr.constant(0))
         else:

@@ -95,7 +95,7 @@ def _scaled_sum(c: Lowering, product: SSAValue) -> Lowered:
     """`beta * self + alpha * product`; with `beta` 0, NaN in `self` does not count."""
     beta, alpha = c.number("beta", 1), c.number("alpha", 1)
 
-    def scaled(x: Scalar, factor: int | float) -> Scalar:
+    def scaled(x: Scalar, factor: float) -> Scalar:
         return x if factor == 1 else x * factor
 
     if beta == 0:
@@ -245,6 +245,6 @@ def kron(c: Lowering) -> Lowered:
     blocks = shape_of(right)
     if 0 in c.shape:
         return c.constant(0, c.shape, c.element)
-    a = c.move(left, [d.floor_div(n) for d, n in zip(axes, blocks, strict=True)], c.shape)
+    a = c.move(left, [d // n for d, n in zip(axes, blocks, strict=True)], c.shape)
     b = c.move(right, [d % n for d, n in zip(axes, blocks, strict=True)], c.shape)
     return c.pointwise(lambda x, y: x * y, a, b)

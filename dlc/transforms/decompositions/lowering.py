@@ -44,6 +44,11 @@ def zero() -> AffineExpr:
     return AffineExpr.constant(0)
 
 
+def from_end(constant: int, expr: AffineExpr) -> AffineExpr:
+    """`constant - expr`, which xDSL's operator for an integer on the left gets wrong."""
+    return expr * -1 + constant if constant else expr * -1
+
+
 class Lowering:
     """
     Builds Tensor IR in front of one `torch.aten`, at its location; values that a decomposition
@@ -335,7 +340,7 @@ def reshaped(source: Sequence[int], target: Sequence[int]) -> list[AffineExpr]:
         stride = size
         for n, d in enumerate(old[:count_old]):
             stride //= source[d]
-            part = linear if stride == 1 else linear.floor_div(stride)
+            part = linear if stride == 1 else linear // stride
             subscripts[d] = part % source[d] if n else part
         old, new = old[count_old:], new[count_new:]
     return subscripts

@@ -12,6 +12,7 @@ from dlc.transforms.decompositions.lowering import (
     Lowered,
     Lowering,
     dims,
+    from_end,
     lower,
     refuse,
     zero,
@@ -53,7 +54,7 @@ def concatenated(
         source[dim] = _affine(source[dim], 1, shape_of(value)[dim] - end)
         subscripts.append(source)
         last = end == ends[-1]
-        conditions.append([] if last else [end - 1 - AffineExpr.dimension(dim)])
+        conditions.append([] if last else [from_end(end - 1, AffineExpr.dimension(dim))])
     return c.index_map(values, subscripts, shape, conditions)
 
 
@@ -204,7 +205,7 @@ def stack(c: Lowering) -> Lowered:
     dim = c.dim(rank, "dim", 0)
     values = [c.cast(v, c.element) for v in c.tensors()]
     subscripts = [e for d, e in enumerate(dims(rank)) if d != dim]
-    conditions = [[n - AffineExpr.dimension(dim)] for n in range(len(values) - 1)]
+    conditions = [[from_end(n, AffineExpr.dimension(dim))] for n in range(len(values) - 1)]
     return c.index_map(values, [subscripts] * len(values), c.shape, [*conditions, []])
 
 
@@ -213,7 +214,7 @@ def flip(c: Lowering) -> Lowered:
     subscripts = dims(len(c.shape))
     for dim in c.integers("dims"):
         dim %= max(len(c.shape), 1)
-        subscripts[dim] = subscripts[dim] * -1 + (c.shape[dim] - 1)
+        subscripts[dim] = from_end(c.shape[dim] - 1, subscripts[dim])
     return c.move(c.tensor(), subscripts, c.shape)
 
 
@@ -222,7 +223,7 @@ def rot90(c: Lowering) -> Lowered:
     rank, turns = len(c.shape), c.integer("k", 1) % 4
     first, second = (d % rank for d in c.integers("dims", [0, 1]))
     subscripts = dims(rank)
-    ends = {d: c.shape[d] - 1 - AffineExpr.dimension(d) for d in (first, second)}
+    ends = {d: from_end(c.shape[d] - 1, AffineExpr.dimension(d)) for d in (first, second)}
     if turns == 2:
         subscripts[first], subscripts[second] = ends[first], ends[second]
     elif turns == 1:
@@ -287,7 +288,7 @@ def repeat_interleave(c: Lowering) -> Lowered:
     dim = c.dim(len(c.shape), "dim", 0)
     subscripts = dims(len(c.shape))
     repeats = c.integer("repeats")
-    subscripts[dim] = subscripts[dim].floor_div(repeats) if repeats > 1 else subscripts[dim]
+    subscripts[dim] = subscripts[dim] // repeats if repeats > 1 else subscripts[dim]
     return c.move(value, subscripts, c.shape)
 
 
@@ -309,15 +310,15 @@ def pad(c: Lowering) -> Lowered:
             parts = [((d + (-before % extent)) % extent, [])]
         elif mode == "replicate":
             parts = [
-                (zero(), [before - 1 - d]),
-                (inside, [before + extent - 1 - d]),
+                (zero(), [from_end(before - 1, d)]),
+                (inside, [from_end(before + extent - 1, d)]),
                 (AffineExpr.constant(extent - 1), []),
             ]
         elif mode == "reflect":
             parts = [
-                (before - d, [before - 1 - d]),
-                (inside, [before + extent - 1 - d]),
-                (2 * extent - 2 + before - d, []),
+                (from_end(before, d), [from_end(before - 1, d)]),
+                (inside, [from_end(before + extent - 1, d)]),
+                (from_end(2 * extent - 2 + before, d), []),
             ]
         else:
             refuse(f"unknown padding mode '{mode}'")
@@ -337,7 +338,7 @@ def _constant_pad(c: Lowering, value: SSAValue, amounts: Sequence[int]) -> SSAVa
         if before > 0:
             where.append(inside)
         if after > 0:
-            where.append(before + source[dim] - 1 - AffineExpr.dimension(dim))
+            where.append(from_end(before + source[dim] - 1, AffineExpr.dimension(dim)))
     fill = c.op.argument("value")
     if not isinstance(fill, bool | int | float):
         fill = 0
@@ -406,7 +407,7 @@ def pixel_shuffle(c: Lowering) -> Lowered:
     value, factor = c.tensor(), c.integer("upscale_factor")
     *rest, row, column = dims(len(c.shape))
     channel = rest[-1] * factor**2 + (row % factor) * factor + column % factor
-    subscripts = [*rest[:-1], channel, row.floor_div(factor), column.floor_div(factor)]
+    subscripts = [*rest[:-1], channel, row // factor, column // factor]
     return c.move(value, subscripts, c.shape)
 
 
@@ -424,10 +425,10 @@ def slice_scatter(c: Lowering) -> Lowered:
     where = [inside] if start else []
     end = start + (length - 1) * step
     if end < c.shape[dim] - 1:
-        where.append(end - d)
+        where.append(from_end(end, d))
     if step > 1:
         where.append((inside % step) * -1)
-        inside = inside.floor_div(step)
+        inside = inside // step
     subscripts = dims(rank)
     subscripts[dim] = inside
     if not where:

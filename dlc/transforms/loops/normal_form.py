@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i64
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from dlc.analysis.loops import is_free_of_effects, split_levels
-from dlc.dialects.access import simplify_where
-from dlc.dialects.axes import AxesOp, new_body
-from dlc.dialects.access import IndexedOp
+from dlc.analysis.loops import only_computes, split_levels
+from dlc.dialects.access import IndexedOp, simplify_where
+from dlc.dialects.axes import new_body
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, SelectOp, StoreOp, YieldOp
 
 _AXIS_LETTERS = frozenset("abhij")
@@ -76,7 +74,7 @@ def _drop_trivial_axes(kernel: KernelOp) -> None:
     Axes of extent 1 vanish, a loop without axes leaves its body behind, a loop over no points
     goes, and a reduce over no points is its monoid's identity.
     """
-    for op in [o for o in kernel.walk(reverse=True) if isinstance(o, ForOp | ReduceOp)]:
+    for op in reversed([o for o in kernel.walk() if isinstance(o, ForOp | ReduceOp)]):
         extents = [int(n) for n in op.extents.get_values()]
         if 0 in extents:
             if isinstance(op, ReduceOp):
@@ -167,15 +165,17 @@ class _Hoist:
         self.path.append(self.kernel)
         for op in list(block.ops):
             self.path[depth] = op
+            if isinstance(op, SelectOp) and (simpler := _simpler_select(op)) is not op:
+                _replace_values(op, simpler.results if isinstance(simpler, LoadOp) else [simpler])
+                _erase(op)
+                if not isinstance(simpler, LoadOp):
+                    continue
+                op = self.path[depth] = simpler
             uses = max(map(self._depth, op.operands), default=0)
             for region in op.regions:
                 uses = max(uses, self._visit(region.block, depth + 1))
             if isinstance(op, StoreOp | ForOp | YieldOp) or not self._movable(op):
                 needed = max(needed, min(uses, depth - 1))
-                continue
-            if isinstance(op, SelectOp) and (value := _simpler_select(op)) is not None:
-                _replace_values(op, [value])
-                _erase(op)
                 continue
             key = _key(op)
             if (same := self.seen.get(key)) is not None:
@@ -194,7 +194,7 @@ class _Hoist:
         return needed
 
     def _movable(self, op: Operation) -> bool:
-        return is_free_of_effects(op) and not self.outputs.intersection(_used(op))
+        return only_computes(op) and not self.outputs.intersection(_used(op))
 
 
 def _below(depths: Iterable[int], limit: int) -> int:
@@ -239,10 +239,10 @@ def _key(op: Operation, local: dict[SSAValue, int] | None = None) -> object:
     )
 
 
-def _simpler_select(op: SelectOp) -> SSAValue | None:
+def _simpler_select(op: SelectOp) -> SSAValue | LoadOp | SelectOp:
     """
-    The value of a select that is known to be one side, or a load with the other side as default:
-    a select under the load's own condition says the same.
+    The value of a select that is known to be one side; a load with the other side as default where
+    the selected value is a load of which the select's conditions assure those of its own.
     """
     where = op.where
     if any(c.range[1] < 0 for c in where):
@@ -250,16 +250,15 @@ def _simpler_select(op: SelectOp) -> SSAValue | None:
     if all(c.range[0] >= 0 for c in where) or op.value is op.default:
         return op.value
     load = op.value.owner
-    if not isinstance(load, LoadOp) or set(load.where) - set(where):
-        return None
-    if load.default not in (None, op.default) and set(load.where) != set(where):
-        return None
+    if not isinstance(load, LoadOp) or not op.value.has_one_use() or set(load.where) - set(where):
+        return op
     new = LoadOp(load.ref, load.subscripts, where, op.default)
+    new.location = load.location
     new.result.name_hint = load.result.name_hint
     block = op.parent
     assert block is not None
     block.insert_op_before(new, op)
-    return new.result
+    return new
 
 
 def _nest(loop: ForOp) -> None:
@@ -333,6 +332,6 @@ def _erase_dead(block: Block) -> None:
         for region in op.regions:
             _erase_dead(region.block)
         empty = isinstance(op, ForOp) and isinstance(op.body.block.first_op, YieldOp)
-        unused = is_free_of_effects(op) and not any(r.uses for r in op.results)
+        unused = only_computes(op) and not any(r.uses for r in op.results)
         if empty or (unused and not isinstance(op, YieldOp | ForOp | StoreOp)):
             _erase(op)

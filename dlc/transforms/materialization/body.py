@@ -170,7 +170,7 @@ def _emit_scalar(e: Emitter, op: Operation) -> None:
     elif isinstance(op, IndexedOp):
         raise ValueError(f"{op.name} cannot be materialized")
     else:
-        new = op.clone({v: e.value(v) for v in op.operands})
+        new = op.clone({v: e.value(v) for v in dict.fromkeys(op.operands)})
     new.location = op.location
     e.builder.insert(new)
     for old, result in zip(op.results, new.results, strict=True):

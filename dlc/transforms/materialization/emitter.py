@@ -58,7 +58,10 @@ class Emitter:
         """Thread axes that stores may have to be restricted along: axis to its expression."""
         self.guard: list[Expr] = []
         """Conditions that hold for the threads that have work."""
+        self.loaded: dict[SSAValue, SSAValue] = {}
+        """What has been read from arrays at the current point."""
         self._constants: dict[Attribute, SSAValue] = {}
+        self._header: Operation | None = None
         for ref, argument in zip(source.refs, self.body.args, strict=True):
             argument.name_hint = ref.name_hint
             self.scalars[ref] = argument
@@ -70,15 +73,21 @@ class Emitter:
             op.results[0].name_hint = name
         return op.results[0]
 
+    def _insert_at_top(self, op: Operation) -> None:
+        """Inserts a definition that the whole kernel sees, after those that are there."""
+        if self._header is not None:
+            self.body.insert_op_after(op, self._header)
+        elif (first := self.body.first_op) is not None:
+            self.body.insert_op_before(op, first)
+        else:
+            self.body.add_op(op)
+        self._header = op
+
     def constant(self, value: Attribute) -> SSAValue:
         """A constant, defined once at the top of the kernel."""
         if value not in self._constants:
             op = arith.ConstantOp(value)  # pyright: ignore[reportArgumentType]
-            first = self.body.first_op
-            if first is None:
-                self.body.add_op(op)
-            else:
-                self.body.insert_op_before(op, first)
+            self._insert_at_top(op)
             self._constants[value] = op.result
         return self._constants[value]
 
@@ -89,11 +98,7 @@ class Emitter:
         """Allocates shared memory, at the top of the kernel."""
         alloc = kernel.AllocSharedOp(element, shape)
         alloc.result.name_hint = name
-        first = self.body.first_op
-        if first is None:
-            self.body.add_op(alloc)
-        else:
-            self.body.insert_op_before(alloc, first)
+        self._insert_at_top(alloc)
         return alloc.result
 
     @contextmanager
@@ -135,6 +140,7 @@ class Emitter:
         """Emits unrolled loops over register axes, `emit` in the innermost."""
         if not axes:
             emit()
+            self.loaded = {}
             return
         first, *rest = axes
         with self.loop(self.extents[first], first.name_hint, unroll=True) as index:
@@ -161,9 +167,13 @@ class Emitter:
 
     def value(self, value: SSAValue) -> SSAValue:
         """What a tile value is at the current point of the register axes."""
+        if value in self.loaded:
+            return self.loaded[value]
         if value in self.arrays:
             array = self.arrays[value]
-            return self.insert(kernel.LoadOp(array.ref, self.at(array)), value.name_hint)
+            element = self.insert(kernel.LoadOp(array.ref, self.at(array)), value.name_hint)
+            self.loaded[value] = element
+            return element
         if value not in self.scalars:
             owner = value.owner
             if isinstance(owner, arith.ConstantOp):

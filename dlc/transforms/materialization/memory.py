@@ -69,9 +69,10 @@ def stage(e: Emitter, op: tile.StageOp) -> SSAValue:
     sizes = [int(n) for n in op.sizes.get_values()]
     buffer = e.allocate_shared(element, op.result.type.get_shape(), op.result.name_hint)
     base = e.exprs(op.subscripts)
-    inner = sizes[-1] if sizes else 1
     width = vector_width(op.source.type, base, e.source.alignment(op.source))
-    while inner % width:
+    strides = strides_of(op.source.type)
+    walked = [s for s, size in zip(strides[:-1], sizes[:-1], strict=True) if size != 1]
+    while any(n % width for n in (*sizes[-1:], *walked)):
         width //= 2
     points = 1
     for size in sizes:

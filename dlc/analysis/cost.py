@@ -1,0 +1,280 @@
+"""
+What a loop kernel costs on a target: the estimate that fusion decides by.
+
+A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, its
+bytes at the memory's rate, and its loads at the L2 cache's rate (a roofline of three roofs; Williams
+et al., "Roofline: an insightful visual performance model", CACM 2009). What is counted:
+
+- Every memref once from memory, as far as the kernel touches it; again for each sweep over rows
+  that do not fit in an SM.
+- Every load that runs, from L2: not once a thread but once a warp where it does not vary along the
+  innermost free axis, and not again in a later sweep over a row that an SM can hold.
+- In a contraction that can be tiled, an operand is read, and work inlined in it repeated, once per
+  tile along the axes that only the other operand has.
+- A kernel of dependent sweeps uses only as many SMs as it has rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, prod
+
+from xdsl.dialects.builtin import AnyFloat, FixedBitwidthType, MemRefType
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from dlc.analysis.loops import Contraction, contraction_of, trip_count
+from dlc.dialects.axes import AxesOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.ir.variance import Variance, variance
+from dlc.schedule.target import Target
+
+TILE = 128
+"""The extent of a contraction's tile along rows and along columns."""
+
+INLINED = 4
+"""How much dearer work is that stands between loading a tile and using it: nothing hides it."""
+
+_FLOPS = {
+    "arith.divf": 10,
+    "math.sqrt": 10,
+    "math.rsqrt": 4,
+    "math.exp": 15,
+    "math.exp2": 10,
+    "math.log": 20,
+    "math.tanh": 30,
+    "math.erf": 30,
+    "math.sin": 40,
+    "math.cos": 40,
+    "math.powf": 80,
+}
+"""Operations that cost more than one; other `math` operations cost `_OTHER_MATH`."""
+
+_OTHER_MATH = 20
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate; `explain` says what it consists of."""
+
+    flops: float
+    memory_bytes: float
+    l2_bytes: float
+    share: float
+    """The share of the chip's SMs that the kernel can use."""
+    seconds: float
+
+    @property
+    def explain(self) -> str:
+        text = (
+            f"{self.seconds * 1e6:.1f} us: {self.flops / 1e6:.1f} MFLOP, "
+            f"{self.memory_bytes / 1e6:.2f} MB from memory, {self.l2_bytes / 1e6:.2f} MB from L2"
+        )
+        return text if self.share == 1 else f"{text}, on {self.share:.1%} of the SMs"
+
+
+def estimate(kernel: KernelOp, target: Target) -> Cost:
+    """What one launch of a kernel costs."""
+    walk = _Walk(kernel, target)
+    walk.visit(kernel.body.block, 1)
+    written = sum(_bytes(ref.type, _numel(ref.type)) for ref in kernel.output_refs)
+    memory = sum(walk.memory.values()) + written
+    l2 = sum(walk.l2.values()) + written
+    share = min(1.0, _units(kernel) / target.sms)
+    bandwidth = min(target.memory_bandwidth, share * target.sms * target.sm_bandwidth)
+    seconds = target.launch_seconds + max(
+        walk.flops / (target.flops * share),
+        memory / bandwidth,
+        l2 / (target.l2_bandwidth * share),
+    )
+    if prod(n for ref in kernel.output_refs for n in _shape(ref.type)) == 0:
+        seconds = 0.0
+    return Cost(walk.flops, memory, l2, share, seconds)
+
+
+def _units(kernel: KernelOp) -> float:
+    """Into how many independent pieces of work a kernel can be dealt to SMs: points of its outer
+    loops, or pieces of a single reduce or pointwise sweep, which can always be split."""
+    units, block = 1, kernel.body.block
+    while True:
+        reduces = [op for op in block.ops if isinstance(op, ReduceOp)]
+        loops = [op for op in block.ops if isinstance(op, ForOp)]
+        dependent = len(reduces) + len(loops) > 1 or any(
+            isinstance(o, ReduceOp) for r in reduces for o in r.body.walk()
+        )
+        if dependent:
+            return units
+        if not loops:
+            return float("inf")
+        units *= trip_count(loops[0])
+        block = loops[0].body.block
+
+
+@dataclass
+class _Walk:
+    """Counts the operations of a kernel."""
+
+    kernel: KernelOp
+    target: Target
+    flops: float = 0
+    memory: dict[object, float] = field(default_factory=dict)
+    l2: dict[object, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.along: Variance = variance(self.kernel)
+        reduces = [op for op in self.kernel.walk() if isinstance(op, ReduceOp)]
+        self.contractions = {
+            c.reduce: c for r in reduces if (c := contraction_of(r, self.along)) is not None
+        }
+        self.extents = {
+            axis: op.extent(axis)
+            for op in self.kernel.walk()
+            if isinstance(op, AxesOp)
+            for axis in op.axes
+        }
+
+    def visit(self, block: Block, points: int) -> None:
+        """Counts a body that runs at so many points."""
+        for op in block.ops:
+            if isinstance(op, ForOp):
+                self.visit(op.body.block, points * trip_count(op))
+            elif isinstance(op, ReduceOp):
+                self._reduce(op, points)
+            else:
+                self._count(op, points)
+
+    def _reduce(self, op: ReduceOp, points: int) -> None:
+        inside = points * trip_count(op)
+        self.flops += inside * op.monoid.arity
+        contraction = self.contractions.get(op)
+        if contraction is None:
+            self.visit(op.body.block, inside)
+        elif not self._tiled(contraction):
+            self._lost(op, inside)
+        else:
+            self._tile(contraction, inside)
+
+    def _tiled(self, c: Contraction) -> bool:
+        """Can the contraction be computed in tiles: it is alone, all of its axes are outermost,
+        and no element of an operand is a reduce."""
+        loop = c.reduce.parent_op()
+        return (
+            len(self.contractions) == 1
+            and isinstance(loop, ForOp)
+            and loop.parent_op() is self.kernel
+            and {*c.batch, *c.rows, *c.columns} <= {*loop.axes}
+            and not any(isinstance(o, ReduceOp) for o in c.reduce.body.walk())
+        )
+
+    def _lost(self, op: ReduceOp, points: int) -> None:
+        """A contraction without tiles: every load that runs goes to L2."""
+        for inner in op.body.block.ops:
+            if isinstance(inner, LoadOp):
+                self._touch(inner, points)
+                size = _bytes(inner.ref.type, points)
+                self.l2[inner] = self.l2.get(inner, 0) + size
+            elif isinstance(inner, ReduceOp):
+                self.flops += points * trip_count(inner)
+                self._lost(inner, points * trip_count(inner))
+            else:
+                self._count(inner, points)
+
+    def _tile(self, c: Contraction, points: int) -> None:
+        rows = prod(self.extents[a] for a in c.rows)
+        columns = prod(self.extents[a] for a in c.columns)
+        for op in c.reduce.body.block.ops:
+            varies = self.along[op.results[0]] if op.results else frozenset[SSAValue]()
+            repeats = points
+            if not varies.intersection(c.columns):
+                repeats = points / columns * ceil(columns / TILE)
+            elif not varies.intersection(c.rows):
+                repeats = points / rows * ceil(rows / TILE)
+            if isinstance(op, LoadOp):
+                self._touch(op, points)
+                self.l2[op] = _bytes(op.ref.type, repeats)
+            elif repeats == points:
+                self._count(op, points)
+            else:
+                self.flops += INLINED * repeats * _flops(op)
+
+    def _count(self, op: Operation, points: int) -> None:
+        if not isinstance(op, LoadOp):
+            self.flops += points * _flops(op)
+            return
+        row = self._touch(op, points)
+        outer = [a for a in self.along[op.result] if isinstance(a.owner, Block)]
+        innermost = _innermost_axis(op)
+        warp = 1 if innermost is None or innermost in outer else 32
+        self.l2[row] = max(self.l2.get(row, 0), _bytes(op.ref.type, points / warp))
+
+    def _touch(self, op: LoadOp, points: int) -> object:
+        """
+        Counts what a load brings from memory; returns what is equal for the loads that share it:
+        another sweep over the same rows, if an SM can hold a row.
+        """
+        outermost = _outermost_axes(op)
+        varies = self.along[op.result]
+        total = _numel(op.ref.type)
+        touched = min(points, total, prod(self.extents.get(a, 1) for a in varies) or 1)
+        rows = prod(self.extents[a] for a in varies if a in outermost)
+        slab = _bytes(op.ref.type, touched / max(rows, 1))
+        names = {a: n for n, a in enumerate(outermost)}
+        sweep = _signature(op, names) if slab <= self.target.shared_per_sm else op
+        key = (op.ref, sweep)
+        self.memory[key] = _bytes(op.ref.type, touched)
+        return key
+
+
+def _signature(op: LoadOp, names: dict[SSAValue, int]) -> object:
+    """The subscripts of a load, its axes other than the outermost not told apart."""
+    return (
+        op.map,
+        op.conditions,
+        tuple(names.get(v, -1) for v in op.indices),
+    )
+
+
+def _loops_around(op: Operation) -> list[AxesOp]:
+    loops: list[AxesOp] = []
+    parent = op.parent_op()
+    while isinstance(parent, AxesOp):
+        loops.append(parent)
+        parent = parent.parent_op()
+    return loops
+
+
+def _outermost_axes(op: Operation) -> Sequence[BlockArgument]:
+    loops = _loops_around(op)
+    return loops[-1].axes if loops and isinstance(loops[-1], ForOp) else ()
+
+
+def _innermost_axis(op: Operation) -> BlockArgument | None:
+    """The last axis of the innermost loop around `op`."""
+    loops = _loops_around(op)
+    return loops[0].axes[-1] if loops and loops[0].axes else None
+
+
+def _flops(op: Operation) -> float:
+    if isinstance(op, StoreOp) or not op.results:
+        return 0
+    if not isinstance(op.results[0].type, AnyFloat) or op.name == "arith.constant":
+        return 0
+    if op.name.startswith("math."):
+        return _FLOPS.get(op.name, _OTHER_MATH)
+    return _FLOPS.get(op.name, 1)
+
+
+def _shape(type: object) -> tuple[int, ...]:
+    assert isinstance(type, MemRefType)
+    return tuple(type.get_shape())
+
+
+def _numel(type: object) -> int:
+    return prod(_shape(type))
+
+
+def _bytes(type: object, elements: float) -> float:
+    assert isinstance(type, MemRefType)
+    element = type.element_type
+    width = element.bitwidth if isinstance(element, FixedBitwidthType) else 64
+    return elements * max(1, width // 8)

@@ -1,0 +1,56 @@
+"""Which operations of a kernel matter: those with an effect, and what they need."""
+
+from __future__ import annotations
+
+from xdsl.dialects import scf
+from xdsl.ir import Operation, SSAValue
+from xdsl.traits import MemoryReadEffect, Pure
+
+from dlc.dialects import kernel
+from dlc.dialects.access import StoreOpBase
+
+
+def live_ops(func: kernel.FuncOp) -> set[Operation]:
+    """
+    The operations that can change what the kernel leaves in global memory or when its threads
+    meet. A store to shared or local memory is one of them only where something reads that memory.
+    """
+    stores: dict[SSAValue, list[Operation]] = {}
+    todo: list[Operation] = []
+    for op in func.walk():
+        if isinstance(op, StoreOpBase) and (kernel.is_shared(op.ref) or kernel.is_local(op.ref)):
+            stores.setdefault(op.ref, []).append(op)
+        elif _is_root(op):
+            todo.append(op)
+    live: set[Operation] = set()
+    while todo:
+        op = todo.pop()
+        if op in live or op is func:
+            continue
+        live.add(op)
+        if isinstance(op, kernel.LoadOp):
+            todo += stores.get(op.ref, [])
+        if (parent := op.parent_op()) is not None:
+            todo.append(parent)
+        for region in op.regions:
+            todo += [block.last_op for block in region.blocks if block.last_op is not None]
+        for operand in op.operands:
+            definition = operand.owner
+            if not isinstance(definition, Operation):
+                definition = definition.parent_op()
+            if definition is not None:
+                todo.append(definition)
+    return live
+
+
+def _is_root(op: Operation) -> bool:
+    if isinstance(op, kernel.FuncOp | scf.ForOp | scf.IfOp | scf.YieldOp):
+        return False
+    if isinstance(op, kernel.AllocSharedOp | kernel.AllocLocalOp | kernel.LoadOp):
+        return False
+    if isinstance(op, kernel.ShuffleOp):  # who takes part does not depend on who needs the result
+        return False
+    return not op.has_trait(Pure) and not op.has_trait(MemoryReadEffect) or isinstance(
+        op, kernel.BarrierOp | kernel.CpAsyncOp | kernel.CommitOp | kernel.WaitOp
+        | kernel.AtomicAddOp
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""Merging a kernel into one that reads its result; see `inline_producer`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.loop import ForOp, IndexOp, KernelOp, LoadOp, SelectOp, StoreOp, YieldOp
+from dlc.ir.expr import Expr
+
+
+def inlinable(producer: KernelOp) -> str | None:
+    """
+    Why a kernel cannot be computed at the loads of its result, or None if it can: it must have one
+    result, stored once and without a condition, at its axes or, along extents of 1, at 0.
+    """
+    if len(producer.outputs) != 1:
+        return "it has several results"
+    stores = [op for op in producer.walk() if isinstance(op, StoreOp)]
+    if len(stores) != 1 or stores[0].where:
+        return "its result is not stored in one place without a condition"
+    store = stores[0]
+    axes = [op for op in store.indices if isinstance(op, BlockArgument)]
+    bare = all(
+        (s.is_constant and s.constant == 0 and extent == 1) or s in map(Expr.of, axes)
+        for s, extent in zip(store.subscripts, producer.outputs[0].type.get_shape(), strict=True)  # pyright: ignore
+    )
+    if not bare or len(set(axes)) != len(axes):
+        return "its result is not stored at its axes"
+    if any(isinstance(u.operation, LoadOp) for u in producer.output_refs[0].uses):
+        return "it reads its own result"
+    return None
+
+
+def inline_producer(producer: KernelOp, consumer: KernelOp) -> KernelOp:
+    """
+    A copy of `consumer`, not inserted anywhere, that computes what it would have loaded of the
+    result of `producer`, for which `inlinable` must hold. It still lists the result as an input
+    that it does not use; `normalize_kernel` cleans up.
+    """
+    merged = consumer.clone()
+    refs = [
+        ref
+        for ref, tensor in zip(merged.input_refs, merged.inputs, strict=True)
+        if tensor is producer.outputs[0]
+    ]
+    mapping = _add_inputs(merged, producer)
+    for ref in refs:
+        for use in list(ref.uses):
+            assert isinstance(use.operation, LoadOp)
+            _inline_at(use.operation, producer, mapping)
+    return merged
+
+
+def _add_inputs(merged: KernelOp, producer: KernelOp) -> dict[SSAValue, SSAValue]:
+    """Gives `merged` the inputs of `producer`; returns the new memref of each of its memrefs."""
+    count = len(merged.inputs)
+    merged.alignments = DenseArrayBase.from_list(
+        i64, [*map(int, merged.alignments.get_values()), *map(int, producer.alignments.get_values())]
+    )
+    mapping: dict[SSAValue, SSAValue] = {}
+    for ref in producer.input_refs:
+        new = merged.body.block.insert_arg(ref.type, count + ref.index)
+        new.name_hint = ref.name_hint
+        mapping[ref] = new
+    merged.operands = [*merged.operands, *producer.inputs]
+    return mapping
+
+
+def _program(producer: KernelOp) -> Iterator[Operation]:
+    """The operations of a producer's loop bodies in order, without loops and terminators."""
+
+    def visit(ops: Sequence[Operation]) -> Iterator[Operation]:
+        for op in ops:
+            if isinstance(op, ForOp):
+                yield from visit(list(op.body.block.ops))
+            elif not isinstance(op, YieldOp):
+                yield op
+
+    return visit(list(producer.body.block.ops))
+
+
+def _inline_at(load: LoadOp, producer: KernelOp, refs: dict[SSAValue, SSAValue]) -> None:
+    block = load.parent
+    assert block is not None
+    where = load.where
+    store = next(op for op in producer.walk() if isinstance(op, StoreOp))
+    at: dict[SSAValue, Expr] = {}
+    for stored, wanted in zip(store.subscripts, load.subscripts, strict=True):
+        at.update(dict.fromkeys(stored.values(), wanted))
+    values = dict(refs)
+    for op in _program(producer):
+        if isinstance(op, StoreOp):
+            continue
+        copy = op.clone(values)
+        block.insert_op_before(copy, load)
+        for inner in copy.walk():
+            if isinstance(inner, IndexedOp):
+                if any(v in at for v in inner.indices) or where:
+                    guard = where if isinstance(inner, LoadOp) else ()
+                    inner.substitute(_replacement(at), guard)
+            elif any(v in at for v in inner.operands):
+                _materialize(inner, at)
+    result = values.get(store.value, store.value)
+    if where and load.default is not None:
+        select = SelectOp(result, where, load.default)
+        block.insert_op_before(select, load)
+        result = select.result
+        result.name_hint = store.value.name_hint
+    load.result.replace_all_uses_with(result)
+    load.detach()
+    load.erase()
+
+
+def _replacement(at: dict[SSAValue, Expr]) -> Callable[[SSAValue], Expr | None]:
+    return lambda value: at.get(value)
+
+
+def _materialize(op: Operation, at: dict[SSAValue, Expr]) -> None:
+    """Gives `op`, which uses axes as values, the values of their expressions."""
+    block = op.parent
+    assert block is not None
+    for n, operand in enumerate(op.operands):
+        if operand in at:
+            index = IndexOp(at[operand])
+            block.insert_op_before(index, op)
+            op.operands[n] = index.result

@@ -1,0 +1,93 @@
+// RUN: dlc-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+tile.kernel @none() -> () {
+}
+// CHECK: expected one tile.launch, found 0
+
+// -----
+
+%y = tile.kernel @varies() -> (%y: memref<4xf32>) {
+  tile.launch thread(%i in 4, %j in 8) {
+    %i0 = tile.index %j
+    %v = "test.op"(%i0) : (index) -> f32
+    tile.store %v, %y[%i] : memref<4xf32>
+  }
+}
+// CHECK: expected a stored value that varies only along axes of its subscripts, found one that also varies along %j
+
+// -----
+
+tile.kernel @combine() -> () {
+  tile.launch block(%b in 4) {
+    %v = "test.op"(%b) : (index) -> f32
+    %r = tile.combine add %v across(%b) : f32
+  }
+}
+// CHECK: expected thread axes, found %b
+
+// -----
+
+tile.kernel @combine_monoid() -> () {
+  tile.launch thread(%t in 4) {
+    %v = "test.op"(%t) : (index) -> f32
+    %r = tile.combine sum %v across(%t) : f32
+  }
+}
+// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin), found 'sum'
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @stage_sizes(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch block(%b in 4) {
+    %s = tile.stage %x[%b, 0] [8] : memref<8x8xf32> -> memref<8xf32, #tile.shared>
+  }
+}
+// CHECK: expected a positive size for each dimension of memref<8x8xf32>, found [8]
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @stage_type(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch block(%b in 4) {
+    %s = tile.stage %x[%b, 0] [1, 8] : memref<8x8xf32> -> memref<4xf32, #tile.shared>
+  }
+}
+// CHECK: expected a result of type memref<8xf32, #tile.shared>, found memref<4xf32, #tile.shared>
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @subscripts(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch block(%b in 4) {
+    %v = tile.load %x[%b] : memref<8x8xf32>
+  }
+}
+// CHECK: expected 2 subscripts for memref<8x8xf32>, found 1
+
+// -----
+
+tile.kernel @yields() -> () {
+  tile.launch block(%b in 4) {
+    %r = tile.reduce add serial(%k in 4) -> f32 {
+      tile.yield
+    }
+  }
+}
+// CHECK: expected a body that yields (f32), found ()
+
+// -----
+
+"tile.for"() <{extents = array<i64: 4>, kinds = ["thread"]}> ({
+^bb0(%i: index):
+  tile.yield
+}) : () -> ()
+// CHECK: expected for each of 1 axes one of the kinds serial, register; found thread
+
+// -----
+
+"tile.for"() <{extents = array<i64: 4, 5>, kinds = ["serial"]}> ({
+^bb0(%i: index):
+  tile.yield
+}) : () -> ()
+// CHECK: expected one extent per axis, found 2 extents for 1 axes

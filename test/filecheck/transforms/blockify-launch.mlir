@@ -1,0 +1,29 @@
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,128 thread=16,16}' | filecheck %s
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=32 thread=32}' | filecheck %s --check-prefix=RIGHT
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=10 thread=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=64,64 thread=64,64}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=MANY
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=64}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
+// DIVIDE: blockify-launch: mm: skipped, 3 threads do not divide a block of 10 points
+// MANY: blockify-launch: mm: skipped, 4096 threads are more than the 1024 that a block can have
+// NEEDS: blockify-launch: mm: skipped, it needs block and thread
+
+// CHECK: tile.launch block(%bj in 3) thread(%ti in 16, %tj in 16) serial(%ei in 8, %ej in 8) {
+// CHECK: tile.load %A[%ti * 8 + %ei, %k]
+// CHECK: tile.store %acc, %C[%ti * 8 + %ei, %bj * 128 + %tj * 8 + %ej] where (%ti * 8 + %ei < 100, %bj * 128 + %tj * 8 + %ej < 257)
+
+// Lists align from the right; an axis further left is walked by blocks alone.
+// RIGHT: tile.launch block(%bi in 100, %bj in 9) thread(%tj in 32) {
+// RIGHT: tile.store %acc, %C[%bi, %bj * 32 + %tj] where (%bj * 32 + %tj < 257)
+%A = "test.op"() : () -> tensor<100x2040xf32>
+%B = "test.op"() : () -> tensor<2040x257xf32>
+%C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) {
+  loop.for %i in 100, %j in 257 {
+    %acc = loop.reduce add %k in 2040 -> f32 {
+      %a = loop.load %A[%i, %k] : memref<100x2040xf32>
+      %b = loop.load %B[%k, %j] : memref<2040x257xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %C[%i, %j] : memref<100x257xf32>
+  }
+}

@@ -1,0 +1,38 @@
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=64 rows=4 vector=4}' | filecheck %s
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=48}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=POWER
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=512 rows=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=MANY
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{rows=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
+// POWER: cooperative-reduce: row_sum: skipped, threads must be a power of two up to 32 or a multiple of 32, not 48
+// MANY: cooperative-reduce: row_sum: skipped, 4 rows of 512 threads are not a block of at most 1024
+// NEEDS: cooperative-reduce: row_sum: skipped, it needs threads
+
+// CHECK-LABEL: tile.kernel @row_sum
+// CHECK: tile.launch block(%brow in 8) thread(%trow in 4, %t in 64) {
+// CHECK-NEXT: %s_part = tile.reduce add serial(%ko in 4) register(%kv in 4) -> f32 {
+// CHECK-NEXT: tile.load %x[%brow * 4 + %trow, %ko * 256 + %t * 4 + %kv]
+// CHECK-NEXT: tile.yield %a where (%ko * 256 + %t * 4 + %kv < 1000) : f32
+// CHECK: %s = tile.combine add %s_part across(%t) : f32
+// CHECK-NEXT: tile.store %s, %y[%brow * 4 + %trow] where (%brow * 4 + %trow < 30)
+%x = "test.op"() : () -> tensor<30x1000xf32>
+%y = loop.kernel @row_sum(%x: memref<30x1000xf32> = %x) -> (%y: memref<30xf32>) {
+  loop.for %row in 30 {
+    %s = loop.reduce add %k in 1000 -> f32 {
+      %a = loop.load %x[%row, %k] : memref<30x1000xf32>
+      loop.yield %a : f32
+    }
+    loop.store %s, %y[%row] : memref<30xf32>
+  }
+}
+
+// Where neighbouring rows are neighbours in memory, they are innermost.
+// CHECK-LABEL: tile.kernel @column_sum
+// CHECK: tile.launch block(%brow in 8) thread(%t in 64, %trow in 4) {
+%z = loop.kernel @column_sum(%x: memref<30x1000xf32> = %x) -> (%z: memref<30xf32>) {
+  loop.for %row in 30 {
+    %s = loop.reduce add %k in 30 -> f32 {
+      %a = loop.load %x[%k, %row] : memref<30x1000xf32>
+      loop.yield %a : f32
+    }
+    loop.store %s, %z[%row] : memref<30xf32>
+  }
+}

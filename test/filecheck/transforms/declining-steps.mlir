@@ -1,0 +1,24 @@
+// Steps whose precondition is missing leave the kernel as it is and say why.
+// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3},chunk-reduce{bk=32},permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},async-copy,pad-smem,pipeline-k-outer' --remarks 2>&1 >/dev/null | filecheck %s
+// CHECK: split-matmul-k: mm: skipped, kernels that write a workspace are not built yet
+// CHECK: chunk-reduce: mm: skipped, chunks of other reduces than contractions are not built yet
+// CHECK: permute-register-tile: mm: skipped, the kernel's schedule does not name it
+// CHECK: double-buffer: mm: skipped, rings are not built yet
+// CHECK: tma-copy: mm: skipped, the kernel's schedule does not name it
+// CHECK: split-inner-for-swizzle: mm: skipped, it has no TMA ring (tma-copy makes them)
+// CHECK: async-copy: mm: skipped, the kernel's schedule does not name it
+// CHECK: pad-smem: mm: skipped, the kernel's schedule does not name it
+// CHECK: pipeline-k-outer: mm: skipped, the kernel's schedule does not name it
+%A = "test.op"() : () -> tensor<100x2040xf32>
+%B = "test.op"() : () -> tensor<2040x257xf32>
+%C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) {
+  loop.for %i in 100, %j in 257 {
+    %acc = loop.reduce add %k in 2040 -> f32 {
+      %a = loop.load %A[%i, %k] : memref<100x2040xf32>
+      %b = loop.load %B[%k, %j] : memref<2040x257xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %C[%i, %j] : memref<100x257xf32>
+  }
+}

@@ -1,0 +1,21 @@
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,128 thread=16,16},register-tile{extents=8,4}' | filecheck %s
+// RUN: dlc-opt %s -p 'tileify,register-tile{extents=8,8}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=EARLY
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,128 thread=16,16},register-tile{extents=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
+// EARLY: register-tile: mm: skipped, it has no serial axis (blockify-launch makes them)
+// DIVIDE: register-tile: mm: skipped, 3 does not divide the 8 points of a thread
+
+// CHECK: tile.launch block(%bj in 3) thread(%ti in 16, %tj in 16) serial(%ej in 2) register(%ri in 8, %rj in 4) {
+// CHECK: tile.store %acc, %C[%ti * 8 + %ri, %bj * 128 + %tj * 8 + %ej * 4 + %rj]
+%A = "test.op"() : () -> tensor<100x2040xf32>
+%B = "test.op"() : () -> tensor<2040x257xf32>
+%C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) {
+  loop.for %i in 100, %j in 257 {
+    %acc = loop.reduce add %k in 2040 -> f32 {
+      %a = loop.load %A[%i, %k] : memref<100x2040xf32>
+      %b = loop.load %B[%k, %j] : memref<2040x257xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %C[%i, %j] : memref<100x257xf32>
+  }
+}

@@ -1,0 +1,30 @@
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},blockify-launch{block=128,128 thread=16,16},stage-inputs{budget=49152}' | filecheck %s
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},blockify-launch{block=128,128 thread=16,16},stage-inputs{budget=49152 buffers="B"}' | filecheck %s --check-prefix=ONLY
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},blockify-launch{block=128,128 thread=16,16},stage-inputs{budget=10000}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=ONE
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},blockify-launch{block=128,128 thread=16,16},stage-inputs{budget=100}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NONE
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},stage-inputs{budget=49152}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=EARLY
+// ONE: stage-inputs: mm: staged A (8192 B, read 128 times)
+// NONE: stage-inputs: mm: skipped, 8192 B > 100 B of shared memory
+// EARLY: stage-inputs: mm: skipped, its threads are not partitioned into blocks yet
+
+// CHECK: tile.reduce add serial(%ko in 128) -> f32 {
+// CHECK-NEXT: %A_smem = tile.stage %A[0, %ko * 16] [128, 16] : memref<100x2040xf32> -> memref<128x16xf32, #tile.shared>
+// CHECK-NEXT: %B_smem = tile.stage %B[%ko * 16, %bj * 128] [16, 128] : memref<2040x257xf32> -> memref<16x128xf32, #tile.shared>
+// CHECK-NEXT: tile.reduce add serial(%ki in 16) -> f32 {
+// CHECK-NEXT: tile.load %A_smem[%ti * 8 + %ei, %ki]
+// CHECK-NEXT: tile.load %B_smem[%ki, %tj * 8 + %ej]
+// ONLY-NOT: tile.stage %A
+// ONLY: tile.stage %B
+%A = "test.op"() : () -> tensor<100x2040xf32>
+%B = "test.op"() : () -> tensor<2040x257xf32>
+%C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) {
+  loop.for %i in 100, %j in 257 {
+    %acc = loop.reduce add %k in 2040 -> f32 {
+      %a = loop.load %A[%i, %k] : memref<100x2040xf32>
+      %b = loop.load %B[%k, %j] : memref<2040x257xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %C[%i, %j] : memref<100x257xf32>
+  }
+}

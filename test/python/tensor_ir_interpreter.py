@@ -1,0 +1,284 @@
+"""
+Runs functions of Tensor IR on NumPy arrays, for tests: one operation at a time, as its docstring
+says. An array of bf16 is one of float32 whose values are rounded to bf16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from xdsl.dialects import arith, func, math
+from xdsl.dialects.builtin import BFloat16Type, FloatAttr, IntegerAttr, ModuleOp, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from dlc.dialects import tensor_ir
+
+Array = np.ndarray
+Values = dict[SSAValue, Array]
+
+DTYPES = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": np.float32,
+    "i64": np.int64,
+    "i32": np.int32,
+    "i16": np.int16,
+    "i8": np.int8,
+    "i1": np.bool_,
+}
+
+
+def run(module: ModuleOp, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The results of `@main`; unsigned bytes come as int8."""
+    main = next(op for op in module.walk() if isinstance(op, func.FuncOp))
+    block = main.body.block
+    values = {a: to_array(t) for a, t in zip(block.args, inputs, strict=True)}
+    with np.errstate(all="ignore"):
+        for op in block.ops:
+            if isinstance(op, func.ReturnOp):
+                return [to_tensor(values[v], v.type) for v in op.arguments]
+            results = TENSOR_OPS[type(op)](op, values)
+            for value, array in zip(op.results, results, strict=True):
+                assert isinstance(value.type, TensorType)
+                expected = dtype(value.type.element_type)
+                assert array.shape == value.type.get_shape(), (op, array.shape)
+                assert array.dtype == expected, (str(op), array.dtype)
+                values[value] = array
+    raise AssertionError("expected @main to return")
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    tensor = tensor.detach()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.float().numpy()
+    return tensor.view(torch.int8).numpy() if tensor.dtype is torch.uint8 else tensor.numpy()
+
+
+def to_tensor(array: Array, type: Attribute) -> torch.Tensor:
+    assert isinstance(type, TensorType)
+    tensor = torch.from_numpy(np.array(array))
+    return tensor.bfloat16() if isinstance(type.element_type, BFloat16Type) else tensor
+
+
+def dtype(element: Attribute) -> Any:
+    return np.dtype(DTYPES[str(element)])
+
+
+def scalar(attribute: Attribute) -> Array:
+    assert isinstance(attribute, FloatAttr | IntegerAttr)
+    value: float = attribute.value.data
+    return np.array(bool(value) if str(attribute.type) == "i1" else value).astype(
+        dtype(attribute.type)
+    )
+
+
+def shape_of(value: SSAValue) -> tuple[int, ...]:
+    assert isinstance(value.type, TensorType)
+    return value.type.get_shape()
+
+
+def constant(op: tensor_ir.ConstantOp, values: Values) -> list[Array]:
+    return [np.full(shape_of(op.result), scalar(op.value))]
+
+
+def iota(op: tensor_ir.IotaOp, values: Values) -> list[Array]:
+    shape = shape_of(op.result)
+    index = np.indices(shape)[op.axis.value.data] if shape else np.zeros(shape)
+    return [index.astype(dtype(op.result.type.element_type))]
+
+
+def elementwise(op: tensor_ir.ElementwiseOp, values: Values) -> list[Array]:
+    body = op.body.block
+    scalars: Values = {a: values[v] for a, v in zip(body.args, op.inputs, strict=True)}
+    for inner in body.ops:
+        if isinstance(inner, tensor_ir.YieldOp):
+            return [np.broadcast_to(scalars[inner.value], shape_of(op.result))]
+        result = scalar_op(inner, [scalars[v] for v in inner.operands])
+        element = inner.results[0].type
+        if isinstance(element, BFloat16Type):
+            result = round_to_bf16(result)
+        assert result.dtype == dtype(element), (str(inner), result.dtype)
+        scalars[inner.results[0]] = result
+    raise AssertionError("expected a body to yield")
+
+
+def round_to_bf16(array: Array) -> Array:
+    return torch.from_numpy(np.array(array, np.float32)).bfloat16().float().numpy()
+
+
+def with_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
+    return lambda x: function(torch.from_numpy(np.ascontiguousarray(x))).numpy().reshape(x.shape)
+
+
+def truncated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """Integer division or remainder towards zero, by numbers other than 0."""
+    return lambda x, y: function(x.astype(object), y.astype(object)).astype(x.dtype)
+
+
+def _int_div(x: Any, y: Any) -> Any:
+    return np.frompyfunc(lambda a, b: int(abs(a) // abs(b)) * (1 if a * b >= 0 else -1), 2, 1)(x, y)
+
+
+def _int_rem(x: Any, y: Any) -> Any:
+    return np.frompyfunc(lambda a, b: (abs(a) % abs(b)) * (1 if a >= 0 else -1), 2, 1)(x, y)
+
+
+SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
+    arith.AddfOp: np.add,
+    arith.AddiOp: np.add,
+    arith.SubfOp: np.subtract,
+    arith.SubiOp: np.subtract,
+    arith.MulfOp: np.multiply,
+    arith.MuliOp: np.multiply,
+    arith.DivfOp: np.divide,
+    arith.DivSIOp: truncated(_int_div),
+    arith.RemSIOp: truncated(_int_rem),
+    arith.NegfOp: np.negative,
+    arith.MaximumfOp: np.maximum,
+    arith.MinimumfOp: np.minimum,
+    arith.MaxSIOp: np.maximum,
+    arith.MinSIOp: np.minimum,
+    arith.AndIOp: np.bitwise_and,
+    arith.OrIOp: np.bitwise_or,
+    arith.XOrIOp: np.bitwise_xor,
+    arith.ShLIOp: np.left_shift,
+    arith.ShRSIOp: np.right_shift,
+    arith.SelectOp: np.where,
+    math.AbsFOp: np.abs,
+    math.AbsIOp: np.abs,
+    math.CeilOp: np.ceil,
+    math.CosOp: with_torch(torch.cos),
+    math.ErfOp: with_torch(torch.erf),
+    math.Exp2Op: with_torch(torch.exp2),
+    math.ExpM1Op: with_torch(torch.expm1),
+    math.ExpOp: with_torch(torch.exp),
+    math.FloorOp: np.floor,
+    math.Log10Op: with_torch(torch.log10),
+    math.Log1pOp: with_torch(torch.log1p),
+    math.Log2Op: with_torch(torch.log2),
+    math.LogOp: with_torch(torch.log),
+    math.PowFOp: lambda x, y: np.power(*np.broadcast_arrays(x, y)),
+    math.RoundEvenOp: np.rint,
+    math.RsqrtOp: lambda x: np.reciprocal(np.sqrt(x)),
+    math.SinOp: with_torch(torch.sin),
+    math.SqrtOp: np.sqrt,
+    math.TanOp: with_torch(torch.tan),
+    math.TanhOp: with_torch(torch.tanh),
+    math.TruncOp: np.trunc,
+}
+
+CONVERSIONS = (
+    arith.ExtFOp,
+    arith.TruncFOp,
+    arith.SIToFPOp,
+    arith.FPToSIOp,
+    arith.ExtSIOp,
+    arith.TruncIOp,
+)
+
+COMPARISONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def scalar_op(op: Operation, operands: list[Array]) -> Array:
+    if isinstance(op, arith.ConstantOp):
+        return scalar(op.value)
+    if isinstance(op, arith.CmpfOp):
+        name = arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
+        if name == "uno":
+            return np.isnan(operands[0]) | np.isnan(operands[1])
+        assert name[0] == ("u" if name == "une" else "o")
+        return COMPARISONS[name[1:]](*operands)
+    if isinstance(op, arith.CmpiOp):
+        name = arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
+        return COMPARISONS[name if len(name) == 2 else name[1:]](*operands)
+    target = dtype(op.results[0].type)
+    if isinstance(op, arith.ExtUIOp | arith.UIToFPOp):
+        (x,) = operands
+        unsigned = x if x.dtype == np.bool_ else x.view(f"u{x.dtype.itemsize}")
+        return unsigned.astype(target)
+    if isinstance(op, CONVERSIONS):
+        return operands[0].astype(target)
+    return np.asarray(SCALAR_OPS[type(op)](*operands), target)
+
+
+def evaluate(expressions: Sequence[Any], index: Sequence[Array]) -> list[Array]:
+    return [np.asarray(e.eval(list(index), [])) for e in expressions]
+
+
+def index_map(op: tensor_ir.IndexMapOp, values: Values) -> list[Array]:
+    shape = shape_of(op.result)
+    element = dtype(op.result.type.element_type)
+    index = np.indices(shape)
+    result = np.zeros(shape, element) if op.fill is None else np.full(shape, scalar(op.fill))
+    open_places = np.ones(shape, bool)
+    for source, map, where in zip(op.sources, op.maps, op.conditions, strict=True):
+        chosen = open_places.copy()
+        for condition in evaluate(where.data.results, index):
+            chosen &= condition >= 0
+        subscripts = [
+            np.broadcast_to(e, shape)[chosen] for e in evaluate(map.data.results, index)
+        ]
+        for subscript, extent in zip(subscripts, shape_of(source), strict=True):
+            assert ((subscript >= 0) & (subscript < extent)).all(), f"out of range: {op}"
+        result[chosen] = values[source][tuple(subscripts)]
+        open_places &= ~chosen
+    assert op.fill is not None or not open_places.any()
+    return [result]
+
+
+def gather(op: tensor_ir.GatherOp, values: Values) -> list[Array]:
+    shape = shape_of(op.result)
+    index = [*np.indices(shape), *(values[v] for v in op.indices)]
+    subscripts = [np.broadcast_to(e, shape) for e in evaluate(op.map.data.results, index)]
+    for subscript, extent in zip(subscripts, shape_of(op.source), strict=True):
+        assert ((subscript >= 0) & (subscript < extent)).all(), f"out of range: {op}"
+    return [values[op.source][tuple(subscripts)]]
+
+
+FOLDS: dict[str, Callable[..., Array]] = {
+    "add": np.add.reduce,
+    "mul": np.multiply.reduce,
+    "and": np.logical_and.reduce,
+    "or": np.logical_or.reduce,
+}
+
+
+def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:
+    axes = tuple(int(a) for a in op.axes.get_values())
+    first = values[op.inputs[0]]
+    monoid = op.monoid.data
+    if monoid in FOLDS:
+        return [np.asarray(FOLDS[monoid](first, axis=axes, dtype=first.dtype))]
+    sign = 1 if monoid.endswith("max") else -1
+    kind = first.dtype.kind
+    worst: Any = -np.inf * sign if kind == "f" else (
+        np.iinfo(first.dtype).min if sign == 1 else np.iinfo(first.dtype).max
+    )
+    if monoid in ("max", "min"):
+        fold = np.maximum.reduce if sign == 1 else np.minimum.reduce
+        return [np.asarray(fold(first, axis=axes, initial=worst))]
+    (axis,) = axes
+    best = (np.argmax if sign == 1 else np.argmin)(first, axis=axis)  # NaN first, then the earliest
+    places = np.expand_dims(best, axis)
+    return [np.take_along_axis(values[v], places, axis).squeeze(axis) for v in op.inputs]
+
+
+TENSOR_OPS: dict[type[Operation], Callable[[Any, Values], list[Array]]] = {
+    tensor_ir.ConstantOp: constant,
+    tensor_ir.IotaOp: iota,
+    tensor_ir.ElementwiseOp: elementwise,
+    tensor_ir.IndexMapOp: index_map,
+    tensor_ir.GatherOp: gather,
+    tensor_ir.ReduceOp: reduce,
+}
