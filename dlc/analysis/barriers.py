@@ -250,7 +250,7 @@ class _Uniformity:
 def _separate(
     func: kernel.FuncOp, conflicts: list[Conflict], uniform: _Uniformity
 ) -> kernel.BarrierOp:
-    """Inserts one barrier in front of the common second access that resolves a conflict at least."""
+    """Inserts a barrier before the common second access that resolves one conflict or more."""
     second = conflicts[0].second.at
     for place in _places(func, conflicts, uniform):
         barrier = kernel.BarrierOp()

@@ -2,8 +2,9 @@
 What a loop kernel costs on a target: the estimate that fusion decides by.
 
 A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, its
-bytes at the memory's rate, and its loads at the L2 cache's rate (a roofline of three roofs; Williams
-et al., "Roofline: an insightful visual performance model", CACM 2009). What is counted:
+bytes at the memory's rate, its loads at the L2 cache's rate (a roofline; Williams et al.,
+"Roofline: an insightful visual performance model", CACM 2009), and the iterations that a thread
+does one after the other. What is counted:
 
 - Every memref once from memory, as far as the kernel touches it; again for each sweep over rows
   that do not fit in an SM.
@@ -34,6 +35,12 @@ TILE = 128
 
 INLINED = 4
 """How much dearer work is that stands between loading a tile and using it: nothing hides it."""
+
+THREADS = 256
+"""The threads of a block among which a reduce is dealt."""
+
+STEP_CLOCKS = 16
+"""What an iteration that waits for the one before takes at least, its loads pipelined."""
 
 _FLOPS = {
     "arith.divf": 10,
@@ -86,9 +93,8 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
         walk.flops / (target.flops * share),
         memory / bandwidth,
         l2 / (target.l2_bandwidth * share),
+        _steps(kernel.body.block) * STEP_CLOCKS / target.clock,
     )
-    if prod(n for ref in kernel.output_refs for n in _shape(ref.type)) == 0:
-        seconds = 0.0
     return Cost(walk.flops, memory, l2, share, seconds)
 
 
@@ -110,6 +116,23 @@ def _units(kernel: KernelOp) -> float:
         block = loops[0].body.block
 
 
+def _steps(block: Block) -> int:
+    """How many iterations follow each other in a thread: outermost loops are dealt over blocks,
+    the loops and reduces in them over the threads of a block, what is in those over nothing."""
+    steps = 0
+    for op in block.ops:
+        if isinstance(op, ForOp) and isinstance(block.parent_op(), KernelOp):
+            steps += _steps(op.body.block)
+        elif isinstance(op, ForOp | ReduceOp):
+            steps += ceil(trip_count(op) / THREADS) * (1 + _serial(op.body.block))
+    return steps
+
+
+def _serial(block: Block) -> int:
+    loops = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
+    return sum(trip_count(op) * (1 + _serial(op.body.block)) for op in loops)
+
+
 @dataclass
 class _Walk:
     """Counts the operations of a kernel."""
@@ -126,7 +149,7 @@ class _Walk:
         self.contractions = {
             c.reduce: c for r in reduces if (c := contraction_of(r, self.along)) is not None
         }
-        self.extents = {
+        self.extents: dict[SSAValue, int] = {
             axis: op.extent(axis)
             for op in self.kernel.walk()
             if isinstance(op, AxesOp)
@@ -147,12 +170,10 @@ class _Walk:
         inside = points * trip_count(op)
         self.flops += inside * op.monoid.arity
         contraction = self.contractions.get(op)
-        if contraction is None:
-            self.visit(op.body.block, inside)
-        elif not self._tiled(contraction):
-            self._lost(op, inside)
-        else:
+        if contraction is not None and self._tiled(contraction):
             self._tile(contraction, inside)
+        else:
+            self.visit(op.body.block, inside)
 
     def _tiled(self, c: Contraction) -> bool:
         """Can the contraction be computed in tiles: it is alone, all of its axes are outermost,
@@ -166,19 +187,6 @@ class _Walk:
             and not any(isinstance(o, ReduceOp) for o in c.reduce.body.walk())
         )
 
-    def _lost(self, op: ReduceOp, points: int) -> None:
-        """A contraction without tiles: every load that runs goes to L2."""
-        for inner in op.body.block.ops:
-            if isinstance(inner, LoadOp):
-                self._touch(inner, points)
-                size = _bytes(inner.ref.type, points)
-                self.l2[inner] = self.l2.get(inner, 0) + size
-            elif isinstance(inner, ReduceOp):
-                self.flops += points * trip_count(inner)
-                self._lost(inner, points * trip_count(inner))
-            else:
-                self._count(inner, points)
-
     def _tile(self, c: Contraction, points: int) -> None:
         rows = prod(self.extents[a] for a in c.rows)
         columns = prod(self.extents[a] for a in c.columns)
@@ -190,8 +198,7 @@ class _Walk:
             elif not varies.intersection(c.rows):
                 repeats = points / rows * ceil(rows / TILE)
             if isinstance(op, LoadOp):
-                self._touch(op, points)
-                self.l2[op] = _bytes(op.ref.type, repeats)
+                self.l2[self._touch(op, points)] = _bytes(op.ref.type, repeats)
             elif repeats == points:
                 self._count(op, points)
             else:
@@ -215,14 +222,17 @@ class _Walk:
         outermost = _outermost_axes(op)
         varies = self.along[op.result]
         total = _numel(op.ref.type)
-        touched = min(points, total, prod(self.extents.get(a, 1) for a in varies) or 1)
+        touched = min(points, total, prod(self.extents.get(a, 1) for a in varies))
         rows = prod(self.extents[a] for a in varies if a in outermost)
-        slab = _bytes(op.ref.type, touched / max(rows, 1))
-        names = {a: n for n, a in enumerate(outermost)}
-        sweep = _signature(op, names) if slab <= self.target.shared_per_sm else op
-        key = (op.ref, sweep)
-        self.memory[key] = _bytes(op.ref.type, touched)
-        return key
+        held = _bytes(op.ref.type, touched / max(rows, 1)) <= self.target.shared_per_sm
+        sweep = (op.ref, None if held else op.parent)
+        known = self.memory.get(sweep, 0)
+        size = _bytes(op.ref.type, touched)
+        names: dict[SSAValue, int] = {a: n for n, a in enumerate(outermost)}
+        load = (op.ref, _signature(op, names) if held else op)
+        if load not in self.l2:
+            self.memory[sweep] = min(_bytes(op.ref.type, total), known + size)
+        return load
 
 
 def _signature(op: LoadOp, names: dict[SSAValue, int]) -> object:

@@ -162,7 +162,7 @@ def element_type(ref: Attribute) -> Attribute:
 
 
 class LoadOpBase(IndexedOp, ABC):
-    """`d.load %ref[expr, …] (where (condition, …) (else %default)?)? : memref (-> vector)?`"""
+    """`d.load %ref[expr, …] (where (condition, …))? (else %default)? : memref (-> vector)?`"""
 
     ref = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
@@ -199,8 +199,6 @@ class LoadOpBase(IndexedOp, ABC):
             raise VerifyException(
                 f"expected a default of the element type {element}, found {self.default.type}"
             )
-        if self.default is not None and self.conditions is None:
-            raise VerifyException("expected a `where` condition beside the default")
 
     @classmethod
     def parse(cls, parser: Parser) -> LoadOpBase:
@@ -366,7 +364,7 @@ class IndexOpBase(IndexedOp, ABC):
 
 
 class SelectOpBase(IndexedOp, ABC):
-    """`d.select %a where (condition, …) else %b : type`: `%a` where all conditions hold."""
+    """`d.select %a (where (condition, …))? else %b : type`: `%a` where all conditions hold."""
 
     value = operand_def(AnyAttr())
     default = operand_def(AnyAttr())
@@ -390,8 +388,6 @@ class SelectOpBase(IndexedOp, ABC):
                 "expected one type for both values and the result, found "
                 f"{self.value.type}, {self.default.type} and {self.result.type}"
             )
-        if self.conditions is None:
-            raise VerifyException("expected a `where` condition")
 
     @classmethod
     def parse(cls, parser: Parser) -> SelectOpBase:

@@ -61,12 +61,14 @@ from dlc.dialects.index_syntax import (
 Scalar = FloatAttr | IntegerAttr
 
 
-def _shape(value: SSAValue) -> tuple[int, ...]:
+def shape_of(value: SSAValue) -> tuple[int, ...]:
+    """The extents of a tensor."""
     assert isinstance(value.type, TensorType)
     return tuple(value.type.get_shape())
 
 
-def _element(value: SSAValue) -> Attribute:
+def element_of(value: SSAValue) -> Attribute:
+    """The type of a tensor's elements."""
     assert isinstance(value.type, TensorType)
     return value.type.element_type
 
@@ -104,7 +106,7 @@ class ConstantOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        _verify_scalar(self.value, _element(self.result))
+        _verify_scalar(self.value, element_of(self.result))
 
     @classmethod
     def parse(cls, parser: Parser) -> ConstantOp:
@@ -136,12 +138,12 @@ class IotaOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        rank = len(_shape(self.result))
+        rank = len(shape_of(self.result))
         if not 0 <= self.axis.value.data < rank:
             raise VerifyException(
                 f"expected an axis from 0 to {rank - 1}, found {self.axis.value.data}"
             )
-        if isinstance(_element(self.result), FloatAttr):
+        if isinstance(element_of(self.result), FloatAttr):
             raise VerifyException("expected integers")
 
     @classmethod
@@ -196,22 +198,22 @@ class ElementwiseOp(IRDLOperation):
     @staticmethod
     def new_body(inputs: Sequence[SSAValue]) -> Block:
         """A block whose arguments are the elements of `inputs`."""
-        block = Block(arg_types=[_element(v) for v in inputs])
+        block = Block(arg_types=[element_of(v) for v in inputs])
         for argument, value in zip(block.args, inputs, strict=True):
             argument.name_hint = value.name_hint
         return block
 
     def verify_(self) -> None:
-        shapes = {_shape(v) for v in (*self.inputs, self.result)}
+        shapes = {shape_of(v) for v in (*self.inputs, self.result)}
         if len(shapes) != 1:
             found = ", ".join("x".join(map(str, s)) or "scalar" for s in sorted(shapes))
             raise VerifyException(f"expected one shape for all operands and results, found {found}")
-        expected = [_element(v) for v in self.inputs]
+        expected = [element_of(v) for v in self.inputs]
         if [a.type for a in self.body.block.args] != expected:
             raise VerifyException("expected a block argument per input, of its element type")
         last = self.body.block.last_op
-        if not isinstance(last, YieldOp) or last.value.type != _element(self.result):
-            raise VerifyException(f"expected a body that yields {_element(self.result)}")
+        if not isinstance(last, YieldOp) or last.value.type != element_of(self.result):
+            raise VerifyException(f"expected a body that yields {element_of(self.result)}")
 
     @classmethod
     def parse(cls, parser: Parser) -> ElementwiseOp:
@@ -273,27 +275,27 @@ class ReduceOp(IRDLOperation):
     traits = traits_def(Pure())
 
     def __init__(self, monoid: str, axes: Sequence[int], inputs: Sequence[SSAValue]) -> None:
-        shape = [n for d, n in enumerate(_shape(inputs[0])) if d not in axes]
+        shape = [n for d, n in enumerate(shape_of(inputs[0])) if d not in axes]
         super().__init__(
             operands=[inputs],
             properties={
                 "monoid": StringAttr(monoid),
                 "axes": DenseArrayBase.from_list(i64, list(axes)),
             },
-            result_types=[[TensorType(_element(v), shape) for v in inputs]],
+            result_types=[[TensorType(element_of(v), shape) for v in inputs]],
         )
 
     def verify_(self) -> None:
-        verify_monoid(self.monoid.data, [_element(r) for r in self.results])
+        verify_monoid(self.monoid.data, [element_of(r) for r in self.results])
         axes = [int(a) for a in self.axes.get_values()]
-        shape = _shape(self.inputs[0])
+        shape = shape_of(self.inputs[0])
         if len(set(axes)) != len(axes) or any(not 0 <= a < len(shape) for a in axes):
             raise VerifyException(
                 f"expected different axes from 0 to {len(shape) - 1}, found {axes}"
             )
         rest = [n for d, n in enumerate(shape) if d not in axes]
-        expected = [TensorType(_element(v), rest) for v in self.inputs]
-        if any(_shape(v) != shape for v in self.inputs):
+        expected = [TensorType(element_of(v), rest) for v in self.inputs]
+        if any(shape_of(v) != shape for v in self.inputs):
             raise VerifyException("expected inputs of one shape")
         if [r.type for r in self.results] != expected:
             raise VerifyException(
@@ -371,31 +373,31 @@ class IndexMapOp(IRDLOperation):
                 "conditions": ArrayAttr([AffineMapAttr(m) for m in conditions]),
                 "fill": fill,
             },
-            result_types=[TensorType(_element(sources[0]), shape)],
+            result_types=[TensorType(element_of(sources[0]), shape)],
         )
 
     def verify_(self) -> None:
-        rank = len(_shape(self.result))
+        rank = len(shape_of(self.result))
         if not len(self.sources) == len(self.maps) == len(self.conditions) or not self.sources:
             raise VerifyException("expected at least one source, each with a map and a condition")
         for source, map, where in zip(self.sources, self.maps, self.conditions, strict=True):
-            if _element(source) != _element(self.result):
+            if element_of(source) != element_of(self.result):
                 raise VerifyException(
-                    f"expected sources of element type {_element(self.result)}, found "
-                    f"{_element(source)}"
+                    f"expected sources of element type {element_of(self.result)}, found "
+                    f"{element_of(source)}"
                 )
             if map.data.num_dims != rank or where.data.num_dims != rank:
                 raise VerifyException(f"expected maps over the result's {rank} dimensions")
-            if len(map.data.results) != len(_shape(source)):
+            if len(map.data.results) != len(shape_of(source)):
                 raise VerifyException(
-                    f"expected {len(_shape(source))} subscripts for {source.type}, found "
+                    f"expected {len(shape_of(source))} subscripts for {source.type}, found "
                     f"{len(map.data.results)}"
                 )
         always = not self.conditions.data[-1].data.results
-        if self.fill is None and not always and 0 not in _shape(self.result):
+        if self.fill is None and not always and 0 not in shape_of(self.result):
             raise VerifyException("expected `else` and a scalar after a conditional last source")
         if self.fill is not None:
-            _verify_scalar(self.fill, _element(self.result))
+            _verify_scalar(self.fill, element_of(self.result))
 
     @classmethod
     def parse(cls, parser: Parser) -> IndexMapOp:
@@ -419,7 +421,7 @@ class IndexMapOp(IRDLOperation):
         )
 
     def print(self, printer: Printer) -> None:
-        names = [f"d{n}" for n in range(len(_shape(self.result)))]
+        names = [f"d{n}" for n in range(len(shape_of(self.result)))]
         printer.print_string(f" ({', '.join(names)}) -> ")
 
         def one(index: int) -> None:
@@ -487,28 +489,28 @@ class GatherOp(IRDLOperation):
         super().__init__(
             operands=[source, indices],
             properties={"map": AffineMapAttr(map)},
-            result_types=[TensorType(_element(source), shape)],
+            result_types=[TensorType(element_of(source), shape)],
         )
 
     def verify_(self) -> None:
-        shape = _shape(self.result)
+        shape = shape_of(self.result)
         for index in self.indices:
-            if _shape(index) != shape:
+            if shape_of(index) != shape:
                 raise VerifyException(
                     f"expected index tensors of the result's shape {shape}, found {index.type}"
                 )
-            if _element(index) != i64:
-                raise VerifyException(f"expected indices of type i64, found {_element(index)}")
+            if element_of(index) != i64:
+                raise VerifyException(f"expected indices of type i64, found {element_of(index)}")
         if self.map.data.num_dims != len(shape) + len(self.indices):
             raise VerifyException(
                 f"expected a map over {len(shape)} dimensions and {len(self.indices)} indices"
             )
-        if len(self.map.data.results) != len(_shape(self.source)):
+        if len(self.map.data.results) != len(shape_of(self.source)):
             raise VerifyException(
-                f"expected {len(_shape(self.source))} subscripts for {self.source.type}, found "
+                f"expected {len(shape_of(self.source))} subscripts for {self.source.type}, found "
                 f"{len(self.map.data.results)}"
             )
-        if _element(self.result) != _element(self.source):
+        if element_of(self.result) != element_of(self.source):
             raise VerifyException("expected a result of the source's element type")
 
     @classmethod
@@ -536,7 +538,7 @@ class GatherOp(IRDLOperation):
         printer.print_string(" ")
         with printer.in_parens():
             printer.print_list(self.indices, printer.print_ssa_value)
-        rank = len(_shape(self.result))
+        rank = len(shape_of(self.result))
         names = Dims(rank, len(self.indices)).names
         printer.print_string(f" ({', '.join(names[:rank])}) -> ")
         printer.print_ssa_value(self.source)

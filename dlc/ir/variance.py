@@ -5,6 +5,8 @@ from __future__ import annotations
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
+from dlc.ir.expr import range_of
+
 Variance = dict[SSAValue, frozenset[SSAValue]]
 
 
@@ -12,7 +14,7 @@ def variance(root: Operation) -> Variance:
     """
     For every value defined in `root` or used there, the axes (block arguments of `root` and of
     the loops in it) along which it varies. A reduce's own axes and the axes that a combine folds
-    across are gone from their results; values from outside vary along none.
+    across are gone from their results; values from outside, and axes of one point, vary along none.
     """
     along: Variance = {}
     _visit(root, along)
@@ -34,8 +36,8 @@ def _visit(op: Operation, along: Variance) -> None:
 def _visit_block(block: Block, along: Variance) -> frozenset[SSAValue]:
     """Visits a body; returns along what its terminator's operands vary."""
     for argument in block.args:
-        is_axis = isinstance(argument.type, IndexType)
-        along[argument] = frozenset((argument,)) if is_axis else frozenset()
+        several = isinstance(argument.type, IndexType) and range_of(argument) != (0, 0)
+        along[argument] = frozenset((argument,)) if several else frozenset()
     for op in block.ops:
         _visit(op, along)
     last = block.last_op

@@ -51,11 +51,24 @@ class SchedulingPass(ModulePass, ABC):
             if step is None:
                 remark(self.name, kernel.name_, "skipped, the kernel's schedule does not name it")
                 continue
+            schedule = kernel.schedule
+            name = kernel.name_
             try:
                 done = step.rewrite(kernel, op)
             except Decline as reason:
                 done = f"skipped, {reason}"
-            remark(self.name, kernel.name_, done)
+            else:
+                if step is self and schedule is not None:
+                    self._note(name, schedule.data, op)
+            remark(self.name, name, done)
+
+    def _note(self, name: str, schedule: str, module: ModuleOp) -> None:
+        """States in a kernel's schedule the options that this step was given."""
+        steps = {spec.name: str(spec) for spec in parse_schedule(schedule)}
+        steps[self.name] = str(self)
+        for kernel in module.walk():
+            if isinstance(kernel, tile.KernelOp) and kernel.name_ == name:
+                kernel.schedule = StringAttr(",".join(steps.values()))
 
     def _step_for(self, kernel: loop.KernelOp | tile.KernelOp, module: ModuleOp) -> Self | None:
         if self != type(self)():

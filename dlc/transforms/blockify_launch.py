@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
@@ -46,7 +47,7 @@ class BlockifyLaunchPass(SchedulingPass):
         launch = kernel.launch
         combined = {a for op in launch.walk() if isinstance(op, tile.CombineOp) for a in op.axes}
         free = [a for a in launch.axes_of(THREAD) if a not in combined]
-        self._check(launch, free, len(launch.axes_of(THREAD)) - len(free))
+        self._check(launch, free, prod(launch.extent(a) for a in combined))
         assert self.block is not None and self.thread is not None
         blocks, threads = _align(self.block, len(free)), _align(self.thread, len(free))
         new: list[Axis] = [keep(a, launch) for a in launch.axes_of(BLOCK)]
@@ -85,9 +86,7 @@ class BlockifyLaunchPass(SchedulingPass):
         for b, t in zip(_align(self.block, len(free)), _align(self.thread, len(free)), strict=True):
             if b < 1 or t < 1 or b % t:
                 raise Decline(f"{t} threads do not divide a block of {b} points")
-        count = 1
-        for t in _align(self.thread, len(free)):
-            count *= t
+        count = prod((*_align(self.thread, len(free)), combined))
         if count > 1024:
             raise Decline(f"{count} threads are more than the 1024 that a block can have")
         if any(isinstance(op, tile.StageOp) for op in launch.walk()):

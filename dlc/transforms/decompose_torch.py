@@ -73,19 +73,12 @@ def decompose(op: AtenOp) -> str | None:
     decomposition = DECOMPOSITIONS.get(op.overload.data)
     if decomposition is None:
         return ""
+    lowering = Lowering(op)
     try:
-        lowered = decomposition(Lowering(op))
+        lowered = decomposition(lowering)
     except Refused as refused:
         return str(refused)
-    values = [lowered] if isinstance(lowered, SSAValue) else lowered
-    for old, new in zip(op.results, values, strict=True):
-        if new.type != old.type:
-            raise OpError(op, f"expected a decomposition to {old.type}, found {new.type}")
-        hint = new.name_hint or old.name_hint
-        old.replace_all_uses_with(new)
-        new.name_hint = hint
-    op.detach()
-    op.erase()
+    lowering.replace([lowered] if isinstance(lowered, SSAValue) else lowered)
     return None
 
 

@@ -121,7 +121,7 @@ class _Lifter:
         """The operations whose results are returned, which fixes how these lie in memory; a
         tensor that must lie in two ways, or an argument in another way, is copied."""
         attributes = _attributes(self.function.res_attrs, len(terminator.operands))
-        fixed = set(self.function.body.block.args)
+        fixed = set[SSAValue](self.function.body.block.args)
         for index, wanted in enumerate(map(_strides, attributes)):
             value = terminator.operands[index]
             if value in fixed and self.layouts.strides.get(value) != wanted:
@@ -141,9 +141,8 @@ class _Lifter:
         block.insert_op_before(kernel, op)
         for old, new in zip(op.results, kernel.results, strict=True):
             new.name_hint = old.name_hint
-            for known in (self.layouts.strides, self.layouts.alignments):
-                if old in known:
-                    known[new] = known[old]
+            if old in self.layouts.strides:
+                self.layouts.strides[new] = self.layouts.strides[old]
             old.replace_all_uses_with(new)
         op.detach()
         op.erase()
@@ -197,7 +196,9 @@ class _KernelBuilder:
                     indices.append(cast.result)
                 operands = [*axes, *(Expr.of(v) for v in indices)]
                 subscripts = _compose(self.op.map.data.results, operands)
-                return [self.read(b, self.op.source, subscripts, ())]
+                if isinstance(self.op.source.owner, _DISSOLVED):
+                    return [self.read(b, self.op.source, subscripts, ())]
+                return [self._load(b, self.op.source, subscripts, (), None, in_bounds=True)]
             case _:
                 return [self.read(b, self.op.results[0], axes, ())]
 
@@ -284,12 +285,14 @@ class _KernelBuilder:
         at: Sequence[Expr],
         where: Sequence[Expr],
         default: SSAValue | None,
+        in_bounds: bool = False,
     ) -> SSAValue:
-        """A load that stays in bounds: where `where` cannot assure that, the bounds are added."""
+        """A load that stays in bounds: where neither `where` nor the ranges of the subscripts
+        assure that, the bounds are added. `in_bounds` says that the program promises it."""
         guards = [
             c
             for subscript, extent in zip(at, _shape(tensor), strict=True)
-            if subscript.range[0] > float("-inf")
+            if not in_bounds
             for c in within(subscript, extent, where)
         ]
         ref = self._input(tensor)

@@ -18,7 +18,8 @@ class NormalizeLoopsPass(ModulePass):
     Brings every loop kernel into canonical form.
 
     Axes of extent 1 become 0; what does not vary along a loop moves out of it, a reduce by
-    splitting the nest around it; equal operations and equal inputs become one; what is unused goes.
+    splitting the nest around it; equal operations and equal inputs become one; what is unused goes,
+    kernels without a reader too.
     Legal always: the points of a free loop are independent, loads have no effect, and no
     floating-point operation changes or changes places with another in a fold.
     Faster because nothing is computed twice, and passes that follow meet one form only.
@@ -42,5 +43,9 @@ class NormalizeLoopsPass(ModulePass):
     name = "normalize-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for kernel in [k for k in op.walk() if isinstance(k, KernelOp)]:
-            normalize_kernel(kernel)
+        for kernel in reversed([k for k in op.walk() if isinstance(k, KernelOp)]):
+            if any(result.uses for result in kernel.results):
+                normalize_kernel(kernel)
+            else:
+                kernel.detach()
+                kernel.erase()

@@ -130,7 +130,7 @@ class IndexText:
         return reduce(lambda lhs, rhs: binary(lhs, "&&", rhs), parts)
 
     def _compare(self, condition: Expr, *, equal: bool = False) -> Text:
-        """`condition >= 0`, or `== 0`: what is added on one side, what is subtracted on the other."""
+        """`condition >= 0`, or `== 0`: what is added here, what is subtracted there."""
         added = Expr(tuple(t for t in condition.terms if t[1] > 0))
         taken = Expr(tuple((a, -c) for a, c in condition.terms if c < 0))
         constant = condition.constant
@@ -138,6 +138,8 @@ class IndexText:
             if not added.terms:
                 added, taken, constant = taken, added, -constant
             return binary(self.expr(added), "==", self.expr(taken - constant))
+        if not added.terms and constant == 0 and taken.range[0] >= 0:
+            return binary(self.expr(taken), "==", integer(0))
         if not added.terms:
             return binary(self.expr(taken), "<", integer(constant + 1))
         if not taken.terms:

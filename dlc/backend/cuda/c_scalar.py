@@ -10,7 +10,6 @@ from xdsl.ir import Operation, SSAValue
 
 from dlc.backend.cuda.c_index import index_type
 from dlc.backend.cuda.c_text import (
-    Level,
     Text,
     binary,
     c_type,
@@ -151,7 +150,9 @@ def _extremum(op: Operation, type: str, operands: list[Text]) -> Text:
     name = _EXTREMA[op.__class__]
     if isinstance(op, arith.MaxUIOp | arith.MinUIOp):
         wide = "unsigned" if type != "long long" else "unsigned long long"
-        return cast(type, call(name, *(cast(wide, cast(unsigned(type), o)) for o in operands)))
+        own = unsigned(type)
+        values = [cast(own, o) for o in operands]
+        return cast(type, call(name, *(v if own == wide else cast(wide, v) for v in values)))
     wide = "int" if type != "long long" else type
     mixed = any(isinstance(v.type, IndexType) for v in op.operands)
     return _narrowed(type, call(name, *(cast(wide, o) if mixed else o for o in operands)))

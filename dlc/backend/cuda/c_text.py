@@ -23,6 +23,9 @@ from xdsl.ir import Attribute
 
 from dlc.backend.cuda.prelude import PRELUDE
 
+COLUMNS = 100
+"""The longest line of printed text."""
+
 
 class Level(IntEnum):
     """How tightly an expression binds, loosest first (C++17, [expr])."""
@@ -139,7 +142,7 @@ def unsigned(type: str) -> str:
     """The unsigned C type of the same width."""
     if type == "bool":
         return type
-    return "unsigned char" if type == "signed char" else f"unsigned {type}"
+    return {"signed char": "unsigned char", "int": "unsigned"}.get(type, f"unsigned {type}")
 
 
 def constant(value: Attribute) -> Text | None:
@@ -177,6 +180,7 @@ def _float(number: float, *, single: bool) -> Text:
 
 def _shortest(number: float) -> str:
     (rounded,) = struct.unpack("f", struct.pack("f", number))
+    digits = ""
     for precision in range(1, 10):  # 9 digits determine every float (IEEE 754-2019, 5.12.2)
         digits = f"{rounded:.{precision}g}"
         if struct.unpack("f", struct.pack("f", float(digits)))[0] == rounded:
@@ -257,3 +261,23 @@ class Names:
 
     def _is_taken(self, name: str) -> bool:
         return name in _WORDS or name in PRELUDE or any(name in scope for scope in self._scopes)
+
+
+def broken_lines(statement: str, margin: str) -> list[str]:
+    """A statement in lines of at most `COLUMNS`, broken outside of as many brackets as possible."""
+    if len(margin) + len(statement) <= COLUMNS:
+        return [margin + statement]
+    depth = 0
+    best: tuple[int, bool, int] | None = None
+    for at, letter in enumerate(statement[: COLUMNS + 1 - len(margin)]):
+        depth += (letter in "([") - (letter in ")]")
+        if letter == " " and at:
+            after = statement[at + 1 : at + 3]
+            good = statement[at - 1] in ",)" or after in ("? ", ": ", "&&", "||")
+            rank = (-depth, good, at)
+            best = rank if best is None else max(best, rank)
+    if best is None:
+        return [margin + statement]
+    at = best[2]
+    rest = broken_lines(statement[at + 1 :], f"{margin}    ")
+    return [margin + statement[:at], *rest]

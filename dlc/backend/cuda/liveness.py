@@ -50,7 +50,7 @@ def _is_root(op: Operation) -> bool:
         return False
     if isinstance(op, kernel.ShuffleOp):  # who takes part does not depend on who needs the result
         return False
-    return not op.has_trait(Pure) and not op.has_trait(MemoryReadEffect) or isinstance(
+    return (not op.has_trait(Pure) and not op.has_trait(MemoryReadEffect)) or isinstance(
         op, kernel.BarrierOp | kernel.CpAsyncOp | kernel.CommitOp | kernel.WaitOp
         | kernel.AtomicAddOp
     )  # fmt: skip

@@ -38,9 +38,11 @@ from dlc.backend.cuda.c_scalar import (
     value_type,
 )
 from dlc.backend.cuda.c_text import (
+    COLUMNS,
     Level,
     Names,
     Text,
+    broken_lines,
     c_type,
     call,
     constant,
@@ -59,7 +61,6 @@ STATIC_SHARED_LIMIT = 48 * 1024
 SLOT_ALIGNMENT = 128
 """Alignment of buffers in dynamic shared memory, in bytes: that of a box of the TMA unit."""
 
-_COLUMNS = 100
 _MAX_DEPTH = 3
 _MAX_INLINE = 64
 
@@ -166,7 +167,7 @@ class _KernelPrinter:
         self.helpers: set[str] = set()
         self.index = IndexText(self.use, self.helpers)
         called = [name for op in func.walk() if (name := function_name(op)) is not None]
-        self.names = Names([c_name(func), *called])
+        self.names = Names(called)
         self.live = live_ops(func)
         self.slots, total = _shared_slots(func)
         self.is_static = total <= STATIC_SHARED_LIMIT
@@ -176,6 +177,7 @@ class _KernelPrinter:
         self.text: dict[SSAValue, Text] = {}
         self.pending: dict[SSAValue, Memory] = {}
         """Values that are not written yet, in order, and what they read."""
+        self.uses_left: dict[SSAValue, int] = {}
         self.reads: Memory = frozenset()
         """What the pending values that `use` gave read, since the last `_taken`."""
         self.undeclared: dict[SSAValue, Operation] = {}
@@ -189,13 +191,16 @@ class _KernelPrinter:
         if func.schedule is not None:
             what += f"; schedule: {func.schedule.data}"
         self.lines += textwrap.wrap(
-            what, _COLUMNS, subsequent_indent="//   ", break_on_hyphens=False
+            what, COLUMNS, subsequent_indent="//   ", break_on_hyphens=False
         )
         self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size})')
         parameters: list[str] = []
         for type, ref in zip(parameter_types(func), func.refs, strict=True):
             parameters.append(f"{type} __restrict__ {self._name(ref, 'ref')}")
-        self.line(f"{c_name(func)}({', '.join(parameters)}) {{")
+        head = f"{c_name(func)}({', '.join(parameters)}) {{"
+        if len(head) > COLUMNS:
+            head = f"{c_name(func)}(\n    " + ",\n    ".join(parameters) + ") {"
+        self.lines.append(head)
         self.indent = 1
         if not self.is_static:
             self.smem = self.names.new("smem")
@@ -208,16 +213,7 @@ class _KernelPrinter:
 
     def line(self, text: str) -> None:
         """Writes one line, or several where it is too long."""
-        margin = "  " * self.indent
-        self.lines += textwrap.wrap(
-            text,
-            _COLUMNS,
-            initial_indent=margin,
-            subsequent_indent=margin + "    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-            replace_whitespace=False,
-        )
+        self.lines += broken_lines(text, "  " * self.indent)
 
     def _ops(self, block: Block) -> None:
         for op in block.ops:
@@ -250,7 +246,8 @@ class _KernelPrinter:
         text = self.text[value]
         if value in self.pending:
             self.reads |= self.pending[value]
-            if text.level < Level.ATOM or len(self._uses(value)) == 1:
+            self.uses_left[value] -= 1
+            if self.uses_left[value] <= 0:
                 del self.pending[value]
         return text
 
@@ -270,6 +267,7 @@ class _KernelPrinter:
         self.text[value] = text
         self.pending[value] = reads
         uses = self._uses(value)
+        self.uses_left[value] = len(uses)
         block = value.owner.parent if isinstance(value.owner, Operation) else None
         local = all(user.parent is block for user in uses)
         if text.level == Level.ATOM and text.depth == 0 and (local or not reads):
@@ -278,6 +276,8 @@ class _KernelPrinter:
             return
         once = local and len(uses) == 1 and text.depth <= _MAX_DEPTH
         plain = not isinstance(value.type, IndexType) and len(text.text) <= _MAX_INLINE
+        if text.level == Level.TERNARY:  # a choice within a longer expression is hard to read
+            plain = plain and isinstance(uses[0], kernel.StoreOp | scf.YieldOp)
         if isinstance(value.owner, kernel.ShuffleOp):
             plain = not isinstance(uses[0], kernel.StoreOp | scf.YieldOp | kernel.ShuffleOp) and (
                 uses[0].dialect_name() == "arith" and not is_conditional(uses[0])
@@ -335,8 +335,6 @@ class _KernelPrinter:
         elif where is not None:
             zero = Text(f"{type}{{}}") if vector is not None else self._zero(op.result.type)
             value = ternary(where, value, zero)
-        if where is not None:
-            value = Text(value.text, value.level, _MAX_DEPTH)
         self._define(op.result, value, self._taken() | self._readable(op.ref))
 
     def _zero(self, type: Attribute) -> Text:
@@ -395,7 +393,9 @@ class _KernelPrinter:
 
         return self._folded(op.value, place, is_place)
 
-    def _folded(self, value: SSAValue, place: Text, is_place: Callable[[SSAValue], bool]) -> str | None:
+    def _folded(
+        self, value: SSAValue, place: Text, is_place: Callable[[SSAValue], bool]
+    ) -> str | None:
         update = value.owner
         operator = ACCUMULATIONS.get(type(update))  # pyright: ignore[reportArgumentType]
         if operator is None or value not in self.pending or len(self._uses(value)) > 1:
@@ -464,7 +464,7 @@ class _KernelPrinter:
             results.append(Text(name))
         first, end = self._bound(op.lb), self._bound(op.ub)
         step = constant_of(op.step)
-        by = f"++{{}}" if step == 1 else f"{{}} += {self._bound(op.step)}"
+        by = "++{}" if step == 1 else f"{{}} += {self._bound(op.step)}"
         self._taken()
         self._flush()
         if "unroll" in op.attributes:
@@ -472,7 +472,8 @@ class _KernelPrinter:
         self.names.open()
         name = self._name(index, "i")
         type = value_type(index, op)
-        self.line(f"for ({type} {name} = {first}; {name} < {end.at(Level.SUM)}; {by.format(name)}) {{")
+        until = f"{name} < {end.at(Level.SUM)}"
+        self.line(f"for ({type} {name} = {first}; {until}; {by.format(name)}) {{")
         self._body(op.body.block, results)
         self.line("}")
         self.names.close()
@@ -613,7 +614,7 @@ class _KernelPrinter:
 
     def _atomic_add(self, op: kernel.AtomicAddOp) -> None:
         type = op.value.type
-        if isinstance(type, IntegerType) and type.width.data != 32 or c_type(type) is None:
+        if (isinstance(type, IntegerType) and type.width.data != 32) or c_type(type) is None:
             fail(op, f"atomic_add expects f32, f64 or i32, found {type}")
         self.helpers.add("atomic_add")
         place = self._element_text(op.ref, op.subscripts)

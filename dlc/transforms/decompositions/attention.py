@@ -9,11 +9,11 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
+from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions.contraction import contract
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, dims, lower, refuse
 from dlc.transforms.decompositions.reductions import safe_softmax
 from dlc.transforms.decompositions.scalar import Scalar
-from dlc.transforms.decompositions.types import element_of, shape_of
 
 
 def _batch(c: Lowering, value: SSAValue, batch: list[int], grouped: bool) -> list[AffineExpr]:

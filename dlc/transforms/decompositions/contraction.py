@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
+from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions.lowering import Exprs, Lowered, Lowering, dims, lower, refuse
 from dlc.transforms.decompositions.scalar import Scalar, compute_type
-from dlc.transforms.decompositions.types import element_of, join, shape_of
+from dlc.transforms.decompositions.types import join
 
 
 def contract(
@@ -40,11 +41,11 @@ def contract(
 
 def matrix_product(c: Lowering, left: SSAValue, right: SSAValue) -> SSAValue:
     """`torch.matmul`, not yet rounded: ranks of 1 are a row or a column, batches broadcast."""
-    a, b = shape_of(left), shape_of(right)
+    a, b = list(shape_of(left)), list(shape_of(right))
     batch_rank = max(len(a), len(b), 2) - 2
     batch = _broadcast_shape(a[:-2], b[:-2], batch_rank)
-    rows = list(a[-2:-1]) if len(a) > 1 else []
-    columns = list(b[-1:]) if len(b) > 1 else []
+    rows = a[-2:-1]
+    columns = b[-1:] if len(b) > 1 else []
     shape = [*batch, *rows, *columns, a[-1]]
     k = AffineExpr.dimension(len(shape) - 1)
     row = [AffineExpr.dimension(batch_rank)] if rows else []

@@ -7,9 +7,9 @@ import struct
 from xdsl.dialects.builtin import f64
 from xdsl.ir.affine import AffineExpr
 
+from dlc.dialects.tensor_ir import shape_of
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.decompositions.scalar import Number, Scalar, compute_type, is_float
-from dlc.transforms.decompositions.types import shape_of
 
 
 def filled(c: Lowering, value: Number) -> Lowered:

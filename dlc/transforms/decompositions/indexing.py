@@ -7,9 +7,9 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from dlc.dialects import tensor_ir
+from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions.lowering import Exprs, Lowered, Lowering, dims, lower, refuse
 from dlc.transforms.decompositions.scalar import is_unsigned
-from dlc.transforms.decompositions.types import element_of, shape_of
 
 
 def gathered(
@@ -95,7 +95,8 @@ def index(c: Lowering) -> Lowered:
     adjacent = places == list(range(places[0], places[-1] + 1))
     first = places[0] if adjacent else 0
     rank = len(c.shape)
-    rest = (d for d in dims(rank) if not first <= d.position < first + index_rank)
+    inside = range(first, first + index_rank)
+    rest = (e for d, e in enumerate(dims(rank)) if d not in inside)
     subscripts: list[AffineExpr] = []
     spread: list[SSAValue] = []
     for extent, value in zip(extents, given, strict=True):

@@ -12,7 +12,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint
 
+from dlc.diagnostics import OpError
 from dlc.dialects import tensor_ir
+from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.dialects.torch import AtenOp
 from dlc.transforms.decompositions.scalar import (
     Body,
@@ -22,7 +24,7 @@ from dlc.transforms.decompositions.scalar import (
     number,
     storage_type,
 )
-from dlc.transforms.decompositions.types import element_of, promote, shape_of
+from dlc.transforms.decompositions.types import promote
 
 Exprs: TypeAlias = Sequence[AffineExpr]
 
@@ -60,6 +62,7 @@ class Lowering:
         self.builder = Builder(InsertPoint.before(op))
         self.hint = op.results[0].name_hint
         self._wide: dict[SSAValue, SSAValue] = {}
+        self._created: set[Operation] = set()
 
     # What the operation says.
 
@@ -119,11 +122,25 @@ class Lowering:
         """An argument that names a dimension, counted from the front."""
         return self.integer(name, default) % max(rank, 1)
 
+    def replace(self, values: Sequence[SSAValue]) -> None:
+        """Puts `values` in the place of the operation's results; new ones take their names."""
+        for old, new in zip(self.op.results, values, strict=True):
+            if new.type != old.type:
+                raise OpError(
+                    self.op, f"expected a decomposition to {old.type}, found {new.type}"
+                )
+            hint = old.name_hint if new.owner in self._created else new.name_hint
+            old.replace_all_uses_with(new)
+            new.name_hint = hint
+        self.op.detach()
+        self.op.erase()
+
     # What it is built of.
 
     def insert(self, op: Operation, hint: str | None = None) -> SSAValue:
         op.location = self.op.location
         self.builder.insert(op)
+        self._created.add(op)
         for result in op.results:
             result.name_hint = hint or self.hint
         return op.results[0]
@@ -264,7 +281,7 @@ class Lowering:
         if plain and shape_of(sources[0]) == tuple(shape) and list(subscripts[0]) == dims(rank):
             return sources[0]
         maps = [AffineMap(rank, 0, tuple(s)) for s in subscripts]
-        where = conditions and [AffineMap(rank, 0, tuple(c)) for c in conditions]
+        where = None if conditions is None else [AffineMap(rank, 0, tuple(c)) for c in conditions]
         scalar = None if fill is None else number(fill, element_of(sources[0]))
         op = tensor_ir.IndexMapOp(sources, maps, shape, where, scalar)
         return self.insert(op, hint)

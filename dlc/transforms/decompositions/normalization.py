@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions import scalar as s
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.decompositions.reductions import count, finish, moments, total
 from dlc.transforms.decompositions.scalar import Scalar
-from dlc.transforms.decompositions.types import EPSILON, element_of, shape_of
+from dlc.transforms.decompositions.types import EPSILON
 
 
 def normalized(

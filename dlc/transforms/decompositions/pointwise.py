@@ -9,10 +9,10 @@ from math import sqrt as square_root
 from xdsl.dialects.builtin import f64, i1
 from xdsl.ir import Attribute, SSAValue
 
+from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions import scalar as s
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.decompositions.scalar import Number, Scalar, is_float
-from dlc.transforms.decompositions.types import element_of, shape_of
 
 
 def sigmoid(x: Scalar) -> Scalar:

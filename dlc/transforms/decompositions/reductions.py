@@ -8,10 +8,11 @@ from math import inf, prod
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import Attribute, SSAValue
 
+from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions import scalar as s
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.decompositions.scalar import Scalar, compute_type, is_float
-from dlc.transforms.decompositions.types import dtype, element_of, shape_of
+from dlc.transforms.decompositions.types import dtype
 
 
 def reduced_axes(c: Lowering, value: SSAValue, name: str = "dim") -> list[int]:
@@ -291,14 +292,17 @@ def safe_softmax_op(c: Lowering) -> Lowered:
 
 def safe_softmax(c: Lowering, value: SSAValue, dim: int) -> SSAValue:
     """Softmax along `dim` that is 0 in rows whose elements are all -inf; not yet rounded."""
-    shape = shape_of(value)
-    largest = _largest_along(c, value, dim)
+    shape, largest = shape_of(value), _largest_along(c, value, dim)
     powers = c.elementwise(
-        lambda x, m: m.eq(-inf).select(0.0, s.exp(x - m)), value, largest, shape=shape, hint="exp"
+        lambda x, m: s.exp(x - m), value, largest, shape=shape, hint="exp"
     )
-    sums = _sum_along(c, powers, dim)
     return c.elementwise(
-        lambda x, t: t.eq(0.0).select(0.0, x / t), powers, sums, shape=shape, hint="softmax"
+        lambda x, t, m: m.eq(-inf).select(0.0, x / t),
+        powers,
+        _sum_along(c, powers, dim),
+        largest,
+        shape=shape,
+        hint="softmax",
     )
 
 

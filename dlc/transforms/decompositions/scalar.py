@@ -22,6 +22,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from dlc.ir.evaluate import scalar
+
 Number: TypeAlias = bool | int | float
 
 
@@ -61,14 +63,7 @@ def compute_type(element: Attribute) -> Attribute:
 
 def number(value: Number, element: Attribute) -> FloatAttr | IntegerAttr:
     """`value` as a scalar of a type: rounded, or wrapped as integers are."""
-    if isinstance(element, AnyFloat):
-        return FloatAttr(float(value), element)
-    assert isinstance(element, IntegerType)
-    if element == i1:
-        return IntegerAttr(-1 if value else 0, i1)
-    bits = element.width.data
-    wrapped = (int(value) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
-    return IntegerAttr(wrapped, storage_type(element))
+    return scalar(value, storage_type(element))
 
 
 @dataclass
@@ -245,7 +240,8 @@ class Scalar:
             return self._make(self._conversion_to_float(element), element)
         if self.is_float:
             target = i32 if width(element) < 32 else element
-            return self._make(arith.FPToSIOp(self.value, target), target).to(element)
+            op = arith.FPToSIOp(self.value, target)  # pyright: ignore[reportArgumentType]
+            return self._make(op, target).to(element)
         target, bits = storage_type(element), width(element)
         if self.element == i1:
             op = arith.ExtUIOp(self.value, target)  # pyright: ignore[reportArgumentType]

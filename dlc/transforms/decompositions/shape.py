@@ -8,6 +8,7 @@ from itertools import accumulate
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
 
+from dlc.dialects.tensor_ir import shape_of
 from dlc.transforms.decompositions.lowering import (
     Lowered,
     Lowering,
@@ -18,7 +19,6 @@ from dlc.transforms.decompositions.lowering import (
     zero,
 )
 from dlc.transforms.decompositions.pointwise import sigmoid
-from dlc.transforms.decompositions.types import shape_of
 
 
 def sliced(

@@ -12,7 +12,6 @@ from xdsl.dialects.builtin import (
     Float64Type,
     IntegerType,
     Signedness,
-    TensorType,
     f32,
     i1,
     i16,
@@ -20,6 +19,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
+from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.dialects.torch import Argument
 from dlc.transforms.decompositions.scalar import Number, is_float, is_unsigned, width
 
@@ -43,16 +43,6 @@ EPSILON: dict[Attribute, float] = {
     BFloat16Type(): 2.0**-7,
 }
 """The distance from 1 to the next larger number."""
-
-
-def element_of(value: SSAValue) -> Attribute:
-    assert isinstance(value.type, TensorType)
-    return value.type.element_type
-
-
-def shape_of(value: SSAValue) -> tuple[int, ...]:
-    assert isinstance(value.type, TensorType)
-    return tuple(value.type.get_shape())
 
 
 def dtype(argument: Argument, default: Attribute) -> Attribute:

@@ -15,7 +15,8 @@ from dlc.ir.expr import Expr
 def inlinable(producer: KernelOp) -> str | None:
     """
     Why a kernel cannot be computed at the loads of its result, or None if it can: it must have one
-    result, stored once and without a condition, at its axes or, along extents of 1, at 0.
+    result, stored once and without a condition, at all axes of the loops around the store or,
+    along extents of 1, at 0.
     """
     if len(producer.outputs) != 1:
         return "it has several results"
@@ -28,7 +29,8 @@ def inlinable(producer: KernelOp) -> str | None:
         (s.is_constant and s.constant == 0 and extent == 1) or s in map(Expr.of, axes)
         for s, extent in zip(store.subscripts, producer.outputs[0].type.get_shape(), strict=True)  # pyright: ignore
     )
-    if not bare or len(set(axes)) != len(axes):
+    around = {a for loop in producer.walk() if isinstance(loop, ForOp) for a in loop.axes}
+    if not bare or set(axes) != around or len(axes) != len(around):
         return "its result is not stored at its axes"
     if any(isinstance(u.operation, LoadOp) for u in producer.output_refs[0].uses):
         return "it reads its own result"
@@ -58,9 +60,8 @@ def inline_producer(producer: KernelOp, consumer: KernelOp) -> KernelOp:
 def _add_inputs(merged: KernelOp, producer: KernelOp) -> dict[SSAValue, SSAValue]:
     """Gives `merged` the inputs of `producer`; returns the new memref of each of its memrefs."""
     count = len(merged.inputs)
-    merged.alignments = DenseArrayBase.from_list(
-        i64, [*map(int, merged.alignments.get_values()), *map(int, producer.alignments.get_values())]
-    )
+    alignments = [*merged.alignments.get_values(), *producer.alignments.get_values()]
+    merged.alignments = DenseArrayBase.from_list(i64, list(map(int, alignments)))
     mapping: dict[SSAValue, SSAValue] = {}
     for ref in producer.input_refs:
         new = merged.body.block.insert_arg(ref.type, count + ref.index)

@@ -9,6 +9,7 @@ reduce needs only some of its axes; what is unused goes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, i64
@@ -96,7 +97,8 @@ def _dissolve(op: ForOp | ReduceOp) -> None:
     """A loop without axes is its body."""
     block = op.parent
     last = op.body.block.last_op
-    assert block is not None and isinstance(last, YieldOp)
+    assert block is not None
+    assert isinstance(last, YieldOp)
     for inner in list(op.body.block.ops):
         if inner is not last:
             inner.detach()
@@ -165,12 +167,13 @@ class _Hoist:
         self.path.append(self.kernel)
         for op in list(block.ops):
             self.path[depth] = op
-            if isinstance(op, SelectOp) and (simpler := _simpler_select(op)) is not op:
-                _replace_values(op, simpler.results if isinstance(simpler, LoadOp) else [simpler])
+            if isinstance(op, SelectOp) and (simpler := _simpler_select(op)) is not None:
+                value, load = simpler
+                _replace_values(op, [value])
                 _erase(op)
-                if not isinstance(simpler, LoadOp):
+                if load is None:
                     continue
-                op = self.path[depth] = simpler
+                op = self.path[depth] = load
             uses = max(map(self._depth, op.operands), default=0)
             for region in op.regions:
                 uses = max(uses, self._visit(region.block, depth + 1))
@@ -239,26 +242,26 @@ def _key(op: Operation, local: dict[SSAValue, int] | None = None) -> object:
     )
 
 
-def _simpler_select(op: SelectOp) -> SSAValue | LoadOp | SelectOp:
+def _simpler_select(op: SelectOp) -> tuple[SSAValue, LoadOp | None] | None:
     """
-    The value of a select that is known to be one side; a load with the other side as default where
-    the selected value is a load of which the select's conditions assure those of its own.
+    The value of a select that is known to be one side. Where it selects a load whose conditions
+    its own imply, it is a load, new and in its place, with the other side as default.
     """
     where = op.where
     if any(c.range[1] < 0 for c in where):
-        return op.default
+        return op.default, None
     if all(c.range[0] >= 0 for c in where) or op.value is op.default:
-        return op.value
+        return op.value, None
     load = op.value.owner
     if not isinstance(load, LoadOp) or not op.value.has_one_use() or set(load.where) - set(where):
-        return op
+        return None
     new = LoadOp(load.ref, load.subscripts, where, op.default)
     new.location = load.location
     new.result.name_hint = load.result.name_hint
     block = op.parent
     assert block is not None
     block.insert_op_before(new, op)
-    return new
+    return new.result, new
 
 
 def _nest(loop: ForOp) -> None:
@@ -298,7 +301,7 @@ def _rebuild(chain: Sequence[ForOp], levels: Sequence[Sequence[BlockArgument]]) 
             level_of[result] = level
         op.detach()
         _append(loops[level], op)
-    for outer, inner in zip(loops, loops[1:], strict=False):
+    for outer, inner in pairwise(loops):
         _append(outer, inner)
     block = loop.parent
     assert block is not None

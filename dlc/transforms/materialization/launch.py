@@ -31,7 +31,7 @@ def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
     thread_points = prod(launch.extent(a) for a in threads)
     together = any(isinstance(op, tile.CombineOp | tile.StageOp) for op in launch.walk())
     whole = together or (bool(blocks) and thread_points <= MAX_THREADS) or thread_points <= 1
-    e.threads = max(thread_points, 1) if whole else min(DEALT_THREADS, thread_points)
+    e.threads = max(thread_points, 1) if whole else max(1, min(DEALT_THREADS, thread_points))
     dealt_blocks = 1 if whole else -(-thread_points // e.threads)
     empty = block_points == 0 or thread_points == 0
     func.grid = IntegerAttr(0 if empty else block_points * dealt_blocks, i64)
@@ -61,10 +61,10 @@ def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
 
 def _decode(e: Emitter, axes: list[BlockArgument], point: Expr, launch: tile.LaunchOp) -> None:
     """Gives each axis its part of a running number, the last axis running fastest."""
-    rest = prod(launch.extent(a) for a in axes)
+    rest = prod(max(launch.extent(a), 1) for a in axes)
     for number, axis in enumerate(axes):
-        extent = launch.extent(axis)
-        rest //= max(extent, 1)
+        extent = max(launch.extent(axis), 1)  # an empty axis has no points to decode
+        rest //= extent
         part = point // rest if number == 0 else (point // rest) % extent
         if part.values() and part == Expr.of(part.values()[0]):
             e.scalars[axis] = part.values()[0]

@@ -1,0 +1,89 @@
+"""
+Whether a result is as accurate as it should be: dlc's rule, in one place.
+
+An error is max |y - y64| over a tensor relative to max |y64|, both over what is finite. It may be
+c times eager PyTorch's error or 4 ulp of the result's dtype, whichever is more: c is 2 on a GPU,
+and on the host max(2, sqrt(K) / 4) for a program whose longest reduction has K terms, since CPU
+libraries sum in many partial sums where a kernel sums in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+
+ULPS = 4
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Errors relative to the largest magnitude of the fp64 reference, and what is allowed."""
+
+    error: float
+    eager_error: float
+    bound: float
+    mismatches: int = 0
+    """Elements that must agree exactly (integers, booleans, NaN, infinities) and do not."""
+
+    @property
+    def ok(self) -> bool:
+        return self.mismatches == 0 and self.error <= self.bound
+
+    @property
+    def verdict(self) -> str:
+        """OK or WRONG, and how many elements differ that must be equal."""
+        if self.mismatches:
+            return f"WRONG, {self.mismatches} elements differ that must be equal"
+        return "OK" if self.ok else "WRONG"
+
+    def __str__(self) -> str:
+        return (
+            f"error {self.error:.2e}, eager {self.eager_error:.2e}, bound {self.bound:.2e}: "
+            f"{self.verdict}"
+        )
+
+
+def compare(
+    result: torch.Tensor,
+    reference64: torch.Tensor,
+    eager: torch.Tensor,
+    longest_reduction: int = 1,
+    backend: str = "host",
+) -> Accuracy:
+    """
+    Judges `result` against the program in fp64, beside eager PyTorch in the result's dtype.
+
+    An integer or boolean, a NaN and an infinity must be that of the reference rounded to the
+    result's dtype, or eager's: where the two differ, fp64's margin is below eager's own rounding.
+    ValueError if the shapes or dtypes are not the same.
+    """
+    if not result.shape == reference64.shape == eager.shape or result.dtype != eager.dtype:
+        raise ValueError(
+            f"expected a result {list(eager.shape)} of {eager.dtype} as eager has it, found "
+            f"{list(result.shape)} of {result.dtype}"
+        )
+    result, reference64, eager = (t.detach().cpu() for t in (result, reference64, eager))
+    rounded = reference64.to(result.dtype)
+    if not result.is_floating_point():
+        wrong = (result != eager) & (result != rounded)
+        return Accuracy(0.0, 0.0, 0.0, int(wrong.sum()))
+    exact = ~(result.isfinite() & rounded.isfinite())
+    same = _same(result, rounded) | _same(result, eager)
+    scale = _largest(reference64, reference64.isfinite())
+    error = _largest(result.double() - reference64, ~exact) / (scale or 1.0)
+    eager_finite = eager.isfinite() & rounded.isfinite()
+    eager_error = _largest(eager.double() - reference64, eager_finite) / (scale or 1.0)
+    factor = 2.0 if backend == "cuda" else max(2.0, sqrt(longest_reduction) / 4)
+    bound = max(factor * eager_error, ULPS * torch.finfo(result.dtype).eps)
+    return Accuracy(error, eager_error, bound, int((exact & ~same).sum()))
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (a == b) | (a.isnan() & b.isnan())
+
+
+def _largest(values: torch.Tensor, where: torch.Tensor) -> float:
+    chosen = values[where].abs()
+    return float(chosen.max()) if chosen.numel() else 0.0

@@ -1,0 +1,208 @@
+"""`dlc.compile`: a PyTorch program as a callable that runs dlc's kernels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch.utils._pytree import tree_leaves
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.ir import Operation
+
+from dlc.backend.cuda.printer import print_kernel, print_module, shared_bytes
+from dlc.backend.executor import (
+    Backend,
+    BackendLike,
+    Executor,
+    OnLaunch,
+    default_target,
+    get_backend,
+    main_of,
+    torch_dtype,
+)
+from dlc.diagnostics import did_you_mean, with_hint
+from dlc.dialects import loop
+from dlc.dialects.kernel import FuncOp
+from dlc.frontend.fx import import_program
+from dlc.frontend.program import ImportedProgram
+from dlc.frontend.source import ImportFailure
+from dlc.pipeline import STAGES, Stage, run_pipeline, text_of
+from dlc.registry import register
+from dlc.schedule.target import TARGET_ATTRIBUTE, get_target
+
+Printed: TypeAlias = Stage | Literal["cuda"]
+PRINTED: tuple[Printed, ...] = (*STAGES, "cuda")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel, in terms of its launch."""
+
+    name: str
+    source: str
+    """CUDA C that compiles on its own."""
+    schedule: str
+    grid: int
+    """Blocks."""
+    block: int
+    """Threads of a block."""
+    shared_bytes: int
+    """Of a block, static and dynamic."""
+
+    @staticmethod
+    def of(func: FuncOp) -> Kernel:
+        return Kernel(
+            func.name_,
+            print_kernel(func),
+            "" if func.schedule is None else func.schedule.data,
+            func.grid_size,
+            func.block_size,
+            shared_bytes(func),
+        )
+
+
+@cache
+def compiler_context() -> Context:
+    """One context for all compilations of the process, with every dialect registered."""
+    return register(Context())
+
+
+def set_target(module: ModuleOp, target: str) -> None:
+    """Schedules of `module` are to be made for `target`; ValueError if there is none such."""
+    module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target).name)
+
+
+class Variant:
+    """A program compiled for one set of shapes, dtypes, strides and alignments."""
+
+    def __init__(self, program: ImportedProgram, backend: Backend) -> None:
+        self.program = program
+        self.backend = backend
+        self._modules: dict[Stage, ModuleOp] = {"torch": program.module}
+        types = main_of(program.module).function_type.outputs.data
+        # Tensor IR has no unsigned bytes: the results of its kernels are seen as what they are.
+        self._dtypes = [torch_dtype(t.element_type) for t in types if isinstance(t, TensorType)]
+
+    def module(self, stage: Stage) -> ModuleOp:
+        """The program's module at a stage; it must not be changed."""
+        if stage not in self._modules:
+            earlier = [s for s in STAGES[: STAGES.index(stage)] if s in self._modules]
+            module = self._modules[earlier[-1]].clone()
+            run_pipeline(compiler_context(), module, stage)
+            self._modules[stage] = module
+        return self._modules[stage]
+
+    @cached_property
+    def executor(self) -> Executor:
+        return Executor(self.module("kernel"), self.backend)
+
+    def run(self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None) -> Any:
+        """The user's output for the tensors of `@main`, mutations written back."""
+        results = self.executor([t.detach() for t in bound], on_launch)
+        typed = [
+            r if r.dtype == d else r.view(d) for r, d in zip(results, self._dtypes, strict=True)
+        ]
+        return self.program.unflatten(typed, bound)
+
+    @cached_property
+    def longest_reduction(self) -> int:
+        return longest_reduction(self.module("loop"))
+
+
+def longest_reduction(module: ModuleOp) -> int:
+    """The points of the longest reduce of a Loop IR module, reduces around it included."""
+    return max(map(_points, module.walk()), default=1)
+
+
+def _points(op: Operation | None) -> int:
+    count = 1
+    while isinstance(op, loop.ReduceOp):
+        for extent in op.extents.get_values():
+            count *= int(extent)
+        op = op.parent_op()
+    return count
+
+
+class CompiledProgram:
+    """
+    A program that runs dlc's kernels when it is called. A call with other shapes, dtypes, strides,
+    alignment or constants than before compiles a variant of it; parameters are read where the
+    module has them, arguments that the program writes to are written to.
+
+    A call raises ImportFailure for what PyTorch cannot export and for arguments that require a
+    gradient while gradients are recorded, and BackendError where kernels cannot be compiled or run.
+    """
+
+    def __init__(self, function: Callable[..., Any], target: str, backend: Backend) -> None:
+        self.function = function
+        self.target = get_target(target).name
+        self.backend = backend
+        self.variants: list[Variant] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        _refuse_gradients((args, kwargs))
+        variant = self.variant(args, kwargs)
+        return variant.run(variant.program.bind(args, kwargs))
+
+    def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Variant:
+        """The variant for such a call, compiled now if there is none yet."""
+        with self._lock:
+            for variant in self.variants:
+                if variant.program.matches(args, kwargs):
+                    return variant
+            program = import_program(self.function, args, kwargs)
+            set_target(program.module, self.target)
+            self.variants.append(Variant(program, self.backend))
+            return self.variants[-1]
+
+    def ir(self, stage: Printed) -> str:
+        """The text of the first variant at a stage: torch, tensor, loop, tile, kernel or cuda."""
+        if stage not in PRINTED:
+            error = ValueError(f"expected one of {', '.join(PRINTED)} as the IR, found '{stage}'")
+            raise with_hint(error, did_you_mean(stage, PRINTED))
+        if stage == "cuda":
+            return print_module(self.variants[0].module("kernel"))
+        return text_of(self.variants[0].module(stage))
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels of the first variant, in the order of their launches."""
+        return [Kernel.of(func) for func in self.variants[0].executor.funcs]
+
+
+def compile(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    target: str | None = None,
+    backend: BackendLike = None,
+) -> CompiledProgram:
+    """
+    Compiles a module or function as called with `args` and `kwargs`.
+
+    `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
+    else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
+    if there is a GPU and PyCUDA, else `host`). Kernels are compiled to machine code at the first
+    call. Raises ImportFailure and UnsupportedError for programs that cannot be imported, OpError
+    for operations that cannot be compiled, and ValueError for an unknown target or backend.
+    """
+    program = CompiledProgram(f, target or default_target(), get_backend(backend))
+    program.variant(tuple(args), kwargs).module("kernel")
+    return program
+
+
+def _refuse_gradients(call: object) -> None:
+    if not torch.is_grad_enabled():
+        return
+    for leaf in tree_leaves(call):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            raise ImportFailure(
+                f"dlc compiles forward passes only, and an argument of shape {list(leaf.shape)} "
+                "requires a gradient; call the program under torch.no_grad()"
+            )

@@ -1,0 +1,169 @@
+"""
+The standard pipeline: from Torch IR to Kernel IR, pass by pass.
+
+A module of any stage goes on from where it is: `run_pipeline(ctx, module, "kernel")`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Literal, Protocol
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from dlc.diagnostics import did_you_mean, with_context, with_hint
+from dlc.dialects import kernel, loop, tile
+from dlc.ir.dominance import verify_dominance
+from dlc.registry import get_pass
+from dlc.remarks import Remark, collect
+
+Stage = Literal["torch", "tensor", "loop", "tile", "kernel"]
+
+STAGES: tuple[Stage, ...] = ("torch", "tensor", "loop", "tile", "kernel")
+
+PIPELINE: tuple[tuple[str, str], ...] = (
+    # Torch IR -> Tensor IR: what is computed
+    ("d:001", "decompose-torch"),  # ATen operations as elementwise, reduce, index_map, gather
+    ("d:002", "compose-index-maps"),  # chains of reshapes, slices, pads become one map
+    ("d:003", "fold-constants"),  # scalars move into the bodies that use them
+    # Tensor IR -> Loop IR: which operations share a kernel
+    ("l:001", "lift-to-loops"),  # one loop nest per operation, maps dissolve into subscripts
+    ("l:002", "normalize-loops"),  # invariant work moves out, equal work is done once
+    ("l:003", "fuse-loops"),  # kernels merge where that is faster
+    ("l:004", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    # Loop IR -> Tile IR: blocks, threads, shared memory, registers
+    ("t:001", "tileify"),  # free loops become thread axes
+    ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner
+    ("t:003", "split-matmul-k"),  # K-outer becomes a grid axis
+    ("t:004", "cooperative-reduce"),  # threads share a reduce
+    ("t:005", "blockify-launch"),  # free axes become block x thread x serial
+    ("t:006", "chunk-reduce"),  # other reduces are chunked
+    ("t:007", "stage-inputs"),  # slabs move into shared memory
+    ("t:008", "register-tile"),  # serial axes become register axes
+    ("t:009", "permute-register-tile"),  # the register strip avoids bank conflicts
+    ("t:010", "double-buffer"),  # stages become rings
+    ("t:011", "tma-copy"),  # rings are filled by the tensor memory accelerator
+    ("t:012", "split-inner-for-swizzle"),  # and swizzled
+    ("t:013", "async-copy"),  # the other rings are filled by cp.async
+    ("t:014", "pad-smem"),  # strides of shared buffers are padded
+    ("t:015", "pipeline-k-outer"),  # the next chunk is requested before this one is used
+    ("t:016", "mark-unroll"),  # small loops unroll
+    # Tile IR -> Kernel IR: hardware primitives
+    ("k:001", "materialize-tiles"),  # axes become block and thread numbers, barriers are placed
+    ("k:002", "vectorize-accesses"),  # runs of elements become 16-byte accesses
+    ("k:003", "drop-redundant-barriers"),
+)
+
+_LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass at its place in the pipeline; `t:007_stage_inputs` is what the dump of it is called."""
+
+    number: str
+    pass_name: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.number}_{self.pass_name.replace('-', '_')}"
+
+    @property
+    def stage(self) -> Stage:
+        """The IR that this step works towards."""
+        return _LETTERS[self.number[0]]
+
+
+STEPS: tuple[Step, ...] = tuple(Step(*entry) for entry in PIPELINE)
+
+
+class Observer(Protocol):
+    """Looks at the module before the first and after every pass."""
+
+    def start(self, module: ModuleOp) -> None: ...
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        """`seconds` is the time of the pass and of the verifier after it."""
+        ...
+
+
+def stage_of(module: ModuleOp) -> Stage:
+    """
+    The IR that a module is in, told by its operations; the earliest where several are mixed. A
+    kernel in the tile dialect is taken as scheduled, whatever has been done to it.
+    """
+    found: set[Stage] = set()
+    for op in module.walk():
+        match op:
+            case tile.KernelOp():
+                found.add("tile")
+            case loop.KernelOp():
+                found.add("loop")
+            case kernel.FuncOp():
+                found.add("kernel")
+            case _ if op.name.startswith("torch."):
+                return "torch"
+            case _ if op.name.startswith("tensor_ir."):
+                found.add("tensor")
+    for stage in ("tensor", "tile", "loop", "kernel"):
+        if stage in found:
+            return stage
+    return "torch"
+
+
+def text_of(module: ModuleOp) -> str:
+    """The module's text, which `dlc-opt` and `dlc` read."""
+    stream = StringIO()
+    Printer(stream).print_op(module)
+    return f"{stream.getvalue()}\n"
+
+
+def steps_between(start: Stage, end: Stage) -> tuple[Step, ...]:
+    """The steps that take a module of IR `start` to IR `end`; ValueError if `end` is earlier."""
+    if end not in STAGES:
+        error = ValueError(f"expected one of {', '.join(STAGES)} as the IR, found '{end}'")
+        raise with_hint(error, did_you_mean(end, STAGES))
+    first, last = STAGES.index(start), STAGES.index(end)
+    if last < first:
+        later = " or ".join(STAGES[first:])
+        error = ValueError(f"expected a module of the {end} IR or an earlier one, found {start} IR")
+        raise with_hint(error, f"ask for {later}")
+    return tuple(step for step in STEPS if first < STAGES.index(step.stage) <= last)
+
+
+def run_pipeline(
+    ctx: Context, module: ModuleOp, until: Stage = "kernel", observers: Sequence[Observer] = ()
+) -> None:
+    """
+    Takes `module` to the IR `until`, in place, and verifies it after every pass. What a pass or
+    the verifier raises is raised with the name of the pass.
+    """
+    for observer in observers:
+        observer.start(module)
+    for step in steps_between(stage_of(module), until):
+        begin = time.perf_counter()
+        with collect() as remarks:
+            _run_step(ctx, module, step)
+        seconds = time.perf_counter() - begin
+        for observer in observers:
+            observer.passed(step, module, remarks, seconds)
+
+
+def _run_step(ctx: Context, module: ModuleOp, step: Step) -> None:
+    try:
+        get_pass(step.pass_name)().apply(ctx, module)
+    except (Exception, ArgSpecParseError) as error:
+        raise with_context(error, f"pass {step.pass_name}")
+    try:
+        module.verify()
+        verify_dominance(module)
+    except Exception as error:
+        raise with_context(error, f"after pass {step.pass_name}")

@@ -1,0 +1,1 @@
+"""For which chip, and how, kernels are scheduled."""

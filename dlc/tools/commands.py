@@ -1,0 +1,96 @@
+"""`dlc compile` and `dlc run` behind the command line's options."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+import traceback
+
+from xdsl.context import Context
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from dlc.backend import BackendError
+from dlc.diagnostics import UsageError, format_error
+from dlc.pipeline import Observer, run_pipeline, text_of
+from dlc.registry import register
+from dlc.tools.observers import Diffs, Remarks, Timing
+from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
+from dlc.tools.tables import wants_colour
+
+
+def run_command(options: argparse.Namespace, begin: float) -> int:
+    """The exit code; errors are printed. `begin` is when the import of this module began."""
+    sources: dict[str, str] = {}
+    timing = Timing(time.perf_counter() - begin)
+    try:
+        return _dispatch(options, sources, timing)
+    except BrokenPipeError:
+        raise
+    except (Exception, ArgSpecParseError) as error:
+        if options.debug:
+            traceback.print_exception(error)
+        sys.stdout.flush()
+        print(describe(error, sources), file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def describe(error: BaseException, sources: dict[str, str]) -> str:
+    """An error as the user reads it. The frontend's have their place in their text."""
+    if isinstance(error, BackendError):
+        return f"error: {error}"
+    if type(error).__module__ == "dlc.frontend.source":
+        first = str(error).split("\n")[0]
+        return str(error) if re.search(r"(^|: )error: ", first) else f"error: {error}"
+    return format_error(error, sources)
+
+
+def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
+    ctx = register(Context())
+    is_module = options.file is not None and kind_of(options.file) == "module"
+    if is_module:
+        with timing.phase("dlc", "parsing"):
+            loaded = Loaded(load_module(ctx, options.file, options.target, sources))
+    else:
+        loaded = load_program(options.text, options.file, options.target, timing)
+    observers: list[Observer] = [timing]
+    if options.verbose:
+        observers.insert(0, Remarks())
+    if options.verbose > 1:
+        observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
+    if options.command == "compile":
+        code = _compile(ctx, loaded, options, observers, timing)
+    else:
+        from dlc.tools.run_report import run_and_report
+
+        code = run_and_report(ctx, loaded, options, observers, timing)
+    if options.timing:
+        print(timing, file=sys.stderr)
+    return code
+
+
+def _compile(
+    ctx: Context,
+    loaded: Loaded,
+    options: argparse.Namespace,
+    observers: list[Observer],
+    timing: Timing,
+) -> int:
+    module = loaded.module
+    if options.ir == "cuda":
+        run_pipeline(ctx, module, "kernel", observers)
+        with timing.phase("dlc", "printing"):
+            from dlc.backend.cuda.printer import print_module
+
+            text = print_module(module)
+    else:
+        run_pipeline(ctx, module, options.ir, observers)
+        with timing.phase("dlc", "printing"):
+            text = text_of(module)
+    if options.o is None:
+        sys.stdout.write(text)
+    else:
+        with open(options.o, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    return 0

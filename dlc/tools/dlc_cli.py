@@ -1,0 +1,103 @@
+"""
+The `dlc` command: compiles PyTorch programs through the six IRs, and runs them.
+
+    dlc compile -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))" --ir loop
+    dlc run script.py
+    dlc run edited.mlir -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
+
+An error is a sentence on stderr and exit code 1, of usage 2; a traceback only with `--debug`.
+Neither PyTorch nor xDSL is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+IRS = ("torch", "tensor", "loop", "tile", "kernel", "cuda")
+
+_PROGRAM = """
+A program is text (-c), a script, or a file of any of dlc's IRs. Of text and scripts the last
+expression is compiled: tensors that it makes with torch.randn and the like become inputs; torch,
+nn, F and math are at hand.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="compile | run")
+    compiling = commands.add_parser(
+        "compile", help="print a program in one of the IRs", description=_PROGRAM
+    )
+    compiling.add_argument("--ir", choices=IRS, default="cuda", help="what to print [cuda]")
+    compiling.add_argument("-o", metavar="FILE", help="print to FILE")
+    running = commands.add_parser(
+        "run",
+        help="run a program and check its results",
+        description=_PROGRAM + "With both an .mlir file and -c, the file is run on the inputs of "
+        "the text and checked against it.",
+    )
+    running.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
+    running.add_argument(
+        "--order",
+        choices=("forward", "reverse", "random"),
+        default="forward",
+        help="on the host, which threads go first between barriers [forward]",
+    )
+    running.add_argument(
+        "--async-mode",
+        choices=("late", "early"),
+        default="late",
+        help="on the host, whether asynchronous copies land at the wait or at the issue [late]",
+    )
+    running.add_argument(
+        "--seed", type=int, default=0, help="of a random order, and of inputs of .mlir files [0]"
+    )
+    for command in (compiling, running):
+        command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | -")
+        command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
+        command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
+        command.add_argument(
+            "-v",
+            action="count",
+            default=0,
+            dest="verbose",
+            help="say on stderr what each pass did; -vv: print a diff for each pass",
+        )
+        command.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+        command.add_argument("--timing", action="store_true", help="print seconds per phase")
+        command.add_argument("--debug", action="store_true", help="print tracebacks of errors")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command on `argv` (default: the command line) and return its exit code."""
+    parser = make_parser()
+    options = parser.parse_args(argv)
+    if options.file is None and options.text is None:
+        parser.error("expected a program: -c TEXT, SCRIPT.py or FILE.mlir")
+    if options.file is not None and options.text is not None:
+        if options.command == "compile" or not options.file.endswith((".mlir", "-")):
+            parser.error("expected one program, found a file and -c")
+    begin = time.perf_counter()
+    from dlc.tools.commands import run_command
+
+    try:
+        code = run_command(options, begin)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of the output has what it wanted; nothing is left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Random tensors for the arguments of a module's `@main`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from xdsl.dialects.builtin import (
+    Attribute,
+    DenseArrayBase,
+    DictionaryAttr,
+    IntegerAttr,
+    ModuleOp,
+    TensorType,
+)
+
+from dlc.backend.executor import main_of, torch_dtype
+from dlc.diagnostics import fail
+from dlc.dialects.graph import DEFAULT_ALIGNMENT
+
+_MAX_INTEGER = 8
+
+
+def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
+    """
+    A tensor for each argument, with its `dlc.strides` and exactly its `dlc.align`. Floating-point
+    numbers are normal, booleans even; integers are from 0 up to the least extent in the program's
+    arguments (8 at most), so that they can serve as indices.
+    """
+    main = main_of(module)
+    generator = torch.Generator().manual_seed(seed)
+    types = [a.type for a in main.body.block.args if isinstance(a.type, TensorType)]
+    if len(types) != len(main.body.block.args):
+        fail(main, "expected tensors as the arguments of @main")
+    extents = [n for t in types for n in t.get_shape() if n > 0]
+    high = min([_MAX_INTEGER, *extents])
+    given = main.arg_attrs.data if main.arg_attrs is not None else [DictionaryAttr({})] * len(types)
+    return [
+        _random(t, attributes.data, high, generator)
+        for t, attributes in zip(types, given, strict=True)
+    ]
+
+
+def _random(
+    type: TensorType, attributes: Mapping[str, Attribute], high: int, generator: torch.Generator
+) -> torch.Tensor:
+    shape = type.get_shape()
+    dtype = torch_dtype(type.element_type)
+    strides = torch.empty(shape, device="meta").stride()
+    if isinstance(stated := attributes.get("dlc.strides"), DenseArrayBase):
+        strides = tuple(int(s) for s in stated.get_values())
+    align = attributes.get("dlc.align")
+    align = align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
+    span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    memory = torch.empty(span + DEFAULT_ALIGNMENT, dtype=dtype)
+    skip = align % DEFAULT_ALIGNMENT // dtype.itemsize
+    if dtype == torch.bool:
+        memory.random_(0, 2, generator=generator)
+    elif dtype.is_floating_point:
+        memory.normal_(generator=generator)
+    else:
+        memory.random_(0, high, generator=generator)
+    return memory.as_strided(shape, strides, skip)

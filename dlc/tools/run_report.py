@@ -1,0 +1,167 @@
+"""`dlc run`: compiles, runs, and says how fast and how right."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.accuracy import Accuracy, compare
+from dlc.backend.cuda.printer import shared_bytes
+from dlc.backend.executor import Backend, Executor, default_backend, get_backend
+from dlc.backend.host.launcher import HostBackend
+from dlc.compiler import longest_reduction
+from dlc.diagnostics import UsageError
+from dlc.dialects.kernel import FuncOp
+from dlc.pipeline import Observer, run_pipeline, stage_of
+from dlc.reference import evaluate
+from dlc.tools.observers import Timing
+from dlc.tools.program_input import Loaded, load_program
+from dlc.tools.random_inputs import random_arguments
+from dlc.tools.tables import GREEN, RED, paint, progress, seconds, table, wants_colour
+
+
+@dataclass
+class Reference:
+    """What the results are compared with."""
+
+    exact: list[torch.Tensor]
+    """In fp64."""
+    eager: list[torch.Tensor]
+    longest_reduction: int
+
+
+def run_and_report(
+    ctx: Context,
+    loaded: Loaded,
+    options: argparse.Namespace,
+    observers: Sequence[Observer],
+    timing: Timing,
+) -> int:
+    """Runs what was loaded; 1 where a result is wrong, else 0."""
+    backend = make_backend(options)
+    source = loaded
+    if loaded.program is None and options.text is not None:
+        source = load_program(options.text, None, None, timing)
+    if source.program is not None:
+        arguments = source.program.bind(source.args)
+    else:
+        arguments = random_arguments(loaded.module, options.seed)
+    arguments = [t.detach() for t in arguments]
+    reference = make_reference(ctx, source.module, arguments, timing)
+    module = loaded.module
+    run_pipeline(ctx, module, "kernel", observers)
+    executor = Executor(module, backend)
+    if reference is not None and len(executor.results) != len(reference.exact):
+        raise UsageError(
+            f"expected {len(reference.exact)} results as -c has, @main of {options.file} has "
+            f"{len(executor.results)}"
+        )
+    compiler = "nvcc" if backend.name == "cuda" else "the C++ compiler"
+    count = len(executor.funcs)
+    with (
+        timing.phase(compiler, "compilation of kernels"),
+        progress(f"compiling {count} kernel{'s' * (count != 1)} with {compiler} …"),
+    ):
+        executor.prepare()
+    results, times = timed_run(executor, arguments)
+    print(kernel_table(executor.funcs, times, backend.name))
+    print()
+    if reference is None:
+        print(statistics_table(results))
+        return 0
+    return report_accuracy(results, reference, options, backend)
+
+
+def make_backend(options: argparse.Namespace) -> Backend:
+    if (options.backend or default_backend()) == "host":
+        return HostBackend(options.order, options.async_mode, options.seed)
+    return get_backend("cuda")
+
+
+def make_reference(
+    ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor], timing: Timing
+) -> Reference | None:
+    """PyTorch's results, for a module in Torch IR."""
+    if stage_of(module) != "torch":
+        return None
+    with timing.phase("torch", "reference in fp64 and eager"):
+        exact = evaluate(module, arguments, double=True)
+        eager = evaluate(module, arguments)
+    loops = module.clone()
+    run_pipeline(ctx, loops, "loop")
+    return Reference(exact, eager, longest_reduction(loops))
+
+
+def timed_run(
+    executor: Executor, arguments: Sequence[torch.Tensor]
+) -> tuple[list[torch.Tensor], dict[FuncOp, float]]:
+    """The results, and the seconds of each kernel; on a GPU of a second run."""
+    times: dict[FuncOp, float] = {}
+
+    def launched(func: FuncOp, duration: float) -> None:
+        times[func] = times.get(func, 0.0) + duration
+
+    if executor.backend.name == "cuda":
+        executor(arguments)
+    return executor(arguments, launched), times
+
+
+def kernel_table(funcs: Sequence[FuncOp], times: dict[FuncOp, float], backend: str) -> str:
+    header = ["kernel", "grid", "block", "shared bytes", f"time ({backend})"]
+    rows = [
+        [
+            func.name_,
+            str(func.grid_size),
+            str(func.block_size),
+            str(shared_bytes(func)),
+            seconds(times[func]) if func in times else "-",
+        ]
+        for func in funcs
+    ]
+    if len(rows) > 1:
+        rows.append(["total", "", "", "", seconds(sum(times.values()))])
+    return table(header, rows)
+
+
+def report_accuracy(
+    results: Sequence[torch.Tensor],
+    reference: Reference,
+    options: argparse.Namespace,
+    backend: Backend,
+) -> int:
+    judged: list[Accuracy] = []
+    for result, exact, eager in zip(results, reference.exact, reference.eager, strict=True):
+        if result.dtype != eager.dtype and result.element_size() == eager.element_size():
+            result = result.view(eager.dtype)  # Tensor IR has no unsigned bytes
+        judged.append(compare(result, exact, eager, reference.longest_reduction, backend.name))
+    header = ["result", "shape", "error vs fp64", "eager's", "bound"]
+    rows = [
+        [str(number), str(list(r.shape)), f"{a.error:.2e}", f"{a.eager_error:.2e}", f"{a.bound:.2e}"]
+        for number, (r, a) in enumerate(zip(results, judged, strict=True))
+    ]
+    colour = wants_colour(options.color, sys.stdout)
+    head, rule, *lines = table(header, rows).split("\n")
+    print(head, rule, sep="\n")
+    for line, accuracy in zip(lines, judged, strict=True):
+        verdict = paint(accuracy.verdict, GREEN if accuracy.ok else RED, colour)
+        print(f"{line}  {verdict}")
+    return 0 if all(a.ok for a in judged) else 1
+
+
+def statistics_table(results: Sequence[torch.Tensor]) -> str:
+    """What can be said of results that nothing is known of."""
+    header = ["result", "shape", "mean", "min", "max", "sum"]
+    rows: list[list[str]] = []
+    for number, result in enumerate(results):
+        wide = result.double()
+        figures = ["-"] * 4
+        if wide.numel():
+            figures = [f"{f(wide).item():.6g}" for f in (torch.mean, torch.min, torch.max, torch.sum)]
+        rows.append([str(number), str(list(result.shape)), *figures])
+    return table(header, rows)

@@ -1,0 +1,74 @@
+"""Plain text for people: tables, diffs, colours, a line of progress."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO
+
+GREEN, RED, CYAN, BOLD = "32", "31", "36", "1"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell: text to the left, numbers to the right."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell in ("", "-", "nan", "inf")
+
+
+def wants_colour(choice: str, stream: IO[str]) -> bool:
+    """Whether to colour what goes to `stream`: `always`, `never`, or `auto`, on a terminal."""
+    if choice == "auto":
+        return stream.isatty() and "NO_COLOR" not in os.environ
+    return choice == "always"
+
+
+def paint(text: str, colour: str, on: bool) -> str:
+    return f"\033[{colour}m{text}\033[0m" if on else text
+
+
+def diff(before: str, after: str, colour: bool = False) -> str:
+    """A unified diff without its two lines of file names; `(no change)` where there is none."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=3, lineterm="")
+    colours = {"+": GREEN, "-": RED, "@": CYAN}
+    shown = [
+        paint(line, colours[line[0]], colour) if line[:1] in colours else line
+        for line in list(lines)[2:]
+    ]
+    return "\n".join(shown) or "(no change)"
+
+
+def seconds(value: float) -> str:
+    """A time in a unit that suits it."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e6:.3g} us"
+
+
+@contextmanager
+def progress(text: str) -> Iterator[None]:
+    """Shows `text` on the terminal while something takes long; nothing where there is none."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    print(text, end="", flush=True, file=sys.stderr)
+    try:
+        yield
+    finally:
+        print(f"\r{' ' * len(text)}\r", end="", flush=True, file=sys.stderr)
