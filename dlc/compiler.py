@@ -91,7 +91,8 @@ class Variant:
     def module(self, stage: Stage) -> ModuleOp:
         """The program's module at a stage; it must not be changed."""
         if stage not in self._modules:
-            earlier = [s for s in STAGES[: STAGES.index(stage)] if s in self._modules]
+            before = STAGES[: STAGES.index(stage)]
+            earlier: list[Stage] = [s for s in before if s in self._modules]
             module = self._modules[earlier[-1]].clone()
             run_pipeline(compiler_context(), module, stage)
             self._modules[stage] = module

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -25,7 +25,7 @@ from dlc.remarks import Remark, collect
 
 Stage = Literal["torch", "tensor", "loop", "tile", "kernel"]
 
-STAGES: tuple[Stage, ...] = ("torch", "tensor", "loop", "tile", "kernel")
+STAGES: tuple[Stage, ...] = get_args(Stage)
 
 PIPELINE: tuple[tuple[str, str], ...] = (
     # Torch IR -> Tensor IR: what is computed
@@ -65,7 +65,7 @@ _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "ker
 
 @dataclass(frozen=True)
 class Step:
-    """A pass at its place in the pipeline; `t:007_stage_inputs` is what the dump of it is called."""
+    """A pass at its place in the pipeline; its dump is called `t:007_stage_inputs`."""
 
     number: str
     pass_name: str

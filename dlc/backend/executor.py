@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -119,7 +119,9 @@ def torch_dtype(element: Attribute) -> torch.dtype:
             return torch.bfloat16
         case IntegerType() if element.bitwidth == 1:
             return torch.bool
-        case IntegerType() if element.bitwidth == 8 and element.signedness == Signedness.UNSIGNED:
+        case IntegerType() if (
+            element.bitwidth == 8 and element.signedness.data == Signedness.UNSIGNED
+        ):
             return torch.uint8
         case IntegerType() if element.bitwidth in _INTEGERS:
             return _INTEGERS[element.bitwidth]
@@ -214,7 +216,7 @@ class Executor:
                 )
 
     def _plan_launch(
-        self, op: kernel.LaunchOp, last_use: dict[SSAValue, object], kept: set[SSAValue]
+        self, op: kernel.LaunchOp, last_use: Mapping[SSAValue, object], kept: set[SSAValue]
     ) -> None:
         callee = op.callee
         assert callee is not None
@@ -273,9 +275,7 @@ class Executor:
 
     def _check(self, tensors: Sequence[torch.Tensor]) -> None:
         if len(tensors) != len(self.arguments):
-            raise LaunchError(
-                f"@main takes {len(self.arguments)} tensors, found {len(tensors)}"
-            )
+            raise LaunchError(f"@main takes {len(self.arguments)} tensors, found {len(tensors)}")
         for number, tensor in enumerate(tensors):
             layout = self._expected.get(number)
             if layout is not None and not layout.fits(tensor):
@@ -293,7 +293,7 @@ def main_of(module: ModuleOp) -> func.FuncOp:
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A tensor's elements on a device at the same strides; itself if it is there already."""
-    if tensor.device.type == device.type:
+    if tensor.device == device:
         return tensor
     span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     memory = tensor.detach().as_strided((span if tensor.numel() else 0,), (1,)).to(device)
@@ -303,5 +303,3 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-

@@ -50,6 +50,19 @@ def tensor_of(memref: Attribute) -> TensorType:
     return TensorType(memref.element_type, memref.get_shape())
 
 
+def parse_isolated_region(parser: Parser, arguments: Sequence[Parser.Argument]) -> Region:
+    """Parses the body of an op that is isolated from above: names there may repeat names here."""
+    outer, parser.ssa_values = parser.ssa_values, {}
+    region = parser.parse_region(arguments)
+    parser.ssa_values = outer
+    return region
+
+
+def forget_outer_names(printer: Printer) -> None:
+    """Lets the names of an op that is isolated from above repeat names outside."""
+    printer._ssa_names[-1].clear()  # pyright: ignore[reportPrivateUsage]
+
+
 class KernelOpBase(IRDLOperation, ABC):
     """Base of the kernel operations; see the module's text."""
 
@@ -152,16 +165,13 @@ class KernelOpBase(IRDLOperation, ABC):
         schedule = None
         if parser.parse_optional_keyword("schedule"):
             schedule = parser.parse_str_literal()
-        outer, parser.ssa_values = parser.ssa_values, {}
-        region = parser.parse_region(arguments)
-        parser.ssa_values = outer
+        region = parse_isolated_region(parser, arguments)
         op = cls(name.data, inputs, region, alignments, schedule)
         op.attributes |= parser.parse_optional_attr_dict()
         return op
 
     def print(self, printer: Printer) -> None:
-        # The body is isolated from above, so its names may repeat names outside.
-        printer._ssa_names[-1].clear()  # pyright: ignore[reportPrivateUsage]
+        forget_outer_names(printer)
         printer.print_string(" ")
         printer.print_symbol_name(self.name_)
 
@@ -186,5 +196,7 @@ class KernelOpBase(IRDLOperation, ABC):
             printer.print_string(" schedule ")
             printer.print_string_literal(self.schedule.data)
         printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_region(
+            self.body, print_entry_block_args=False, print_empty_block=False
+        )
         printer.print_op_attributes(self.attributes)

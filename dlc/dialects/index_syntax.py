@@ -3,7 +3,7 @@ How index expressions and conditions are written in all dialects.
 
 ```
 expr      ::= term ((`+` | `-`) term)*
-term      ::= primary (`*` integer | `floordiv` integer | `mod` integer)*
+term      ::= `-` term | primary (`*` integer | `floordiv` integer | `mod` integer)*
 primary   ::= ssa-id | integer | `-` primary | `(` expr `)`
 condition ::= expr (`<` | `<=` | `>` | `>=` | `==`) expr
 ```
@@ -59,6 +59,8 @@ def parse_expr(parser: Parser, operands: list[SSAValue]) -> AffineExpr:
 
 
 def _parse_term(parser: Parser, operands: list[SSAValue]) -> AffineExpr:
+    if parser.parse_optional_punctuation("-"):  # binds less than `mod`: -%i mod 2 is -(%i mod 2)
+        return _scale(_parse_term(parser, operands), -1)
     value = _parse_primary(parser, operands)
     while True:
         pos = parser.pos

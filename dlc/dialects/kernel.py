@@ -88,7 +88,12 @@ from dlc.dialects.access import (
     parse_index,
     parse_memref_type,
 )
-from dlc.dialects.graph import DEFAULT_ALIGNMENT, tensor_of
+from dlc.dialects.graph import (
+    DEFAULT_ALIGNMENT,
+    forget_outer_names,
+    parse_isolated_region,
+    tensor_of,
+)
 from dlc.dialects.index_syntax import (
     parse_conditions,
     parse_expr,
@@ -190,6 +195,13 @@ class FuncOp(IRDLOperation):
         for ref in self.refs:
             if not isinstance(ref.type, MemRefType):
                 raise VerifyException(f"expected memrefs as arguments, found {ref.type}")
+        for ref in self.input_refs:
+            for use in ref.uses:
+                if isinstance(use.operation, StoreOpBase):
+                    raise VerifyException(
+                        f"expected inputs that are only read, found %{ref.name_hint}, which "
+                        f"'{use.operation.name}' writes"
+                    )
 
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
@@ -215,12 +227,14 @@ class FuncOp(IRDLOperation):
         parser.parse_keyword("block")
         block = parser.parse_integer()
         schedule = parser.parse_str_literal() if parser.parse_optional_keyword("schedule") else None
-        region = parser.parse_region(arguments)
+        region = parse_isolated_region(parser, arguments)
         op = cls(name.data, region, alignments, grid, block, schedule)
         op.attributes |= parser.parse_optional_attr_dict()
         return op
 
     def print(self, printer: Printer) -> None:
+        forget_outer_names(printer)
+
         def memref(ref: BlockArgument) -> None:
             printer.print_block_argument(ref)
             if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:

@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     FloatAttr,
     IntegerAttr,
+    IntegerType,
     StringAttr,
     TensorType,
     i64,
@@ -71,6 +72,10 @@ def element_of(value: SSAValue) -> Attribute:
     """The type of a tensor's elements."""
     assert isinstance(value.type, TensorType)
     return value.type.element_type
+
+
+def _shown(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
 
 
 def _parse_tensor_type(parser: Parser) -> TensorType:
@@ -143,8 +148,8 @@ class IotaOp(IRDLOperation):
             raise VerifyException(
                 f"expected an axis from 0 to {rank - 1}, found {self.axis.value.data}"
             )
-        if isinstance(element_of(self.result), FloatAttr):
-            raise VerifyException("expected integers")
+        if not isinstance(element_of(self.result), IntegerType):
+            raise VerifyException(f"expected integers, found {element_of(self.result)}")
 
     @classmethod
     def parse(cls, parser: Parser) -> IotaOp:
@@ -206,14 +211,16 @@ class ElementwiseOp(IRDLOperation):
     def verify_(self) -> None:
         shapes = {shape_of(v) for v in (*self.inputs, self.result)}
         if len(shapes) != 1:
-            found = ", ".join("x".join(map(str, s)) or "scalar" for s in sorted(shapes))
+            found = ", ".join(_shown(s) for s in sorted(shapes))
             raise VerifyException(f"expected one shape for all operands and results, found {found}")
         expected = [element_of(v) for v in self.inputs]
         if [a.type for a in self.body.block.args] != expected:
             raise VerifyException("expected a block argument per input, of its element type")
         last = self.body.block.last_op
-        if not isinstance(last, YieldOp) or last.value.type != element_of(self.result):
-            raise VerifyException(f"expected a body that yields {element_of(self.result)}")
+        expected = element_of(self.result)
+        if not isinstance(last, YieldOp) or last.value.type != expected:
+            found = last.value.type if isinstance(last, YieldOp) else last.name if last else "none"
+            raise VerifyException(f"expected a body that yields {expected}, found {found}")
 
     @classmethod
     def parse(cls, parser: Parser) -> ElementwiseOp:
@@ -497,7 +504,8 @@ class GatherOp(IRDLOperation):
         for index in self.indices:
             if shape_of(index) != shape:
                 raise VerifyException(
-                    f"expected index tensors of the result's shape {shape}, found {index.type}"
+                    f"expected index tensors of the result's shape {_shown(shape)}, found "
+                    f"{index.type}"
                 )
             if element_of(index) != i64:
                 raise VerifyException(f"expected indices of type i64, found {element_of(index)}")
@@ -511,7 +519,10 @@ class GatherOp(IRDLOperation):
                 f"{len(self.map.data.results)}"
             )
         if element_of(self.result) != element_of(self.source):
-            raise VerifyException("expected a result of the source's element type")
+            raise VerifyException(
+                f"expected a result of element type {element_of(self.source)}, found "
+                f"{element_of(self.result)}"
+            )
 
     @classmethod
     def parse(cls, parser: Parser) -> GatherOp:

@@ -12,9 +12,10 @@ from xdsl.context import Context
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.backend import BackendError
-from dlc.diagnostics import UsageError, format_error
+from dlc.diagnostics import UsageError, did_you_mean, format_error, with_hint
 from dlc.pipeline import Observer, run_pipeline, text_of
 from dlc.registry import register
+from dlc.schedule.target import TARGETS
 from dlc.tools.observers import Diffs, Remarks, Timing
 from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
 from dlc.tools.tables import wants_colour
@@ -48,12 +49,13 @@ def describe(error: BaseException, sources: dict[str, str]) -> str:
 
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
     ctx = register(Context())
-    is_module = options.file is not None and kind_of(options.file) == "module"
-    if is_module:
+    check_target(options.target)
+    file: str | None = options.file
+    if file is not None and kind_of(file) == "module":
         with timing.phase("dlc", "parsing"):
-            loaded = Loaded(load_module(ctx, options.file, options.target, sources))
+            loaded = Loaded(load_module(ctx, file, options.target, sources))
     else:
-        loaded = load_program(options.text, options.file, options.target, timing)
+        loaded = load_program(options.text, file, options.target, timing)
     observers: list[Observer] = [timing]
     if options.verbose:
         observers.insert(0, Remarks())
@@ -66,8 +68,16 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
 
         code = run_and_report(ctx, loaded, options, observers, timing)
     if options.timing:
+        sys.stdout.flush()
         print(timing, file=sys.stderr)
     return code
+
+
+def check_target(name: str | None) -> None:
+    """UsageError for a target that the table does not have."""
+    if name is not None and name not in TARGETS:
+        hint = did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
+        raise with_hint(UsageError(f"unknown target '{name}'"), hint)
 
 
 def _compile(

@@ -43,7 +43,7 @@ def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, 
             with open(file, encoding="utf-8") as stream:
                 text = stream.read()
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not text: it is not UTF-8 at offset {error.start}") from None
+        raise ValueError(f"{name} is not text: it is not UTF-8 at offset {error.start}") from None
     sources[name] = text
     module = LocParser(ctx, text, name).parse_module()
     module.verify()
@@ -57,8 +57,6 @@ def load_program(
     text: str | None, script: str | None, target: str | None, timing: Timing
 ) -> Loaded:
     """The last expression of a text or else of a script, imported. ImportFailure as raised."""
-    if target is not None:
-        get_target(target)
     with timing.phase("torch", "import of torch"):
         import torch  # noqa: F401  pyright: ignore[reportUnusedImport]
     with timing.phase("dlc", "import of the frontend"):

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import torch
 from xdsl.dialects.builtin import (
-    Attribute,
     DenseArrayBase,
     DictionaryAttr,
     IntegerAttr,
     ModuleOp,
     TensorType,
 )
+from xdsl.ir import Attribute
 
 from dlc.backend.executor import main_of, torch_dtype
 from dlc.diagnostics import fail
@@ -51,7 +51,9 @@ def _random(
         strides = tuple(int(s) for s in stated.get_values())
     align = attributes.get("dlc.align")
     align = align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
-    span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    span = (
+        1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    )
     memory = torch.empty(span + DEFAULT_ALIGNMENT, dtype=dtype)
     skip = align % DEFAULT_ALIGNMENT // dtype.itemsize
     if dtype == torch.bool:

@@ -16,7 +16,6 @@ from dlc.backend.cuda.printer import shared_bytes
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.backend.host.launcher import HostBackend
 from dlc.compiler import longest_reduction
-from dlc.diagnostics import UsageError
 from dlc.dialects.kernel import FuncOp
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
@@ -58,7 +57,7 @@ def run_and_report(
     run_pipeline(ctx, module, "kernel", observers)
     executor = Executor(module, backend)
     if reference is not None and len(executor.results) != len(reference.exact):
-        raise UsageError(
+        raise ValueError(
             f"expected {len(reference.exact)} results as -c has, @main of {options.file} has "
             f"{len(executor.results)}"
         )
@@ -142,7 +141,13 @@ def report_accuracy(
         judged.append(compare(result, exact, eager, reference.longest_reduction, backend.name))
     header = ["result", "shape", "error vs fp64", "eager's", "bound"]
     rows = [
-        [str(number), str(list(r.shape)), f"{a.error:.2e}", f"{a.eager_error:.2e}", f"{a.bound:.2e}"]
+        [
+            str(number),
+            str(list(r.shape)),
+            f"{a.error:.2e}",
+            f"{a.eager_error:.2e}",
+            f"{a.bound:.2e}",
+        ]
         for number, (r, a) in enumerate(zip(results, judged, strict=True))
     ]
     colour = wants_colour(options.color, sys.stdout)
@@ -162,6 +167,8 @@ def statistics_table(results: Sequence[torch.Tensor]) -> str:
         wide = result.double()
         figures = ["-"] * 4
         if wide.numel():
-            figures = [f"{f(wide).item():.6g}" for f in (torch.mean, torch.min, torch.max, torch.sum)]
+            figures = [
+                f"{f(wide).item():.6g}" for f in (torch.mean, torch.min, torch.max, torch.sum)
+            ]
         rows.append([str(number), str(list(result.shape)), *figures])
     return table(header, rows)

@@ -76,6 +76,11 @@ class Machine:
     def op(self, op: Operation) -> None:
         match op:
             case loop.ForOp() | loop.ReduceOp():
+                if 0 in op.extents.get_values():
+                    if isinstance(op, loop.ReduceOp):
+                        identity = op.monoid.identity([r.type for r in op.results])
+                        self.values.update(zip(op.results, map(_constant, identity), strict=True))
+                    return
                 depth = len(self.extents)
                 for axis in op.axes:
                     n = op.extent(axis)
@@ -129,8 +134,6 @@ class Machine:
         where = self.all(op.where)
         index = [self.expr(e) for e in op.subscripts]
         where, *index = np.broadcast_arrays(where, *index)
-        if not where.size:
-            return np.zeros(where.shape, memory.dtype)
         for subscript, extent in zip(index, memory.shape, strict=True):
             outside = where & ((subscript < 0) | (subscript >= extent))
             assert not outside.any(), f"out of bounds: {op}"
@@ -174,6 +177,10 @@ class Machine:
             self.values[result] = array
 
 
+def _constant(value: Attribute) -> Array:
+    return scalar(value).reshape((1,) * RANK)
+
+
 def _at(depth: int, extent: int) -> tuple[int, ...]:
     return (1,) * depth + (extent,) + (1,) * (RANK - depth - 1)
 
@@ -197,9 +204,6 @@ def _fold(
         return [_FOLDS[monoid](array, axis=axes, keepdims=True, initial=initial, dtype=array.dtype)]
     value, index = arrays
     sign = 1 if monoid == "argmax" else -1
-    if not value.size:
-        shape = [1 if d in axes else n for d, n in enumerate(value.shape)]
-        return [np.broadcast_to(i, shape) for i in identity]
     top = (np.max if sign == 1 else np.min)(value, axis=axes, keepdims=True)
     chosen = np.where(np.isnan(top), np.isnan(value), value == top)
     big = np.iinfo(index.dtype).max

@@ -111,7 +111,7 @@ def round_to_bf16(array: Array) -> Array:
 
 
 def with_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
-    return lambda x: function(torch.from_numpy(np.ascontiguousarray(x))).numpy().reshape(x.shape)
+    return lambda x: function(torch.from_numpy(np.array(x))).numpy()
 
 
 def truncated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:

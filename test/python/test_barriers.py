@@ -108,7 +108,8 @@ def test_a_loop_that_runs_once_is_not_repeated() -> None:
 
 
 def test_a_reduction_in_a_loop() -> None:
-    found = placed(f"scf.for %k = %c0 to %c4 step %c1 {{ {WRITE_A}\n{READ_A}\n{WRITE_B}\n{READ_B} }}")
+    body = f"{WRITE_A}\n{READ_A}\n{WRITE_B}\n{READ_B}"
+    found = placed(f"scf.for %k = %c0 to %c4 step %c1 {{ {body} }}")
     assert found == [[["WA", "|", "RA", "WB", "|", "RB"]]]
 
 
@@ -147,10 +148,8 @@ def test_asynchronous_copies_write_until_their_wait() -> None:
     )
     loop = f"scf.for %k = %c0 to %c4 step %c1 {{ {copy}\nkernel.wait 0\n{READ_A} }}"
     assert placed(loop) == [[["|", "copyA", "wait", "|", "RA"]]]
+    assert placed(f"{copy}\nkernel.wait 0\n{READ_A}") == ["copyA", "wait", "|", "RA"]
     # A barrier before the wait does not make the copy visible.
-    assert placed(f"{copy}\nkernel.barrier\nkernel.wait 0\n{READ_A}".replace("kernel.barrier", "")) == [
-        "copyA", "wait", "|", "RA",
-    ]  # fmt: skip
     func = func_of(f"{copy}\nkernel.barrier\nkernel.wait 0\n{READ_A}")
     assert [str(c) for c in missing_barriers(func)] == [
         "'kernel.cp_async' writes A before 'kernel.load' reads it"
@@ -235,7 +234,7 @@ def traces(block: Block, limit: int = 3) -> Iterator[list[Operation]]:
             case _:
                 continue
         results = [r + o for r in results for o in options]
-        if len(results) > 20_000:
+        if len(results) > 1_000:
             raise OverflowError
     yield from results
 
@@ -277,7 +276,7 @@ def test_conflicts_are_those_of_all_traces() -> None:
 
 def test_placement_leaves_no_conflict_and_no_needless_barrier() -> None:
     total = 0
-    for func, expected in programs(60, barriers=False):
+    for func, expected in programs(20, barriers=False):
         place_barriers(func)
         func.verify()
         assert all(a is b for a, b in conflicts(func)), func
@@ -293,7 +292,7 @@ def test_placement_leaves_no_conflict_and_no_needless_barrier() -> None:
                 block.add_op(barrier)
             else:
                 block.insert_op_before(barrier, next_op)
-    assert total > 50
+    assert total > 15
 
 
 def test_dropping_keeps_every_separation() -> None:

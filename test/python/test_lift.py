@@ -146,7 +146,7 @@ def random_graph(seed: int) -> tuple[ModuleOp, list[torch.Tensor]]:
             case "map":
                 random_map(g, x, r)
             case "unary":
-                g.pointwise(r.choice([math.TanhOp, math.SinOp, arith.NegfOp]), x)
+                g.pointwise(r.choice([math.AbsFOp, math.FloorOp, arith.NegfOp]), x)
             case "binary":
                 y = r.choice([v for v in g.values if v.type == x.type])
                 g.pointwise(r.choice([arith.AddfOp, arith.MulfOp, arith.MaximumfOp]), x, y)
@@ -176,7 +176,7 @@ def random_graph(seed: int) -> tuple[ModuleOp, list[torch.Tensor]]:
     return module, inputs
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(6))
 def test_random_graphs_keep_their_values(block: int) -> None:
     for seed in range(block * 25, block * 25 + 25):
         module, inputs = random_graph(seed)

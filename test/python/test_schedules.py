@@ -8,17 +8,17 @@ import kernels
 import numpy as np
 import pytest
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.parser import Parser
 
 from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.runtime import HostKernel
 from dlc.dialects import kernel
 from dlc.ir.dominance import verify_dominance
+from dlc.ir.expr import within
 from dlc.registry import PASSES, parse_pipeline, register
 
 STEPS = list(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("materialize-tiles")]
-LOWERING = "materialize-tiles,vectorize-accesses,drop-redundant-barriers"
 
 
 def parse(text: str) -> ModuleOp:
@@ -35,7 +35,28 @@ def apply(module: ModuleOp, pipeline: str, *, round_trip: bool = True) -> None:
             assert str(parse(str(module))) == str(module)
 
 
+def check_bounds(func: kernel.FuncOp) -> None:
+    """Every load stays in its memref, by the ranges of its indices and its conditions."""
+    for op in func.walk():
+        if isinstance(op, kernel.LoadOp):
+            assert isinstance(op.ref.type, MemRefType)
+            for subscript, extent in zip(op.subscripts, op.ref.type.get_shape(), strict=True):
+                sure = extent == 0 or not within(subscript, extent, op.where)
+                assert sure, f"{op} may leave its memref"
+
+
 _results: dict[str, str] = {}
+
+
+GUARD, CANARY = 4096, -12345
+
+
+def _guarded_output(expected: np.ndarray) -> np.ndarray:
+    """A poisoned output with canaries before and behind it, which no store may touch."""
+    type = np.int64 if expected.dtype == np.int64 else np.float32
+    whole = np.full(expected.size + 2 * GUARD, CANARY, type)
+    whole[GUARD:-GUARD] = -99 if type is np.int64 else np.nan
+    return whole
 
 
 def check(case: kernels.Case, pipeline: str, **launch: str) -> None:
@@ -52,8 +73,10 @@ def run(case: kernels.Case, module: ModuleOp, pipeline: str, **launch: str) -> N
         return
     _results[state] = pipeline
     module = module.clone()
-    apply(module, LOWERING)
+    apply(module, "materialize-tiles")
     (func,) = [op for op in module.walk() if isinstance(op, kernel.FuncOp)]
+    check_bounds(func)
+    apply(module, "vectorize-accesses,drop-redundant-barriers")
     source = print_kernel(func)
     key = f"{case.name} {sorted(launch.items())} {source}"
     if key in _results:
@@ -62,12 +85,8 @@ def run(case: kernels.Case, module: ModuleOp, pipeline: str, **launch: str) -> N
     expected = case.expected(
         *(x.astype(np.float64) if x.dtype == np.float32 else x for x in case.inputs)
     )
-    outputs = [
-        np.full(np.shape(e), np.nan).astype(np.float32)
-        if np.asarray(e).dtype != np.int64
-        else np.full(np.shape(e), -99)
-        for e in expected
-    ]
+    guarded = [_guarded_output(np.asarray(e)) for e in expected]
+    outputs = [whole[GUARD:-GUARD] for whole in guarded]
     if func.grid_size:
         HostKernel(source, func.name_, parameter_types(func)).launch(
             [a.ctypes.data for a in (*case.inputs, *outputs)],
@@ -76,7 +95,9 @@ def run(case: kernels.Case, module: ModuleOp, pipeline: str, **launch: str) -> N
             dynamic_shared_bytes(func),
             **launch,  # pyright: ignore[reportArgumentType]
         )
-    for result, reference in zip(outputs, expected, strict=True):
+    for whole, flat, reference in zip(guarded, outputs, expected, strict=True):
+        assert (whole[:GUARD] == CANARY).all() and (whole[-GUARD:] == CANARY).all()
+        result = flat.reshape(np.shape(reference))
         if result.dtype == np.int64:
             np.testing.assert_array_equal(result, reference)
             continue

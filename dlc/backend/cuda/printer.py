@@ -56,18 +56,6 @@ from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.ir.expr import Expr, constant_of
 
-STATIC_SHARED_LIMIT = 48 * 1024
-"""Bytes of shared memory that a kernel may declare (CUDA C++ Programming Guide, 7.2)."""
-SLOT_ALIGNMENT = 128
-"""Alignment of buffers in dynamic shared memory, in bytes: that of a box of the TMA unit."""
-
-_MAX_DEPTH = 3
-_MAX_INLINE = 64
-
-Memory = frozenset[SSAValue | None]
-"""The memory that an expression reads; None stands for the other lanes of the warp."""
-
-
 def print_module(module: ModuleOp) -> str:
     """All kernels of a module in one text, after the prelude functions that they use."""
     for op in module.walk():
@@ -100,63 +88,6 @@ class CudaTarget(Target):
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         output.write(print_module(module))
-
-
-def parameter_types(func: kernel.FuncOp) -> list[str]:
-    """The C types of a kernel's parameters, inputs first."""
-    inputs = len(func.input_refs)
-    return [
-        f"{'const ' if n < inputs else ''}{_element(ref, func)}*" for n, ref in enumerate(func.refs)
-    ]
-
-
-def shared_bytes(func: kernel.FuncOp) -> int:
-    """The bytes of shared memory of a block, static or dynamic."""
-    return _shared_slots(func)[1]
-
-
-def dynamic_shared_bytes(func: kernel.FuncOp) -> int:
-    """The bytes of shared memory to ask for at the launch: 0 where all of it is static."""
-    total = shared_bytes(func)
-    return total if total > STATIC_SHARED_LIMIT else 0
-
-
-def c_name(func: kernel.FuncOp) -> str:
-    """The kernel's name in C: its own, unless that is one of the C library's."""
-    return kernel_name(func.name_)
-
-
-def _shared_slots(func: kernel.FuncOp) -> tuple[dict[SSAValue, int], int]:
-    """The offset in bytes of every shared buffer that is used, and the total."""
-    live = live_ops(func)
-    slots: dict[SSAValue, int] = {}
-    end = 0
-    for op in func.walk():
-        if isinstance(op, kernel.AllocSharedOp) and op in live:
-            slots[op.result] = -(-end // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
-            end = slots[op.result] + _bytes(op.result)
-    return slots, end
-
-
-def _bytes(ref: SSAValue) -> int:
-    return span(_memref(ref)) * kernel.element_bytes(element_type(ref.type))
-
-
-def _memref(ref: SSAValue) -> MemRefType[Attribute]:
-    assert isinstance(ref.type, MemRefType)
-    return ref.type
-
-
-def _element(ref: SSAValue, op: Operation) -> str:
-    """The C type of a memref's elements."""
-    name = c_type(element_type(ref.type))
-    if name is None:
-        fail(
-            op,
-            f"the CUDA printer has no C type for elements of {ref.type}",
-            "f32, f64, booleans and integers of 8, 16, 32 and 64 bits have one",
-        )
-    return name
 
 
 class _KernelPrinter:
@@ -230,79 +161,6 @@ class _KernelPrinter:
             self._assign(end, results)
         self.names.close()
         self.indent -= 1
-
-    # Values: where they are used, pending ones are written in place.
-
-    def _uses(self, value: SSAValue) -> list[Operation]:
-        return [use.operation for use in value.uses if use.operation in self.live]
-
-    def _name(self, value: SSAValue, default: str) -> str:
-        name = self.names.new(value.name_hint or default)
-        self.text[value] = Text(name)
-        return name
-
-    def use(self, value: SSAValue) -> Text:
-        """How a value reads where it is used."""
-        text = self.text[value]
-        if value in self.pending:
-            self.reads |= self.pending[value]
-            self.uses_left[value] -= 1
-            if self.uses_left[value] <= 0:
-                del self.pending[value]
-        return text
-
-    def named(self, value: SSAValue) -> Text:
-        """The name of a value; one that is pending gets it now."""
-        if value in self.pending:
-            self._write(value)
-        return self.text[value]
-
-    def _taken(self) -> Memory:
-        """What the expression that was just built reads."""
-        reads, self.reads = self.reads, frozenset()
-        return reads
-
-    def _define(self, value: SSAValue, text: Text, reads: Memory = frozenset()) -> None:
-        """Gives a value its text: written at its only use, or named here."""
-        self.text[value] = text
-        self.pending[value] = reads
-        uses = self._uses(value)
-        self.uses_left[value] = len(uses)
-        block = value.owner.parent if isinstance(value.owner, Operation) else None
-        local = all(user.parent is block for user in uses)
-        if text.level == Level.ATOM and text.depth == 0 and (local or not reads):
-            if reads == frozenset():
-                del self.pending[value]
-            return
-        once = local and len(uses) == 1 and text.depth <= _MAX_DEPTH
-        plain = not isinstance(value.type, IndexType) and len(text.text) <= _MAX_INLINE
-        if text.level == Level.TERNARY:  # a choice within a longer expression is hard to read
-            plain = plain and isinstance(uses[0], kernel.StoreOp | scf.YieldOp)
-        if isinstance(value.owner, kernel.ShuffleOp):
-            plain = not isinstance(uses[0], kernel.StoreOp | scf.YieldOp | kernel.ShuffleOp) and (
-                uses[0].dialect_name() == "arith" and not is_conditional(uses[0])
-            )
-        elif None in reads:
-            plain = False
-        if not (once and plain):
-            self._write(value)
-
-    def _write(self, value: SSAValue) -> None:
-        """Writes a pending value as a constant."""
-        text = self.text[value]
-        del self.pending[value]
-        owner = value.owner
-        assert isinstance(owner, Operation)
-        type = value_type(value, owner)
-        defaults = {"bool": "p", "int": "i", "long long": "i"}
-        name = self._name(value, defaults.get(type, "v"))
-        self.line(f"const {type} {name} = {text};")
-
-    def _flush(self, written: SSAValue | None = None) -> None:
-        """Writes the pending values that read `written`, or with None any memory."""
-        for value, reads in list(self.pending.items()):
-            if None in reads or written in reads or (written is None and reads):
-                self._write(value)
 
     # Memory.
 

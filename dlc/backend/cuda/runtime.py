@@ -46,6 +46,9 @@ class CudaBackend:
         self._context: Any = self._driver.Device(self.device.index).retain_primary_context()
         self._own_stream: Any = None
         self._stream: Any = None
+        """Where launches go; None is the legacy default stream, torch's default."""
+        self._torch_stream: torch.cuda.Stream | None = None
+        """The same as torch sees it."""
         self._kernels: dict[FuncOp, _Loaded] = {}
 
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
@@ -66,7 +69,9 @@ class CudaBackend:
             try:
                 function.set_attribute(limit, dynamic)
             except self._driver.Error as error:
-                raise LaunchError(_describe(func, f"the GPU refuses its memory: {error}")) from error
+                raise LaunchError(
+                    _describe(func, f"the GPU refuses its memory: {error}")
+                ) from error
         return _Loaded(function, dynamic, module)
 
     @contextmanager
@@ -75,12 +80,12 @@ class CudaBackend:
         current = torch.cuda.current_stream(self.device)
         with self._active():
             if current == torch.cuda.default_stream(self.device):
-                self._stream = None
+                self._stream = self._torch_stream = None
                 yield
                 return
-            self._own_stream = self._own_stream or self._driver.Stream()
-            self._stream = self._own_stream
+            self._own_stream = self._stream = self._own_stream or self._driver.Stream()
             ours = torch.cuda.ExternalStream(self._stream.handle, device=self.device)
+            self._torch_stream = ours
             ours.wait_stream(current)
             yield
             current.wait_stream(ours)
@@ -97,10 +102,9 @@ class CudaBackend:
             )
         except self._driver.Error as error:
             raise LaunchError(_describe(func, f"the launch fails: {error}")) from error
-        if self._stream is not None:
-            ours = torch.cuda.ExternalStream(self._stream.handle, device=self.device)
-            for tensor in tensors:
-                tensor.record_stream(ours)  # torch must not reuse its memory before the kernel ends
+        if self._torch_stream is not None:
+            for tensor in tensors:  # torch must not reuse their memory before the kernel ends
+                tensor.record_stream(self._torch_stream)
 
     @contextmanager
     def _active(self) -> Iterator[None]:

@@ -26,7 +26,7 @@ class HostBackend:
     seed: int = 0
     threads: int | None = None
     name: str = "host"
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     _kernels: dict[FuncOp, tuple[HostKernel, int]] = field(default_factory=dict)
     """What was prepared, and the dynamic shared memory of each in bytes."""
 

@@ -10,7 +10,7 @@ from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions import scalar as s
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.decompositions.reductions import count, finish, moments, total
-from dlc.transforms.decompositions.scalar import Scalar
+from dlc.transforms.decompositions.scalar import Scalar, compute_type
 from dlc.transforms.decompositions.types import EPSILON
 
 
@@ -60,7 +60,8 @@ def _last_axes(c: Lowering, value: SSAValue) -> list[int]:
 def rms_norm(c: Lowering) -> Lowered:
     source, weight = c.tensor("input"), c.op.operand("weight")
     given = c.optional_number("eps")
-    eps = EPSILON[element_of(source)] if given is None else given
+    # As eager has it: of f32 for f16 and bf16, too.
+    eps = EPSILON[compute_type(element_of(source))] if given is None else given
     value, axes = c.wide(source), _last_axes(c, source)
     shape, n = shape_of(value), count(value, axes)
     squares = c.elementwise(lambda x: x * x, value, shape=shape, hint="square")

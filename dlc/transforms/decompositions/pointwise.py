@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import frexp, inf, pi
+from math import frexp, inf, nan, pi
 from math import sqrt as square_root
 
 from xdsl.dialects.builtin import f64, i1
@@ -138,15 +138,19 @@ def div(c: Lowering) -> Lowered:
 def floor_divide(c: Lowering) -> Lowered:
     if not is_float(c.element):
         return c.pointwise(_floor_quotient, *both(c))
-    if c.element == f64:
-        if not _is_power_of_two(c.operand("other")):
-            refuse("the floor of a quotient of float64 is exact for powers of two only")
-        return c.pointwise(lambda x, y: s.floor(x / y), *both(c))
+    if c.element == f64 and not _is_power_of_two(c.operand("other")):
+        refuse("the floor of a quotient of float64 is exact for powers of two only")
 
     # A quotient of two f32 rounds in f64 to an integer only if it is one, up to 2**28; beyond,
-    # its neighbours differ by less than f32 resolves.
+    # its neighbours differ by less than f32 resolves. Eager goes by the remainder, which is NaN
+    # for an infinite dividend and the dividend itself for an infinite divisor.
     def function(x: Scalar, y: Scalar) -> Scalar:
-        return s.floor(x.to(f64) / y.to(f64)).to(x.element)
+        quotient = s.floor(x.to(f64) / y.to(f64)).to(x.element)
+        if isinstance(c.operand("other"), SSAValue):
+            below = y.abs().eq(inf) & ((x < 0) & (y > 0) | (x > 0) & (y < 0))
+            quotient = below.select(-1.0, quotient)
+            return (x.abs().eq(inf) & y.ne(0)).select(nan, quotient)
+        return x.abs().eq(inf).select(nan, quotient)
 
     return c.pointwise(function, *both(c))
 
@@ -364,11 +368,11 @@ def nan_to_num(c: Lowering) -> Lowered:
     if not is_float(c.element):
         return c.tensor()
     largest = _largest(c.element)
-    nan = c.op.argument("nan") or 0.0
+    instead = c.op.argument("nan") or 0.0
     high, low = c.op.argument("posinf"), c.op.argument("neginf")
 
     def function(x: Scalar) -> Scalar:
-        x = x.is_nan().select(x.of(float(nan)), x)  # pyright: ignore[reportArgumentType]
+        x = x.is_nan().select(x.of(float(instead)), x)  # pyright: ignore[reportArgumentType]
         x = x.eq(inf).select(largest if high is None else float(high), x)  # pyright: ignore
         return x.eq(-inf).select(-largest if low is None else float(low), x)  # pyright: ignore
 

@@ -39,10 +39,8 @@ DTYPES: dict[str, Attribute] = {
 EPSILON: dict[Attribute, float] = {
     Float64Type(): 2.0**-52,
     Float32Type(): 2.0**-23,
-    Float16Type(): 2.0**-10,
-    BFloat16Type(): 2.0**-7,
 }
-"""The distance from 1 to the next larger number."""
+"""The distance from 1 to the next larger number, for the types that are calculated in."""
 
 
 def dtype(argument: Argument, default: Attribute) -> Attribute:

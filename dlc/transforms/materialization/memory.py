@@ -7,6 +7,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dlc.analysis.alignment import strides_of, vector_width
 from dlc.dialects import kernel, tile
+from dlc.dialects.access import simplify_where
 from dlc.ir.expr import Expr, within
 from dlc.transforms.materialization.emitter import Emitter, LocalArray
 
@@ -29,14 +30,12 @@ def is_fragment(e: Emitter, op: Operation) -> bool:
 def load(e: Emitter, op: tile.LoadOp) -> SSAValue:
     """Emits a load at the current point, guarded where it could leave its memref."""
     assert isinstance(op.ref.type, MemRefType)
-    where = list(op.where)
-    for subscript, extent in zip(op.subscripts, op.ref.type.get_shape(), strict=True):
+    subscripts, where = e.exprs(op.subscripts), e.exprs(op.where)
+    for subscript, extent in zip(subscripts, op.ref.type.get_shape(), strict=True):
         where += within(subscript, extent, where)
-    default = None if op.default is None else e.value(op.default)
-    conditions = [c for c in e.exprs(where) if c.range[0] < 0]
-    new = kernel.LoadOp(
-        e.scalars[op.ref], e.exprs(op.subscripts), conditions, default if conditions else None
-    )
+    where = simplify_where(where)
+    default = e.value(op.default) if op.default is not None and where else None
+    new = kernel.LoadOp(e.scalars[op.ref], subscripts, where, default)
     new.location = op.location
     return e.insert(new, op.result.name_hint)
 
@@ -46,10 +45,8 @@ def store(e: Emitter, op: tile.StoreOp) -> None:
     along = frozenset[SSAValue]().union(*(e.along[i] for i in op.indices))
     where = [*e.exprs(op.where), *e.guard]
     where += [Expr() - index for axis, index in e.once.items() if axis not in along]
-    conditions = [c for c in dict.fromkeys(where) if c.range[0] < 0]
-    new = kernel.StoreOp(
-        e.value(op.value), e.scalars[op.ref], e.exprs(op.subscripts), conditions
-    )
+    subscripts = e.exprs(op.subscripts)
+    new = kernel.StoreOp(e.value(op.value), e.scalars[op.ref], subscripts, simplify_where(where))
     new.location = op.location
     e.builder.insert(new)
 
@@ -84,7 +81,7 @@ def stage(e: Emitter, op: tile.StageOp) -> SSAValue:
         run = round * e.threads + e.thread_id
         where = [Expr((), runs - 1) - run]
         place = _decode(run * width, sizes)
-        _copy_run(e, op, buffer, base, place, [c for c in where if c.range[0] < 0], width)
+        _copy_run(e, op, buffer, base, place, simplify_where(where), width)
 
     if rounds == 1:
         copy(Expr())
@@ -136,10 +133,6 @@ def _copy_run(
         value = e.insert(source(0), op.source.name_hint)
         e.builder.insert(kernel.StoreOp(value, buffer, target(0), where))
         return
-    run = e.insert(kernel.AllocLocalOp(op.source.type.element_type, [width]), "run")
     with e.loop(width, "v", unroll=True) as v:
         value = e.insert(source(v), op.source.name_hint)
-        e.builder.insert(kernel.StoreOp(value, run, [Expr.of(v)]))
-    with e.loop(width, "v", unroll=True) as v:
-        value = e.insert(kernel.LoadOp(run, [Expr.of(v)]), op.source.name_hint)
         e.builder.insert(kernel.StoreOp(value, buffer, target(v), where))

@@ -8,6 +8,7 @@ from math import prod
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.dialects import kernel, tile
+from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, ReduceOpBase
 from dlc.ir.expr import Expr
 from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
@@ -84,7 +85,7 @@ def accumulate(
 
     def fold() -> None:
         new = [e.value(v) for v in values]
-        conditions = [c for c in e.exprs(where) if c.range[0] < 0]
+        conditions = simplify_where(e.exprs(where))
         if conditions:
             identity = [e.constant(a) for a in op.monoid.identity([v.type for v in new])]
             new = [
@@ -118,7 +119,7 @@ def combine(e: Emitter, op: tile.CombineOp) -> None:
     types = [r.type for r in op.results]
     if width == lanes:
         arrays = [e.local(t, axes, n) for t, n in zip(types, names, strict=True)]
-        e.over(axes, lambda: _write(e, arrays, _shuffled(e, op, lanes)))
+        e.over(axes, lambda: _fold_lanes(e, op, arrays, lanes))
         _bind(e, op, arrays)
         return
     # Thread numbers along the combined axes and along the others.
@@ -137,8 +138,12 @@ def combine(e: Emitter, op: tile.CombineOp) -> None:
         at = [other, index]
         return [*(Expr.of(e.scalars[a]) for a in axes), *(at[n] for n in kept)]
 
+    warp = [e.local(t, (), f"{n}_warp") for t, n in zip(types, names, strict=True) if lanes > 1]
+
     def write() -> None:
-        values = _shuffled(e, op, lanes)
+        if lanes > 1:
+            _fold_lanes(e, op, warp, lanes)
+        values = _read(e, warp) if lanes > 1 else [e.value(v) for v in op.values]
         first = [] if lanes == 1 else [Expr() - part % lanes]
         for ref, value in zip(scratch, values, strict=True):
             e.builder.insert(kernel.StoreOp(value, ref, place(part // lanes), first))
@@ -168,15 +173,16 @@ def _bind(e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray]) -> None:
             e.scalars[result] = e.insert(kernel.LoadOp(array.ref, []), result.name_hint)
 
 
-def _shuffled(e: Emitter, op: tile.CombineOp, lanes: int) -> list[SSAValue]:
-    """The values folded over groups of `lanes` neighbouring lanes, the same in each of them."""
-    values = [e.value(v) for v in op.values]
+def _fold_lanes(
+    e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray], lanes: int
+) -> None:
+    """Folds the values over groups of `lanes` neighbouring lanes; each then holds the result."""
+    _write(e, arrays, [e.value(v) for v in op.values])
     mask = lanes // 2
     while mask:
-        other = [e.insert(kernel.ShuffleOp(v, mask, lanes)) for v in values]
-        values = op.monoid.combine(e.builder, values, other)
+        other = [e.insert(kernel.ShuffleOp(v, mask, lanes)) for v in _read(e, arrays)]
+        _write(e, arrays, op.monoid.combine(e.builder, _read(e, arrays), other))
         mask //= 2
-    return values
 
 
 def _linear(e: Emitter, axes: list[BlockArgument], launch: tile.LaunchOp) -> Expr:

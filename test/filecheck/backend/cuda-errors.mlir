@@ -1,0 +1,7 @@
+// RUN: not dlc-opt %s -t cuda 2>&1 | filecheck %s
+// CHECK: error: {{.*}}the CUDA printer expects kernel.func, found loop.kernel
+// CHECK: hint: run materialize-tiles first
+%y = loop.kernel @k() -> (%y: memref<f32>) {
+  %c = arith.constant 1.0 : f32
+  loop.store %c, %y[] : memref<f32>
+}

@@ -1,0 +1,175 @@
+// RUN: dlc-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+kernel.func @block() -> () grid 1 block 2048 {}
+// CHECK: expected a grid >= 0 and a block of 1 to 1024 threads, found 1 and 2048
+
+// -----
+
+kernel.func @argument() -> (%y: index) grid 1 block 1 {}
+// CHECK: expected memrefs as arguments, found index
+
+// -----
+
+"kernel.func"() <{alignments = array<i64: 16>, block = 1, grid = 1, sym_name = "alignments"}> ({
+^bb0:
+}) : () -> ()
+// CHECK: expected at most one alignment per memref
+
+// -----
+
+kernel.func @input(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %v = kernel.load %x[0] : memref<4xf32>
+  kernel.store %v, %x[1] : memref<4xf32>
+}
+// CHECK: expected inputs that are only read, found %x, which 'kernel.store' writes
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) {
+  %y = kernel.launch @missing(%x) : (tensor<4xf32>) -> (tensor<4xf32>)
+  func.return
+}
+// CHECK: expected a kernel.func named @missing, found none
+
+// -----
+
+kernel.func @other(%x: memref<8xf32>) -> (%y: memref<4xf32>) grid 1 block 1 {}
+func.func @main(%x: tensor<4xf32>) {
+  %y = kernel.launch @other(%x) : (tensor<4xf32>) -> (tensor<4xf32>)
+  func.return
+}
+// CHECK: expected inputs and outputs (tensor<8xf32>, tensor<4xf32>), found (tensor<4xf32>, tensor<4xf32>)
+
+// -----
+
+%t = kernel.thread_id
+// CHECK: 'kernel.thread_id' expects ancestor op
+
+// -----
+
+%b = kernel.block_id
+// CHECK: 'kernel.block_id' expects ancestor op
+
+// -----
+
+%s = kernel.alloc_shared : memref<4xf32>
+// CHECK: expected a memref in #kernel.shared, found memref<4xf32>
+
+// -----
+
+%s = kernel.alloc_local : memref<4xf32, #kernel.shared>
+// CHECK: expected a memref in #kernel.local, found memref<4xf32, #kernel.shared>
+
+// -----
+
+kernel.func @subscripts(%x: memref<4x4xf32>) -> () grid 1 block 1 {
+  %v = kernel.load %x[0] : memref<4x4xf32>
+}
+// CHECK: expected 2 subscripts for memref<4x4xf32>, found 1
+
+// -----
+
+kernel.func @result(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %v = kernel.load %x[0] : memref<4xf32> -> vector<4xi32>
+}
+// CHECK: expected a result of the element type f32, found vector<4xi32>
+
+// -----
+
+kernel.func @default(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %d = arith.constant 1 : i32
+  %v = "kernel.load"(%x, %d) <{map = affine_map<() -> (0)>, operandSegmentSizes = array<i32: 1, 0, 1>}> : (memref<4xf32>, i32) -> f32
+}
+// CHECK: expected a default of the element type f32, found i32
+
+// -----
+
+kernel.func @value() -> (%y: memref<4xf32>) grid 1 block 1 {
+  %v = arith.constant 1 : i32
+  kernel.store %v, %y[0] : memref<4xf32>, i32
+}
+// CHECK: expected a value of the element type f32, found i32
+
+// -----
+
+kernel.func @test() -> () grid 1 block 1 {
+  %p = kernel.test
+}
+// CHECK: expected a `where` condition
+
+// -----
+
+kernel.func @select() -> () grid 1 block 1 {
+  %v = arith.constant 1.0 : f32
+  %d = arith.constant 1 : i32
+  %w = "kernel.select"(%v, %d) <{map = affine_map<() -> ()>}> : (f32, i32) -> f32
+}
+// CHECK: expected one type for both values and the result, found f32, i32 and f32
+
+// -----
+
+kernel.func @index() -> () grid 1 block 1 {
+  %w = "kernel.index"() <{map = affine_map<() -> (0)>, conditions = affine_map<() -> (0)>}> : () -> index
+}
+// CHECK: expected no conditions
+
+// -----
+
+kernel.func @width() -> () grid 1 block 32 {
+  %v = arith.constant 1.0 : f32
+  %w = kernel.shuffle xor %v, 16 width 16 : f32
+}
+// CHECK: expected a width of 2, 4, 8, 16 or 32 and a mask below it, found width 16 and mask 16
+
+// -----
+
+kernel.func @shuffled() -> () grid 1 block 32 {
+  %v = arith.constant 1.0 : f32
+  %w = "kernel.shuffle"(%v) <{mask = 1 : i64, width = 2 : i64}> : (f32) -> i32
+}
+// CHECK: expected a result of type f32, found i32
+
+// -----
+
+kernel.func @target(%x: memref<4xf32>) -> (%y: memref<4xf32>) grid 1 block 1 {
+  kernel.cp_async %x[0], %y[0] elements 4 : memref<4xf32>, memref<4xf32>
+}
+// CHECK: expected a target in shared memory, found memref<4xf32>
+
+// -----
+
+kernel.func @copied(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<4xf32, #kernel.shared>
+  kernel.cp_async %x[0], %s[0, 0] elements 4 : memref<4xf32>, memref<4xf32, #kernel.shared>
+}
+// CHECK: expected 1 subscripts for memref<4xf32, #kernel.shared>, found 2
+
+// -----
+
+kernel.func @elements(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<4xi32, #kernel.shared>
+  kernel.cp_async %x[0], %s[0] elements 4 : memref<4xf32>, memref<4xi32, #kernel.shared>
+}
+// CHECK: expected one element type for source and target
+
+// -----
+
+kernel.func @bytes(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<4xf32, #kernel.shared>
+  kernel.cp_async %x[0], %s[0] elements 3 : memref<4xf32>, memref<4xf32, #kernel.shared>
+}
+// CHECK: expected a copy of 4, 8 or 16 bytes, found 12
+
+// -----
+
+kernel.func @pending() -> () grid 1 block 1 {
+  kernel.wait -1
+}
+// CHECK: expected a count >= 0, found -1
+
+// -----
+
+kernel.func @maps(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %v = "kernel.load"(%x) <{map = affine_map<(d0) -> (d0)>, operandSegmentSizes = array<i32: 1, 0, 0>}> : (memref<4xf32>) -> f32
+}
+// CHECK: expected affine maps over the 0 index operands and no symbols, found 1 dimensions and 0 symbols

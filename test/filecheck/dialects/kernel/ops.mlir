@@ -1,0 +1,51 @@
+// RUN: dlc-opt %s | filecheck %s
+// RUN: DLC_ROUNDTRIP
+
+// CHECK: kernel.func @k(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 4) -> (%y: memref<32x2048xf32>) grid 32 block 256 schedule "tileify" {
+kernel.func @k(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 4) -> (%y: memref<32x2048xf32>)
+    grid 32 block 256 schedule "tileify" {
+  // CHECK-NEXT: %b = kernel.block_id
+  %b = kernel.block_id
+  // CHECK-NEXT: %t = kernel.thread_id
+  %t = kernel.thread_id
+  // CHECK-NEXT: %s = kernel.alloc_shared : memref<8x4xf32, #kernel.shared>
+  %s = kernel.alloc_shared : memref<8x4xf32, #kernel.shared>
+  // CHECK-NEXT: %acc = kernel.alloc_local : memref<f32, #kernel.local>
+  %acc = kernel.alloc_local : memref<f32, #kernel.local>
+  // CHECK-NEXT: %i = kernel.index %b * 8 + %t floordiv 32 - 1
+  %i = kernel.index %b * 8 + %t floordiv 32 - 1
+  // CHECK-NEXT: %v = kernel.load %x[%b, %t * 4 + 2] where (%t < 100, %t - %b >= 0) : memref<32x2048xf32>
+  %v = kernel.load %x[%b, %t * 4 + 2] where (%t < 100, %t - %b >= 0) : memref<32x2048xf32>
+  // CHECK-NEXT: %d = kernel.load %w[%t] where (%t < 9) else %v : memref<2048xf32>
+  %d = kernel.load %w[%t] where (%t < 9) else %v : memref<2048xf32>
+  // CHECK-NEXT: %q = kernel.load %x[%b, %t * 4] : memref<32x2048xf32> -> vector<4xf32>
+  %q = kernel.load %x[%b, %t * 4] : memref<32x2048xf32> -> vector<4xf32>
+  // CHECK-NEXT: kernel.store %v, %acc[] : memref<f32, #kernel.local>
+  kernel.store %v, %acc[] : memref<f32, #kernel.local>
+  // CHECK-NEXT: kernel.store %q, %y[%b, %t * 4] where (%t < 100) : memref<32x2048xf32>, vector<4xf32>
+  kernel.store %q, %y[%b, %t * 4] where (%t < 100) : memref<32x2048xf32>, vector<4xf32>
+  // CHECK-NEXT: %e = kernel.select %v where (%t >= 3) else %d : f32
+  %e = kernel.select %v where (%t >= 3) else %d : f32
+  // CHECK-NEXT: %p = kernel.test where (%t < 3)
+  %p = kernel.test where (%t < 3)
+  // CHECK-NEXT: kernel.barrier
+  kernel.barrier
+  // CHECK-NEXT: %o = kernel.shuffle xor %e, 16 width 32 : f32
+  %o = kernel.shuffle xor %e, 16 width 32 : f32
+  // CHECK-NEXT: kernel.cp_async %x[%b, %t * 4], %s[%t mod 8, 0] elements 4 where (%t < 8) : memref<32x2048xf32>, memref<8x4xf32, #kernel.shared>
+  kernel.cp_async %x[%b, %t * 4], %s[%t mod 8, 0] elements 4 where (%t < 8)
+    : memref<32x2048xf32>, memref<8x4xf32, #kernel.shared>
+  // CHECK-NEXT: kernel.commit
+  kernel.commit
+  // CHECK-NEXT: kernel.wait 1
+  kernel.wait 1
+  // CHECK-NEXT: kernel.atomic_add %o, %y[0, %t] where (%t < 5) : memref<32x2048xf32>
+  kernel.atomic_add %o, %y[0, %t] where (%t < 5) : memref<32x2048xf32>
+}
+
+// CHECK: func.func @main
+func.func @main(%x: tensor<32x2048xf32>, %w: tensor<2048xf32>) -> tensor<32x2048xf32> {
+  // CHECK-NEXT: %y = kernel.launch @k(%x, %w) : (tensor<32x2048xf32>, tensor<2048xf32>) -> (tensor<32x2048xf32>)
+  %y = kernel.launch @k(%x, %w) : (tensor<32x2048xf32>, tensor<2048xf32>) -> (tensor<32x2048xf32>)
+  func.return %y : tensor<32x2048xf32>
+}

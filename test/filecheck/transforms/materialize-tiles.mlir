@@ -1,0 +1,205 @@
+// RUN: dlc-opt %s -p materialize-tiles --split-input-file | filecheck %s
+
+// A kernel still in the loop dialect is one thread.
+// CHECK-LABEL: kernel.func @loops(%x: memref<4xf32>) -> (%y: memref<4xf32>) grid 1 block 1
+// CHECK: scf.for %i = %{{.*}} to %{{.*}} step %{{.*}} {
+// CHECK-NEXT: %a = kernel.load %x[%i]
+// CHECK-NEXT: kernel.store %a, %y[%i]
+// CHECK: kernel.launch @loops(%x) : (tensor<4xf32>) -> (tensor<4xf32>)
+%x = "test.op"() : () -> tensor<4xf32>
+%y = loop.kernel @loops(%x: memref<4xf32> = %x) -> (%y: memref<4xf32>) {
+  loop.for %i in 4 {
+    %a = loop.load %x[%i] : memref<4xf32>
+    loop.store %a, %y[%i] : memref<4xf32>
+  }
+}
+
+// -----
+
+// Thread axes that nothing keeps together are dealt over blocks of 256; loads beyond the end
+// read nothing, stores beyond it do nothing.
+// CHECK-LABEL: kernel.func @dealt
+// CHECK-SAME: grid 5 block 256
+// CHECK: %point = kernel.index %bid * 256 + %tid
+// CHECK: %i = kernel.index %point floordiv 11
+// CHECK: %j = kernel.index %point mod 11
+// CHECK: kernel.load %x[%i, %j] where (%i < 100) : memref<100x11xf32>
+// CHECK: kernel.store %a, %y[%i, %j] where (%point < 1100) : memref<100x11xf32>
+%x = "test.op"() : () -> tensor<100x11xf32>
+%y = tile.kernel @dealt(%x: memref<100x11xf32> = %x) -> (%y: memref<100x11xf32>) {
+  tile.launch thread(%i in 100, %j in 11) {
+    %a = tile.load %x[%i, %j] : memref<100x11xf32>
+    tile.store %a, %y[%i, %j] : memref<100x11xf32>
+  }
+}
+
+// -----
+
+// What mentions no serial axis stands before its loop; along a thread axis that a store does not
+// mention, one thread stores.
+// CHECK-LABEL: kernel.func @serial
+// CHECK-SAME: grid 4 block 8
+// CHECK: %a = kernel.load %x[%b]
+// CHECK-NEXT: scf.for %s
+// CHECK-NEXT: kernel.store %a, %y[%b, %s] where (%t < 1)
+%x = "test.op"() : () -> tensor<4xf32>
+%y = tile.kernel @serial(%x: memref<4xf32> = %x) -> (%y: memref<4x2xf32>) {
+  tile.launch block(%b in 4) thread(%t in 8) serial(%s in 2) {
+    %a = tile.load %x[%b] : memref<4xf32>
+    tile.store %a, %y[%b, %s] : memref<4x2xf32>
+  }
+}
+
+// -----
+
+// Register axes are local arrays and unrolled loops; ops along the same axes share a loop, and a
+// reduce that is only yielded accumulates in place.
+// CHECK-LABEL: kernel.func @registers
+// CHECK: %acc = kernel.alloc_local : memref<2x4xf32, #kernel.local>
+// CHECK: scf.for %ko
+// CHECK-NEXT: scf.for %ki
+// CHECK-NEXT: %b = kernel.alloc_local : memref<4xf32, #kernel.local>
+// CHECK: kernel.load %B[%ko * 2 + %ki, %rj
+// CHECK: %a = kernel.alloc_local : memref<2xf32, #kernel.local>
+// CHECK: kernel.load %A[%tid * 2 + %ri
+// CHECK: arith.mulf
+// CHECK-NEXT: kernel.load %acc[
+// CHECK-NEXT: arith.addf
+// CHECK-NEXT: kernel.store %{{.*}}, %acc[
+// CHECK-NOT: alloc_local : memref<2x4
+// CHECK: kernel.store %{{.*}}, %C[
+%A = "test.op"() : () -> tensor<16x6xf32>
+%B = "test.op"() : () -> tensor<6x4xf32>
+%C = tile.kernel @registers(%A: memref<16x6xf32> = %A, %B: memref<6x4xf32> = %B) -> (%C: memref<16x4xf32>) {
+  tile.launch thread(%tid in 8) register(%ri in 2, %rj in 4) {
+    %acc = tile.reduce add serial(%ko in 3) -> f32 {
+      %part = tile.reduce add serial(%ki in 2) -> f32 {
+        %a = tile.load %A[%tid * 2 + %ri, %ko * 2 + %ki] : memref<16x6xf32>
+        %b = tile.load %B[%ko * 2 + %ki, %rj] : memref<6x4xf32>
+        %p = arith.mulf %a, %b : f32
+        tile.yield %p : f32
+      }
+      tile.yield %part : f32
+    }
+    tile.store %acc, %C[%tid * 2 + %ri, %rj] : memref<16x4xf32>
+  }
+}
+
+// -----
+
+// A condition that is the same for the whole block skips the point; another one selects the
+// identity.
+// CHECK-LABEL: kernel.func @conditions
+// CHECK: kernel.test where (%k + %b < 9)
+// CHECK-NEXT: scf.if
+// CHECK: kernel.select %{{.*}} where (%t + %k_1 < 10) else
+%x = "test.op"() : () -> tensor<8x10xf32>
+%y = tile.kernel @conditions(%x: memref<8x10xf32> = %x) -> (%y: memref<4x8xf32>) {
+  tile.launch block(%b in 4) thread(%t in 8) {
+    %u = tile.reduce add serial(%k in 10) -> f32 {
+      %a = tile.load %x[%t, %k] : memref<8x10xf32>
+      tile.yield %a where (%k + %b < 9) : f32
+    }
+    %v = tile.reduce max serial(%k in 10) -> f32 {
+      %a = tile.load %x[%t, %k] : memref<8x10xf32>
+      tile.yield %a where (%t + %k < 10) : f32
+    }
+    %s = arith.addf %u, %v : f32
+    tile.store %s, %y[%b, %t] : memref<4x8xf32>
+  }
+}
+
+// -----
+
+// All threads copy a slab, what lies beyond the input is 0, and barriers order copy and reads:
+// one before the slab is refilled, one before it is read.
+// CHECK-LABEL: kernel.func @stage
+// CHECK: %x_smem = kernel.alloc_shared : memref<16x4xf32, #kernel.shared>
+// CHECK: scf.for %ko
+// CHECK: kernel.load %x[%t floordiv 4 {{.*}}] where
+// CHECK: kernel.barrier
+// CHECK: kernel.store %{{.*}}, %x_smem[
+// CHECK: kernel.barrier
+// CHECK: kernel.load %x_smem[%ki, %t mod 4]
+// CHECK-NOT: kernel.barrier
+%x = "test.op"() : () -> tensor<30x3xf32>
+%y = tile.kernel @stage(%x: memref<30x3xf32> = %x) -> (%y: memref<32xf32>) {
+  tile.launch thread(%t in 32) {
+    %s = tile.reduce add serial(%ko in 2) -> f32 {
+      %x_smem = tile.stage %x[%ko * 16, 0] [16, 4] : memref<30x3xf32> -> memref<16x4xf32, #tile.shared>
+      %p = tile.reduce add serial(%ki in 16) -> f32 {
+        %a = tile.load %x_smem[%ki, %t mod 4] : memref<16x4xf32, #tile.shared>
+        tile.yield %a : f32
+      }
+      tile.yield %p : f32
+    }
+    tile.store %s, %y[%t] : memref<32xf32>
+  }
+}
+
+// -----
+
+// Up to 32 neighbouring threads combine by shuffles alone.
+// CHECK-LABEL: kernel.func @shuffles
+// CHECK: kernel.shuffle xor %{{.*}}, 4 width 8 : f32
+// CHECK: kernel.shuffle xor %{{.*}}, 2 width 8 : f32
+// CHECK: kernel.shuffle xor %{{.*}}, 1 width 8 : f32
+// CHECK-NOT: alloc_shared
+// CHECK-NOT: kernel.barrier
+// CHECK: kernel.store %{{.*}}, %y[%r] where (%t < 1)
+%x = "test.op"() : () -> tensor<4x8xf32>
+%y = tile.kernel @shuffles(%x: memref<4x8xf32> = %x) -> (%y: memref<4xf32>) {
+  tile.launch thread(%r in 4, %t in 8) {
+    %a = tile.load %x[%r, %t] : memref<4x8xf32>
+    %s = tile.combine add %a across(%t) : f32
+    tile.store %s, %y[%r] : memref<4xf32>
+  }
+}
+
+// -----
+
+// More threads combine within warps, then through shared memory.
+// CHECK-LABEL: kernel.func @warps
+// CHECK: %s_parts = kernel.alloc_shared : memref<2xf32, #kernel.shared>
+// CHECK: kernel.shuffle xor %{{.*}}, 16 width 32 : f32
+// CHECK: kernel.store %{{.*}}, %s_parts[%t floordiv 32] where (%t mod 32 < 1)
+// CHECK: kernel.barrier
+// CHECK: kernel.load %s_parts[%part]
+%x = "test.op"() : () -> tensor<64xf32>
+%y = tile.kernel @warps(%x: memref<64xf32> = %x) -> (%y: memref<f32>) {
+  tile.launch thread(%t in 64) {
+    %a = tile.load %x[%t] : memref<64xf32>
+    %s = tile.combine add %a across(%t) : f32
+    tile.store %s, %y[] : memref<f32>
+  }
+}
+
+// -----
+
+// Threads that are not neighbours combine through shared memory only.
+// CHECK-LABEL: kernel.func @columns
+// CHECK: %s_parts = kernel.alloc_shared : memref<4x8xf32, #kernel.shared>
+// CHECK-NOT: kernel.shuffle
+// CHECK: kernel.store %{{.*}}, %s_parts[%c, %t]
+// CHECK: kernel.barrier
+// CHECK: kernel.load %s_parts[%c, %part]
+%x = "test.op"() : () -> tensor<8x4xf32>
+%y = tile.kernel @columns(%x: memref<8x4xf32> = %x) -> (%y: memref<4xf32>) {
+  tile.launch thread(%t in 8, %c in 4) {
+    %a = tile.load %x[%t, %c] : memref<8x4xf32>
+    %s = tile.combine add %a across(%t) : f32
+    tile.store %s, %y[%c] : memref<4xf32>
+  }
+}
+
+// -----
+
+// No points: nothing is launched.
+// CHECK-LABEL: kernel.func @empty
+// CHECK-SAME: grid 0 block 1
+%y = tile.kernel @empty() -> (%y: memref<0xf32>) {
+  %zero = arith.constant 0.0 : f32
+  tile.launch thread(%i in 0) {
+    tile.store %zero, %y[%i] : memref<0xf32>
+  }
+}

@@ -1,0 +1,250 @@
+"""The `dlc` command: what it prints, what `dlc-opt` reads of it, and how it fails."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlc.pipeline import STEPS
+from dlc.tools.dlc_cli import main
+from dlc.tools.dlc_opt import main as dlc_opt
+from dlc.tools.tables import diff, seconds, table
+
+MATMUL = "torch.relu(torch.matmul(torch.randn(6, 40) + torch.randn(40), torch.randn(40, 16)))"
+NORM = "torch.nn.RMSNorm(64)(torch.randn(1, 4, 64))"
+STAGES = ("torch", "tensor", "loop", "tile", "kernel")
+
+
+def stdout_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    capsys.readouterr()
+    assert main(argv) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """MATMUL at every stage, made by `-o`."""
+    folder = tmp_path_factory.mktemp("ir")
+    made = {stage: folder / f"{stage}.mlir" for stage in STAGES}
+    made["cuda"] = folder / "cuda.cu"
+    for stage, path in made.items():
+        assert main(["compile", "-c", MATMUL, "--ir", stage, "-o", str(path)]) == 0
+    return made
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_dlc_opt_goes_on_from_every_stage(
+    stage: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+):
+    done = STAGES.index(stage)
+    rest = ",".join(step.pass_name for step in STEPS if STAGES.index(step.stage) > done)
+    assert dlc_opt([str(files[stage]), "-p", rest, "-t", "cuda"]) == 0
+    assert capsys.readouterr().out == files["cuda"].read_text()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_dlc_goes_on_from_every_stage(
+    stage: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+):
+    assert stdout_of(capsys, "compile", str(files[stage])) == files["cuda"].read_text()
+    assert stdout_of(capsys, "compile", str(files[stage]), "--ir", stage) == (
+        files[stage].read_text()
+    )
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_file_of_every_stage_runs_and_is_checked(
+    stage: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
+):
+    out = stdout_of(capsys, "run", "--backend", "host", str(files[stage]))
+    assert ("error vs fp64" if stage == "torch" else "mean") in out
+    out = stdout_of(capsys, "run", "--backend", "host", str(files[stage]), "-c", MATMUL)
+    assert re.search(r"\[6, 16\] .* OK$", out, re.MULTILINE)
+
+
+def test_a_wrong_kernel_is_wrong(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    edited = tmp_path / "edited.mlir"
+    edited.write_text(files["loop"].read_text().replace("arith.mulf", "arith.addf"))
+    assert main(["run", "--backend", "host", str(edited), "-c", MATMUL]) == 1
+    assert "WRONG" in capsys.readouterr().out
+
+
+def test_run_says_where_and_how_fast(capsys: pytest.CaptureFixture[str]):
+    out = stdout_of(capsys, "run", "--backend", "host", "-c", NORM)
+    head, rule, row, *_ = out.splitlines()
+    assert head.split("  ")[0] == "kernel"
+    assert "time (host)" in head
+    assert set(rule) == {"-", " "}
+    assert re.match(r"\w+ +4 +\d+ +\d+ +\S+ (s|ms|us)$", row)
+    assert re.search(r"\[1, 4, 64\] .* OK$", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--order", "reverse"), ("--order", "random", "--seed", "7"), ("--async-mode", "early")],
+)
+def test_run_in_every_order(options: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
+    assert "OK" in stdout_of(capsys, "run", "--backend", "host", *options, "-c", MATMUL)
+
+
+def test_a_script_is_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    script = tmp_path / "program.py"
+    script.write_text("n = 8\nx = torch.randn(n)\nF.silu(x) + 1\n")
+    assert "silu.default" in stdout_of(capsys, "compile", str(script), "--ir", "torch")
+    assert "OK" in stdout_of(capsys, "run", "--backend", "host", str(script))
+
+
+def test_the_target_stands_in_the_module(files: dict[str, Path], capsys):
+    out = stdout_of(capsys, "compile", str(files["loop"]), "--ir", "tile", "--target", "sm_80")
+    assert 'dlc.target = "sm_80"' in out
+    assert stdout_of(capsys, "compile", "-c", NORM, "--ir", "tile", "--target", "sm_120").count(
+        'dlc.target = "sm_120"'
+    )
+
+
+def test_v_says_what_each_pass_did(capsys: pytest.CaptureFixture[str]):
+    capsys.readouterr()
+    assert main(["compile", "-c", MATMUL, "--ir", "tile", "-v"]) == 0
+    out, err = capsys.readouterr()
+    assert "builtin.module" in out
+    assert ">>>" not in out
+    for step in STEPS:
+        assert (f"{step.pass_name}: " in err) == (step.stage != "kernel")
+
+
+def test_vv_prints_a_diff_for_each_pass(files: dict[str, Path], capsys):
+    out = stdout_of(capsys, "compile", "-c", MATMUL, "--ir", "tile", "-vv")
+    for step in STEPS:
+        shown = re.search(f"^>>> {step.name}\n(.*?)^<<< {step.name}\n", out, re.M | re.S)
+        assert (shown is not None) == (step.stage != "kernel")
+        if shown is not None and step.pass_name == "tileify":
+            assert re.search(r"^\+.*tile\.kernel", shown[1], re.M)
+            assert re.search(r"^-.*loop\.kernel", shown[1], re.M)
+    assert out.endswith(files["tile"].read_text())
+    assert "\033[" not in out
+    coloured = stdout_of(capsys, "compile", "-c", MATMUL, "--ir", "tile", "-vv", "--color=always")
+    assert "\033[32m+" in coloured
+    assert re.sub(r"\033\[\d*m", "", coloured) == out
+
+
+def test_timing_tells_torch_from_dlc(capsys: pytest.CaptureFixture[str]):
+    capsys.readouterr()
+    assert main(["compile", "-c", NORM, "--timing"]) == 0
+    err = capsys.readouterr().err
+    for line in ("torch +torch.export", "dlc +import to Torch IR", "dlc +passes to Tile IR",
+                 "dlc +total", "torch +total"):  # fmt: skip
+        assert re.search(rf"^{line} +\d+\.\d\d\d$", err, re.M), line
+    assert re.search(r"^peak memory: \d+ MiB$", err, re.M)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["compile", "x.txt"], 2, "expected a file whose name ends in .py or .mlir, found x.txt"),
+        (["compile", "none.mlir"], 1, "none.mlir: error: no such file or directory"),
+        (["compile", "none.py"], 1, "cannot read 'none.py'"),
+        (["compile", "-c", "torch.randn(4", "--ir", "tile"], 1, "<command>:1:12: error: Syntax"),
+        (["compile", "-c", "torch.randn(4)\ntorch.rann(4)"], 1, "<command>:2:1: error: Attribute"),
+        (["compile", "-c", "x = 3"], 1, "error: expected an expression as the last statement"),
+        (["compile", "-c", NORM, "--target", "sm_91"], 2, "unknown target 'sm_91'\nhint: did you"),
+        (["compile", "-c", "torch.randn(3).cumsum(0) + 1"], 1, "aten.cumsum.default"),
+    ],
+)  # fmt: skip
+def test_errors_are_sentences(
+    argv: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(argv) == code
+    out, err = capsys.readouterr()
+    assert message in err
+    assert not out
+    assert "Traceback" not in err
+    assert err.count("error: ") == 1
+    main([*argv, "--debug"])
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("func.func @main( {", "bad.mlir:1:18: error: "),
+        ("func.func @main() {\n  loop.fro\n}", "bad.mlir:2:3: error: unknown operation 'loop.fro'"),
+        ("func.func @main() {\n  %a = arith.addf %b, %b : f32\n}", "%b is used but never defined"),
+    ],
+)
+def test_errors_in_a_file_have_a_place(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "bad.mlir"
+    path.write_text(text)
+    assert main(["compile", str(path)]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_earlier_ir_cannot_be_had(files: dict[str, Path], capsys: pytest.CaptureFixture[str]):
+    assert main(["compile", str(files["tile"]), "--ir", "loop"]) == 1
+    error = "error: expected a module of the loop IR or an earlier one, found tile IR"
+    assert error in capsys.readouterr().err
+
+
+def test_another_program_as_the_reference(files: dict[str, Path], capsys):
+    assert main(["run", "--backend", "host", str(files["loop"]), "-c", NORM]) == 1
+    assert "error: @main takes 3 tensors, found 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "argv", [["compile"], ["compile", "a.py", "-c", "x"], ["run", "--ir", "x"]]
+)
+def test_usage_errors(argv: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as exit:
+        main(argv)
+    assert exit.value.code == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    command = command.replace("DLC", f"'{sys.executable}' -m dlc.tools.dlc_cli")
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+
+def test_a_reader_may_leave(files: dict[str, Path]):
+    done = shell(f"DLC compile '{files['torch']}' --ir kernel -vv | head -1")
+    assert done.stdout == ">>> d:001_decompose_torch\n"
+    assert done.stderr.count("\n") < 100
+    assert "rror" not in done.stderr
+
+
+def test_a_module_comes_from_stdin(files: dict[str, Path]):
+    done = shell(f"DLC compile '{files['torch']}' --ir loop | DLC compile - --ir tile")
+    assert done.stdout == files["tile"].read_text(), done.stderr
+
+
+def test_help_and_files_need_no_pytorch(files: dict[str, Path]):
+    def imported(*argv: str) -> set[str]:
+        code = (
+            "import sys; from dlc.tools.dlc_cli import main\n"
+            "try: main(sys.argv[1:])\n"
+            "except SystemExit: pass\n"
+            "print('loaded', *(m for m in ('torch', 'xdsl', 'numpy') if m in sys.modules))"
+        )
+        command = [sys.executable, "-c", code, *argv]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return set(done.stdout.splitlines()[-1].split()[1:])
+
+    assert imported("--help") == set()
+    assert imported("compile", str(files["torch"]), "--ir", "kernel") == {"xdsl"}
+    assert imported("compile", str(files["torch"])) == {"xdsl"}
+
+
+def test_tables_and_times():
+    assert table(["a", "long"], [["xyz", "1"], ["b", "23"]]) == (
+        "a    long\n---  ----\nxyz     1\nb      23"
+    )
+    assert [seconds(s) for s in (2.5, 0.0125, 3e-6)] == ["2.5 s", "12.5 ms", "3 us"]
+    assert diff("a\nb\n", "a\nc\n") == "@@ -1,2 +1,2 @@\n a\n-b\n+c"
+    assert diff("a\n", "a\n") == "(no change)"

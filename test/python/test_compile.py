@@ -1,0 +1,298 @@
+"""`dlc.compile`: programs through all stages, on the host, against fp64."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from io import StringIO
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from xdsl.context import Context
+from xdsl.printer import Printer
+
+import dlc
+from dlc.accuracy import compare
+from dlc.compiler import CompiledProgram
+from dlc.diagnostics import OpError
+from dlc.frontend.capture import capture_text
+from dlc.frontend.source import ImportFailure
+from dlc.ir.locations import LocParser
+from dlc.pipeline import STAGES, STEPS, run_pipeline, stage_of, text_of
+from dlc.reference import evaluate
+from dlc.registry import register
+
+LAYER_NORM = """
+class Norm(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(n))
+        self.b = nn.Parameter(torch.randn(n))
+    def forward(self, x):
+        mean = x.mean(-1, keepdim=True)
+        var = ((x - mean) ** 2).mean(-1, keepdim=True)
+        return (x - mean) / torch.sqrt(var + 1e-5) * self.w + self.b
+Norm({n})(torch.randn({m}, {n}))
+"""
+
+MLP = """
+class MLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up = nn.Linear({n}, 48, bias=False), nn.Linear({n}, 48, bias=False)
+        self.down = nn.Linear(48, {n}, bias=False)
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+MLP()(torch.randn(1, {m}, {n}))
+"""
+
+PROGRAMS = {
+    "rms_norm": "torch.nn.RMSNorm({n})(torch.randn(1, {m}, {n}))",
+    "softmax": "torch.nn.Softmax(dim=-1)(torch.randn(1, 3, {m}, {n}))",
+    "matmul": "torch.relu(torch.matmul(torch.randn({m}, {n}) + torch.randn({n}), "
+    "torch.randn({n}, 16)))",
+    "layer_norm": LAYER_NORM,
+    "mlp": MLP,
+}
+
+
+def captured(name: str, m: int, n: int) -> tuple[nn.Module, tuple[Any, ...]]:
+    text = PROGRAMS[name].replace("{m}", str(m)).replace("{n}", str(n))
+    return capture_text(text, f"<{name}>")
+
+
+def assert_accurate(compiled: CompiledProgram, args: Sequence[Any]) -> None:
+    """Every result of @main obeys the accuracy rule."""
+    variant = compiled.variant(args)
+    bound = variant.program.bind(args)
+    results = variant.executor([t.detach() for t in bound])
+    exact = evaluate(variant.program.module, bound, double=True)
+    eager = evaluate(variant.program.module, bound)
+    for result, reference, own in zip(results, exact, eager, strict=True):
+        accuracy = compare(result, reference, own, variant.longest_reduction)
+        assert accuracy.ok, accuracy
+
+
+@pytest.mark.parametrize(("m", "n"), [(8, 64), (5, 127), (1, 1), (0, 16), (4, 0)])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_accurate_at_any_extent(name: str, m: int, n: int):
+    module, args = captured(name, m, n)
+    compiled = dlc.compile(module, args, backend="host")
+    assert_accurate(compiled, args)
+    with torch.no_grad():
+        expected = module(*args)
+        got = compiled(*args)
+    assert got.shape == expected.shape
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_stage_reads_back_and_goes_on(name: str):
+    module, args = captured(name, 6, 40)
+    compiled = dlc.compile(module, args, target="sm_80", backend="host")
+    for stage in STAGES:
+        text = compiled.ir(stage)
+        ctx = register(Context())
+        again = LocParser(ctx, text, stage).parse_module()
+        assert stage_of(again) == stage
+        assert text_of(again) == text
+        generic = StringIO()
+        Printer(generic, print_generic_format=True).print_op(again)
+        assert text_of(LocParser(ctx, generic.getvalue(), stage).parse_module()) == text
+        run_pipeline(ctx, again, "kernel")
+        assert text_of(again) == compiled.ir("kernel")
+
+
+def test_compilation_is_deterministic():
+    texts = set()
+    for _ in range(2):
+        module, args = captured("mlp", 6, 40)
+        texts.add(dlc.compile(module, args, target="sm_90", backend="host").ir("cuda"))
+    assert len(texts) == 1
+
+
+def test_each_prefix_of_the_schedule_runs():
+    """Rule R4: between any two passes the program can be materialized, and computes the same."""
+    from dlc.backend.executor import Executor, get_backend
+    from dlc.registry import get_pass
+
+    module, args = captured("matmul", 20, 40)
+    compiled = dlc.compile(module, args, backend="host")
+    variant = compiled.variant(args)
+    bound = [t.detach() for t in variant.program.bind(args)]
+    expected = compiled(*args)
+    ctx = register(Context())
+    state = variant.module("loop").clone()
+    for step in STEPS:
+        if step.stage != "tile":
+            continue
+        get_pass(step.pass_name)().apply(ctx, state)
+        kernels = state.clone()
+        get_pass("materialize-tiles")().apply(ctx, kernels)
+        (result,) = Executor(kernels, get_backend("host"))(bound)
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_kernels_say_how_they_are_launched():
+    module, args = captured("softmax", 4, 64)
+    (kernel,) = dlc.compile(module, args, target="sm_90", backend="host").kernels
+    assert kernel.grid >= 1
+    assert kernel.block >= 1
+    assert kernel.shared_bytes >= 0
+    assert kernel.schedule.startswith("tileify")
+    assert f"{kernel.name}(" in kernel.source
+    assert "__global__" in kernel.source
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.randn(5, 3),
+        torch.randn(3, 4).t(),
+        torch.randn(13)[1:].view(4, 3),
+        torch.randn(4, 6)[:, ::2],
+        torch.randn(3).expand(4, 3),
+        torch.arange(12).view(4, 3),
+        torch.randn(4, 3, dtype=torch.float64),
+    ],
+    ids=["shape", "strides", "alignment", "step", "expanded", "integers", "double"],
+)
+def test_another_kind_of_argument_compiles_a_variant(other: torch.Tensor):
+    compiled = dlc.compile(double, (torch.randn(4, 3),), backend="host")
+    for _ in range(2):
+        got = compiled(other)
+        assert torch.equal(got, other * 2)
+        assert got.stride() == (other * 2).stride()
+    assert len(compiled.variants) == 2
+
+
+def test_a_better_aligned_argument_needs_no_variant():
+    compiled = dlc.compile(double, (torch.randn(5)[1:],), backend="host")
+    compiled(torch.randn(4))
+    assert len(compiled.variants) == 1
+
+
+def test_other_constants_compile_a_variant():
+    def scale(x: torch.Tensor, by: float, *, shift: float = 0.0) -> torch.Tensor:
+        return x * by + shift
+
+    x = torch.randn(4)
+    compiled = dlc.compile(scale, (x, 2.0), {"shift": 1.0}, backend="host")
+    assert torch.equal(compiled(x, 2.0, shift=1.0), x * 2 + 1)
+    assert torch.equal(compiled(x, 3.0), x * 3)
+    assert len(compiled.variants) == 2
+
+
+def test_written_arguments_and_views():
+    def step(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x.mul_(2)
+        return x, x[1:], y.t(), x + y
+
+    x, y = torch.ones(3, 3), torch.randn(3, 3)
+    compiled = dlc.compile(step, (x, y), backend="host")
+    assert torch.equal(x, torch.ones(3, 3))
+    same, tail, turned, total = compiled(x, y)
+    assert same is x
+    assert torch.equal(x, torch.full((3, 3), 2.0))
+    assert tail.data_ptr() == x[1:].data_ptr()
+    assert turned.data_ptr() == y.data_ptr()
+    assert turned.stride() == (1, 3)
+    assert torch.equal(total, 2 + y)
+
+
+def test_parameters_are_used_as_they_are_now():
+    linear = nn.Linear(8, 4)
+    x = torch.randn(2, 8)
+    compiled = dlc.compile(linear, (x,), backend="host")
+    with torch.no_grad():
+        linear.weight.copy_(torch.eye(4, 8))
+        linear.bias.zero_()
+    assert torch.equal(compiled(x), x[:, :4])
+    assert len(compiled.variants) == 1
+
+
+def test_buffers_are_written_back():
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen.add_(1)
+            return x + self.seen
+
+    counter = Counter()
+    compiled = dlc.compile(counter, (torch.zeros(2),), backend="host")
+    compiled(torch.zeros(2))
+    assert torch.equal(compiled(torch.zeros(2)), torch.full((2,), 2.0))
+    assert counter.seen.item() == 2
+
+
+def test_structures_go_in_and_come_out():
+    def f(pair: dict[str, torch.Tensor]) -> dict[str, Any]:
+        return {"sum": pair["a"] + pair["b"], "n": 3, "none": None}
+
+    pair = {"a": torch.randn(3), "b": torch.randn(3)}
+    out = dlc.compile(f, (pair,), backend="host")(pair)
+    assert torch.equal(out["sum"], pair["a"] + pair["b"])
+    assert out["n"] == 3
+    assert out["none"] is None
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (lambda x: x + 1, (torch.tensor([254, 255, 3], dtype=torch.uint8),)),
+        (lambda x, m: torch.where(m, x, -x), (torch.arange(4), torch.tensor([True, False] * 2))),
+        (lambda t, i: F.embedding(i, t), (torch.randn(5, 4), torch.tensor([[4, 0], [2, 2]]))),
+        (lambda x: (x > 0, x.argmax(-1)), (torch.randn(3, 7),)),
+        (lambda x: x.to(torch.int8), (torch.tensor([1.5, -2.5, 3.0]),)),
+        (lambda x: x.tril(), (torch.randn(4, 4),)),
+        (lambda x: x, (torch.randn(2),)),
+        (lambda x: torch.full((3,), 2.0), (torch.randn(2),)),
+    ],
+    ids=["uint8", "where", "embedding", "argmax", "int8", "tril", "identity", "constant"],
+)
+def test_integers_booleans_and_data_agree_with_eager(
+    function: Callable[..., Any], args: tuple[Any, ...]
+):
+    got = dlc.compile(function, args, backend="host")(*args)
+    torch.testing.assert_close(got, function(*args), rtol=0, atol=0)
+
+
+def test_gradients_are_refused():
+    x = torch.randn(4, requires_grad=True)
+    compiled = dlc.compile(double, (x,), backend="host")
+    with pytest.raises(ImportFailure, match="requires a gradient"):
+        compiled(x)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), x * 2)
+
+
+def test_unknown_names_are_sentences():
+    x = (torch.randn(2),)
+    with pytest.raises(ValueError, match="unknown target 'sm_91'"):
+        dlc.compile(double, x, target="sm_91")
+    with pytest.raises(ValueError, match="unknown backend 'hots'"):
+        dlc.compile(double, x, backend="hots")
+    with pytest.raises(ValueError, match="found 'tiles'"):
+        dlc.compile(double, x, backend="host").ir("tiles")  # pyright: ignore[reportArgumentType]
+
+
+def test_an_operation_without_a_lowering_names_itself():
+    with pytest.raises(OpError, match=r"aten\.cumsum\.default"):
+        dlc.compile(lambda x: x.cumsum(0), (torch.randn(3),), backend="host")
+
+
+def test_import_of_dlc_is_light():
+    code = "import dlc, sys; sys.exit('torch' in sys.modules or 'xdsl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,136 @@
+"""The cost analysis: what it counts, and what the targets are."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.parser import Parser
+
+from dlc.analysis.cost import estimate
+from dlc.analysis.loops import contractions, split_levels
+from dlc.dialects.loop import ForOp, KernelOp
+from dlc.registry import register
+from dlc.schedule.target import TARGETS, get_target, target_of
+
+H100 = TARGETS["sm_90"]
+
+
+def kernel(text: str, **sizes: int) -> KernelOp:
+    for name, value in sizes.items():
+        text = text.replace(f"${name}", str(value))
+    module = Parser(register(Context()), text).parse_module()
+    module.verify()
+    return next(op for op in module.walk() if isinstance(op, KernelOp))
+
+
+MATMUL = """
+func.func @main(%a: tensor<$Mx$Kxf32>, %b: tensor<$Kx$Nxf32>) -> tensor<$Mx$Nxf32> {
+  %c = loop.kernel @matmul(%a: memref<$Mx$Kxf32> = %a, %b: memref<$Kx$Nxf32> = %b)
+      -> (%c: memref<$Mx$Nxf32>) {
+    loop.for %i in $M, %j in $N {
+      %s = loop.reduce add %k in $K -> f32 {
+        %x = loop.load %a[%i, %k] : memref<$Mx$Kxf32>
+        EXP
+        %y = loop.load %b[%k, %j] : memref<$Kx$Nxf32>
+        %p = arith.mulf %x, %y : f32
+        loop.yield %p : f32
+      }
+      loop.store %s, %c[%i, %j] : memref<$Mx$Nxf32>
+    }
+  }
+  func.return %c : tensor<$Mx$Nxf32>
+}
+"""
+
+ROWS = """
+func.func @main(%x: tensor<$Mx$Nxf32>) -> tensor<$Mx$Nxf32> {
+  %y = loop.kernel @rows(%x: memref<$Mx$Nxf32> = %x) -> (%y: memref<$Mx$Nxf32>) {
+    loop.for %row in $M {
+      %s = loop.reduce add %k in $N -> f32 {
+        %a = loop.load %x[%row, %k] : memref<$Mx$Nxf32>
+        loop.yield %a : f32
+      }
+      loop.for %c in $N {
+        %a = loop.load %x[%row, %c] : memref<$Mx$Nxf32>
+        %d = arith.subf %a, %s : f32
+        loop.store %d, %y[%row, %c] : memref<$Mx$Nxf32>
+      }
+    }
+  }
+  func.return %y : tensor<$Mx$Nxf32>
+}
+"""
+
+
+def matmul(m: int, n: int, k: int, inlined: str = "") -> KernelOp:
+    return kernel(MATMUL.replace("EXP", inlined), M=m, N=n, K=k)
+
+
+def test_a_matmul() -> None:
+    m, n, k = 512, 1024, 2048
+    op = matmul(m, n, k)
+    (c,) = contractions(op)
+    assert [a.name_hint for a in c.rows] == ["i"]
+    assert [a.name_hint for a in c.columns] == ["j"]
+    assert [load.ref.name_hint for load in c.row_loads] == ["a"]
+    assert [load.ref.name_hint for load in c.column_loads] == ["b"]
+    cost = estimate(op, H100)
+    assert cost.flops == 2 * m * n * k
+    assert cost.memory_bytes == 4 * (m * k + k * n + m * n)
+    assert cost.l2_bytes == 4 * (m * k * n / 128 + k * n * m / 128 + m * n)
+    assert cost.share == 1
+    assert cost.seconds == H100.launch_seconds + cost.flops / H100.flops
+    assert "MFLOP" in cost.explain
+
+
+def test_inlined_work_is_repeated_once_per_tile() -> None:
+    m, n, k = 512, 1024, 2048
+    plain = estimate(matmul(m, n, k), H100)
+    doubled = estimate(matmul(m, n, k, "%e = arith.addf %x, %x : f32"), H100)
+    assert doubled.flops - plain.flops == 4 * m * k * n / 128
+
+
+def test_a_contraction_in_an_inner_loop_has_no_tiles() -> None:
+    m, n, k = 512, 1024, 2048
+    text = MATMUL.replace("EXP", "")
+    text = text.replace("loop.for %i in $M, %j in $N {", "loop.for %i in $M { loop.for %j in $N {")
+    text = text.replace("  }\n  func.return", "  } }\n  func.return")
+    cost = estimate(kernel(text, M=m, N=n, K=k), H100)
+    assert cost.l2_bytes >= 4 * 2 * m * n * k
+    assert cost.seconds > 20 * estimate(matmul(m, n, k), H100).seconds
+
+
+def test_a_row_that_an_sm_holds_is_read_once() -> None:
+    cost = estimate(kernel(ROWS, M=1024, N=2048), H100)
+    assert cost.memory_bytes == 2 * 4 * 1024 * 2048
+    assert cost.l2_bytes == 2 * 4 * 1024 * 2048
+    long = estimate(kernel(ROWS, M=1024, N=100_000), H100)
+    assert long.memory_bytes == 3 * 4 * 1024 * 100_000
+
+
+def test_dependent_sweeps_use_as_many_sms_as_there_are_rows() -> None:
+    assert estimate(kernel(ROWS, M=33, N=2048), H100).share == 33 / H100.sms
+    assert "on 25.0% of the SMs" in estimate(kernel(ROWS, M=33, N=2048), H100).explain
+
+
+def test_split_levels() -> None:
+    op = kernel(ROWS, M=8, N=16)
+    row = next(o for o in op.body.block.ops if isinstance(o, ForOp))
+    inner = next(o for o in row.body.block.ops if isinstance(o, ForOp))
+    names = [[a.name_hint for a in level] for level in split_levels([row, inner])]
+    assert names == [["row"], ["c"]]
+
+
+def test_targets() -> None:
+    assert set(TARGETS) == {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
+    assert target_of(ModuleOp([])) is H100
+    assert target_of(ModuleOp([], {"dlc.target": StringAttr("sm_80")})) is TARGETS["sm_80"]
+    with pytest.raises(ValueError, match="unknown target 'sm_91'"):
+        get_target("sm_91")
+    for target in TARGETS.values():
+        assert target.shared_per_block < target.shared_per_sm
+        assert 1e13 < target.flops < 2e14
+        assert target.sm_bandwidth < target.memory_bandwidth < target.l2_bandwidth or (
+            target.memory_bandwidth > 7e12
+        )

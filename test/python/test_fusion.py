@@ -1,0 +1,270 @@
+"""What `fuse-loops` makes of real programs, and that what it makes gives the right numbers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.utils.exceptions import DiagnosticException
+
+sys.path.insert(0, str(Path(__file__).parent))
+import loop_interpreter
+
+from dlc.analysis.loops import contractions
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
+from dlc.frontend.fx import import_program
+from dlc.registry import parse_pipeline, register
+from dlc.remarks import collect
+
+TO_LOOPS = "decompose-torch,compose-index-maps,fold-constants,lift-to-loops,normalize-loops"
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(n))
+        self.b = nn.Parameter(torch.randn(n))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(-1, keepdim=True)
+        var = ((x - mean) ** 2).mean(-1, keepdim=True)
+        return (x - mean) / torch.sqrt(var + 1e-5) * self.w + self.b
+
+
+class MLP(nn.Module):
+    def __init__(self, hidden: int, inner: int, device: str | None = None) -> None:
+        super().__init__()
+        self.gate = nn.Linear(hidden, inner, bias=False, device=device)
+        self.up = nn.Linear(hidden, inner, bias=False, device=device)
+        self.down = nn.Linear(inner, hidden, bias=False, device=device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+def matmul_relu(x: Tensor, bias: Tensor, w: Tensor) -> Tensor:
+    return torch.relu(torch.matmul(x + bias, w))
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return torch.softmax(q @ k.transpose(-1, -2) / 8.0 + mask, -1) @ v
+
+
+def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+
+def epilogue(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
+    return F.gelu(x @ w + b) + r
+
+
+def loops(f: Callable[..., Tensor], *shapes: tuple[int, ...]) -> ModuleOp:
+    """The kernels of a program before fusion; nothing is computed."""
+    program = import_program(f, tuple(torch.empty(s, device="meta") for s in shapes))
+    run(program.module, TO_LOOPS)
+    return program.module
+
+
+def run(module: ModuleOp, pipeline: str) -> list[str]:
+    ctx = register(Context())
+    with collect() as remarks:
+        for step in parse_pipeline(pipeline):
+            step.apply(ctx, module)
+            module.verify()
+    return [str(r) for r in remarks]
+
+
+def kernels(module: ModuleOp) -> list[KernelOp]:
+    return [op for op in module.walk() if isinstance(op, KernelOp)]
+
+
+def outline(kernel: KernelOp) -> str:
+    """The loops of a kernel: `for(row){add;max;for(c){}}`."""
+
+    def body(ops: object) -> str:
+        parts: list[str] = []
+        for op in ops:  # pyright: ignore[reportGeneralTypeIssues]
+            if isinstance(op, ForOp):
+                names = ",".join(str(a.name_hint) for a in op.axes)
+                parts.append(f"for({names}){{{body(op.body.block.ops)}}}")
+            elif isinstance(op, ReduceOp):
+                inner = body(op.body.block.ops)
+                parts.append(op.monoid_name.data + (f"{{{inner}}}" if inner else ""))
+        return ";".join(parts)
+
+    return body(kernel.body.block.ops)
+
+
+@pytest.mark.parametrize(
+    ("f", "shapes", "expected"),
+    [
+        (matmul_relu, [(16, 64), (64,), (64, 16)], ["for(i,j){add}"]),
+        (nn.RMSNorm(2048), [(1, 32, 2048)], ["for(row){add;for(c){}}"]),
+        (LayerNorm(64), [(32, 64)], ["for(row){add;add;for(c){}}"]),
+        (nn.Softmax(-1), [(1, 28, 256, 256)], ["for(h,row){max;add;for(c){}}"]),
+        (MLP(2048, 5632, "meta"), [(1, 128, 2048)], ["for(i,j){add}"] * 3),
+        (
+            attention,
+            [(1, 32, 512, 64)] * 3 + [(512, 512)],
+            ["for(h,i,j){add}", "for(h,row){max;add;for(c){}}", "for(h,i,j){add}"],
+        ),
+        (rope, [(1, 32, 128, 64), (128, 64), (128, 64)], ["for(h,i,j){}"]),
+        (epilogue, [(128, 512), (512, 256), (256,), (128, 256)], ["for(i,j){add}"]),
+        (lambda x: x.sum(), [(100, 50)], ["add"]),
+        (lambda x: (x * x).sum(), [(100, 50)], ["add"]),
+        (lambda x: torch.cat([(x + 1).sin(), (x + 1).cos()]), [(512, 512)], ["for(i,j){}"]),
+        (
+            lambda x, w: torch.softmax(x @ w, -1).amax(0),
+            [(512, 512), (512, 512)],
+            ["for(i,j){add}", "for(row){max;add;for(c){}}", "for(i){max}"],
+        ),
+    ],
+)
+def test_outline(
+    f: Callable[..., Tensor], shapes: list[tuple[int, ...]], expected: list[str]
+) -> None:
+    if isinstance(f, nn.Module):
+        f.to("meta")
+    module = loops(f, *shapes)
+    run(module, "fuse-loops")
+    assert [outline(k) for k in kernels(module)] == expected
+
+
+def test_an_epilogue_stands_in_the_kernel_of_the_last_contraction() -> None:
+    module = loops(MLP(2048, 5632, "meta"), (1, 128, 2048))
+    remarks = run(module, "fuse-loops")
+    gate, up, down = kernels(module)
+    found = [[op.name for op in k.walk() if op.name.startswith("math.")] for k in (gate, up, down)]
+    assert found == [[], ["math.exp"], []]
+    for kernel in (gate, up, down):
+        (c,) = contractions(kernel)
+        assert [a.name_hint for a in (*c.rows, *c.columns)] == ["i", "j"]
+        assert not c.batch
+    assert any("kept apart: merged into" in r for r in remarks)
+
+
+def test_an_expensive_operand_is_not_repeated_for_each_tile() -> None:
+    def f(g: Tensor, u: Tensor, w: Tensor) -> Tensor:
+        return (F.silu(g) * u) @ w
+
+    module = loops(f, (128, 5632), (128, 5632), (5632, 2048))
+    run(module, "fuse-loops")
+    assert [outline(k) for k in kernels(module)] == ["for(i,j){}", "for(i,j){add}"]
+
+
+def test_every_reduce_is_computed_once() -> None:
+    module = loops(nn.Softmax(-1), (4, 64, 64))
+    run(module, "fuse-loops")
+    (kernel,) = kernels(module)
+    assert sum(isinstance(op, ReduceOp) for op in kernel.walk()) == 2
+    for reduce in kernel.walk():
+        if isinstance(reduce, ReduceOp):
+            assert not any(isinstance(o, ReduceOp) for o in reduce.body.walk())
+            assert sum(isinstance(o, LoadOp) for o in reduce.body.walk()) == 1
+
+
+def test_the_attribute_forbids_and_forces() -> None:
+    module = loops(matmul_relu, (16, 64), (64,), (64, 16))
+    add = kernels(module)[0]
+    add.attributes["fuse"] = StringAttr("never")
+    remarks = run(module, "fuse-loops")
+    assert len(kernels(module)) == 2
+    assert "fuse-loops: add: kept apart: the attribute `fuse` forbids it" in remarks
+
+    module = loops(MLP(2048, 5632, "meta"), (1, 128, 2048))
+    for kernel in kernels(module):
+        kernel.attributes["fuse"] = StringAttr("always")
+    run(module, "fuse-loops")
+    assert len(kernels(module)) == 1
+
+    add = kernels(module)[0]
+    add.attributes["fuse"] = StringAttr("sometimes")
+    wrong = loops(matmul_relu, (16, 64), (64,), (64, 16))
+    kernels(wrong)[0].attributes["fuse"] = StringAttr("sometimes")
+    with pytest.raises(DiagnosticException, match='expected `fuse` to be "always" or "never"'):
+        run(wrong, "fuse-loops")
+
+
+def test_a_result_of_main_stays_a_kernel() -> None:
+    def f(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.exp()
+        return y, y.sum(-1)
+
+    module = loops(f, (64, 64))  # pyright: ignore[reportArgumentType]
+    run(module, "fuse-loops")
+    assert [outline(k) for k in kernels(module)] == ["for(i,j){}", "for(i){add}"]
+
+
+@pytest.mark.parametrize("size", [7, 1, 0])
+@pytest.mark.parametrize(
+    "f",
+    [nn.RMSNorm(13), LayerNorm(13), nn.Softmax(-1), nn.Softmax(0), MLP(13, 11), lambda x: x.sum()],
+)
+def test_numbers(f: Callable[..., Tensor], size: int) -> None:
+    x = torch.randn(1, size, 13)
+    check(f, (x,), always=False)
+    if size:
+        x.view(-1)[3], x.view(-1)[-1] = float("-inf"), float("nan")
+    check(f, (x,), always=True)
+
+
+@pytest.mark.parametrize("size", [5, 1, 0])
+def test_numbers_of_attention_and_rope(size: int) -> None:
+    q, k, v = torch.randn(3, 1, 2, size, 8)
+    causal = torch.full((size, size), float("-inf")).triu(1)
+    check(attention, (q, k, v, causal), always=True)
+    check(rope, (q, torch.randn(size, 8), torch.randn(size, 8)), always=True)
+
+
+def test_numbers_of_gathers_and_conditions() -> None:
+    def f(table: Tensor, index: Tensor) -> Tensor:
+        rows = F.embedding(index, table.sin())
+        return F.pad(F.layer_norm(rows, (6,)), (2, -1), value=2.0).flip(0)
+
+    check(f, (torch.randn(9, 6), torch.randint(0, 9, (3, 2))), always=True)
+
+
+def check(f: Callable[..., Tensor], args: tuple[Tensor, ...], *, always: bool) -> None:
+    with torch.no_grad():
+        program = import_program(f, args)
+        inputs = [t.detach().numpy() for t in program.bind(args, {})]
+        double = f.to(torch.float64) if isinstance(f, nn.Module) else f
+        want = double(*(a.double() if a.is_floating_point() else a for a in args)).numpy()
+        if isinstance(f, nn.Module):
+            f.to(torch.float32)
+    run(program.module, TO_LOOPS)
+    (before,) = loop_interpreter.run(program.module, inputs)
+    np.testing.assert_allclose(before, want, rtol=1e-4, atol=1e-5)
+    if always:
+        for kernel in kernels(program.module):
+            kernel.attributes["fuse"] = StringAttr("always")
+    run(program.module, "fuse-loops")
+    (after,) = loop_interpreter.run(program.module, inputs)
+    np.testing.assert_allclose(after, want, rtol=1e-4, atol=1e-5)
+
+
+def test_same_input_same_text() -> None:
+    texts: set[str] = set()
+    for _ in range(2):
+        module = loops(attention, *[(1, 32, 128, 64)] * 3, (128, 128))
+        run(module, "fuse-loops")
+        texts.add(str(module))
+    assert len(texts) == 1
+
+
+def test_speed() -> None:
+    """Generous, as machines are shared: alone it takes about 30 ms."""
+    module = loops(MLP(2048, 5632, "meta"), (1, 128, 2048))
+    start = time.process_time()
+    run(module, "fuse-loops")
+    assert time.process_time() - start < 0.3
