@@ -14,7 +14,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Operation
 
-from dlc.backend.cuda.printer import print_kernel, print_module, shared_bytes
+from dlc.backend.cuda.interface import shared_bytes
+from dlc.backend.cuda.printer import print_kernel, print_module
 from dlc.backend.executor import (
     Backend,
     BackendLike,

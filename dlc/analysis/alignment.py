@@ -20,11 +20,10 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     if isinstance(type.layout, StridedLayoutAttr):
         return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
     assert isinstance(type.layout, NoneAttr), f"unexpected layout {type.layout}"
-    strides: list[int] = []
-    for extent in reversed(type.get_shape()):
-        strides.append(strides[-1] * last if strides else 1)
-        last = max(extent, 1)
-    return tuple(reversed(strides))
+    strides = [1]
+    for extent in reversed(type.get_shape()[1:]):
+        strides.append(strides[-1] * max(extent, 1))
+    return tuple(reversed(strides[: type.get_num_dims()]))
 
 
 def offset_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Expr:

@@ -35,7 +35,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.index_syntax import (
@@ -331,9 +331,7 @@ class IndexOpBase(IndexedOp, ABC):
 
     def __init__(self, expr: Expr) -> None:
         indices, map, _ = index_parts([expr], [])
-        super().__init__(
-            operands=[indices], properties={"map": map}, result_types=[IndexType()]
-        )
+        super().__init__(operands=[indices], properties={"map": map}, result_types=[IndexType()])
 
     def index_range(self) -> tuple[float, float]:
         return self.subscripts[0].range

@@ -54,7 +54,8 @@ class AxesOp(IRDLOperation, ABC):
 
     def kind(self, axis: SSAValue) -> str:
         """Where one of this operation's axes lives."""
-        assert isinstance(axis, BlockArgument) and self.kinds is not None
+        assert isinstance(axis, BlockArgument)
+        assert self.kinds is not None
         return self.kinds.data[axis.index].data
 
     def axes_of(self, *kinds: str) -> list[BlockArgument]:
@@ -221,7 +222,10 @@ class ReduceOpBase(AxesOp, ABC):
     ) -> None:
         super().__init__(
             regions=[body],
-            properties={"monoid": StringAttr(monoid), **_axes_properties(type(self), extents, kinds)},
+            properties={
+                "monoid": StringAttr(monoid),
+                **_axes_properties(type(self), extents, kinds),
+            },
             result_types=[list(result_types)],
         )
 
@@ -267,9 +271,7 @@ class ReduceOpBase(AxesOp, ABC):
 def verify_monoid(name: str, types: Sequence[Attribute]) -> None:
     """Checks that a monoid exists and folds values of these types."""
     if name not in MONOIDS:
-        raise VerifyException(
-            f"expected a monoid ({', '.join(MONOIDS)}), found '{name}'"
-        )
+        raise VerifyException(f"expected a monoid ({', '.join(MONOIDS)}), found '{name}'")
     if MONOIDS[name].arity != len(types):
         raise VerifyException(
             f"expected {MONOIDS[name].arity} results for the monoid '{name}', found {len(types)}"
@@ -280,7 +282,7 @@ def parse_result_types(parser: Parser) -> list[Attribute]:
     """Parses `-> type` or `-> (type, …)`."""
     parser.parse_punctuation("->")
     types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-    return [parser.parse_type()] if types is None else types
+    return [parser.parse_type()] if types is None else [*types]
 
 
 def print_result_types(printer: Printer, types: Sequence[Attribute]) -> None:

@@ -196,7 +196,5 @@ class KernelOpBase(IRDLOperation, ABC):
             printer.print_string(" schedule ")
             printer.print_string_literal(self.schedule.data)
         printer.print_string(" ")
-        printer.print_region(
-            self.body, print_entry_block_args=False, print_empty_block=False
-        )
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
         printer.print_op_attributes(self.attributes)

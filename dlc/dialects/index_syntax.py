@@ -183,9 +183,7 @@ def print_expr(printer: Printer, expr: AffineExpr, operands: Names) -> None:
     _print_sum(printer, terms, constant, operands)
 
 
-def _print_sum(
-    printer: Printer, terms: Terms, constant: int, operands: Names
-) -> None:
+def _print_sum(printer: Printer, terms: Terms, constant: int, operands: Names) -> None:
     for n, (term, factor) in enumerate(terms):
         if n:
             printer.print_string(" + " if factor > 0 else " - ")

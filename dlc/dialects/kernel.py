@@ -27,7 +27,6 @@ from xdsl.dialects.builtin import (
     AffineMapAttr,
     AnyFloat,
     DenseArrayBase,
-    FlatSymbolRefAttr,
     FlatSymbolRefAttrConstr,
     IndexType,
     IntegerAttr,
@@ -271,7 +270,7 @@ class LaunchOp(IRDLOperation):
     ) -> None:
         super().__init__(
             operands=[inputs],
-            properties={"kernel": FlatSymbolRefAttr(kernel)},
+            properties={"kernel": SymbolRefAttr(kernel)},
             result_types=[list(result_types)],
         )
 
@@ -624,7 +623,8 @@ class CpAsyncOp(IRDLOperation):
 
     def verify_(self) -> None:
         source, target = self.source.type, self.target.type
-        assert isinstance(source, MemRefType) and isinstance(target, MemRefType)
+        assert isinstance(source, MemRefType)
+        assert isinstance(target, MemRefType)
         if not is_shared(self.target):
             raise VerifyException(f"expected a target in shared memory, found {target}")
         for map, type in ((self.map.data, source), (self.target_map.data, target)):

@@ -37,8 +37,8 @@ from xdsl.traits import (
     MemoryReadEffect,
     MemoryWriteEffect,
     Pure,
-    RecursiveMemoryEffect,
     RecursivelySpeculatable,
+    RecursiveMemoryEffect,
     SingleBlockImplicitTerminator,
 )
 
@@ -130,6 +130,4 @@ class SelectOp(SelectOpBase):
     traits = traits_def(Pure())
 
 
-Loop = Dialect(
-    "loop", [KernelOp, ForOp, ReduceOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp], []
-)
+Loop = Dialect("loop", [KernelOp, ForOp, ReduceOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp], [])

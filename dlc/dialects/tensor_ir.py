@@ -47,7 +47,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import HasParent, IsTerminator, Pure
+from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.axes import parse_result_types, print_result_types, verify_monoid
@@ -448,7 +448,7 @@ class IndexMapOp(IRDLOperation):
         printer.print_attribute(self.result.type)
 
 
-def parse_maps(parser: Parser, indices: int):  # noqa: ANN201
+def parse_maps(parser: Parser, indices: int):
     """Parses `(d0, …) -> %a[…] where (…), … else scalar`; see `IndexMapOp`."""
     names = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_identifier)
     rank = len(names)

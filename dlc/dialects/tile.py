@@ -59,8 +59,8 @@ from xdsl.traits import (
     MemoryReadEffect,
     MemoryWriteEffect,
     Pure,
-    RecursiveMemoryEffect,
     RecursivelySpeculatable,
+    RecursiveMemoryEffect,
     SingleBlockImplicitTerminator,
 )
 from xdsl.utils.exceptions import VerifyException
@@ -122,9 +122,7 @@ class YieldOp(YieldOpBase):
     """`tile.yield %a, … (where (condition, …))? : type, …`: what a reduce folds."""
 
     name = "tile.yield"
-    traits = lazy_traits_def(
-        lambda: (IsTerminator(), Pure(), HasParent(LaunchOp, ForOp, ReduceOp))
-    )
+    traits = lazy_traits_def(lambda: (IsTerminator(), Pure(), HasParent(LaunchOp, ForOp, ReduceOp)))
 
 
 @irdl_op_definition

@@ -114,9 +114,7 @@ class Expr:
                 return whole + atom.base // (atom.divisor * divisor)
         common = gcd(divisor, *(c for _, c in rest.terms))
         if common > 1:  # (4a + r) // 8 = (a + r // 4) // 2
-            reduced = Expr(
-                tuple((a, c // common) for a, c in rest.terms), rest.constant // common
-            )
+            reduced = Expr(tuple((a, c // common) for a, c in rest.terms), rest.constant // common)
             return whole + reduced // (divisor // common)
         return whole + Expr(((FloorDiv(rest, divisor), 1),))
 
@@ -133,9 +131,7 @@ class Expr:
                 return atom.base % divisor
         common = gcd(divisor, rest.constant, *(c for _, c in rest.terms))
         if common > 1:  # (4a) mod 8 = (a mod 2) * 4
-            reduced = Expr(
-                tuple((a, c // common) for a, c in rest.terms), rest.constant // common
-            )
+            reduced = Expr(tuple((a, c // common) for a, c in rest.terms), rest.constant // common)
             return (reduced % (divisor // common)) * common
         return Expr(((Mod(rest, divisor), 1),))
 
@@ -145,9 +141,7 @@ class Expr:
             tuple((a, c // divisor) for a, c in self.terms if c % divisor == 0),
             self.constant // divisor,
         )
-        rest = Expr(
-            tuple((a, c) for a, c in self.terms if c % divisor), self.constant % divisor
-        )
+        rest = Expr(tuple((a, c) for a, c in self.terms if c % divisor), self.constant % divisor)
         return whole, rest
 
     @cached_property
@@ -220,9 +214,7 @@ def _recombine(expr: Expr) -> Expr:
         if not isinstance(atom, Mod):
             continue
         quotient = (atom.base // atom.divisor) * (atom.divisor * coefficient)
-        if quotient.terms and all(
-            expr.coefficients.get(a) == c for a, c in quotient.terms
-        ):
+        if quotient.terms and all(expr.coefficients.get(a) == c for a, c in quotient.terms):
             rest = tuple(
                 (a, c) for a, c in expr.terms if a != atom and a not in quotient.coefficients
             )

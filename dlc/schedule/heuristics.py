@@ -152,12 +152,16 @@ def _cooperative(
         rows = _power_of_two(rows)
     if threads == 1:
         return _pointwise(extents, True) if outer else "tileify"
-    bytes_ = max(
-        element_bytes(op.result.type)
-        for r in reduces
-        for op in r.body.walk()
-        if isinstance(op, loop.LoadOp)
-    ) if any(isinstance(op, loop.LoadOp) for r in reduces for op in r.body.walk()) else 4
+    bytes_ = (
+        max(
+            element_bytes(op.result.type)
+            for r in reduces
+            for op in r.body.walk()
+            if isinstance(op, loop.LoadOp)
+        )
+        if any(isinstance(op, loop.LoadOp) for r in reduces for op in r.body.walk())
+        else 4
+    )
     slab = ceil(length / (threads * vector)) * threads * vector * rows * bytes_
     budget = STATIC_SHARED if slab <= STATIC_SHARED else target.shared_per_block // 2
     return ",".join(

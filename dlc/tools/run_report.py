@@ -12,7 +12,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.accuracy import Accuracy, compare
-from dlc.backend.cuda.printer import shared_bytes
+from dlc.backend.cuda.interface import shared_bytes
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.backend.host.launcher import HostBackend
 from dlc.compiler import longest_reduction

@@ -48,7 +48,8 @@ class BlockifyLaunchPass(SchedulingPass):
         combined = {a for op in launch.walk() if isinstance(op, tile.CombineOp) for a in op.axes}
         free = [a for a in launch.axes_of(THREAD) if a not in combined]
         self._check(launch, free, prod(launch.extent(a) for a in combined))
-        assert self.block is not None and self.thread is not None
+        assert self.block is not None
+        assert self.thread is not None
         blocks, threads = _align(self.block, len(free)), _align(self.thread, len(free))
         new: list[Axis] = [keep(a, launch) for a in launch.axes_of(BLOCK)]
         split: dict[BlockArgument, tuple[int, int, int]] = {}

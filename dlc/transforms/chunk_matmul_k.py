@@ -82,9 +82,7 @@ def _nest_last_axis(reduce: tile.ReduceOp) -> None:
     types = [r.type for r in reduce.results]
     extents = [reduce.extent(a) for a in reduce.axes]
     inner_region = reduce.detach_region(0)
-    inner = tile.ReduceOp(
-        reduce.monoid_name.data, extents[-1:], types, Region(), [SERIAL]
-    )
+    inner = tile.ReduceOp(reduce.monoid_name.data, extents[-1:], types, Region(), [SERIAL])
     inner.detach_region(0)
     inner.add_region(inner_region)
     for axis in outer:

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.analysis.cost import estimate
 from dlc.analysis.loops import contractions
-from dlc.dialects.loop import KernelOp
+from dlc.dialects.loop import KernelOp, ReduceOp
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
 from dlc.transforms.loops.inline import inlinable, inline_producer
@@ -164,7 +164,11 @@ def _wish(kernel: KernelOp) -> str | None:
 
 def _folds(producer: KernelOp, consumer: KernelOp) -> bool:
     """Does `consumer` fold the result of `producer`, which is larger than its own?"""
-    return _elements(consumer) < _elements(producer) and _keeps_tiles(producer, consumer)
+    return (
+        _elements(consumer) < _elements(producer)
+        and any(isinstance(op, ReduceOp) for op in consumer.walk())
+        and _keeps_tiles(producer, consumer)
+    )
 
 
 def _elements(kernel: KernelOp) -> int:

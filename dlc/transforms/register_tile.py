@@ -48,7 +48,9 @@ class RegisterTilePass(SchedulingPass):
         sizes = ((1,) * len(serial) + self.extents)[-len(serial) :]
         for axis, size in zip(serial, sizes, strict=True):
             if size < 1 or launch.extent(axis) % size:
-                raise Decline(f"{size} does not divide the {launch.extent(axis)} points of a thread")
+                raise Decline(
+                    f"{size} does not divide the {launch.extent(axis)} points of a thread"
+                )
         others = [a for a in launch.axes if a not in serial]
         new = [keep(a, launch) for a in others]
         new += [

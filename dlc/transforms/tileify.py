@@ -11,6 +11,7 @@ from dlc.dialects.axes import THREAD
 from dlc.ir.loop_to_tile import as_tile
 from dlc.schedule.step import Decline, SchedulingPass
 
+
 @dataclass(frozen=True)
 class TileifyPass(SchedulingPass):
     """
@@ -46,9 +47,7 @@ class TileifyPass(SchedulingPass):
 
 def _sole_loop(launch: tile.LaunchOp) -> tile.ForOp | None:
     """The only op with a body or effect in the launch, if that is a for loop."""
-    nested = [
-        op for op in launch.body.block.ops if op.regions or isinstance(op, tile.StoreOp)
-    ]
+    nested = [op for op in launch.body.block.ops if op.regions or isinstance(op, tile.StoreOp)]
     return nested[0] if len(nested) == 1 and isinstance(nested[0], tile.ForOp) else None
 
 

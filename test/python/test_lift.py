@@ -12,7 +12,15 @@ import pytest
 import torch
 from xdsl.context import Context
 from xdsl.dialects import arith, func, math
-from xdsl.dialects.builtin import FloatAttr, FunctionType, ModuleOp, StringAttr, TensorType, f64, i64
+from xdsl.dialects.builtin import (
+    FloatAttr,
+    FunctionType,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    f64,
+    i64,
+)
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.parser import Parser
@@ -82,7 +90,7 @@ def shape_of(value: SSAValue) -> Shape:
 
 
 def random_map(g: Graph, x: SSAValue, r: random.Random) -> SSAValue:
-    """A random reordering of `x`: broadcast, transpose, flip, slice, pad, concatenation, reshape."""
+    """Broadcasts, transposes, flips, slices, pads, concatenates or flattens `x`."""
     shape = shape_of(x)
     rank = len(shape)
     kind = r.choice(["broadcast", "transpose", "flip", "slice", "pad", "cat", "reshape"])
@@ -176,9 +184,9 @@ def random_graph(seed: int) -> tuple[ModuleOp, list[torch.Tensor]]:
     return module, inputs
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(4))
 def test_random_graphs_keep_their_values(block: int) -> None:
-    for seed in range(block * 25, block * 25 + 25):
+    for seed in range(block * 15, block * 15 + 15):
         module, inputs = random_graph(seed)
         module.verify()
         module = parse(str(module))

@@ -55,9 +55,7 @@ def on_host(func: FuncOp, arrays: Sequence[np.ndarray], **options: object) -> No
     """Runs a kernel on the host backend."""
     host = HostKernel(print_kernel(func), c_name(func), parameter_types(func))
     addresses = [a.ctypes.data_as(ctypes.c_void_p).value or 0 for a in arrays]
-    host.launch(
-        addresses, func.grid_size, func.block_size, dynamic_shared_bytes(func), **options
-    )  # pyright: ignore[reportArgumentType]
+    host.launch(addresses, func.grid_size, func.block_size, dynamic_shared_bytes(func), **options)  # pyright: ignore[reportArgumentType]
 
 
 def aligned(shape: Sequence[int], dtype: type = np.float32) -> np.ndarray:
@@ -537,6 +535,21 @@ def test_dead_code_is_not_printed() -> None:
         %u = arith.addf %v, %v : f32"""
     )
     assert text == ""
+
+
+def test_what_bounds_make_needless_is_not_printed() -> None:
+    """Nvcc warns of variables that nothing uses."""
+    text = printed(
+        """%b = kernel.block_id
+        %t = kernel.thread_id
+        %d = kernel.load %x[1] : memref<2xf32>
+        %v = kernel.load %x[0] where (%b >= 0, %b < 9) else %d : memref<2xf32>
+        %w = kernel.select %v where (%t < 3) else %d : f32
+        kernel.store %w, %y[%t, %b] : memref<1x4xf32, strided<[1, 0]>>""",
+        "(%x: memref<2xf32>) -> (%y: memref<1x4xf32, strided<[1, 0]>>)",
+        block=1,
+    )
+    assert text == "y[0] = x[0];"
 
 
 def test_wide_offsets_are_computed_in_64_bits() -> None:

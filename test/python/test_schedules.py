@@ -96,7 +96,8 @@ def run(case: kernels.Case, module: ModuleOp, pipeline: str, **launch: str) -> N
             **launch,  # pyright: ignore[reportArgumentType]
         )
     for whole, flat, reference in zip(guarded, outputs, expected, strict=True):
-        assert (whole[:GUARD] == CANARY).all() and (whole[-GUARD:] == CANARY).all()
+        assert (whole[:GUARD] == CANARY).all()
+        assert (whole[-GUARD:] == CANARY).all()
         result = flat.reshape(np.shape(reference))
         if result.dtype == np.int64:
             np.testing.assert_array_equal(result, reference)

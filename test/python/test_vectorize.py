@@ -73,7 +73,7 @@ def test_layout() -> None:
 
 
 def copy_kernel(rng: random.Random) -> tuple[str, int]:
-    """A kernel that copies and shifts through a local array, and how many elements a thread copies."""
+    """A kernel that copies through a local array, and how many elements a thread copies."""
     trips = rng.choice([2, 4, 6, 8, 12])
     columns = rng.choice([96, 100, 98, 97])
     stride = rng.choice([trips, 4, 1])

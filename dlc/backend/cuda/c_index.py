@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from dlc.backend.cuda.c_text import Level, Text, binary, call, cast, integer
+from dlc.backend.cuda.liveness import unsure
 from dlc.ir.expr import Atom, Expr, FloorDiv, Mod, Range, range_of
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
@@ -113,17 +114,17 @@ class IndexText:
 
     def conditions(self, conditions: Sequence[Expr]) -> Text | None:
         """All conditions, each `>= 0`, joined; None where their bounds make all of them sure."""
-        unsure = list(dict.fromkeys(c for c in conditions if c.range[0] < 0))
-        if not unsure:
+        left = unsure(conditions)
+        if not left:
             return None
-        if any(c.range[1] < 0 for c in unsure):
+        if any(c.range[1] < 0 for c in left):
             return Text("false")
         parts: list[Text] = []
-        while unsure:
-            condition = unsure.pop(0)
+        while left:
+            condition = left.pop(0)
             opposite = condition * -1
-            if opposite in unsure:
-                unsure.remove(opposite)
+            if opposite in left:
+                left.remove(opposite)
                 parts.append(self._compare(condition, equal=True))
             else:
                 parts.append(self._compare(condition))

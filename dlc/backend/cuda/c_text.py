@@ -82,9 +82,7 @@ def binary(lhs: Text, operator: str, rhs: Text) -> Text:
             left = Level.EQUALITY
     elif level in (Level.EQUALITY, Level.RELATION):
         left = right = Level.SUM
-    return Text(
-        f"{lhs.at(left)} {operator} {rhs.at(right)}", level, 1 + max(lhs.depth, rhs.depth)
-    )
+    return Text(f"{lhs.at(left)} {operator} {rhs.at(right)}", level, 1 + max(lhs.depth, rhs.depth))
 
 
 def unary(operator: str, value: Text) -> Text:

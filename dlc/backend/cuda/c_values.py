@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dlc.backend.cuda.c_scalar import ACCUMULATIONS, COMMUTATIVE, is_conditional, value_type
 from dlc.backend.cuda.c_text import Level, Names, Text, broken_lines
+from dlc.backend.cuda.liveness import mentioned
 from dlc.dialects import kernel
 
 _MAX_DEPTH = 3
@@ -44,7 +45,8 @@ class Values:
 
     def users(self, value: SSAValue) -> list[Operation]:
         """The operations that use a value and are printed, once for each operand."""
-        return [use.operation for use in value.uses if use.operation in self._live]
+        users = (use.operation for use in value.uses)
+        return [user for user in users if user in self._live and value in mentioned(user)]
 
     def name(self, value: SSAValue, default: str) -> str:
         """Gives a value a name of its own."""
@@ -90,15 +92,18 @@ class Values:
         if text.level == Level.ATOM and text.depth == 0 and (local or not reads):
             if not reads:
                 del self._pending[value]
-        elif not inline and not (local and len(users) == 1 and _reads_well(value, users[0], text, reads)):
+            return
+        once = local and len(users) == 1
+        if not inline and not (once and _reads_well(value, users[0], text, reads)):
             self.write(value)
 
     def write(self, value: SSAValue) -> None:
-        """Writes a pending value as a constant."""
+        """Writes a value, pending or the name of a variable, as a constant of its own."""
         text = self.text[value]
         self._pending.pop(value, None)
-        assert isinstance(value.owner, Operation)
-        type = value_type(value, value.owner)
+        owner = value.owner if isinstance(value.owner, Operation) else value.owner.parent_op()
+        assert owner is not None
+        type = value_type(value, owner)
         defaults = {"bool": "p", "int": "i", "long long": "i"}
         self.line(f"const {type} {self.name(value, defaults.get(type, 'v'))} = {text};")
 
@@ -133,9 +138,9 @@ class Values:
         if value_type(value, update) in ("signed char", "short"):
             return None
         lhs, rhs = update.operands
-        if isinstance(update, COMMUTATIVE) and self.text[lhs] != place:
+        if isinstance(update, COMMUTATIVE) and self.text[lhs].text != place.text:
             lhs, rhs = rhs, lhs
-        if self.text[lhs] != place or self.text[rhs] == place:
+        if self.text[lhs].text != place.text or self.text[rhs].text == place.text:
             return None
         self.use(value)
         return f"{place} {operator}= {self.text[rhs]};"
@@ -143,9 +148,7 @@ class Values:
 
 def _reads_well(value: SSAValue, user: Operation, text: Text, reads: Memory) -> bool:
     """Is a value readable, and evaluated by all lanes that define it, within its only user?"""
-    stored = isinstance(user, scf.YieldOp) or (
-        isinstance(user, kernel.StoreOp) and not user.where
-    )
+    stored = isinstance(user, scf.YieldOp) or (isinstance(user, kernel.StoreOp) and not user.where)
     if None in reads and not stored:
         shuffled = isinstance(value.owner, kernel.ShuffleOp)
         return shuffled and user.dialect_name() == "arith" and not is_conditional(user)
@@ -153,4 +156,6 @@ def _reads_well(value: SSAValue, user: Operation, text: Text, reads: Memory) -> 
         return False
     if isinstance(value.type, IndexType):
         return False
-    return text.depth <= _MAX_DEPTH and len(text.text) <= (_MAX_STORED if stored else _MAX_OPERAND)
+    if stored:
+        return len(text.text) <= _MAX_STORED
+    return text.depth <= _MAX_DEPTH and len(text.text) <= _MAX_OPERAND

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects import scf
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import MemoryReadEffect, Pure
 
+from dlc.analysis.layout import linear_offset
 from dlc.dialects import kernel
-from dlc.dialects.access import StoreOpBase
+from dlc.dialects.access import IndexedOp, LoadOpBase, SelectOpBase, StoreOpBase
+from dlc.ir.expr import Expr
 
 
 def live_ops(func: kernel.FuncOp) -> set[Operation]:
@@ -34,13 +39,50 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
             todo.append(parent)
         for region in op.regions:
             todo += [block.last_op for block in region.blocks if block.last_op is not None]
-        for operand in op.operands:
+        for operand in mentioned(op):
             definition = operand.owner
             if not isinstance(definition, Operation):
                 definition = definition.parent_op()
             if definition is not None:
                 todo.append(definition)
     return live
+
+
+def unsure(conditions: Sequence[Expr]) -> list[Expr]:
+    """The conditions (each `>= 0`) that bounds do not make sure, each once."""
+    return list(dict.fromkeys(c for c in conditions if c.range[0] < 0))
+
+
+def mentioned(op: Operation) -> list[SSAValue]:
+    """
+    The operands that the text of an operation mentions: not the index values that cancel out of
+    its subscripts, nor what belongs to conditions that are sure.
+    """
+    if not isinstance(op, IndexedOp | kernel.CpAsyncOp):
+        return list(op.operands)
+    where = unsure(op.where)
+    values = [v for v in op.operands if v not in op.indices]
+    if isinstance(op, LoadOpBase | SelectOpBase) and not where and op.default is not None:
+        values.remove(op.default)
+    if any(c.range[1] < 0 for c in where):
+        where = []
+    return [*values, *(v for e in (*_offsets(op), *where) for v in e.values())]
+
+
+def _offsets(op: IndexedOp | kernel.CpAsyncOp) -> list[Expr]:
+    if isinstance(op, kernel.CpAsyncOp):
+        pairs = [(op.source, op.subscripts), (op.target, op.target_subscripts)]
+    elif isinstance(op, LoadOpBase | StoreOpBase) and not kernel.is_local(op.ref):
+        pairs = [(op.ref, op.subscripts)]
+    else:
+        return list(op.subscripts)
+    return [linear_offset(memref(ref), subscripts) for ref, subscripts in pairs]
+
+
+def memref(ref: SSAValue) -> MemRefType[Attribute]:
+    """The type of a buffer."""
+    assert isinstance(ref.type, MemRefType)
+    return ref.type
 
 
 def _is_root(op: Operation) -> bool:

@@ -15,46 +15,48 @@ The text compiles with nvcc, and with a C++ compiler behind the host backend's h
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import IO
 
 from xdsl.context import Context
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerType, MemRefType, ModuleOp, VectorType
+from xdsl.dialects.builtin import IntegerType, ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
 from dlc.analysis.layout import linear_offset, span
 from dlc.backend.cuda.c_index import IndexText
-from dlc.backend.cuda.c_scalar import (
-    ACCUMULATIONS,
-    COMMUTATIVE,
-    function_name,
-    is_conditional,
-    mentions_twice,
-    scalar,
-    value_type,
+from dlc.backend.cuda.c_scalar import function_name, mentions_twice, scalar, value_type
+from dlc.backend.cuda.c_text import COLUMNS, Level, Text, c_type, call, constant, ternary
+from dlc.backend.cuda.c_values import Memory, Values
+from dlc.backend.cuda.interface import (
+    STATIC_SHARED_LIMIT,
+    c_element,
+    c_name,
+    dynamic_shared_bytes,
+    parameter_types,
+    shared_bytes,
+    shared_slots,
 )
-from dlc.backend.cuda.c_text import (
-    COLUMNS,
-    Level,
-    Names,
-    Text,
-    broken_lines,
-    c_type,
-    call,
-    constant,
-    kernel_name,
-    ternary,
-)
-from dlc.backend.cuda.liveness import live_ops
+from dlc.backend.cuda.liveness import live_ops, memref, unsure
 from dlc.backend.cuda.prelude import prelude_for
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
-from dlc.dialects.access import element_type
+from dlc.dialects.access import StoreOpBase, element_type
 from dlc.ir.expr import Expr, constant_of
+
+__all__ = [
+    "CudaTarget",
+    "c_name",
+    "dynamic_shared_bytes",
+    "parameter_types",
+    "print_kernel",
+    "print_module",
+    "shared_bytes",
+]
+
 
 def print_module(module: ModuleOp) -> str:
     """All kernels of a module in one text, after the prelude functions that they use."""
@@ -90,28 +92,21 @@ class CudaTarget(Target):
         output.write(print_module(module))
 
 
-class _KernelPrinter:
+class _KernelPrinter(Values):
     """The state of printing one kernel."""
 
     def __init__(self, func: kernel.FuncOp) -> None:
+        live = live_ops(func)
+        called = (name for op in func.walk() if (name := function_name(op)) is not None)
+        super().__init__(live, called)
         self.func = func
+        self.live = live
         self.helpers: set[str] = set()
         self.index = IndexText(self.use, self.helpers)
-        called = [name for op in func.walk() if (name := function_name(op)) is not None]
-        self.names = Names(called)
-        self.live = live_ops(func)
-        self.slots, total = _shared_slots(func)
-        self.is_static = total <= STATIC_SHARED_LIMIT
+        self.slots, self.total = shared_slots(func, live)
+        self.is_static = self.total <= STATIC_SHARED_LIMIT
         self.smem = ""
-        self.lines: list[str] = []
-        self.indent = 0
-        self.text: dict[SSAValue, Text] = {}
-        self.pending: dict[SSAValue, Memory] = {}
-        """Values that are not written yet, in order, and what they read."""
-        self.uses_left: dict[SSAValue, int] = {}
-        self.reads: Memory = frozenset()
-        """What the pending values that `use` gave read, since the last `_taken`."""
-        self.undeclared: dict[SSAValue, Operation] = {}
+        self.undeclared: set[SSAValue] = set()
         """Local scalars that their first store declares."""
 
     # The kernel.
@@ -127,7 +122,7 @@ class _KernelPrinter:
         self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size})')
         parameters: list[str] = []
         for type, ref in zip(parameter_types(func), func.refs, strict=True):
-            parameters.append(f"{type} __restrict__ {self._name(ref, 'ref')}")
+            parameters.append(f"{type} __restrict__ {self.name(ref, 'ref')}")
         head = f"{c_name(func)}({', '.join(parameters)}) {{"
         if len(head) > COLUMNS:
             head = f"{c_name(func)}(\n    " + ",\n    ".join(parameters) + ") {"
@@ -136,15 +131,11 @@ class _KernelPrinter:
         if not self.is_static:
             self.smem = self.names.new("smem")
             self.helpers.add("dynamic_shared")
-            self.line(f"char* {self.smem} = dynamic_shared();  // {shared_bytes(func)} bytes")
+            self.line(f"char* {self.smem} = dynamic_shared();  // {self.total} bytes")
         self._ops(func.body.block)
         self.indent = 0
         self.line("}")
         return "\n".join(self.lines) + "\n"
-
-    def line(self, text: str) -> None:
-        """Writes one line, or several where it is too long."""
-        self.lines += broken_lines(text, "  " * self.indent)
 
     def _ops(self, block: Block) -> None:
         for op in block.ops:
@@ -166,38 +157,65 @@ class _KernelPrinter:
 
     def _element_text(self, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
         """`x[row * 2048 + k]`"""
-        type = _memref(ref)
+        type = memref(ref)
         name = self.text[ref].text
         if kernel.is_local(ref):
             return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
         return Text(f"{name}[{self.index.expr(linear_offset(type, subscripts))}]")
 
-    def _readable(self, ref: SSAValue) -> Memory:
-        """`ref` as memory that can change; inputs never do."""
-        return frozenset() if ref in self.func.input_refs else frozenset((ref,))
+    def _readable(self, op: kernel.LoadOp) -> Memory:
+        """The memory that a load's value depends on: inputs never change, and some locals."""
+        if op.ref in self.func.input_refs or self._is_settled(op):
+            return frozenset()
+        return frozenset((op.ref,))
+
+    def _is_settled(self, op: kernel.LoadOp) -> bool:
+        """Is a local scalar loaded that is stored to before only, wherever its block runs?"""
+        alloc = op.ref.owner
+        if not isinstance(alloc, kernel.AllocLocalOp) or alloc.parent is not op.parent:
+            return False
+        if memref(op.ref).get_shape():
+            return False
+        after = op.next_op
+        while after is not None:
+            if any(isinstance(o, StoreOpBase) and o.ref is op.ref for o in after.walk()):
+                return False
+            after = after.next_op
+        return True
+
+    def _is_guarded(self, op: kernel.LoadOp) -> bool:
+        """Is a load's only use the next statement, under the load's own conditions?"""
+        users = self.users(op.result)
+        after = op.next_op
+        while after is not None and after not in self.live:
+            after = after.next_op
+        if len(users) != 1 or users[0] is not after or not isinstance(after, kernel.StoreOp):
+            return False
+        return set(op.where) <= set(after.where)
 
     def _load(self, op: kernel.LoadOp) -> None:
-        where = self.index.conditions(op.where)
-        place = self._element_text(op.ref, op.subscripts)
-        type = value_type(op.result, op)
+        guarded = bool(op.where) and self._is_guarded(op)
+        where = None if guarded else self.index.conditions(op.where)
         vector = op.result.type if isinstance(op.result.type, VectorType) else None
+        use = self.use if vector is None else self.named
+        default = None if op.default is None or not unsure(op.where) else use(op.default)
+        place = self._element_text(op.ref, op.subscripts)
         value = Text(place.text, depth=0 if kernel.is_local(op.ref) else 1)
         if vector is not None:
             value = self._vector_call("load", vector, op, Text(f"&{place}"))
-        if where is not None and op.default is not None:
-            default = self.use(op.default)
-            if vector is not None:
-                lanes = [self.named(op.default)] * prod(vector.get_shape())
-                default = call(f"make_{type}", *lanes)
-            value = ternary(where, value, default)
-        elif where is not None:
-            zero = Text(f"{type}{{}}") if vector is not None else self._zero(op.result.type)
-            value = ternary(where, value, zero)
-        self._define(op.result, value, self._taken() | self._readable(op.ref))
+        if where is not None:
+            value = ternary(where, value, self._otherwise(op, default))
+        self.define(op.result, value, self.taken() | self._readable(op), inline=guarded)
 
-    def _zero(self, type: Attribute) -> Text:
-        zeros = {"float": "0.0f", "double": "0.0", "bool": "false"}
-        return Text(zeros.get(c_type(type) or "", "0"))
+    def _otherwise(self, op: kernel.LoadOp, default: Text | None) -> Text:
+        """What a load gives where its conditions do not hold."""
+        type = value_type(op.result, op)
+        if not isinstance(op.result.type, VectorType):
+            zeros = {"float": "0.0f", "double": "0.0", "bool": "false"}
+            return default or Text(zeros.get(type, "0"))
+        if default is None:
+            return Text(f"{type}{{}}")
+        return call(f"make_{type}", *[default] * prod(op.result.type.get_shape()))
 
     def _vector_call(
         self, kind: str, type: VectorType[Attribute], op: Operation, *arguments: Text
@@ -211,7 +229,7 @@ class _KernelPrinter:
         place = self._element_text(op.ref, op.subscripts)
         where = self.index.conditions(op.where)
         vector = op.value.type if isinstance(op.value.type, VectorType) else None
-        folded = None if vector is not None else self._accumulation(op, place)
+        folded = None if vector is not None else self.folded(op.value, place)
         if folded is not None:
             statement = folded
         elif vector is not None:
@@ -219,64 +237,25 @@ class _KernelPrinter:
             statement = f"{self._vector_call('store', vector, op, Text(f'&{place}'), value)};"
         else:
             statement = f"{place} = {self.use(op.value)};"
-        self._taken()
-        self._flush(op.ref)
+        self.taken()
+        self.flush(op.ref)
         if op.ref in self.undeclared:
-            del self.undeclared[op.ref]
-            statement = f"{_element(op.ref, op)} {statement}"
+            self.undeclared.remove(op.ref)
+            statement = f"{c_element(op.ref, op)} {statement}"
         self._effect(where, statement)
 
     def _effect(self, where: Text | None, statement: str) -> None:
-        self._flush_lanes()
+        self.flush_lanes()
         self.line(statement if where is None else f"if ({where}) {statement}")
 
-    def _flush_lanes(self) -> None:
-        """Writes pending shuffles: all lanes of a warp have to reach them in the same order."""
-        for value, reads in list(self.pending.items()):
-            if None in reads:
-                self._write(value)
-
-    def _accumulation(self, op: kernel.StoreOp, place: Text) -> str | None:
-        """`acc += x;` where the stored value is what the place holds, plus something."""
-
-        def is_place(value: SSAValue) -> bool:
-            load = value.owner
-            return (
-                isinstance(load, kernel.LoadOp)
-                and load.ref is op.ref
-                and load.subscripts == op.subscripts
-                and not load.where
-                and len(self._uses(value)) == 1
-            )
-
-        return self._folded(op.value, place, is_place)
-
-    def _folded(
-        self, value: SSAValue, place: Text, is_place: Callable[[SSAValue], bool]
-    ) -> str | None:
-        update = value.owner
-        operator = ACCUMULATIONS.get(type(update))  # pyright: ignore[reportArgumentType]
-        if operator is None or value not in self.pending or len(self._uses(value)) > 1:
-            return None
-        if value_type(value, self.func) in ("signed char", "short"):
-            return None
-        assert isinstance(update, Operation)
-        lhs, rhs = update.operands
-        if isinstance(update, COMMUTATIVE) and is_place(rhs) and not is_place(lhs):
-            lhs, rhs = rhs, lhs
-        if not is_place(lhs) or self.text[lhs].text != place.text:
-            return None
-        self.use(value)
-        return f"{place} {operator}= {self.text[rhs]};"
-
     def _allocate_local(self, op: kernel.AllocLocalOp) -> None:
-        shape = _memref(op.result).get_shape()
-        name = self._name(op.result, "local")
-        type = _element(op.result, op)
+        shape = memref(op.result).get_shape()
+        name = self.name(op.result, "local")
+        type = c_element(op.result, op)
         if not shape:
             first = self._first_access(op)
             if isinstance(first, kernel.StoreOp) and first.parent is op.parent and not first.where:
-                self.undeclared[op.result] = op
+                self.undeclared.add(op.result)
             else:
                 self.line(f"{type} {name};")
             return
@@ -285,7 +264,7 @@ class _KernelPrinter:
 
     def _first_access(self, op: Operation) -> Operation | None:
         """The first live operation of the block whose memory `op` allocates, or what holds it."""
-        users = set(self._uses(op.results[0]))
+        users = set(self.users(op.results[0]))
         after = op.next_op
         while after is not None and not any(inner in users for inner in after.walk()):
             after = after.next_op
@@ -294,14 +273,14 @@ class _KernelPrinter:
     def _has_vectors(self, ref: SSAValue) -> bool:
         return any(
             isinstance(value.type, VectorType)
-            for user in self._uses(ref)
+            for user in self.users(ref)
             for value in (*user.operands, *user.results)
         )
 
     def _allocate_shared(self, op: kernel.AllocSharedOp) -> None:
-        type, count = _element(op.result, op), span(_memref(op.result))
-        name = self._name(op.result, "shared")
-        shape = "".join(f"[{n}]" for n in _memref(op.result).get_shape())
+        type, count = c_element(op.result, op), span(memref(op.result))
+        name = self.name(op.result, "shared")
+        shape = "".join(f"[{n}]" for n in memref(op.result).get_shape())
         if self.is_static:
             note = f"  // {shape}" if shape.count("[") > 1 else ""
             self.line(f"__shared__ alignas(16) {type} {name}[{max(count, 1)}];{note}")
@@ -317,18 +296,18 @@ class _KernelPrinter:
         index, *carried = op.body.block.args
         for argument, initial in zip(carried, op.iter_args, strict=True):
             value = self.use(initial)
-            name = self._name(argument, "carried")
+            name = self.name(argument, "carried")
             self.line(f"{value_type(argument, op)} {name} = {value};")
             results.append(Text(name))
         first, end = self._bound(op.lb), self._bound(op.ub)
         step = constant_of(op.step)
         by = "++{}" if step == 1 else f"{{}} += {self._bound(op.step)}"
-        self._taken()
-        self._flush()
+        self.taken()
+        self.flush_all()
         if "unroll" in op.attributes:
             self.line("#pragma unroll")
         self.names.open()
-        name = self._name(index, "i")
+        name = self.name(index, "i")
         type = value_type(index, op)
         until = f"{name} < {end.at(Level.SUM)}"
         self.line(f"for ({type} {name} = {first}; {until}; {by.format(name)}) {{")
@@ -340,17 +319,17 @@ class _KernelPrinter:
 
     def _bound(self, value: SSAValue) -> Text:
         """A bound of a loop: what reads memory is named, for it is evaluated every time."""
-        return self.named(value) if self.pending.get(value) else self.use(value)
+        return self.named(value) if self.reads_memory(value) else self.use(value)
 
     def _if(self, op: scf.IfOp) -> None:
         results: list[Text] = []
         for result in op.output:
-            name = self._name(result, "chosen")
+            name = self.name(result, "chosen")
             self.line(f"{value_type(result, op)} {name};")
             results.append(Text(name))
         condition = self.use(op.cond)
-        self._taken()
-        self._flush()
+        self.taken()
+        self.flush_all()
         self.line(f"if ({condition}) {{")
         self._body(op.true_region.block, results)
         if op.false_region.blocks and any(o in self.live for o in op.false_region.block.ops):
@@ -362,27 +341,18 @@ class _KernelPrinter:
 
     def _assign(self, op: scf.YieldOp, targets: Sequence[Text]) -> None:
         """Assigns what is yielded; all of it is evaluated before anything is assigned."""
-        names = [t.text for t in targets]
         if len(targets) > 1:
             for value in op.arguments:
-                self.named(value)
-                if self.text[value].text in names:
-                    self.pending[value] = frozenset()
-                    self._copy(value)
+                if self.text[value] in targets:
+                    self.write(value)
+                else:
+                    self.named(value)
         for target, value in zip(targets, op.arguments, strict=True):
-            folded = self._folded(value, target, lambda v, t=target: self.text[v].text == t.text)
-            text = folded or f"{target} = {self.use(value)};"
-            self._taken()
-            self._flush_lanes()
+            text = self.folded(value, target) or f"{target} = {self.use(value)};"
+            self.taken()
+            self.flush_lanes()
             if text != f"{target} = {target};":
                 self.line(text)
-
-    def _copy(self, value: SSAValue) -> None:
-        """Keeps a variable's value under another name."""
-        type = value_type(value, self.func)
-        text = self.text[value]
-        del self.pending[value]
-        self.line(f"const {type} {self._name(value, 'kept')} = {text};")
 
     # One operation.
 
@@ -391,9 +361,9 @@ class _KernelPrinter:
             case arith.ConstantOp():
                 self._constant(op)
             case kernel.BlockIdOp():
-                self.line(f"const int {self._name(op.result, 'block')} = blockIdx.x;")
+                self.line(f"const int {self.name(op.result, 'block')} = blockIdx.x;")
             case kernel.ThreadIdOp():
-                self.line(f"const int {self._name(op.result, 'thread')} = threadIdx.x;")
+                self.line(f"const int {self.name(op.result, 'thread')} = threadIdx.x;")
             case kernel.AllocSharedOp():
                 self._allocate_shared(op)
             case kernel.AllocLocalOp():
@@ -403,15 +373,15 @@ class _KernelPrinter:
             case kernel.StoreOp():
                 self._store(op)
             case kernel.IndexOp():
-                self._define(op.result, self.index.expr(op.subscripts[0]), self._taken())
+                self.define(op.result, self.index.expr(op.subscripts[0]), self.taken())
             case kernel.TestOp():
                 where = self.index.conditions(op.where) or Text("true")
-                self._define(op.result, where, self._taken())
+                self.define(op.result, where, self.taken())
             case kernel.SelectOp():
-                value, default = self.use(op.value), self.use(op.default)
-                where = self.index.conditions(op.where)
-                text = value if where is None else ternary(where, value, default)
-                self._define(op.result, text, self._taken())
+                text = self.use(op.value)
+                if (where := self.index.conditions(op.where)) is not None:
+                    text = ternary(where, text, self.use(op.default))
+                self.define(op.result, text, self.taken())
             case kernel.ShuffleOp():
                 self._shuffle(op)
             case kernel.BarrierOp() | kernel.CommitOp() | kernel.WaitOp():
@@ -438,18 +408,18 @@ class _KernelPrinter:
             fail(op, f"the CUDA printer has no text for '{op.name}'")
         operand = self.named if mentions_twice(op) else self.use
         text = scalar(op, [operand(v) for v in op.operands], self.helpers)
-        self._define(op.results[0], text, self._taken())
+        self.define(op.results[0], text, self.taken())
 
     def _shuffle(self, op: kernel.ShuffleOp) -> None:
         value_type(op.value, op)
-        self._flush_lanes()
+        self.flush_lanes()
         self.helpers.add("shuffle_xor")
         lanes = (Text(str(n.value.data)) for n in (op.mask, op.width))
         text = call("shuffle_xor", self.use(op.value), *lanes)
-        self._define(op.result, text, self._taken() | {None})
+        self.define(op.result, text, self.taken() | {None})
 
     def _synchronize(self, op: Operation) -> None:
-        self._flush()
+        self.flush_all()
         if isinstance(op, kernel.WaitOp):
             self.helpers.add("cp_async_wait")
             self.line(f"cp_async_wait<{op.pending.value.data}>();")
@@ -466,8 +436,8 @@ class _KernelPrinter:
         target = self._element_text(op.target, op.target_subscripts)
         source = self._element_text(op.source, op.subscripts)
         where = self.index.conditions(op.where) or Text("true")
-        self._taken()
-        self._flush(op.target)
+        self.taken()
+        self.flush(op.target)
         self._effect(None, f"{call(helper, Text(f'&{target}'), Text(f'&{source}'), where)};")
 
     def _atomic_add(self, op: kernel.AtomicAddOp) -> None:
@@ -478,6 +448,6 @@ class _KernelPrinter:
         place = self._element_text(op.ref, op.subscripts)
         where = self.index.conditions(op.where)
         value = self.use(op.value)
-        self._taken()
-        self._flush(op.ref)
+        self.taken()
+        self.flush(op.ref)
         self._effect(where, f"{call('atomic_add', Text(f'&{place}'), value)};")

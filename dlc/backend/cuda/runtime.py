@@ -9,6 +9,7 @@ stream to one of ours, with which torch's stream is synchronised before and afte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,9 @@ from typing import Any
 import torch
 
 from dlc.backend import BackendError, LaunchError
+from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, shared_bytes
 from dlc.backend.cuda.nvcc import compile_cubin
-from dlc.backend.cuda.printer import c_name, dynamic_shared_bytes, print_kernel, shared_bytes
+from dlc.backend.cuda.printer import print_kernel
 from dlc.dialects.kernel import FuncOp
 
 
@@ -53,11 +55,13 @@ class CudaBackend:
 
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
         major, minor = torch.cuda.get_device_capability(self.device)
-        for func in funcs:
-            if func not in self._kernels:
-                cubin = compile_cubin(print_kernel(func), f"sm_{major}{minor}")
-                with self._active():
-                    self._kernels[func] = self._load(func, str(cubin.path))
+        arch = f"sm_{major}{minor}"
+        new = [func for func in funcs if func not in self._kernels]
+        with ThreadPoolExecutor() as pool:
+            cubins = list(pool.map(lambda func: compile_cubin(print_kernel(func), arch), new))
+        with self._active():
+            for func, cubin in zip(new, cubins, strict=True):
+                self._kernels[func] = self._load(func, str(cubin.path))
 
     def _load(self, func: FuncOp, path: str) -> _Loaded:
         module = self._driver.module_from_file(path)

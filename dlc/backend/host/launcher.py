@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from dlc.backend.cuda.printer import c_name, dynamic_shared_bytes, parameter_types, print_kernel
+from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, parameter_types
+from dlc.backend.cuda.printer import print_kernel
 from dlc.backend.host.runtime import AsyncMode, HostKernel, Order, compile_all
 from dlc.dialects.kernel import FuncOp
 

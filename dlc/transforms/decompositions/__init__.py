@@ -1,10 +1,13 @@
 """How each ATen operation is written in Tensor IR, by family; `DECOMPOSITIONS` has them all."""
 
 from dlc.transforms.decompositions import (
+    activations,
     attention,
+    conditional,
     contraction,
     creation,
     indexing,
+    logic,
     normalization,
     pointwise,
     reductions,
@@ -16,10 +19,13 @@ __all__ = [
     "DECOMPOSITIONS",
     "Lowering",
     "Refused",
+    "activations",
     "attention",
+    "conditional",
     "contraction",
     "creation",
     "indexing",
+    "logic",
     "normalization",
     "pointwise",
     "reductions",

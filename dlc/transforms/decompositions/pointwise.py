@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import frexp, inf, nan, pi
-from math import sqrt as square_root
+from math import frexp, inf, nan
 
 from xdsl.dialects.builtin import f64, i1
 from xdsl.ir import Attribute, SSAValue
 
-from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions import scalar as s
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.decompositions.scalar import Number, Scalar, is_float
@@ -84,26 +82,27 @@ def both(c: Lowering) -> tuple[SSAValue | Number, SSAValue | Number]:
     return c.operand("self"), c.operand("other")
 
 
-def _scaled(x: Scalar, factor: Number) -> Scalar:
+def scaled(x: Scalar, factor: Number) -> Scalar:
+    """`x * factor`, which is `x` for a factor of 1."""
     return x if factor == 1 else x * factor
 
 
 @lower("add.Tensor", "add.Scalar")
 def add(c: Lowering) -> Lowered:
     alpha = c.number("alpha", 1)
-    return c.pointwise(lambda x, y: x + _scaled(y, alpha), *both(c))
+    return c.pointwise(lambda x, y: x + scaled(y, alpha), *both(c))
 
 
 @lower("sub.Tensor", "sub.Scalar", "subtract.Tensor")
 def sub(c: Lowering) -> Lowered:
     alpha = c.number("alpha", 1)
-    return c.pointwise(lambda x, y: x - _scaled(y, alpha), *both(c))
+    return c.pointwise(lambda x, y: x - scaled(y, alpha), *both(c))
 
 
 @lower("rsub.Tensor", "rsub.Scalar")
 def rsub(c: Lowering) -> Lowered:
     alpha = c.number("alpha", 1)
-    return c.pointwise(lambda x, y: y - _scaled(x, alpha), *both(c))
+    return c.pointwise(lambda x, y: y - scaled(x, alpha), *both(c))
 
 
 @lower("mul.Tensor", "mul.Scalar", "multiply.Tensor")
@@ -229,76 +228,6 @@ def pow_tensor(c: Lowering) -> Lowered:
     return c.pointwise(lambda x, y: x.pow(y), base, exponent)
 
 
-@lower("gelu")
-def gelu(c: Lowering) -> Lowered:
-    def exact(x: Scalar) -> Scalar:
-        return x * 0.5 * (s.erf(x * square_root(0.5)) + 1.0)
-
-    def by_tanh(x: Scalar) -> Scalar:
-        inner = (x + x * x * x * 0.044715) * square_root(2 / pi)
-        return x * 0.5 * (s.tanh(inner) + 1.0)
-
-    form = c.op.argument("approximate", "none")
-    return c.pointwise(exact if form == "none" else by_tanh, c.tensor())
-
-
-@lower("leaky_relu")
-def leaky_relu(c: Lowering) -> Lowered:
-    slope = c.number("negative_slope", 0.01)
-    return c.pointwise(lambda x: (x > 0).select(x, x * slope), c.tensor())
-
-
-@lower("prelu")
-def prelu(c: Lowering) -> Lowered:
-    weight = c.tensor("weight")
-    if shape_of(weight) and len(c.shape) > 1:
-        weight = c.reshape(weight, [shape_of(weight)[0], *(1 for _ in c.shape[2:])])
-    return c.pointwise(lambda x, w: (x > 0).select(x, x * w), c.tensor(), weight)
-
-
-def _elu(c: Lowering, alpha: Number, scale: Number, input_scale: Number) -> Lowered:
-    return c.pointwise(
-        lambda x: (x > 0).select(
-            _scaled(x, scale), s.expm1(_scaled(x, input_scale)) * (alpha * scale)
-        ),
-        c.tensor(),
-    )
-
-
-@lower("elu")
-def elu(c: Lowering) -> Lowered:
-    return _elu(c, c.number("alpha", 1), c.number("scale", 1), c.number("input_scale", 1))
-
-
-@lower("selu")
-def selu(c: Lowering) -> Lowered:
-    return _elu(c, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1)
-
-
-@lower("celu")
-def celu(c: Lowering) -> Lowered:
-    alpha = c.number("alpha", 1.0)
-    return _elu(c, alpha, 1, 1 / alpha)
-
-
-@lower("softplus")
-def softplus(c: Lowering) -> Lowered:
-    beta, threshold = c.number("beta", 1), c.number("threshold", 20)
-
-    def function(x: Scalar) -> Scalar:
-        scaled = _scaled(x, beta)
-        soft = s.log1p(s.exp(scaled))
-        return (scaled > threshold).select(x, soft if beta == 1 else soft / beta)
-
-    return c.pointwise(function, c.tensor())
-
-
-@lower("threshold")
-def threshold(c: Lowering) -> Lowered:
-    limit, value = c.number("threshold"), c.number("value")
-    return c.pointwise(lambda x: (x <= limit).select(value, x), c.tensor())
-
-
 @lower("clamp", "clamp.Tensor", "hardtanh", "clip", "clip.Tensor")
 def clamp_both(c: Lowering) -> Lowered:
     hardtanh = c.op.overload.data.startswith("hardtanh")
@@ -340,7 +269,7 @@ def round_decimals(c: Lowering) -> Lowered:
 def addcmul(c: Lowering) -> Lowered:
     value = c.number("value", 1)
     return c.pointwise(
-        lambda x, a, b: x + _scaled(a, value) * b,
+        lambda x, a, b: x + scaled(a, value) * b,
         c.tensor(), c.tensor("tensor1"), c.tensor("tensor2"),
     )  # fmt: skip
 
@@ -349,7 +278,7 @@ def addcmul(c: Lowering) -> Lowered:
 def addcdiv(c: Lowering) -> Lowered:
     value = c.number("value", 1)
     return c.pointwise(
-        lambda x, a, b: x + _scaled(a, value) / b,
+        lambda x, a, b: x + scaled(a, value) / b,
         c.tensor(), c.tensor("tensor1"), c.tensor("tensor2"),
     )  # fmt: skip
 
@@ -387,115 +316,9 @@ def _largest(element: Attribute) -> float:
     return (2.0 - 2.0 ** (1 - bits)) * 2.0 ** (exponent - 1)
 
 
-COMPARISONS = {
-    name: predicate
-    for predicate, names in {
-        "eq": ("eq",),
-        "ne": ("ne", "not_equal"),
-        "lt": ("lt", "less"),
-        "le": ("le", "less_equal"),
-        "gt": ("gt", "greater"),
-        "ge": ("ge", "greater_equal"),
-    }.items()
-    for name in names
-}
-
-
-def _comparison(predicate: str) -> Callable[[Lowering], Lowered]:
-    return lambda c: c.compare(lambda x, y: x.compare(predicate, y), *both(c))
-
-
-for _name, _predicate in COMPARISONS.items():
-    lower(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_predicate))
-
-
-@lower("isnan")
-def isnan(c: Lowering) -> Lowered:
-    return c.compare(lambda x: x.is_nan(), c.tensor())
-
-
-@lower("isinf")
-def isinf(c: Lowering) -> Lowered:
-    if not is_float(element_of(c.tensor())):
-        return c.constant(False, c.shape, i1)
-    return c.compare(lambda x: x.abs().eq(inf), c.tensor())
-
-
-@lower("isfinite")
-def isfinite(c: Lowering) -> Lowered:
-    if not is_float(element_of(c.tensor())):
-        return c.constant(True, c.shape, i1)
-    return c.compare(lambda x: x.abs() < inf, c.tensor())
-
-
-LOGICAL: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
-    "and": lambda x, y: x & y,
-    "or": lambda x, y: x | y,
-    "xor": lambda x, y: x ^ y,
-}
-
-
-def _logical(function: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Lowering], Lowered]:
-    return lambda c: c.elementwise(
-        lambda x, y: function(truth(x), truth(y)), c.tensor(), c.tensor("other")
-    )
-
-
 def truth(x: Scalar) -> Scalar:
     """Whether `x` differs from 0."""
     return x.to(i1)
-
-
-def _bitwise(function: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Lowering], Lowered]:
-    def decomposition(c: Lowering) -> Lowered:
-        if c.element != i1:
-            return c.pointwise(function, *both(c))
-        second = c.operand("other")
-        if isinstance(second, SSAValue):
-            return c.elementwise(function, c.tensor(), second)
-        return c.elementwise(lambda x: function(x, x.of(second)), c.tensor())
-
-    return decomposition
-
-
-for _name, _binary in LOGICAL.items():
-    lower(f"logical_{_name}")(_logical(_binary))
-    lower(
-        f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar",
-        f"__{_name}__.Tensor", f"__{_name}__.Scalar",
-    )(_bitwise(_binary))  # fmt: skip
-
-
-@lower("logical_not")
-def logical_not(c: Lowering) -> Lowered:
-    return c.elementwise(lambda x: ~truth(x), c.tensor())
-
-
-@lower("bitwise_not")
-def bitwise_not(c: Lowering) -> Lowered:
-    if c.element == i1:
-        return logical_not(c)
-    return c.pointwise(lambda x: ~x, c.tensor())
-
-
-@lower(
-    "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar",
-    "__lshift__.Tensor", "__lshift__.Scalar",
-)  # fmt: skip
-def left_shift(c: Lowering) -> Lowered:
-    if not isinstance(c.operand("other"), SSAValue) and not is_float(c.element):
-        return c.pointwise(lambda x, y: x << y, *both(c))
-    return refuse("expected integers and a shift that is a number")
-
-
-@lower(
-    "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar",
-    "__rshift__.Tensor", "__rshift__.Scalar",
-)  # fmt: skip
-def right_shift(c: Lowering) -> Lowered:
-    if not isinstance(c.operand("other"), SSAValue) and not is_float(c.element):
-        return c.pointwise(lambda x, y: x >> y, *both(c))
-    return refuse("expected integers and a shift that is a number")
 
 
 def _selected(c: Lowering, condition: SSAValue, then: SSAValue | Number,
@@ -530,18 +353,3 @@ def masked_fill(c: Lowering) -> Lowered:
 @lower("_to_copy", "to.dtype", "type_as", "_cast_Float", "to.other")
 def to_copy(c: Lowering) -> Lowered:
     return c.cast(c.tensor(), c.element)
-
-
-@lower("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "rrelu")
-def dropout(c: Lowering) -> Lowered:
-    if c.op.overload.data == "rrelu.default":
-        if c.flag("training"):
-            refuse("it draws random numbers; call the module's eval() first")
-        slope = (c.number("lower", 1 / 8) + c.number("upper", 1 / 3)) / 2
-        return c.pointwise(lambda x: (x >= 0).select(x, x * slope), c.tensor())
-    probability = c.number("p", 0.0)
-    if probability != 0 and c.flag("train", True):
-        refuse("it draws random numbers; call the module's eval() first")
-    value = c.tensor("input")
-    rest = [c.constant(True, c.shape, i1) for _ in c.op.results[1:]]
-    return [value, *rest]

@@ -15,7 +15,6 @@ from dlc.transforms.decompositions.lowering import (
     dims,
     from_end,
     lower,
-    refuse,
     zero,
 )
 from dlc.transforms.decompositions.pointwise import sigmoid
@@ -28,7 +27,7 @@ def sliced(
     shape = list(shape_of(value))
     shape[dim] = length
     subscripts = dims(len(shape))
-    subscripts[dim] = _affine(subscripts[dim], step, start)
+    subscripts[dim] = affine(subscripts[dim], step, start)
     return c.move(value, subscripts, shape)
 
 
@@ -51,14 +50,14 @@ def concatenated(
     subscripts, conditions = [], []
     for end, value in zip(ends, values, strict=True):
         source = dims(len(shape))
-        source[dim] = _affine(source[dim], 1, shape_of(value)[dim] - end)
+        source[dim] = affine(source[dim], 1, shape_of(value)[dim] - end)
         subscripts.append(source)
         last = end == ends[-1]
         conditions.append([] if last else [from_end(end - 1, AffineExpr.dimension(dim))])
     return c.index_map(values, subscripts, shape, conditions)
 
 
-def _affine(dim: AffineExpr, step: int, offset: int) -> AffineExpr:
+def affine(dim: AffineExpr, step: int, offset: int) -> AffineExpr:
     """`dim * step + offset`, without what changes nothing."""
     scaled = dim if step == 1 else dim * step
     return scaled + offset if offset else scaled
@@ -130,7 +129,7 @@ def transpose(c: Lowering) -> Lowered:
     return permuted(c, c.tensor(), order)
 
 
-def _bounds(c: Lowering, extent: int) -> tuple[int, int]:
+def slice_bounds(c: Lowering, extent: int) -> tuple[int, int]:
     """The start and step of a slice."""
     start = c.op.argument("start")
     start = start if isinstance(start, int) else 0
@@ -141,7 +140,7 @@ def _bounds(c: Lowering, extent: int) -> tuple[int, int]:
 def slice_(c: Lowering) -> Lowered:
     value = c.tensor()
     dim = c.dim(len(c.shape), "dim", 0)
-    start, step = _bounds(c, shape_of(value)[dim])
+    start, step = slice_bounds(c, shape_of(value)[dim])
     return sliced(c, value, dim, start, c.shape[dim], step)
 
 
@@ -292,79 +291,13 @@ def repeat_interleave(c: Lowering) -> Lowered:
     return c.move(value, subscripts, c.shape)
 
 
-@lower("constant_pad_nd", "pad")
-def pad(c: Lowering) -> Lowered:
-    value, mode = c.tensor(), c.op.argument("mode", "constant")
-    rank, amounts = len(c.shape), c.integers("pad")
-    if mode == "constant":
-        return _constant_pad(c, value, amounts)
-    for n in range(len(amounts) // 2):
-        dim = rank - 1 - n
-        before, after = amounts[2 * n : 2 * n + 2]
-        shape = list(shape_of(value))
-        extent = shape[dim]
-        shape[dim] += before + after
-        d = AffineExpr.dimension(dim)
-        inside = d - before
-        if mode == "circular":
-            parts = [((d + (-before % extent)) % extent, [])]
-        elif mode == "replicate":
-            parts = [
-                (zero(), [from_end(before - 1, d)]),
-                (inside, [from_end(before + extent - 1, d)]),
-                (AffineExpr.constant(extent - 1), []),
-            ]
-        elif mode == "reflect":
-            parts = [
-                (from_end(before, d), [from_end(before - 1, d)]),
-                (inside, [from_end(before + extent - 1, d)]),
-                (from_end(2 * extent - 2 + before, d), []),
-            ]
-        else:
-            refuse(f"unknown padding mode '{mode}'")
-        subscripts = [[*dims(rank)[:dim], e, *dims(rank)[dim + 1 :]] for e, _ in parts]
-        value = c.index_map([value] * len(parts), subscripts, shape, [w for _, w in parts])
-    return value
-
-
-def _constant_pad(c: Lowering, value: SSAValue, amounts: Sequence[int]) -> SSAValue:
-    rank, source = len(c.shape), shape_of(value)
-    subscripts, where = dims(rank), []
-    for n in range(len(amounts) // 2):
-        dim = rank - 1 - n
-        before, after = amounts[2 * n : 2 * n + 2]
-        inside = _affine(AffineExpr.dimension(dim), 1, -before)
-        subscripts[dim] = inside
-        if before > 0:
-            where.append(inside)
-        if after > 0:
-            where.append(from_end(before + source[dim] - 1, AffineExpr.dimension(dim)))
-    fill = c.op.argument("value")
-    if not isinstance(fill, bool | int | float):
-        fill = 0
-    return c.move(value, subscripts, c.shape, where, fill if where else None)
-
-
-@lower("tril", "triu")
-def triangle(c: Lowering) -> Lowered:
-    rank = len(c.shape)
-    row, column = AffineExpr.dimension(rank - 2), AffineExpr.dimension(rank - 1)
-    below = row - column + c.integer("diagonal", 0)
-    kept = below if c.op.overload.data == "tril.default" else below * -1
-    return c.move(c.tensor(), dims(rank), c.shape, [kept], 0)
-
-
-@lower("diagonal", "diagonal_copy", "linalg_diagonal", "diag")
+@lower("diagonal", "diagonal_copy", "linalg_diagonal")
 def diagonal(c: Lowering) -> Lowered:
     value = c.tensor()
     rank = len(shape_of(value))
-    if c.op.overload.data == "diag.default":
-        if rank == 1:
-            return diag_embed(c)
-        offset, first, second = c.integer("diagonal", 0), 0, 1
-    else:
-        offset = c.integer("offset", 0)
-        first, second = c.dim(rank, "dim1", 0), c.dim(rank, "dim2", 1)
+    # `diag` of a matrix calls its offset a diagonal.
+    offset = c.integer("offset", c.integer("diagonal", 0))
+    first, second = c.dim(rank, "dim1", 0), c.dim(rank, "dim2", 1)
     along = AffineExpr.dimension(rank - 2)
     rest = iter(dims(rank - 2))
     subscripts = [
@@ -376,20 +309,6 @@ def diagonal(c: Lowering) -> Lowered:
     return c.move(value, subscripts, c.shape)
 
 
-@lower("diag_embed")
-def diag_embed(c: Lowering) -> Lowered:
-    rank = len(c.shape)
-    offset = c.integer("offset", c.integer("diagonal", 0))
-    first, second = c.dim(rank, "dim1", -2), c.dim(rank, "dim2", -1)
-    row, column = AffineExpr.dimension(first), AffineExpr.dimension(second)
-    difference = column - row - offset
-    rest = [AffineExpr.dimension(d) for d in range(rank) if d not in (first, second)]
-    along = row + min(offset, 0) if offset < 0 else row
-    where = [difference, difference * -1]
-    # With an offset the diagonal ends before the last row or column does: subscripts stay inside.
-    return c.move(c.tensor(), [*rest, along], c.shape, where, 0)
-
-
 @lower("unfold")
 def unfold(c: Lowering) -> Lowered:
     value, rank = c.tensor(), len(c.shape)
@@ -398,7 +317,7 @@ def unfold(c: Lowering) -> Lowered:
     dim = c.dim(rank - 1, "dimension")
     subscripts = dims(rank - 1)
     within = AffineExpr.dimension(rank - 1)
-    subscripts[dim] = _affine(subscripts[dim], c.integer("step"), 0) + within
+    subscripts[dim] = affine(subscripts[dim], c.integer("step"), 0) + within
     return c.move(value, subscripts, c.shape)
 
 
@@ -409,42 +328,6 @@ def pixel_shuffle(c: Lowering) -> Lowered:
     channel = rest[-1] * factor**2 + (row % factor) * factor + column % factor
     subscripts = [*rest[:-1], channel, row // factor, column // factor]
     return c.move(value, subscripts, c.shape)
-
-
-@lower("slice_scatter")
-def slice_scatter(c: Lowering) -> Lowered:
-    base, rank = c.tensor(), len(c.shape)
-    dim = c.dim(rank, "dim", 0)
-    source = c.broadcast(c.cast(c.tensor("src"), c.element), shape_of(c.tensor("src")))
-    start, step = _bounds(c, c.shape[dim])
-    length = shape_of(source)[dim]
-    if not length:
-        return base
-    d = AffineExpr.dimension(dim)
-    inside = _affine(d, 1, -start)
-    where = [inside] if start else []
-    end = start + (length - 1) * step
-    if end < c.shape[dim] - 1:
-        where.append(from_end(end, d))
-    if step > 1:
-        where.append((inside % step) * -1)
-        inside = inside // step
-    subscripts = dims(rank)
-    subscripts[dim] = inside
-    if not where:
-        return source
-    return c.index_map([source, base], [subscripts, dims(rank)], c.shape, [where, []])
-
-
-@lower("select_scatter")
-def select_scatter(c: Lowering) -> Lowered:
-    base, rank = c.tensor(), len(c.shape)
-    dim = c.dim(rank)
-    source = c.cast(c.tensor("src"), c.element)
-    there = AffineExpr.dimension(dim) - c.integer("index") % c.shape[dim]
-    subscripts = [e for d, e in enumerate(dims(rank)) if d != dim]
-    where = [there, there * -1]
-    return c.index_map([source, base], [subscripts, dims(rank)], c.shape, [where, []])
 
 
 @lower("copy")

@@ -167,7 +167,7 @@ class _Hoist:
         self.path.append(self.kernel)
         for op in list(block.ops):
             self.path[depth] = op
-            if isinstance(op, SelectOp) and (simpler := _simpler_select(op)) is not None:
+            if isinstance(op, SelectOp | LoadOp) and (simpler := _simpler(op)) is not None:
                 value, load = simpler
                 _replace_values(op, [value])
                 _erase(op)
@@ -242,20 +242,31 @@ def _key(op: Operation, local: dict[SSAValue, int] | None = None) -> object:
     )
 
 
-def _simpler_select(op: SelectOp) -> tuple[SSAValue, LoadOp | None] | None:
+def _simpler(op: SelectOp | LoadOp) -> tuple[SSAValue, LoadOp | None] | None:
     """
-    The value of a select that is known to be one side. Where it selects a load whose conditions
-    its own imply, it is a load, new and in its place, with the other side as default.
+    What a select or a load with a default is where its conditions are known; the second value is
+    a new load that stands in its place, if there is one. A select of a load whose conditions its
+    own imply is a load with the other side as default.
     """
+    if op.default is None:
+        return None
     where = op.where
     if any(c.range[1] < 0 for c in where):
         return op.default, None
-    if all(c.range[0] >= 0 for c in where) or op.value is op.default:
-        return op.value, None
-    load = op.value.owner
-    if not isinstance(load, LoadOp) or not op.value.has_one_use() or set(load.where) - set(where):
-        return None
-    new = LoadOp(load.ref, load.subscripts, where, op.default)
+    always = all(c.range[0] >= 0 for c in where)
+    if isinstance(op, LoadOp):
+        if not always:
+            return None
+        new = LoadOp(op.ref, op.subscripts)
+        load = op
+    else:
+        if always or op.value is op.default:
+            return op.value, None
+        load = op.value.owner
+        single = isinstance(load, LoadOp) and op.value.has_one_use()
+        if not isinstance(load, LoadOp) or not single or set(load.where) - set(where):
+            return None
+        new = LoadOp(load.ref, load.subscripts, where, op.default)
     new.location = load.location
     new.result.name_hint = load.result.name_hint
     block = op.parent

@@ -164,9 +164,7 @@ def _emit_scalar(e: Emitter, op: Operation) -> None:
         store(e, op)
         return
     if isinstance(op, tile.SelectOp):
-        new: Operation = kernel.SelectOp(
-            e.value(op.value), e.exprs(op.where), e.value(op.default)
-        )
+        new: Operation = kernel.SelectOp(e.value(op.value), e.exprs(op.where), e.value(op.default))
     elif isinstance(op, IndexedOp):
         raise ValueError(f"{op.name} cannot be materialized")
     else:

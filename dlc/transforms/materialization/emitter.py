@@ -94,7 +94,9 @@ class Emitter:
     def index_constant(self, value: int) -> SSAValue:
         return self.constant(IntegerAttr(value, IndexType()))
 
-    def allocate_shared(self, element: Attribute, shape: Sequence[int], name: str | None) -> SSAValue:
+    def allocate_shared(
+        self, element: Attribute, shape: Sequence[int], name: str | None
+    ) -> SSAValue:
         """Allocates shared memory, at the top of the kernel."""
         alloc = kernel.AllocSharedOp(element, shape)
         alloc.result.name_hint = name

@@ -55,13 +55,18 @@ def load_fragment(e: Emitter, op: tile.LoadOp) -> LocalArray:
     """Emits a load at every point of its register axes, into a local array."""
     axes = e.register_axes(op)
     array = e.local(op.result.type, axes, op.result.name_hint)
-    e.over(axes, lambda: e.builder.insert(kernel.StoreOp(load(e, op), array.ref, e.at(array))))
+
+    def element() -> None:
+        e.builder.insert(kernel.StoreOp(load(e, op), array.ref, e.at(array)))
+
+    e.over(axes, element)
     return array
 
 
 def stage(e: Emitter, op: tile.StageOp) -> SSAValue:
     """Emits the copy of a slab by all threads of the block; returns the shared buffer."""
-    assert isinstance(op.result.type, MemRefType) and isinstance(op.source.type, MemRefType)
+    assert isinstance(op.result.type, MemRefType)
+    assert isinstance(op.source.type, MemRefType)
     element = op.result.type.element_type
     sizes = [int(n) for n in op.sizes.get_values()]
     buffer = e.allocate_shared(element, op.result.type.get_shape(), op.result.name_hint)

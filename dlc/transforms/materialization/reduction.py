@@ -130,7 +130,9 @@ def combine(e: Emitter, op: tile.CombineOp) -> None:
     shape = [prod(launch.extent(a) for a in others), parts]
     kept = [n for n, size in enumerate(shape) if size != 1]
     scratch = [
-        e.allocate_shared(t, [*(e.extents[a] for a in axes), *(shape[n] for n in kept)], f"{n}_parts")
+        e.allocate_shared(
+            t, [*(e.extents[a] for a in axes), *(shape[n] for n in kept)], f"{n}_parts"
+        )
         for t, n in zip(types, names, strict=True)
     ]
 
@@ -173,9 +175,7 @@ def _bind(e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray]) -> None:
             e.scalars[result] = e.insert(kernel.LoadOp(array.ref, []), result.name_hint)
 
 
-def _fold_lanes(
-    e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray], lanes: int
-) -> None:
+def _fold_lanes(e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray], lanes: int) -> None:
     """Folds the values over groups of `lanes` neighbouring lanes; each then holds the result."""
     _write(e, arrays, [e.value(v) for v in op.values])
     mask = lanes // 2
@@ -185,10 +185,9 @@ def _fold_lanes(
         mask //= 2
 
 
-def _linear(e: Emitter, axes: list[BlockArgument], launch: tile.LaunchOp) -> Expr:
+def _linear(e: Emitter, axes: Sequence[SSAValue], launch: tile.LaunchOp) -> Expr:
     """The running number along some thread axes, the last one fastest."""
     number = Expr()
     for axis in axes:
         number = number * launch.extent(axis) + Expr.of(e.scalars[axis])
     return number
-

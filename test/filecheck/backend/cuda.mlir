@@ -91,7 +91,8 @@ kernel.func @large(%x: memref<64xf32>) -> (%y: memref<64xf32>, %z: memref<64xi32
 // CHECK: strided(const int* __restrict__ x, int* __restrict__ y) {
 // CHECK: __shared__ alignas(16) int s[131];  // [2][64]
 // CHECK: s[t + 67] = x[t * 10 + 5];
-// CHECK: if (t < 10) y[63 - t] = t >= 3 ? s[t + 64] : 0;
+// CHECK: const int w = t >= 3 ? s[t + 64] : 0;
+// CHECK-NEXT: if (t < 10) y[63 - t] = w;
 kernel.func @strided(%x: memref<64xi32, strided<[10], offset: 5>>) -> (%y: memref<64xi32>) grid 1 block 64 {
   %s = kernel.alloc_shared : memref<2x64xi32, strided<[67, 1]>, #kernel.shared>
   %t = kernel.thread_id

@@ -116,9 +116,10 @@
 // CHECK-LABEL: kernel.func @stage
 // CHECK: %x_smem = kernel.alloc_shared : memref<16x4xf32, #kernel.shared>
 // CHECK: scf.for %ko
-// CHECK: kernel.load %x[%t floordiv 4 {{.*}}] where
-// CHECK: kernel.barrier
-// CHECK: kernel.store %{{.*}}, %x_smem[
+// CHECK-NEXT: kernel.barrier
+// CHECK-NEXT: scf.for %round
+// CHECK-NEXT: kernel.load %x[%ko * 16 + %round * 8 + %t floordiv 4, %t mod 4] where (%ko * 16 + %round * 8 + %t floordiv 4 < 30, %t mod 4 < 3)
+// CHECK-NEXT: kernel.store %{{.*}}, %x_smem[%round * 8 + %t floordiv 4, %t mod 4]
 // CHECK: kernel.barrier
 // CHECK: kernel.load %x_smem[%ki, %t mod 4]
 // CHECK-NOT: kernel.barrier

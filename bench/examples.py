@@ -1,0 +1,118 @@
+"""
+What the examples cost: compile time, peak memory, and time on the host backend.
+
+    python bench/examples.py [--repeat 3] [--output bench/results/examples]
+
+Each compilation is a process of its own, so imports count; the least of `repeat` runs is kept.
+Writes JSON and a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DLC = Path(sys.executable).with_name("dlc")
+
+EXAMPLES: dict[str, tuple[list[str], float]] = {
+    "RMSNorm": (["-c", "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"], 0),
+    "softmax": (["-c", "torch.nn.Softmax(dim=-1)(torch.randn(1,28,256,256))"], 0),
+    "matmul, bias before, relu after": (
+        [
+            "-c",
+            "torch.relu(torch.matmul(torch.randn(16,64) + torch.randn(64), torch.randn(64,16)))",
+        ],
+        2 * 16 * 64 * 16,
+    ),
+    "LayerNorm in five lines": ([str(ROOT / "examples" / "layer_norm.py")], 0),
+    "TinyLlama MLP": ([str(ROOT / "examples" / "mlp.py")], 3 * 2 * 128 * 2048 * 5632),
+}
+"""Arguments of `dlc`, and the floating-point operations of the matrix products."""
+
+
+def dlc(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command; a failure ends the benchmark with its message."""
+    done = subprocess.run([DLC, *arguments], capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        sys.exit(done.stderr or done.stdout)
+    return done
+
+
+def measure(arguments: list[str], flops: float, repeat: int) -> dict[str, float]:
+    """Seconds of dlc's own phases and of torch's, MiB, kernels, and seconds on the host."""
+    own, torch, memory = [], [], []
+    for _ in range(repeat):
+        report = dlc("compile", *arguments, "--timing", "-o", os.devnull).stderr
+        own.append(float(re.search(r"dlc +total +([\d.]+)", report)[1]))
+        torch.append(float(re.search(r"torch +total +([\d.]+)", report)[1]))
+        memory.append(float(re.search(r"peak memory: ([\d.]+)", report)[1]))
+    seconds = []
+    for _ in range(repeat):
+        table = dlc("run", *arguments).stdout
+        rows = re.findall(r"([\d.]+) (µs|us|ms|s)$", table, re.MULTILINE)
+        if "WRONG" in table or not rows:
+            sys.exit(table)
+        unit = {"µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1}
+        value, name = rows[-1]
+        seconds.append(float(value) * unit[name])
+    return {
+        "dlc_seconds": min(own),
+        "torch_seconds": min(torch),
+        "peak_mib": min(memory),
+        "kernels": len(re.findall(r"^\S+ +\d+ +\d+ +\d+ +[\d.]+ \S+$", table, re.MULTILINE)),
+        "host_seconds": min(seconds),
+        "host_gflops": flops / min(seconds) / 1e9,
+    }
+
+
+def lines_of_python() -> int:
+    return sum(len(path.read_text().splitlines()) for path in (ROOT / "dlc").rglob("*.py"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "examples")
+    options = parser.parse_args()
+    rows = {}
+    for number, (name, (arguments, flops)) in enumerate(EXAMPLES.items(), 1):
+        print(f"\r[{number}/{len(EXAMPLES)}] {name:40}", end="", file=sys.stderr, flush=True)
+        rows[name] = measure(arguments, flops, options.repeat)
+    print(file=sys.stderr)
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    record = {
+        "date": date.today().isoformat(),
+        "machine": machine,
+        "lines_of_python": lines_of_python(),
+        "examples": rows,
+    }
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n")
+    table = [
+        f"Measured {record['date']} on {machine}; {record['lines_of_python']} lines of Python.",
+        "",
+        "| example | kernels | dlc's own share | torch's import and export | peak memory | host |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in rows.items():
+        speed = f", {row['host_gflops']:.1f} GFLOP/s" if row["host_gflops"] > 1 else ""
+        table.append(
+            f"| {name} | {row['kernels']} | {row['dlc_seconds']:.2f} s | "
+            f"{row['torch_seconds']:.2f} s | {row['peak_mib']:.0f} MiB | "
+            f"{row['host_seconds'] * 1e3:.3g} ms{speed} |"
+        )
+    text = "\n".join(table) + "\n"
+    options.output.with_suffix(".md").write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+// RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
+
+func.func @main(%x: tensor<4x8xf32>) -> tensor<4xf32> {
+  %y = loop.kernel @k(%x: memref<4x8xf32> = %x) -> (%y: memref<4xf32>) {
+    loop.for %i in 4 {
+      %a = loop.load %x[%i] : memref<4x8xf32>
+      loop.store %a, %y[%i] : memref<4xf32>
+    }
+  }
+  func.return %y : tensor<4xf32>
+}
+// CHECK: expected 2 subscripts for memref<4x8xf32>, found 1
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = loop.kernel @k(%x: memref<4xf32> = %x) -> (%y: memref<4xf32>) {
+    loop.for %i in 4 {
+      %a = loop.load %x[%i] : memref<4xf32> -> i32
+      loop.store %a, %y[%i] : memref<4xf32>, i32
+    }
+  }
+  func.return %y : tensor<4xf32>
+}
+// CHECK: expected a result of the element type f32, found i32
+
+// -----
+
+func.func @main() -> () {
+  %y = "loop.kernel"() <{sym_name = "k", alignments = array<i64>}> ({
+  ^bb0(%y: memref<f32>):
+    %a = arith.constant 0 : i32
+    %d = "loop.load"(%y, %a) <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 1, 0, 1>}> : (memref<f32>, i32) -> f32
+  }) : () -> tensor<f32>
+  func.return
+}
+// CHECK: expected a default of the element type f32, found i32
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = loop.kernel @k(%x: memref<4xf32> = %x) -> (%y: memref<4xf32>) {
+    %z = arith.constant 0 : i32
+    loop.for %i in 4 {
+      loop.store %z, %y[%i] : memref<4xf32>, i32
+    }
+  }
+  func.return %y : tensor<4xf32>
+}
+// CHECK: expected a value of the element type f32, found i32
+
+// -----
+
+func.func @main() -> () {
+  %y = "loop.kernel"() <{sym_name = "k", alignments = array<i64>}> ({
+  ^bb0(%y: memref<f32>):
+    %a = arith.constant 0 : i32
+    %b = arith.constant 0.0 : f32
+    %c = arith.constant 0 : index
+    %d = "loop.select"(%a, %b, %c) <{map = affine_map<(d0) -> ()>, conditions = affine_map<(d0) -> (d0)>}> : (i32, f32, index) -> f32
+  }) : () -> tensor<f32>
+  func.return
+}
+// CHECK: expected one type for both values and the result, found i32, f32 and f32
+
+// -----
+
+func.func @main() -> () {
+  %y = "loop.kernel"() <{sym_name = "k", alignments = array<i64>}> ({
+  ^bb0(%y: memref<f32>):
+    %c = arith.constant 0 : index
+    %d = "loop.index"(%c) <{map = affine_map<(d0, d1) -> (d0)>}> : (index) -> index
+  }) : () -> tensor<f32>
+  func.return
+}
+// CHECK: expected affine maps over the 1 index operands and no symbols, found 2 dimensions and 0 symbols
+
+// -----
+
+func.func @main() -> () {
+  %y = "loop.kernel"() <{sym_name = "k", alignments = array<i64>}> ({
+  ^bb0(%y: memref<f32>):
+    %c = arith.constant 0 : index
+    %d = "loop.index"(%c) <{map = affine_map<(d0) -> (d0)>, conditions = affine_map<(d0) -> (d0)>}> : (index) -> index
+  }) : () -> tensor<f32>
+  func.return
+}
+// CHECK: expected no conditions
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    %r = loop.reduce plus %k in 4 -> f32 {
+      %z = arith.constant 0.0 : f32
+      loop.yield %z : f32
+    }
+  }
+  func.return
+}
+// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin), found 'plus'
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    %r = loop.reduce argmax %k in 4 -> f32 {
+      %z = arith.constant 0.0 : f32
+      loop.yield %z : f32
+    }
+  }
+  func.return
+}
+// CHECK: expected 2 results for the monoid 'argmax', found 1
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    %r = loop.reduce add %k in 4 -> f32 {
+      %z = arith.constant 0 : i32
+      loop.yield %z : i32
+    }
+  }
+  func.return
+}
+// CHECK: expected a body that yields (f32), found (i32)
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    loop.for %k in 4 {
+      %z = arith.constant 0.0 : f32
+      loop.yield %z : f32
+    }
+  }
+  func.return
+}
+// CHECK: expected a body that yields nothing
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    "loop.for"() <{extents = array<i64: 4, 4>}> ({
+    ^bb0(%i: index):
+      "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
+    }) : () -> ()
+  }
+  func.return
+}
+// CHECK: expected one extent per axis, found 2 extents for 1 axes
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    "loop.for"() <{extents = array<i64: 4>}> ({
+    ^bb0(%i: i32):
+      "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
+    }) : () -> ()
+  }
+  func.return
+}
+// CHECK: expected axes of type index, found i32
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    "loop.for"() <{extents = array<i64: -4>}> ({
+    ^bb0(%i: index):
+      "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
+    }) : () -> ()
+  }
+  func.return
+}
+// CHECK: expected extents >= 0, found -4
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    "loop.for"() <{extents = array<i64: 4>, kinds = ["serial"]}> ({
+    ^bb0(%i: index):
+      "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
+    }) : () -> ()
+  }
+  func.return
+}
+// CHECK: expected axes without kinds
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> () {
+  %y = "loop.kernel"(%x) <{sym_name = "k", alignments = array<i64: 16>}> ({
+  ^bb0(%y: memref<4xf32>):
+  }) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return
+}
+// CHECK: expected 2 memrefs inside for 1 inputs and 1 outputs, found 1
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> () {
+  %y = "loop.kernel"(%x) <{sym_name = "k", alignments = array<i64: 16>}> ({
+  ^bb0(%a: memref<8xf32>, %y: memref<4xf32>):
+  }) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return
+}
+// CHECK: expected a memref of tensor<4xf32>, found memref<8xf32>
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> () {
+  %y = "loop.kernel"(%x) <{sym_name = "k", alignments = array<i64>}> ({
+  ^bb0(%a: memref<4xf32>, %y: memref<4xf32>):
+  }) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return
+}
+// CHECK: expected an alignment for each of 1 inputs, found 0
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    loop.yield
+  }
+  func.return
+}
+// CHECK: 'loop.yield' expects parent op to be one of 'loop.for', 'loop.reduce'
