@@ -2,33 +2,79 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.ir import Operation, SSAValue
 
 from dlc.dialects.access import LoadOpBase
-from dlc.dialects.axes import ReduceOpBase
+from dlc.dialects.axes import AxesOp, ReduceOpBase
 from dlc.ir.variance import Variance, variance
 
 
-def is_contraction(reduce: ReduceOpBase, along: Variance) -> bool:
+@dataclass(frozen=True)
+class Contraction:
     """
-    Does the body read, along the reduce's axes, two operands that each vary along an outer axis
-    the other does not vary along? Then a tile of outputs reads each element several times.
+    A reduce over products (or the like) of two operands that each vary along axes that the other
+    does not vary along. A matmul has rows `(m,)` and columns `(n,)` and reduces along k.
+    """
+
+    reduce: ReduceOpBase
+    batch: tuple[SSAValue, ...]
+    """The axes along which both operands vary."""
+    rows: tuple[SSAValue, ...]
+    """The axes of the first operand only."""
+    columns: tuple[SSAValue, ...]
+    """The axes of the second operand only."""
+    row_loads: tuple[LoadOpBase, ...]
+    column_loads: tuple[LoadOpBase, ...]
+
+
+def contraction_of(reduce: ReduceOpBase, along: Variance) -> Contraction | None:
+    """
+    How a reduce is a contraction, or None if it is none: two of its loads vary each along an axis
+    that the other does not, and every other load varies along axes of one of the two.
+    `along` is the variance of the kernel.
     """
     own = set[SSAValue](reduce.axes)
-    operands: list[frozenset[SSAValue]] = []
     for op in reduce.body.walk():
-        if isinstance(op, LoadOpBase) and along[op.result] & own:
-            operands.append(along[op.result] - own)
-    return any(a - b and b - a for n, a in enumerate(operands) for b in operands[:n])
-
-
-def contractions(root: Operation) -> list[ReduceOpBase]:
-    """The contractions in `root` that hold no other reduce, in program order."""
-    along = variance(root)
-    return [
-        op
-        for op in root.walk()
-        if isinstance(op, ReduceOpBase)
-        and not any(isinstance(o, ReduceOpBase) for o in op.body.walk())
-        and is_contraction(op, along)
+        if isinstance(op, ReduceOpBase) and op is not reduce:
+            own.update(op.axes)
+    loads = [
+        (op, along[op.result] - own)
+        for op in reduce.body.walk()
+        if isinstance(op, LoadOpBase) and along[op.result] & own
     ]
+    pairs = [(a, b) for n, (_, a) in enumerate(loads) for _, b in loads[n + 1 :] if a - b and b - a]
+    if not pairs:
+        return None
+    a, b = max(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
+    if not all(varies <= a or varies <= b for _, varies in loads):
+        return None
+    order = list(dict.fromkeys(axis for loop in _around(reduce) for axis in loop.axes))
+    first = next((axis for axis in order if (axis in a) != (axis in b)), None)
+    if first is not None and first in b:
+        a, b = b, a
+    return Contraction(
+        reduce,
+        tuple(x for x in order if x in a and x in b),
+        tuple(x for x in order if x in a and x not in b),
+        tuple(x for x in order if x in b and x not in a),
+        tuple(op for op, varies in loads if varies <= a),
+        tuple(op for op, varies in loads if not varies <= a),
+    )
+
+
+def contractions(root: Operation) -> list[Contraction]:
+    """The contractions in a kernel or launch, in program order."""
+    along = variance(root)
+    reduces = [op for op in root.walk() if isinstance(op, ReduceOpBase)]
+    return [c for r in reduces if (c := contraction_of(r, along)) is not None]
+
+
+def _around(op: Operation) -> list[AxesOp]:
+    """The loops around an operation, outermost first."""
+    loops: list[AxesOp] = []
+    while isinstance(parent := op.parent_op(), AxesOp):
+        loops.insert(0, parent)
+        op = parent
+    return loops

@@ -24,7 +24,8 @@ from math import ceil, prod
 from xdsl.dialects.builtin import AnyFloat, FixedBitwidthType, MemRefType
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from dlc.analysis.loops import Contraction, contraction_of, trip_count
+from dlc.analysis.contraction import Contraction, contraction_of
+from dlc.analysis.loops import trip_count
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.ir.variance import Variance, variance

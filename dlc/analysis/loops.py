@@ -1,17 +1,16 @@
-"""What passes ask of the loops of a kernel."""
+"""What passes ask of the loops of a Loop IR kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.traits import MemoryEffectKind, get_effects
 
 from dlc.dialects.axes import AxesOp
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
-from dlc.ir.variance import Variance, variance
+from dlc.dialects.loop import ForOp, ReduceOp, StoreOp, YieldOp
+from dlc.ir.variance import variance
 
 
 def only_computes(op: Operation) -> bool:
@@ -55,74 +54,3 @@ def split_levels(chain: Sequence[ForOp]) -> list[list[BlockArgument]]:
             levels.append(level)
             placed.update(level)
     return levels
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """
-    A reduce over products (or the like) of two operands that each vary along axes that the other
-    does not vary along. A matmul has rows `(m,)` and columns `(n,)` and reduces along k.
-    """
-
-    reduce: ReduceOp
-    batch: tuple[SSAValue, ...]
-    """The axes along which both operands vary."""
-    rows: tuple[SSAValue, ...]
-    """The axes of the first operand only."""
-    columns: tuple[SSAValue, ...]
-    """The axes of the second operand only."""
-    row_loads: tuple[LoadOp, ...]
-    column_loads: tuple[LoadOp, ...]
-
-
-def contraction_of(reduce: ReduceOp, along: Variance) -> Contraction | None:
-    """
-    How a reduce is a contraction, or None if it is none: two of its loads vary each along an axis
-    that the other does not, and every other load varies along axes of one of the two.
-    `along` is the variance of the kernel.
-    """
-    own = set[SSAValue](reduce.axes)
-    for op in reduce.body.walk():
-        if isinstance(op, ReduceOp) and op is not reduce:
-            own.update(op.axes)
-    loads = [
-        (op, along[op.result] - own)
-        for op in reduce.body.walk()
-        if isinstance(op, LoadOp) and along[op.result] & own
-    ]
-    pairs = [
-        (a, b) for n, (_, a) in enumerate(loads) for _, b in loads[n + 1 :] if a - b and b - a
-    ]
-    if not pairs:
-        return None
-    a, b = max(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
-    if not all(varies <= a or varies <= b for _, varies in loads):
-        return None
-    order = list(dict.fromkeys(axis for loop in _around(reduce) for axis in loop.axes))
-    first = next((axis for axis in order if (axis in a) != (axis in b)), None)
-    if first is not None and first in b:
-        a, b = b, a
-    return Contraction(
-        reduce,
-        tuple(x for x in order if x in a and x in b),
-        tuple(x for x in order if x in a and x not in b),
-        tuple(x for x in order if x in b and x not in a),
-        tuple(op for op, varies in loads if varies <= a),
-        tuple(op for op, varies in loads if not varies <= a),
-    )
-
-
-def contractions(kernel: KernelOp) -> list[Contraction]:
-    """The contractions of a kernel, in program order."""
-    along = variance(kernel)
-    reduces = [op for op in kernel.walk() if isinstance(op, ReduceOp)]
-    return [c for r in reduces if (c := contraction_of(r, along)) is not None]
-
-
-def _around(op: Operation) -> list[AxesOp]:
-    """The loops around an operation, outermost first."""
-    loops: list[AxesOp] = []
-    while isinstance(parent := op.parent_op(), AxesOp):
-        loops.insert(0, parent)
-        op = parent
-    return loops

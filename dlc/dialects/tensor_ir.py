@@ -106,9 +106,7 @@ class ConstantOp(IRDLOperation):
     traits = traits_def(Pure())
 
     def __init__(self, value: Scalar, shape: Sequence[int]) -> None:
-        super().__init__(
-            properties={"value": value}, result_types=[TensorType(value.type, shape)]
-        )
+        super().__init__(properties={"value": value}, result_types=[TensorType(value.type, shape)])
 
     def verify_(self) -> None:
         _verify_scalar(self.value, element_of(self.result))

@@ -31,7 +31,7 @@ BLOCK_THREADS = 256
 
 @dataclass(frozen=True)
 class Tile:
-    """A candidate for a contraction: outputs of a thread, and threads of a block, by row, column."""
+    """A candidate for a contraction: outputs of a thread and threads of a block."""
 
     rows: int
     columns: int

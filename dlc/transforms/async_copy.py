@@ -15,7 +15,8 @@ class AsyncCopyPass(SchedulingPass):
     """
     The rings of a K loop are filled by cp.async, 16 bytes at a time where alignment allows.
 
-    Faster because copies pass no registers and overlap with computing. Declines for now: it has no ring (double-buffer makes them).
+    Faster because copies pass no registers and overlap with computing. Declines for now: it has
+    no ring (double-buffer makes them).
     """
 
     name = "async-copy"

@@ -10,7 +10,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.contraction import contractions
 from dlc.dialects import tile
-from dlc.dialects.axes import SERIAL, new_body
+from dlc.dialects.axes import SERIAL, AxesOp, ReduceOpBase, new_body
 from dlc.ir.axis_edit import Axis, replace_axes
 from dlc.schedule.step import Decline, SchedulingPass
 
@@ -44,7 +44,8 @@ class ChunkMatmulKPass(SchedulingPass):
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         if self.bk is None or self.bk < 1:
             raise Decline("it needs bk, the points of K in a chunk")
-        reduces = [r for r in contractions(kernel.launch) if isinstance(r, tile.ReduceOp)]
+        reduces = [c.reduce for c in contractions(kernel.launch)]
+        reduces = [r for r in reduces if not any(isinstance(o, AxesOp) for o in r.body.walk())]
         if not reduces:
             raise Decline("it has no contraction")
         long = [r for r in reduces if r.extent(r.axes[-1]) > self.bk]
@@ -55,7 +56,7 @@ class ChunkMatmulKPass(SchedulingPass):
         return f"{len(long)} reduce in chunks of {self.bk}"
 
 
-def chunk(reduce: tile.ReduceOp, size: int) -> None:
+def chunk(reduce: ReduceOpBase, size: int) -> None:
     """Splits the innermost axis of `reduce` into chunks; the other axes stay outside."""
     *outer, last = reduce.axes
     name = last.name_hint or "k"
@@ -73,9 +74,9 @@ def chunk(reduce: tile.ReduceOp, size: int) -> None:
     _nest_last_axis(reduce)
 
 
-def _nest_last_axis(reduce: tile.ReduceOp) -> None:
+def _nest_last_axis(reduce: ReduceOpBase) -> None:
     """`reduce (a, b) { … }` becomes `reduce a { reduce b { … } }`."""
-    *outer, last = reduce.axes
+    outer = reduce.axes[:-1]
     region = new_body(len(outer), [a.name_hint for a in outer])
     for axis, new in zip(outer, region.block.args, strict=True):
         axis.replace_all_uses_with(new)

@@ -15,7 +15,8 @@ class ChunkReducePass(SchedulingPass):
     """
     Reduces that are no contractions are chunked so that what they load fits in shared memory.
 
-    Faster once the chunk's slab is staged and read by several threads. Declines for now: chunks of other reduces than contractions are not built yet.
+    Faster once the chunk's slab is staged and read by several threads. Declines for now: chunks
+    of other reduces than contractions are not built yet.
     """
 
     name = "chunk-reduce"

@@ -108,5 +108,3 @@ def _signless(type: Attribute) -> Attribute:
     if isinstance(type, TensorType) and is_unsigned(type.element_type):
         return TensorType(storage_type(type.element_type), type.get_shape())
     return type
-
-

@@ -15,7 +15,8 @@ class DoubleBufferPass(SchedulingPass):
     """
     Stages in the K-outer loop become rings of several slots.
 
-    Faster because a chunk can be fetched while another is computed. Declines for now: rings are not built yet.
+    Faster because a chunk can be fetched while another is computed. Declines for now: rings are
+    not built yet.
     """
 
     name = "double-buffer"

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.analysis.cost import estimate
-from dlc.analysis.loops import contractions
+from dlc.analysis.contraction import contractions
 from dlc.dialects.loop import KernelOp, ReduceOp
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
@@ -156,7 +156,7 @@ def _wish(kernel: KernelOp) -> str | None:
         return None
     if not isinstance(attribute, StringAttr) or attribute.data not in ("always", "never"):
         raise DiagnosticException(
-            f"kernel '{kernel.name_}': expected `{FUSE}` to be \"always\" or \"never\", "
+            f'kernel \'{kernel.name_}\': expected `{FUSE}` to be "always" or "never", '
             f"found {attribute}"
         )
     return attribute.data

@@ -202,9 +202,7 @@ class _KernelBuilder:
             case _:
                 return [self.read(b, self.op.results[0], axes, ())]
 
-    def _elementwise(
-        self, b: Builder, op: tensor_ir.ElementwiseOp, axes: list[Expr]
-    ) -> SSAValue:
+    def _elementwise(self, b: Builder, op: tensor_ir.ElementwiseOp, axes: list[Expr]) -> SSAValue:
         elements: dict[SSAValue, SSAValue] = {}
         for argument, tensor in zip(op.body.block.args, op.inputs, strict=True):
             elements[argument] = self.read(b, tensor, axes, ())
@@ -214,9 +212,7 @@ class _KernelBuilder:
             b.insert(inner.clone(elements))
         raise AssertionError("an elementwise body ends in a yield")
 
-    def _reduce(
-        self, b: Builder, op: tensor_ir.ReduceOp, axes: list[Expr]
-    ) -> list[SSAValue]:
+    def _reduce(self, b: Builder, op: tensor_ir.ReduceOp, axes: list[Expr]) -> list[SSAValue]:
         shape = _shape(op.inputs[0])
         folded = [int(a) for a in op.axes.get_values()]
         body = new_body(len(folded), _reduce_names(len(folded)))

@@ -15,7 +15,8 @@ class PadSmemPass(SchedulingPass):
     """
     Strides of shared buffers are padded until the bank model shows no conflict.
 
-    Faster because conflicting accesses of a warp are served one after the other. Declines for now: the bank model that it goes by is not built yet.
+    Faster because conflicting accesses of a warp are served one after the other. Declines for
+    now: the bank model that it goes by is not built yet.
     """
 
     name = "pad-smem"

@@ -16,7 +16,8 @@ class PermuteRegisterTilePass(SchedulingPass):
     The register strip of a thread is reordered so that a warp's shared loads hit distinct
     banks.
 
-    Faster because a 16-byte shared load of neighbouring threads serves every bank. Declines for now: the bank model that it goes by is not built yet.
+    Faster because a 16-byte shared load of neighbouring threads serves every bank. Declines for
+    now: the bank model that it goes by is not built yet.
     """
 
     name = "permute-register-tile"

@@ -15,7 +15,8 @@ class PipelineKOuterPass(SchedulingPass):
     """
     The K-outer loop asks for the next chunk before this one is computed.
 
-    Faster because the copy's latency is hidden behind computing. Declines for now: it has no ring (double-buffer makes them).
+    Faster because the copy's latency is hidden behind computing. Declines for now: it has no
+    ring (double-buffer makes them).
     """
 
     name = "pipeline-k-outer"

@@ -15,7 +15,8 @@ class SplitInnerForSwizzlePass(SchedulingPass):
     """
     The inner axis of a TMA ring is split to the swizzle width and its layout swizzled.
 
-    Faster because reads against the grain then hit distinct banks. Declines for now: it has no TMA ring (tma-copy makes them).
+    Faster because reads against the grain then hit distinct banks. Declines for now: it has no
+    TMA ring (tma-copy makes them).
     """
 
     name = "split-inner-for-swizzle"

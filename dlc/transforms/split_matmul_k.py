@@ -16,7 +16,8 @@ class SplitMatmulKPass(SchedulingPass):
     The K-outer loop of a contraction becomes a grid axis; the splits' sums are combined in
     order.
 
-    Faster when the grid leaves multiprocessors empty. Declines for now: kernels that write a workspace are not built yet.
+    Faster when the grid leaves multiprocessors empty. Declines for now: kernels that write a
+    workspace are not built yet.
     """
 
     name = "split-matmul-k"

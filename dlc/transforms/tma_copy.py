@@ -15,7 +15,8 @@ class TmaCopyPass(SchedulingPass):
     """
     The rings of a K loop are filled by the tensor memory accelerator.
 
-    Faster because one thread asks for a whole slab. Declines for now: it has no ring (double-buffer makes them).
+    Faster because one thread asks for a whole slab. Declines for now: it has no ring (double-
+    buffer makes them).
     """
 
     name = "tma-copy"

@@ -226,9 +226,7 @@ def index_map(op: tensor_ir.IndexMapOp, values: Values) -> list[Array]:
         chosen = open_places.copy()
         for condition in evaluate(where.data.results, index):
             chosen &= condition >= 0
-        subscripts = [
-            np.broadcast_to(e, shape)[chosen] for e in evaluate(map.data.results, index)
-        ]
+        subscripts = [np.broadcast_to(e, shape)[chosen] for e in evaluate(map.data.results, index)]
         for subscript, extent in zip(subscripts, shape_of(source), strict=True):
             assert ((subscript >= 0) & (subscript < extent)).all(), f"out of range: {op}"
         result[chosen] = values[source][tuple(subscripts)]
@@ -262,8 +260,10 @@ def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:
         return [np.asarray(FOLDS[monoid](first, axis=axes, dtype=first.dtype))]
     sign = 1 if monoid.endswith("max") else -1
     kind = first.dtype.kind
-    worst: Any = -np.inf * sign if kind == "f" else (
-        np.iinfo(first.dtype).min if sign == 1 else np.iinfo(first.dtype).max
+    worst: Any = (
+        -np.inf * sign
+        if kind == "f"
+        else (np.iinfo(first.dtype).min if sign == 1 else np.iinfo(first.dtype).max)
     )
     if monoid in ("max", "min"):
         fold = np.maximum.reduce if sign == 1 else np.minimum.reduce

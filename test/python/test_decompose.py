@@ -294,9 +294,7 @@ REDUCTIONS: dict[str, Case] = {
     "all": lambda x: ((x < 1).all(), (x < 1).all(0), torch.all(x > 0, (0, 2))),
     "count": lambda x: (torch.count_nonzero(x > 0), torch.count_nonzero(x, 1)),
     "nansum": lambda x: torch.nansum(x, 1),
-    "norms": lambda x: tuple(
-        torch.linalg.vector_norm(x, p, dim=1) for p in (0, 1, 2, 3, 0.5)
-    ),
+    "norms": lambda x: tuple(torch.linalg.vector_norm(x, p, dim=1) for p in (0, 1, 2, 3, 0.5)),
     "norm": lambda x: (x.norm(), x.norm(dim=-1, keepdim=True)),
     "var": lambda x: (x.var(), x.var(1), x.var((0, 2), unbiased=False), x.var(2, correction=2)),
     "std": lambda x: (x.std(-1, keepdim=True), x.std(unbiased=False)),

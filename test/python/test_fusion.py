@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import DiagnosticException
 sys.path.insert(0, str(Path(__file__).parent))
 import loop_interpreter
 
-from dlc.analysis.loops import contractions
+from dlc.analysis.contraction import contractions
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
 from dlc.frontend.fx import import_program
 from dlc.registry import parse_pipeline, register

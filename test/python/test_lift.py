@@ -209,13 +209,15 @@ def test_random_graphs_keep_their_values(block: int) -> None:
 
 
 def test_fill_default_and_order_of_sources() -> None:
-    module = parse("""
+    module = parse(
+        """
       func.func @main(%x: tensor<4x3xf64>, %w: tensor<4x2xf64>) -> tensor<4x6xf64> {
         %m = tensor_ir.index_map (d0, d1) -> %x[d0, d1] where (d1 < 3),
           %w[d0, d1 - 2] where (d1 < 4) else 7.0 : f64
           : tensor<4x3xf64>, tensor<4x2xf64> -> tensor<4x6xf64>
         func.return %m : tensor<4x6xf64>
-      }""".replace("\n          ", " "))
+      }""".replace("\n          ", " ")
+    )
     x, w = torch.randn(4, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
     want = torch.cat([x, w[:, 1:], torch.full((4, 2), 7.0, dtype=torch.float64)], 1)
     for pipeline in ("lift-to-loops", "normalize-loops", "fuse-loops"):

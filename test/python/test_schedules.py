@@ -173,7 +173,8 @@ def random_schedule(rng: random.Random) -> str:
         "chunk": f"chunk-matmul-k{{bk={pick(1, 3, 8, 16)}}}",
         "cooperative": f"cooperative-reduce{{threads={pick(2, 4, 8, 32, 64, 96)} "
         f"rows={pick(1, 2, 5, 8)} vector={pick(1, 2, 4)}}}",
-        "blockify": f"blockify-launch{{block={block[0]},{block[1]} thread={thread[0]},{thread[1]}}}",
+        "blockify": f"blockify-launch{{block={block[0]},{block[1]} "
+        f"thread={thread[0]},{thread[1]}}}",
         "stage": f"stage-inputs{{budget={pick(512, 4096, 49152, 200000)}}}",
         "register": f"register-tile{{extents={extents[0]},{extents[1]}}}",
         "unroll": f"mark-unroll{{limit={pick(4, 16)}}}",

@@ -115,6 +115,10 @@ class Values:
         """Writes the pending values that read any memory that can change."""
         self._write_where(bool)
 
+    def flush_visible(self) -> None:
+        """Writes the pending values that read what other threads can change."""
+        self._write_where(lambda reads: any(r is None or not kernel.is_local(r) for r in reads))
+
     def flush_lanes(self) -> None:
         """Writes pending shuffles: all lanes of a warp have to reach them in the same order."""
         self._write_where(lambda reads: None in reads)

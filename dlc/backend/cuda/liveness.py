@@ -61,7 +61,9 @@ def mentioned(op: Operation) -> list[SSAValue]:
     if not isinstance(op, IndexedOp | kernel.CpAsyncOp):
         return list(op.operands)
     where = unsure(op.where)
-    values = [v for v in op.operands if v not in op.indices]
+    values = list(op.operands)
+    for index in op.indices:
+        values.remove(index)
     if isinstance(op, LoadOpBase | SelectOpBase) and not where and op.default is not None:
         values.remove(op.default)
     if any(c.range[1] < 0 for c in where):

@@ -419,7 +419,7 @@ class _KernelPrinter(Values):
         self.define(op.result, text, self.taken() | {None})
 
     def _synchronize(self, op: Operation) -> None:
-        self.flush_all()
+        self.flush_visible()
         if isinstance(op, kernel.WaitOp):
             self.helpers.add("cp_async_wait")
             self.line(f"cp_async_wait<{op.pending.value.data}>();")

@@ -193,9 +193,7 @@ def einsum(c: Lowering) -> Lowered:
     if len(terms) == 1:
         order = [*output, *(x for x in dict.fromkeys(term) if x not in output)]
         value = c.wide(value)
-        value = c.move(
-            value, _labelled(term, order, shape_of(value)), [extents[x] for x in order]
-        )
+        value = c.move(value, _labelled(term, order, shape_of(value)), [extents[x] for x in order])
         value = c.reduce("add", range(len(output), len(order)), value, hint="sum")
     return c.cast(value, c.element, c.hint)
 
@@ -204,9 +202,7 @@ def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """One letter per dimension of the operands and of the result; `...` becomes digits."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
-    hidden = [
-        r - len(x) + 3 if "..." in x else 0 for x, r in zip(terms, ranks, strict=True)
-    ]
+    hidden = [r - len(x) + 3 if "..." in x else 0 for x, r in zip(terms, ranks, strict=True)]
     digits = "0123456789"[: max(hidden)]
     terms = [
         x.replace("...", digits[len(digits) - h :]) for x, h in zip(terms, hidden, strict=True)

@@ -12,9 +12,7 @@ from dlc.transforms.decompositions.lowering import Exprs, Lowered, Lowering, dim
 from dlc.transforms.decompositions.scalar import is_unsigned
 
 
-def gathered(
-    c: Lowering, source: SSAValue, indices: list[SSAValue], subscripts: Exprs
-) -> SSAValue:
+def gathered(c: Lowering, source: SSAValue, indices: list[SSAValue], subscripts: Exprs) -> SSAValue:
     """
     The elements of `source` at subscripts of the result's dimensions and, numbered after them, of
     the elements of `indices`, which have the result's shape.

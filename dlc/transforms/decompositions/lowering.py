@@ -126,9 +126,7 @@ class Lowering:
         """Puts `values` in the place of the operation's results; new ones take their names."""
         for old, new in zip(self.op.results, values, strict=True):
             if new.type != old.type:
-                raise OpError(
-                    self.op, f"expected a decomposition to {old.type}, found {new.type}"
-                )
+                raise OpError(self.op, f"expected a decomposition to {old.type}, found {new.type}")
             hint = old.name_hint if new.owner in self._created else new.name_hint
             old.replace_all_uses_with(new)
             new.name_hint = hint
@@ -174,9 +172,7 @@ class Lowering:
         for argument, value in zip(block.args, distinct, strict=True):
             argument.name_hint = value.name_hint
         body = Body(block)
-        scalars = [
-            Scalar(body, block.args[distinct.index(v)], element_of(v)) for v in sources
-        ]
+        scalars = [Scalar(body, block.args[distinct.index(v)], element_of(v)) for v in sources]
         result = function(*scalars)
         if element is not None:
             result = result.to(element)
@@ -219,9 +215,7 @@ class Lowering:
 
         return self.elementwise(body, *given, element=self.element)
 
-    def pointwise_wide(
-        self, function: Callable[..., Scalar], *inputs: SSAValue
-    ) -> SSAValue:
+    def pointwise_wide(self, function: Callable[..., Scalar], *inputs: SSAValue) -> SSAValue:
         """
         `function` of tensors, each converted to the type that the result is calculated in; then
         the operation's result, which is rounded once.
@@ -233,14 +227,10 @@ class Lowering:
             element=self.element,
         )
 
-    def compare(
-        self, function: Callable[..., Scalar], *inputs: SSAValue | Number
-    ) -> SSAValue:
+    def compare(self, function: Callable[..., Scalar], *inputs: SSAValue | Number) -> SSAValue:
         """`function` of operands in the type that they promote to, numbers rounded to it."""
         within = promote(inputs)
-        rounded = [
-            v if isinstance(v, SSAValue) else _plain(number(v, within)) for v in inputs
-        ]
+        rounded = [v if isinstance(v, SSAValue) else _plain(number(v, within)) for v in inputs]
         return self.pointwise(function, *rounded, within=within)
 
     def cast(self, value: SSAValue, element: Attribute, hint: str | None = None) -> SSAValue:
@@ -351,8 +341,10 @@ def reshaped(source: Sequence[int], target: Sequence[int]) -> list[AffineExpr]:
                 count_new += 1
         linear = zero()
         for d in new[:count_new]:
-            linear = AffineExpr.dimension(d) if linear == zero() else (
-                linear * target[d] + AffineExpr.dimension(d)
+            linear = (
+                AffineExpr.dimension(d)
+                if linear == zero()
+                else (linear * target[d] + AffineExpr.dimension(d))
             )
         stride = size
         for n, d in enumerate(old[:count_old]):

@@ -66,9 +66,7 @@ def rms_norm(c: Lowering) -> Lowered:
     shape, n = shape_of(value), count(value, axes)
     squares = c.elementwise(lambda x: x * x, value, shape=shape, hint="square")
     sums = total(c, squares, axes)
-    scale = c.elementwise(
-        lambda x: s.rsqrt(x / n + eps), sums, shape=shape_of(sums), hint="rms"
-    )
+    scale = c.elementwise(lambda x: s.rsqrt(x / n + eps), sums, shape=shape_of(sums), hint="rms")
     scale = c.spread(scale, axes, shape)
     if weight is None:
         return c.pointwise_wide(lambda x, r: x * r, value, scale)

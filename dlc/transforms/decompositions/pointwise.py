@@ -330,9 +330,7 @@ def _selected(c: Lowering, condition: SSAValue, then: SSAValue | Number,
     def function(p: Scalar, *scalars: Scalar) -> Scalar:
         rest = iter(scalars)
         values = [
-            next(rest).to(element)
-            if isinstance(v, SSAValue)
-            else p.body.constant(v, element)
+            next(rest).to(element) if isinstance(v, SSAValue) else p.body.constant(v, element)
             for v in (then, otherwise)
         ]
         return truth(p).select(*values)

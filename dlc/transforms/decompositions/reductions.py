@@ -293,9 +293,7 @@ def safe_softmax_op(c: Lowering) -> Lowered:
 def safe_softmax(c: Lowering, value: SSAValue, dim: int) -> SSAValue:
     """Softmax along `dim` that is 0 in rows whose elements are all -inf; not yet rounded."""
     shape, largest = shape_of(value), _largest_along(c, value, dim)
-    powers = c.elementwise(
-        lambda x, m: s.exp(x - m), value, largest, shape=shape, hint="exp"
-    )
+    powers = c.elementwise(lambda x, m: s.exp(x - m), value, largest, shape=shape, hint="exp")
     return c.elementwise(
         lambda x, t, m: m.eq(-inf).select(0.0, x / t),
         powers,

@@ -171,9 +171,7 @@ def select(c: Lowering) -> Lowered:
 def unbind(c: Lowering) -> Lowered:
     value = c.tensor()
     dim = c.dim(len(shape_of(value)), "dim", 0)
-    return [
-        c.move(value, _without(value, dim, n), c.shape) for n in range(len(c.op.results))
-    ]
+    return [c.move(value, _without(value, dim, n), c.shape) for n in range(len(c.op.results))]
 
 
 @lower(
@@ -271,8 +269,10 @@ def repeat(c: Lowering) -> Lowered:
     source = shape_of(value)
     first = len(c.shape) - len(source)
     subscripts = [
-        zero() if extent <= 1
-        else AffineExpr.dimension(first + d) if extent == c.shape[first + d]
+        zero()
+        if extent <= 1
+        else AffineExpr.dimension(first + d)
+        if extent == c.shape[first + d]
         else AffineExpr.dimension(first + d) % extent
         for d, extent in enumerate(source)
     ]
@@ -301,8 +301,10 @@ def diagonal(c: Lowering) -> Lowered:
     along = AffineExpr.dimension(rank - 2)
     rest = iter(dims(rank - 2))
     subscripts = [
-        along + max(-offset, 0) if d == first
-        else along + max(offset, 0) if d == second
+        along + max(-offset, 0)
+        if d == first
+        else along + max(offset, 0)
+        if d == second
         else next(rest)
         for d in range(rank)
     ]

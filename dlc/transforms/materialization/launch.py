@@ -33,7 +33,8 @@ def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
     whole = together or (bool(blocks) and thread_points <= MAX_THREADS) or thread_points <= 1
     e.threads = max(thread_points, 1) if whole else max(1, min(DEALT_THREADS, thread_points))
     dealt_blocks = 1 if whole else -(-thread_points // e.threads)
-    empty = block_points == 0 or thread_points == 0
+    nothing = all(0 in ref.type.get_shape() for ref in e.source.output_refs)  # pyright: ignore
+    empty = block_points == 0 or thread_points == 0 or nothing
     func.grid = IntegerAttr(0 if empty else block_points * dealt_blocks, i64)
     func.block = IntegerAttr(e.threads, i64)
     block_id = Expr()
