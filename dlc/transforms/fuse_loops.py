@@ -12,8 +12,8 @@ from xdsl.ir import Block
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.analysis.cost import estimate
 from dlc.analysis.contraction import contractions
+from dlc.analysis.cost import estimate
 from dlc.dialects.loop import KernelOp, ReduceOp
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
