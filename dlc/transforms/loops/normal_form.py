@@ -3,7 +3,8 @@ The canonical form of a loop kernel; see `normalize_kernel`.
 
 The steps, in order: equal inputs become one; axes of extent 1 and 0 vanish; every operation moves
 out of the loops that it does not vary along, and equal ones become one; the nest is split where a
-reduce needs only some of its axes; what is unused goes.
+reduce needs only some of its axes; what is unused goes; what no reduce of a block needs stands
+after its last one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
             _nest(op)
     _erase_dead(kernel.body.block)
     _drop_unused_inputs(kernel)
+    for op in [kernel, *kernel.walk()]:
+        for region in op.regions:
+            _sink(region.block, set(kernel.output_refs))
 
 
 def _merge_equal_inputs(kernel: KernelOp) -> None:
@@ -349,3 +353,30 @@ def _erase_dead(block: Block) -> None:
         unused = only_computes(op) and not any(r.uses for r in op.results)
         if empty or (unused and not isinstance(op, YieldOp | ForOp | StoreOp)):
             _erase(op)
+
+
+def _sink(block: Block, outputs: set[SSAValue]) -> None:
+    """
+    Moves what no reduce of a block needs after the last one: an epilogue loads its operands there,
+    and no register holds them through the loop.
+    """
+    last = block.last_op
+    while last is not None and not isinstance(last, ReduceOp):
+        last = last.prev_op
+    if last is None:
+        return
+    after = set[Operation | None]()
+    op: Operation | None = block.last_op
+    while op is not last and op is not None:
+        after.add(op)
+        op = op.prev_op
+    place, op = last, last.prev_op
+    while op is not None:
+        before = op.prev_op
+        users = (block.find_ancestor_op_in_block(u.operation) for r in op.results for u in r.uses)
+        movable = only_computes(op) and not outputs.intersection(op.operands)
+        if movable and not isinstance(op, ReduceOp) and after.issuperset(users):
+            op.detach()
+            block.insert_op_after(op, place)
+            after.add(op)
+        op = before

@@ -70,7 +70,7 @@ func.func @main(%x: tensor<1x8xf32>, %z: tensor<8xf32>, %e: tensor<0xf32>) -> te
 // -----
 
 // A guard of a reduce over one point is a select; equal reduces are one; inputs that lie
-// differently are two.
+// differently are two; what the reduce does not need stands after it.
 
 func.func @main(%x: tensor<8x8xf32>) -> tensor<8xf32> {
   %y = loop.kernel @k(%x: memref<8x8xf32> = %x, %z: memref<8x8xf32> align 4 = %x) -> (%y: memref<8xf32>) {
@@ -98,10 +98,10 @@ func.func @main(%x: tensor<8x8xf32>) -> tensor<8xf32> {
 // CHECK:      loop.kernel @k(%x: memref<8x8xf32> = %x, %z: memref<8x8xf32> align 4 = %x)
 // CHECK:      %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
 // CHECK-NEXT: loop.for %i in 8 {
-// CHECK-NEXT:   %{{.*}} = loop.load %z[%i, 0] where (%i < 5) else %[[ZERO]] : memref<8x8xf32>
 // CHECK-NEXT:   %s = loop.reduce add
 // CHECK-NOT:    loop.reduce
-// CHECK:        arith.mulf %s, %s : f32
+// CHECK:        %{{.*}} = loop.load %z[%i, 0] where (%i < 5) else %[[ZERO]] : memref<8x8xf32>
+// CHECK-NEXT:   arith.mulf %s, %s : f32
 
 // -----
 
