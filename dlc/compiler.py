@@ -14,7 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.ir import Operation
 
-from dlc.backend.cuda.interface import shared_bytes
+from dlc.backend.cuda.interface import c_name, shared_bytes
 from dlc.backend.cuda.printer import print_kernel, print_module
 from dlc.backend.executor import (
     Backend,
@@ -45,6 +45,7 @@ class Kernel:
     """A compiled kernel, in terms of its launch."""
 
     name: str
+    """Of the function in C."""
     source: str
     """CUDA C that compiles on its own."""
     schedule: str
@@ -58,7 +59,7 @@ class Kernel:
     @staticmethod
     def of(func: FuncOp) -> Kernel:
         return Kernel(
-            func.name_,
+            c_name(func),
             print_kernel(func),
             "" if func.schedule is None else func.schedule.data,
             func.grid_size,

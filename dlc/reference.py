@@ -14,6 +14,8 @@ from dlc.backend.executor import main_of, torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects.torch import Argument, AtenOp
 
+_VIEWS = ("view.default", "_unsafe_view.default")
+
 
 def evaluate(
     module: ModuleOp, arguments: Sequence[torch.Tensor], *, double: bool = False
@@ -48,11 +50,16 @@ def _call(op: AtenOp, values: dict[SSAValue, Any], double: bool) -> list[torch.T
         elif argument.name in op.arguments.data:
             value = op.argument(argument.name)
             given[argument.name] = _dtype(value, double) if argument.name == "dtype" else value
+        elif not argument.has_default_value():
+            given[argument.name] = None  # an absent tensor
     if op.overload.data == "rms_norm.default" and given.get("eps") is None:
         # None stands for the epsilon of the program's dtype, whatever dtype is computed in.
         kind = op.results[0].type
         assert isinstance(kind, TensorType)
         given["eps"] = torch.finfo(torch_dtype(kind.element_type)).eps
+    if op.overload.data in _VIEWS:
+        # Torch IR says nothing of strides, so a tensor may lie as no view of that shape can.
+        return [given["self"].reshape(given["size"])]
     result = overload(**given)
     outputs = list(result) if isinstance(result, list | tuple) else [result]
     return [_widen(t) if double else t for t in outputs]

@@ -8,9 +8,12 @@ analysis follows all paths through loops and ifs at once: for each point, it com
 since the last barrier on any path that leads there. That set is finite and grows monotonically,
 so the fixpoint over a loop costs two passes over its body and is exact for two or more iterations.
 
-Buffers count as a whole. An asynchronous copy writes when it is issued and again at each wait
-that may complete it. Two runs of the same operation do not conflict: an operation that fills a
-buffer writes each element once between two barriers.
+Buffers count as a whole, but for their slots: where the first subscript of an access is known, it
+meets only accesses of the same slot. A loop that picks slots of a ring (`ko mod 3`) is played
+through iteration by iteration, until every slot has been in every state. An asynchronous copy
+writes when it is issued and again at the wait that completes its group. Two runs of the same
+operation do not conflict: an operation that fills a buffer writes each element once between two
+barriers.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from xdsl.traits import Pure
 
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
-from dlc.ir.expr import constant_of
+from dlc.ir.expr import Expr, Mod, constant_of
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,9 @@ class Conflict:
         return f"'{self.first.op.name}' {first} {name} before '{self.second.op.name}' {second} it"
 
 
-def missing_barriers(func: kernel.FuncOp) -> list[Conflict]:
+def missing_barriers(func: kernel.FuncOp, slots: _Slots | None = None) -> list[Conflict]:
     """The conflicts of a kernel, in the order of their second accesses."""
-    return [c for c in _Walk(func).conflicts if c.first.op is not c.second.op]
+    return [c for c in _Walk(func, slots=slots).conflicts if c.first.op is not c.second.op]
 
 
 def place_barriers(func: kernel.FuncOp) -> int:
@@ -68,13 +71,14 @@ def place_barriers(func: kernel.FuncOp) -> int:
     that allows it. `OpError` if control flow that depends on the thread leaves no such place.
     """
     uniform = _Uniformity()
+    slots = _Slots(func)
     placed: list[kernel.BarrierOp] = []
-    while conflicts := missing_barriers(func):
+    while conflicts := missing_barriers(func, slots):
         second = conflicts[0].second
         open_ = [c for c in conflicts if c.second.at is second.at]
-        placed.append(_separate(func, open_, uniform))
+        placed.append(_separate(func, open_, uniform, slots))
     for barrier in list(placed):
-        if not _conflicts_without(func, barrier):
+        if not _conflicts_without(func, barrier, slots):
             Rewriter.erase_op(barrier)
             placed.remove(barrier)
     return len(placed)
@@ -85,47 +89,144 @@ def redundant_barriers(func: kernel.FuncOp) -> list[kernel.BarrierOp]:
     Barriers without all of which every two accesses that were separated still are, chosen in
     program order. Runs of the same operation count as accesses of different threads here.
     """
-    before = set(_Walk(func).conflicts)
+    slots = _Slots(func)
+    before = set(_Walk(func, slots=slots).conflicts)
     redundant: list[kernel.BarrierOp] = []
     for op in func.walk():
         if isinstance(op, kernel.BarrierOp):
             ignored = frozenset([*redundant, op])
-            if set(_Walk(func, ignored).conflicts) <= before:
+            if set(_Walk(func, ignored, slots).conflicts) <= before:
                 redundant.append(op)
     return redundant
 
 
-def _conflicts_without(func: kernel.FuncOp, barrier: kernel.BarrierOp) -> bool:
-    conflicts = _Walk(func, frozenset((barrier,))).conflicts
+def _conflicts_without(func: kernel.FuncOp, barrier: kernel.BarrierOp, slots: _Slots) -> bool:
+    conflicts = _Walk(func, frozenset((barrier,)), slots).conflicts
     return any(c.first.op is not c.second.op for c in conflicts)
+
+
+Copy = tuple[kernel.CpAsyncOp, int | None]
+"""An asynchronous copy and the slot that it writes."""
+
+_MAX_GROUPS = 16
+"""Groups in flight that are told apart; more than any wait leaves unfinished."""
 
 
 @dataclass
 class _State:
-    """What threads may have done since they last met, and which copies they may wait for."""
+    """What threads may have done since they last met, and the groups of copies in flight."""
 
-    accesses: dict[Access, None] = field(default_factory=dict)
-    in_flight: dict[kernel.CpAsyncOp, None] = field(default_factory=dict)
+    accesses: dict[tuple[Access, int | None], None] = field(default_factory=dict)
+    groups: list[dict[Copy, None]] = field(default_factory=list)
+    """Closed groups, the oldest first."""
+    open: dict[Copy, None] = field(default_factory=dict)
 
     def copy(self) -> _State:
-        return _State(dict(self.accesses), dict(self.in_flight))
+        return _State(dict(self.accesses), [dict(g) for g in self.groups], dict(self.open))
+
+    @property
+    def _size(self) -> int:
+        return len(self.accesses) + len(self.open) + sum(len(g) + 1 for g in self.groups)
 
     def join(self, other: _State) -> bool:
         """Adds what `other` has; was anything new?"""
-        before = len(self.accesses) + len(self.in_flight)
+        before = self._size
         self.accesses.update(other.accesses)
-        self.in_flight.update(other.in_flight)
-        return len(self.accesses) + len(self.in_flight) > before
+        self.open.update(other.open)
+        missing = len(other.groups) - len(self.groups)
+        self.groups = [{} for _ in range(missing)] + self.groups
+        for mine, theirs in zip(reversed(self.groups), reversed(other.groups), strict=False):
+            mine.update(theirs)
+        return self._size > before
+
+    def commit(self) -> None:
+        self.groups.append(self.open)
+        self.open = {}
+        if len(self.groups) > _MAX_GROUPS:
+            oldest, second, *rest = self.groups
+            self.groups = [{**oldest, **second}, *rest]
+
+    def complete(self, pending: int) -> list[Copy]:
+        """Takes out the copies of all groups but the `pending` newest."""
+        count = max(0, len(self.groups) - pending)
+        done, self.groups = self.groups[:count], self.groups[count:]
+        return [copy for group in done for copy in group]
+
+    def forget_slots(self) -> None:
+        """After a loop, what it did counts for all slots of a buffer."""
+        self.accesses = {(access, None): None for access, _ in self.accesses}
+        self.open = {(op, None): None for op, _ in self.open}
+        self.groups = [{(op, None): None for op, _ in group} for group in self.groups]
+
+
+class _Slots:
+    """Which slot of its buffer an access has, and the loops that pick slots."""
+
+    def __init__(self, func: kernel.FuncOp) -> None:
+        self.periods: dict[scf.ForOp, int] = {}
+        """After how many iterations a loop comes back to the same slot."""
+        self.at: dict[SSAValue, int] = {}
+        """The iteration of the loops being played through."""
+        self._known: dict[object, int | None] = {}
+        self._first: dict[Operation, Expr | None] = {}
+        for op in func.walk():
+            for atom in _remainders(self._first_subscript(op)):
+                for value in atom.base.values():
+                    loop = value.owner.parent_op() if isinstance(value.owner, Block) else None
+                    if isinstance(loop, scf.ForOp) and value is loop.body.block.args[0]:
+                        self.periods[loop] = max(self.periods.get(loop, 1), atom.divisor)
+
+    def of(self, op: Operation) -> int | None:
+        """The slot that `op` accesses in the current iteration, if it is known."""
+        first = self._first_subscript(op)
+        if first is None:
+            return None
+        key = (op, tuple(self.at.get(v) for v in first.values()))
+        if key not in self._known:
+            number = first.substitute(self.at.get)
+            self._known[key] = number.constant if number.is_constant else None
+        return self._known[key]
+
+    def _first_subscript(self, op: Operation) -> Expr | None:
+        if op not in self._first:
+            match op:
+                case kernel.LoadOp() | kernel.StoreOp() if kernel.is_shared(op.ref):
+                    subscripts = op.subscripts
+                case kernel.CpAsyncOp():
+                    subscripts = op.target_subscripts
+                case _:
+                    subscripts = ()
+            # In one dimension the subscript is that of an element, and a vector has several.
+            self._first[op] = _expanded(subscripts[0]) if len(subscripts) > 1 else None
+        return self._first[op]
+
+
+def _expanded(expr: Expr) -> Expr:
+    """An expression with the index values that it mentions written out."""
+
+    def definition(value: SSAValue) -> Expr | None:
+        owner = value.owner
+        return _expanded(owner.subscripts[0]) if isinstance(owner, kernel.IndexOp) else None
+
+    return expr.substitute(definition)
+
+
+def _remainders(expr: Expr | None) -> list[Mod]:
+    return [] if expr is None else [atom for atom, _ in expr.terms if isinstance(atom, Mod)]
 
 
 class _Walk:
     """One run of the analysis over a kernel, in which `ignored` barriers do nothing."""
 
     def __init__(
-        self, func: kernel.FuncOp, ignored: frozenset[kernel.BarrierOp] = frozenset()
+        self,
+        func: kernel.FuncOp,
+        ignored: frozenset[kernel.BarrierOp] = frozenset(),
+        slots: _Slots | None = None,
     ) -> None:
         self._ignored = ignored
         self._found: dict[Conflict, None] = {}
+        self._slots = slots or _Slots(func)
         self._block(func.body.block, _State())
 
     @property
@@ -149,19 +250,24 @@ class _Walk:
                 return taken
             case kernel.BarrierOp() if op not in self._ignored:
                 state.accesses.clear()
+            case kernel.CommitOp():
+                state.commit()
+            case kernel.WaitOp():
+                for copy, slot in state.complete(op.pending.value.data):
+                    self._meet(Access(copy, op, copy.target, True), slot, state)
             case _:
-                for access in accesses(op, state.in_flight):
-                    self._meet(access, state)
+                for access in accesses(op):
+                    self._meet(access, self._slots.of(op), state)
                 if isinstance(op, kernel.CpAsyncOp):
-                    state.in_flight[op] = None
-                if isinstance(op, kernel.WaitOp) and op.pending.value.data == 0:
-                    state.in_flight.clear()
+                    state.open[op, self._slots.of(op)] = None
         return state
 
     def _loop(self, op: scf.ForOp, state: _State) -> _State:
         trips = trip_count(op)
         if trips == 0:
             return state
+        if trips is not None and op in self._slots.periods:
+            return self._play(op, trips, state)
         end = self._block(op.body.block, state.copy())
         if trips != 1:
             start = state.copy()
@@ -171,17 +277,32 @@ class _Walk:
             end.join(state)
         return end
 
-    def _meet(self, access: Access, state: _State) -> None:
-        for earlier in state.accesses:
+    def _play(self, op: scf.ForOp, trips: int, state: _State) -> _State:
+        """Walks through the iterations of a loop that picks slots."""
+        index = op.body.block.args[0]
+        first, step = constant_of(op.lb), constant_of(op.step)
+        assert first is not None
+        assert step is not None
+        for iteration in range(min(trips, 2 * self._slots.periods[op] + 2)):
+            self._slots.at[index] = first + iteration * step
+            state = self._block(op.body.block, state)
+        del self._slots.at[index]
+        state.forget_slots()
+        return state
+
+    def _meet(self, access: Access, slot: int | None, state: _State) -> None:
+        for earlier, other in state.accesses:
             if earlier.ref is not access.ref or not (earlier.writes or access.writes):
+                continue
+            if slot is not None and other is not None and slot != other:
                 continue
             if not (earlier.is_atomic and access.is_atomic):
                 self._found[Conflict(earlier, access)] = None
-        state.accesses[access] = None
+        state.accesses[access, slot] = None
 
 
-def accesses(op: Operation, in_flight: dict[kernel.CpAsyncOp, None]) -> Iterator[Access]:
-    """The accesses of shared memory that an operation performs, reads first."""
+def accesses(op: Operation) -> Iterator[Access]:
+    """The accesses of shared memory that an operation performs at once."""
     match op:
         case kernel.LoadOp() if kernel.is_shared(op.ref):
             yield Access(op, op, op.ref, False)
@@ -189,9 +310,10 @@ def accesses(op: Operation, in_flight: dict[kernel.CpAsyncOp, None]) -> Iterator
             yield Access(op, op, op.ref, True)
         case kernel.CpAsyncOp():
             yield Access(op, op, op.target, True)
-        case kernel.WaitOp():
-            for copy in in_flight:
-                yield Access(copy, op, copy.target, True)
+        case kernel.MbarrierInitOp():
+            yield Access(op, op, op.barriers, True)
+        case kernel.MbarrierOpBase() | kernel.MbarrierWaitOp() | kernel.TmaLoadOp():
+            yield Access(op, op, op.barriers, False)  # they order each other, and what is copied
         case _:
             pass
 
@@ -248,7 +370,7 @@ class _Uniformity:
 
 
 def _separate(
-    func: kernel.FuncOp, conflicts: list[Conflict], uniform: _Uniformity
+    func: kernel.FuncOp, conflicts: list[Conflict], uniform: _Uniformity, slots: _Slots
 ) -> kernel.BarrierOp:
     """Inserts a barrier before the common second access that resolves one conflict or more."""
     second = conflicts[0].second.at
@@ -256,7 +378,7 @@ def _separate(
         barrier = kernel.BarrierOp()
         barrier.location = place.location
         Rewriter.insert_op(barrier, InsertPoint.before(place))
-        left = set(missing_barriers(func))
+        left = set(missing_barriers(func, slots))
         if any(c not in left for c in conflicts):
             return barrier
         Rewriter.erase_op(barrier)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from dlc.dialects.access import LoadOpBase
-from dlc.dialects.axes import AxesOp, ReduceOpBase
+from dlc.dialects.axes import ReduceOpBase, loops_around
 from dlc.ir.variance import Variance, variance
 
 
@@ -50,7 +50,7 @@ def contraction_of(reduce: ReduceOpBase, along: Variance) -> Contraction | None:
     a, b = max(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
     if not all(varies <= a or varies <= b for _, varies in loads):
         return None
-    order = list(dict.fromkeys(axis for loop in _around(reduce) for axis in loop.axes))
+    order = list(dict.fromkeys(axis for loop in loops_around(reduce) for axis in loop.axes))
     first = next((axis for axis in order if (axis in a) != (axis in b)), None)
     if first is not None and first in b:
         a, b = b, a
@@ -69,12 +69,3 @@ def contractions(root: Operation) -> list[Contraction]:
     along = variance(root)
     reduces = [op for op in root.walk() if isinstance(op, ReduceOpBase)]
     return [c for r in reduces if (c := contraction_of(r, along)) is not None]
-
-
-def _around(op: Operation) -> list[AxesOp]:
-    """The loops around an operation, outermost first."""
-    loops: list[AxesOp] = []
-    while isinstance(parent := op.parent_op(), AxesOp):
-        loops.insert(0, parent)
-        op = parent
-    return loops

@@ -21,12 +21,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, prod
 
-from xdsl.dialects.builtin import AnyFloat, FixedBitwidthType, MemRefType
+from xdsl.dialects.builtin import AnyFloat, MemRefType
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dlc.analysis.contraction import Contraction, contraction_of
 from dlc.analysis.loops import trip_count
-from dlc.dialects.axes import AxesOp
+from dlc.dialects.axes import AxesOp, loops_around
+from dlc.dialects.kernel import element_bytes
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.ir.variance import Variance, variance
 from dlc.schedule.target import Target
@@ -245,24 +246,15 @@ def _signature(op: LoadOp, names: dict[SSAValue, int]) -> object:
     )
 
 
-def _loops_around(op: Operation) -> list[AxesOp]:
-    loops: list[AxesOp] = []
-    parent = op.parent_op()
-    while isinstance(parent, AxesOp):
-        loops.append(parent)
-        parent = parent.parent_op()
-    return loops
-
-
 def _outermost_axes(op: Operation) -> Sequence[BlockArgument]:
-    loops = _loops_around(op)
-    return loops[-1].axes if loops and isinstance(loops[-1], ForOp) else ()
+    loops = loops_around(op)
+    return loops[0].axes if loops and isinstance(loops[0], ForOp) else ()
 
 
 def _innermost_axis(op: Operation) -> BlockArgument | None:
     """The last axis of the innermost loop around `op`."""
-    loops = _loops_around(op)
-    return loops[0].axes[-1] if loops and loops[0].axes else None
+    loops = loops_around(op)
+    return loops[-1].axes[-1] if loops and loops[-1].axes else None
 
 
 def _flops(op: Operation) -> float:
@@ -275,17 +267,11 @@ def _flops(op: Operation) -> float:
     return _FLOPS.get(op.name, 1)
 
 
-def _shape(type: object) -> tuple[int, ...]:
-    assert isinstance(type, MemRefType)
-    return tuple(type.get_shape())
-
-
 def _numel(type: object) -> int:
-    return prod(_shape(type))
+    assert isinstance(type, MemRefType)
+    return prod(type.get_shape())
 
 
 def _bytes(type: object, elements: float) -> float:
     assert isinstance(type, MemRefType)
-    element = type.element_type
-    width = element.bitwidth if isinstance(element, FixedBitwidthType) else 64
-    return elements * max(1, width // 8)
+    return elements * element_bytes(type.element_type)

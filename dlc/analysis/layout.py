@@ -1,21 +1,97 @@
-"""Where the elements of a memref lie: linear offsets, extents in memory, and what divides them."""
+"""Where the elements of a memref lie: strides, linear offsets, alignment, extents in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import gcd
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
 
-from xdsl.dialects.builtin import IntAttr, MemRefType, StridedLayoutAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import IntAttr, MemRefType, NoneAttr, StridedLayoutAttr
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
-from dlc.analysis.alignment import offset_of, strides_of
 from dlc.dialects import kernel
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.swizzle import PERIOD, UNIT, SwizzleAttr
 from dlc.ir.expr import Expr, FloorDiv, Mod
+
+MAX_BYTES = 16
+"""The widest access of a thread (PTX ISA, ld.global.v4.b32)."""
+
+
+def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
+    """
+    The strides of a memref in elements, outermost first. Those of the last two dimensions hold
+    within a panel, if it is swizzled.
+    """
+    if isinstance(type.layout, StridedLayoutAttr):
+        return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
+    assert isinstance(type.layout, NoneAttr | SwizzleAttr), f"unexpected layout {type.layout}"
+    strides = [1]
+    for extent in reversed(type.get_shape()[1:]):
+        strides.append(strides[-1] * max(extent, 1))
+    if (width := _panel(type)) is not None:
+        strides[1] = width
+    return tuple(reversed(strides[: type.get_num_dims()]))
+
+
+def _panel(type: MemRefType[Attribute]) -> int | None:
+    """The elements of a row of a panel, if a memref is swizzled."""
+    if isinstance(type.layout, SwizzleAttr):
+        return type.layout.bytes.data // element_bytes(type.element_type)
+    return None
+
+
+def has_unit_stride(type: MemRefType[Attribute]) -> bool:
+    """Are elements whose last subscripts follow each other neighbours in memory?"""
+    return bool(type.get_shape()) and strides_of(type)[-1] == 1
 
 
 def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Expr:
-    """The distance of an element from the memref's address, in elements."""
-    return offset_of(type, subscripts) + _layout_offset(type)
+    """
+    The distance of an element from the memref's address, in elements; of a swizzled memref as if
+    the units of a row had not traded places (see `place_of`).
+    """
+    width = _panel(type)
+    if width is not None and type.get_shape()[-1] > width:
+        *outer, row, column = subscripts
+        rows, panel = type.get_shape()[-2], column // width
+        subscripts = [*outer, row + panel * rows, column % width]
+    total = Expr((), _layout_offset(type))
+    for subscript, stride in zip(subscripts, strides_of(type), strict=True):
+        total = total + subscript * stride
+    return total
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an element lies: `base + (unit xor exchange)` elements from the memref's address."""
+
+    base: Expr
+    unit: Expr
+    exchange: Expr
+
+    def evaluate(self, values: Mapping[SSAValue, int]) -> int:
+        """The number that the place is at a point."""
+        exchanged = self.unit.evaluate(values) ^ self.exchange.evaluate(values)
+        return self.base.evaluate(values) + exchanged
+
+
+def place_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Place:
+    """The place of an element; 0 is exchanged unless the memref is swizzled."""
+    offset, width = linear_offset(type, subscripts), _panel(type)
+    if width is None:
+        return Place(offset, Expr(), Expr())
+    row, column = subscripts[-2:]
+    unit = UNIT // element_bytes(type.element_type)
+    units = width // unit
+    exchange = ((row // (PERIOD // units)) % units) * unit
+    return Place(offset - column % width, column % width, exchange)
+
+
+def alignment_of(type: MemRefType[Attribute]) -> int:
+    """What the address of a buffer in shared memory is aligned to, in bytes."""
+    layout = type.layout
+    return PERIOD * layout.bytes.data if isinstance(layout, SwizzleAttr) else MAX_BYTES
 
 
 def span(type: MemRefType[Attribute]) -> int:
@@ -23,6 +99,8 @@ def span(type: MemRefType[Attribute]) -> int:
     shape = type.get_shape()
     if 0 in shape:
         return 0
+    if isinstance(type.layout, SwizzleAttr):
+        return prod(shape)
     steps = zip(shape, strides_of(type), strict=True)
     return _layout_offset(type) + sum((n - 1) * stride for n, stride in steps) + 1
 
@@ -52,3 +130,43 @@ def _atom_divisor(atom: SSAValue | FloorDiv | Mod) -> int:
         case SSAValue():
             owner = atom.owner
             return known_divisor(owner.subscripts[0]) if isinstance(owner, kernel.IndexOp) else 1
+
+
+def holds_alike(condition: Expr, lane: BlockArgument, width: int) -> bool:
+    """
+    Does `condition >= 0` have one truth value for all lanes 0 up to `width`?
+
+    It is `c * lane + rest`, monotonic in the lane, so it changes within a strip iff `rest` and
+    `rest + c * (width - 1)` have different signs: iff `rest` lies in `[-c * (width - 1), -1]` for
+    c > 0, in `[0, -c * (width - 1) - 1]` for c < 0. If d divides all terms of `rest`, it takes only
+    values congruent to its constant modulo d, and the one nearest to 0 on that side decides.
+    """
+    step = condition.coefficient(lane)
+    if step is None:
+        return False
+    reach = step * (width - 1)
+    rest = condition.substitute(lambda value: 0 if value is lane else None)
+    if reach == 0 or rest.range[0] >= max(0, -reach) or rest.range[1] < min(0, -reach):
+        return True
+    divisor = known_divisor(rest - rest.constant)
+    if divisor == 0:
+        return False  # a constant, and the range above is exact
+    if reach > 0:
+        return (-1 - rest.constant) % divisor >= reach
+    return rest.constant % divisor >= -reach
+
+
+def vector_width(type: MemRefType[Attribute], base: Sequence[Expr], alignment: int) -> int:
+    """
+    How many consecutive elements along the last dimension one access can take when it starts at
+    `base` plus any multiple of the width there: 1, 2 or 4, at most 16 bytes. `alignment` is that
+    of the memref's address, in bytes.
+    """
+    if not type.get_shape() or strides_of(type)[-1] != 1:
+        return 1
+    size = element_bytes(type.element_type)
+    offset = known_divisor(linear_offset(type, base))
+    width = MAX_BYTES // size
+    while width > 1 and (offset % width or (width * size) > alignment):
+        width //= 2
+    return max(width, 1)

@@ -33,7 +33,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
-from dlc.analysis.alignment import strides_of
+from dlc.analysis.layout import strides_of
 from dlc.backend import BackendError, LaunchError
 from dlc.diagnostics import did_you_mean, fail, with_hint
 from dlc.dialects import kernel

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IndexType, StringAttr, i64
-from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -120,6 +120,15 @@ class AxesOp(IRDLOperation, ABC):
             self.body, print_entry_block_args=False, print_block_terminators=explicit
         )
         printer.print_op_attributes(self.attributes)
+
+
+def loops_around(op: Operation) -> list[AxesOp]:
+    """The operations with axes that `op` stands in, outermost first."""
+    loops: list[AxesOp] = []
+    while isinstance(parent := op.parent_op(), AxesOp):
+        loops.insert(0, parent)
+        op = parent
+    return loops
 
 
 Axes = tuple[list[Parser.Argument], list[int], list[str]]

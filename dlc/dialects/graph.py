@@ -50,6 +50,16 @@ def tensor_of(memref: Attribute) -> TensorType:
     return TensorType(memref.element_type, memref.get_shape())
 
 
+def unique_name(base: str, used: set[str]) -> str:
+    """`base`, numbered if it is in `used`, to which the name is added."""
+    name, count = base, 1
+    while name in used:
+        count += 1
+        name = f"{base}_{count}"
+    used.add(name)
+    return name
+
+
 def parse_isolated_region(parser: Parser, arguments: Sequence[Parser.Argument]) -> Region:
     """Parses the body of an op that is isolated from above: names there may repeat names here."""
     outer, parser.ssa_values = parser.ssa_values, {}

@@ -24,14 +24,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    AnyFloat,
     DenseArrayBase,
     FlatSymbolRefAttrConstr,
     IndexType,
     IntegerAttr,
-    IntegerType,
+    MemRefLayoutAttr,
     MemRefType,
+    NoneAttr,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
@@ -44,15 +43,12 @@ from xdsl.ir import (
     BlockArgument,
     Dialect,
     Operation,
-    ParametrizedAttribute,
     Region,
     SSAValue,
 )
-from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -63,7 +59,7 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import (
     HasAncestor,
@@ -85,7 +81,6 @@ from dlc.dialects.access import (
     StoreOpBase,
     index_parts,
     parse_index,
-    parse_memref_type,
 )
 from dlc.dialects.graph import (
     DEFAULT_ALIGNMENT,
@@ -93,27 +88,29 @@ from dlc.dialects.graph import (
     parse_isolated_region,
     tensor_of,
 )
-from dlc.dialects.index_syntax import (
-    parse_conditions,
-    parse_expr,
-    print_subscripts,
-    print_where,
+from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
+from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, verify_space
+from dlc.dialects.kernel_memory import element_bytes as element_bytes
+from dlc.dialects.kernel_memory import is_local as is_local
+from dlc.dialects.kernel_memory import is_shared as is_shared
+from dlc.dialects.kernel_tma import (
+    AllocMbarriersOp,
+    FenceMbarrierInitOp,
+    FenceProxyAsyncOp,
+    MbarrierArriveOp,
+    MbarrierExpectTxOp,
+    MbarrierInitOp,
+    MbarriersType,
+    MbarrierWaitOp,
+    SyncWarpOp,
+    TensorMapOp,
+    TensorMapType,
+    TmaLoadOp,
 )
-from dlc.ir.expr import Expr, from_affine
-
-
-@irdl_attr_definition
-class SharedAttr(ParametrizedAttribute):
-    """`#kernel.shared`: memory shared by the threads of a block."""
-
-    name = "kernel.shared"
-
-
-@irdl_attr_definition
-class LocalAttr(ParametrizedAttribute):
-    """`#kernel.local`: memory of one thread."""
-
-    name = "kernel.local"
+from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
+from dlc.dialects.swizzle import SwizzleAttr, verify_layout
+from dlc.ir.expr import Expr
+from dlc.schedule.target import MAX_THREADS
 
 
 @irdl_op_definition
@@ -170,6 +167,11 @@ class FuncOp(IRDLOperation):
     def output_refs(self) -> tuple[BlockArgument, ...]:
         return self.refs[len(self.alignments.get_values()) :]
 
+    @property
+    def tensor_maps(self) -> tuple[TensorMapOp, ...]:
+        """The tensor maps that the launch makes: the first parameters, in this order."""
+        return tuple(op for op in self.body.block.ops if isinstance(op, TensorMapOp))
+
     def alignment(self, ref: BlockArgument) -> int:
         """What is known of a memref's address, in bytes."""
         values = self.alignments.get_values()
@@ -184,9 +186,9 @@ class FuncOp(IRDLOperation):
         return self.block.value.data
 
     def verify_(self) -> None:
-        if self.grid_size < 0 or not 1 <= self.block_size <= 1024:
+        if self.grid_size < 0 or not 1 <= self.block_size <= MAX_THREADS:
             raise VerifyException(
-                f"expected a grid >= 0 and a block of 1 to 1024 threads, found "
+                f"expected a grid >= 0 and a block of 1 to {MAX_THREADS} threads, found "
                 f"{self.grid_size} and {self.block_size}"
             )
         if len(self.alignments.get_values()) > len(self.refs):
@@ -251,7 +253,7 @@ class FuncOp(IRDLOperation):
             printer.print_string(" schedule ")
             printer.print_string_literal(self.schedule.data)
         printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
         printer.print_op_attributes(self.attributes)
 
 
@@ -381,12 +383,19 @@ class AllocSharedOp(IRDLOperation):
     assembly_format = "attr-dict `:` type($result)"
     traits = traits_def(MemoryAllocEffect())
 
-    def __init__(self, element: Attribute, shape: Sequence[int]) -> None:
-        type = MemRefType(element, shape, memory_space=SharedAttr())
+    def __init__(
+        self,
+        element: Attribute,
+        shape: Sequence[int],
+        layout: MemRefLayoutAttr | NoneAttr | None = None,
+    ) -> None:
+        type = MemRefType(element, shape, layout or NoneAttr(), SharedAttr())
         super().__init__(result_types=[type])
 
     def verify_(self) -> None:
-        _verify_space(self.result.type, SharedAttr())
+        verify_space(self.result.type, SharedAttr())
+        assert isinstance(self.result.type, MemRefType)
+        verify_layout(self.result.type)
 
 
 @irdl_op_definition
@@ -403,22 +412,7 @@ class AllocLocalOp(IRDLOperation):
         super().__init__(result_types=[type])
 
     def verify_(self) -> None:
-        _verify_space(self.result.type, LocalAttr())
-
-
-def _verify_space(type: Attribute, space: Attribute) -> None:
-    if not isinstance(type, MemRefType) or type.memory_space != space:
-        raise VerifyException(f"expected a memref in {space}, found {type}")
-
-
-def is_shared(ref: SSAValue) -> bool:
-    """Does a memref live in shared memory?"""
-    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, SharedAttr)
-
-
-def is_local(ref: SSAValue) -> bool:
-    """Does a memref live in a thread's own memory?"""
-    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, LocalAttr)
+        verify_space(self.result.type, LocalAttr())
 
 
 @irdl_op_definition
@@ -569,176 +563,6 @@ class ShuffleOp(IRDLOperation):
 
 
 @irdl_op_definition
-class CpAsyncOp(IRDLOperation):
-    """
-    `kernel.cp_async %x[expr, …], %s[expr, …] elements 4 (where (condition, …))? : memref, memref`
-
-    Requests a copy of consecutive elements (4, 8 or 16 bytes) from global to shared memory; it
-    joins the thread's open group. Where a condition is false, zeros are written.
-    """
-
-    name = "kernel.cp_async"
-    source = operand_def(MemRefType)
-    target = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    map = prop_def(AffineMapAttr)
-    target_map = prop_def(AffineMapAttr)
-    conditions = opt_prop_def(AffineMapAttr)
-    elements = prop_def(IntegerAttr)
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(
-        self,
-        source: SSAValue,
-        subscripts: Sequence[Expr],
-        target: SSAValue,
-        target_subscripts: Sequence[Expr],
-        elements: int,
-        where: Sequence[Expr] = (),
-    ) -> None:
-        rank = len(subscripts)
-        indices, map, conditions = index_parts([*subscripts, *target_subscripts], where)
-        super().__init__(
-            operands=[source, target, indices],
-            properties={
-                **_split_map(map.data, rank),
-                "conditions": conditions,
-                "elements": IntegerAttr(elements, i64),
-            },
-        )
-
-    @property
-    def subscripts(self) -> tuple[Expr, ...]:
-        return tuple(from_affine(e, self.indices) for e in self.map.data.results)
-
-    @property
-    def target_subscripts(self) -> tuple[Expr, ...]:
-        return tuple(from_affine(e, self.indices) for e in self.target_map.data.results)
-
-    @property
-    def where(self) -> tuple[Expr, ...]:
-        if self.conditions is None:
-            return ()
-        return tuple(from_affine(e, self.indices) for e in self.conditions.data.results)
-
-    def verify_(self) -> None:
-        source, target = self.source.type, self.target.type
-        assert isinstance(source, MemRefType)
-        assert isinstance(target, MemRefType)
-        if not is_shared(self.target):
-            raise VerifyException(f"expected a target in shared memory, found {target}")
-        for map, type in ((self.map.data, source), (self.target_map.data, target)):
-            if len(map.results) != type.get_num_dims():
-                raise VerifyException(
-                    f"expected {type.get_num_dims()} subscripts for {type}, found "
-                    f"{len(map.results)}"
-                )
-        if source.element_type != target.element_type:
-            raise VerifyException("expected one element type for source and target")
-        size = self.elements.value.data * element_bytes(source.element_type)
-        if size not in (4, 8, 16):
-            raise VerifyException(f"expected a copy of 4, 8 or 16 bytes, found {size}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> CpAsyncOp:
-        indices: list[SSAValue] = []
-
-        def side() -> tuple[UnresolvedOperand, list[AffineExpr]]:
-            ref = parser.parse_unresolved_operand()
-            exprs = parser.parse_comma_separated_list(
-                parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
-            )
-            return ref, exprs
-
-        source, exprs = side()
-        parser.parse_punctuation(",")
-        target, target_exprs = side()
-        parser.parse_keyword("elements")
-        elements = parser.parse_integer()
-        where = parse_conditions(parser, indices) if parser.parse_optional_keyword("where") else []
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source_type = parse_memref_type(parser)
-        parser.parse_punctuation(",")
-        target_type = parse_memref_type(parser)
-        count = len(indices)
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[
-                parser.resolve_operand(source, source_type),
-                parser.resolve_operand(target, target_type),
-                indices,
-            ],
-            properties={
-                **_split_map(AffineMap(count, 0, (*exprs, *target_exprs)), len(exprs)),
-                "conditions": AffineMapAttr(AffineMap(count, 0, tuple(where))) if where else None,
-                "elements": IntegerAttr(elements, i64),
-            },
-            attributes=attributes,
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        print_subscripts(printer, self.map.data, self.indices)
-        printer.print_string(", ")
-        printer.print_ssa_value(self.target)
-        print_subscripts(printer, self.target_map.data, self.indices)
-        printer.print_string(f" elements {self.elements.value.data}")
-        if self.conditions is not None:
-            print_where(printer, self.conditions.data, self.indices)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.target.type)
-
-
-def _split_map(map: AffineMap, rank: int) -> dict[str, Attribute | None]:
-    source = AffineMap(map.num_dims, 0, map.results[:rank])
-    target = AffineMap(map.num_dims, 0, map.results[rank:])
-    return {"map": AffineMapAttr(source), "target_map": AffineMapAttr(target)}
-
-
-def element_bytes(type: Attribute) -> int:
-    """The size of an element in memory; a boolean takes one byte."""
-    if isinstance(type, AnyFloat | IntegerType):
-        return max(1, type.bitwidth // 8)
-    raise ValueError(f"elements of type {type} have no size in memory")
-
-
-@irdl_op_definition
-class CommitOp(IRDLOperation):
-    """`kernel.commit`: closes the thread's open group of copies, which may be empty."""
-
-    name = "kernel.commit"
-    assembly_format = "attr-dict"
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(self) -> None:
-        super().__init__()
-
-
-@irdl_op_definition
-class WaitOp(IRDLOperation):
-    """`kernel.wait 1`: until at most that many of the thread's newest groups are unfinished."""
-
-    name = "kernel.wait"
-    pending = prop_def(IntegerAttr.constr(i64))
-    assembly_format = "$pending attr-dict"
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(self, pending: int) -> None:
-        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
-
-    def verify_(self) -> None:
-        if self.pending.value.data < 0:
-            raise VerifyException(f"expected a count >= 0, found {self.pending.value.data}")
-
-
-@irdl_op_definition
 class AtomicAddOp(StoreOpBase):
     """`kernel.atomic_add %v, %y[expr, …] (where (condition, …))? : memref`"""
 
@@ -766,6 +590,16 @@ Kernel = Dialect(
         CommitOp,
         WaitOp,
         AtomicAddOp,
+        TensorMapOp,
+        AllocMbarriersOp,
+        MbarrierInitOp,
+        MbarrierArriveOp,
+        MbarrierExpectTxOp,
+        MbarrierWaitOp,
+        TmaLoadOp,
+        FenceMbarrierInitOp,
+        FenceProxyAsyncOp,
+        SyncWarpOp,
     ],
-    [SharedAttr, LocalAttr],
+    [SharedAttr, LocalAttr, SwizzleAttr, TensorMapType, MbarriersType],
 )

@@ -17,7 +17,6 @@ concatenating are index maps, which later dissolve into subscripts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -45,7 +44,7 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
@@ -86,11 +85,6 @@ def _parse_tensor_type(parser: Parser) -> TensorType:
     return type
 
 
-def _scalar_type(value: Attribute) -> Attribute:
-    assert isinstance(value, FloatAttr | IntegerAttr)
-    return value.type
-
-
 def _verify_scalar(value: Attribute, element: Attribute) -> None:
     if not isinstance(value, FloatAttr | IntegerAttr) or value.type != element:
         raise VerifyException(f"expected a scalar of type {element}, found {value}")
@@ -116,13 +110,18 @@ class ConstantOp(IRDLOperation):
         value = parser.parse_attribute()
         parser.parse_punctuation("->")
         type = _parse_tensor_type(parser)
-        return cls.create(properties={"value": value}, result_types=[type])
+        return cls.create(
+            properties={"value": value},
+            attributes=parser.parse_optional_attr_dict(),
+            result_types=[type],
+        )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_attribute(self.value)
         printer.print_string(" -> ")
         printer.print_attribute(self.result.type)
+        printer.print_op_attributes(self.attributes)
 
 
 @irdl_op_definition
@@ -155,11 +154,14 @@ class IotaOp(IRDLOperation):
         axis = parser.parse_integer()
         parser.parse_punctuation("->")
         type = _parse_tensor_type(parser)
-        return cls(axis, type.get_shape(), type.element_type)
+        op = cls(axis, type.get_shape(), type.element_type)
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" along {self.axis.value.data} -> ")
         printer.print_attribute(self.result.type)
+        printer.print_op_attributes(self.attributes)
 
 
 @irdl_op_definition
@@ -222,7 +224,7 @@ class ElementwiseOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> ElementwiseOp:
-        def one() -> tuple[Parser.UnresolvedArgument, object]:
+        def one() -> tuple[Parser.UnresolvedArgument, UnresolvedOperand]:
             argument = parser.parse_argument(expect_type=False)
             parser.parse_punctuation("=")
             return argument, parser.parse_unresolved_operand()
@@ -238,12 +240,14 @@ class ElementwiseOp(IRDLOperation):
         )
         parser.parse_punctuation("->")
         result = _parse_tensor_type(parser)
-        operands = parser.resolve_operands([o for _, o in bound], types, parser.pos)  # pyright: ignore
+        operands = parser.resolve_operands([o for _, o in bound], types, parser.pos)
         arguments = [
             argument.resolve(type.element_type)
             for (argument, _), type in zip(bound, types, strict=True)
         ]
-        return cls(operands, result, parser.parse_region(arguments))
+        op = cls(operands, result, parser.parse_region(arguments))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -261,6 +265,7 @@ class ElementwiseOp(IRDLOperation):
         printer.print_attribute(self.result.type)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
+        printer.print_op_attributes(self.attributes)
 
 
 @irdl_op_definition
@@ -328,6 +333,7 @@ class ReduceOp(IRDLOperation):
                 "monoid": StringAttr(monoid),
                 "axes": DenseArrayBase.from_list(i64, axes),
             },
+            attributes=parser.parse_optional_attr_dict(),
             result_types=results,
         )
 
@@ -339,6 +345,7 @@ class ReduceOp(IRDLOperation):
         printer.print_string(" : ")
         printer.print_list(self.inputs, lambda v: printer.print_attribute(v.type))
         print_result_types(printer, [r.type for r in self.results])
+        printer.print_op_attributes(self.attributes)
 
 
 @irdl_op_definition
@@ -406,7 +413,21 @@ class IndexMapOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> IndexMapOp:
-        dims, maps, conditions, sources, fill = parse_maps(parser, 0)
+        scope = _parse_dims(parser, 0)
+        dims = len(scope.names)
+        maps: list[AffineMap] = []
+        conditions: list[AffineMap] = []
+
+        def one() -> UnresolvedOperand:
+            source, map = _parse_source(parser, scope)
+            stated = parser.parse_optional_keyword("where")
+            where = parse_conditions(parser, scope) if stated else []
+            maps.append(map)
+            conditions.append(AffineMap(dims, 0, tuple(where)))
+            return source
+
+        sources = parser.parse_comma_separated_list(parser.Delimiter.NONE, one)
+        fill = parser.parse_attribute() if parser.parse_optional_keyword("else") else None
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(
             parser.Delimiter.NONE, lambda: _parse_tensor_type(parser)
@@ -422,6 +443,7 @@ class IndexMapOp(IRDLOperation):
                 "conditions": ArrayAttr([AffineMapAttr(m) for m in conditions]),
             }
             | ({} if fill is None else {"fill": fill}),
+            attributes=parser.parse_optional_attr_dict(),
             result_types=[result],
         )
 
@@ -444,38 +466,33 @@ class IndexMapOp(IRDLOperation):
         printer.print_list(self.sources, lambda v: printer.print_attribute(v.type))
         printer.print_string(" -> ")
         printer.print_attribute(self.result.type)
+        printer.print_op_attributes(self.attributes)
 
 
-def parse_maps(parser: Parser, indices: int):
-    """Parses `(d0, …) -> %a[…] where (…), … else scalar`; see `IndexMapOp`."""
+def _parse_dims(parser: Parser, indices: int) -> Dims:
+    """Parses `(d0, …) ->`; the names that may stand in subscripts, `indices` of them `i0`, …."""
     names = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_identifier)
-    rank = len(names)
-    scope = Dims(rank, indices)
-    if names != scope.names[:rank]:
-        parser.raise_error(f"expected dimensions ({', '.join(scope.names[:rank])})")
+    scope = Dims(len(names), indices)
+    expected = scope.names[: len(names)]
+    if names != expected:
+        parser.raise_error(f"expected dimensions ({', '.join(expected)})")
     parser.parse_punctuation("->")
-    maps: list[AffineMap] = []
-    conditions: list[AffineMap] = []
+    return scope
 
-    def one():
-        source = parser.parse_unresolved_operand()
-        results = parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE, lambda: parse_expr(parser, scope)
-        )
-        maps.append(AffineMap(len(scope.names), 0, tuple(results)))
-        where = parse_conditions(parser, scope) if parser.parse_optional_keyword("where") else []
-        conditions.append(AffineMap(len(scope.names), 0, tuple(where)))
-        return source
 
-    sources = parser.parse_comma_separated_list(parser.Delimiter.NONE, one)
-    fill = parser.parse_attribute() if parser.parse_optional_keyword("else") else None
-    return rank, maps, conditions, sources, fill
+def _parse_source(parser: Parser, scope: Dims) -> tuple[UnresolvedOperand, AffineMap]:
+    """Parses `%a[expr, …]`."""
+    source = parser.parse_unresolved_operand()
+    results = parser.parse_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: parse_expr(parser, scope)
+    )
+    return source, AffineMap(len(scope.names), 0, tuple(results))
 
 
 @irdl_op_definition
 class GatherOp(IRDLOperation):
     """
-    `%y = tensor_ir.gather (%i, …) (d0, d1) -> %x[i0, d1] : tensor<…xi64>, … ; tensor -> tensor`
+    `%y = tensor_ir.gather (%i, …) (d0, d1) -> %x[i0, d1] : (tensor<…xi64>, …), tensor -> tensor`
 
     Reads `%x` at subscripts that may also mention `i0`, `i1`, …: the elements of the index
     tensors, which have the result's shape. Indices must be in range (0 up to the extent).
@@ -527,20 +544,23 @@ class GatherOp(IRDLOperation):
         indices = parser.parse_comma_separated_list(
             parser.Delimiter.PAREN, parser.parse_unresolved_operand
         )
-        _, maps, _, sources, _ = parse_maps(parser, len(indices))
+        source, map = _parse_source(parser, _parse_dims(parser, len(indices)))
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(
             parser.Delimiter.PAREN, lambda: _parse_tensor_type(parser)
         )
         parser.parse_punctuation(",")
-        source = _parse_tensor_type(parser)
+        source_type = _parse_tensor_type(parser)
         parser.parse_punctuation("->")
         result = _parse_tensor_type(parser)
-        return cls(
-            parser.resolve_operand(sources[0], source),
-            parser.resolve_operands(indices, types, parser.pos),
-            maps[0],
-            result.get_shape(),
+        return cls.create(
+            operands=[
+                parser.resolve_operand(source, source_type),
+                *parser.resolve_operands(indices, types, parser.pos),
+            ],
+            properties={"map": AffineMapAttr(map)},
+            attributes=parser.parse_optional_attr_dict(),
+            result_types=[result],
         )
 
     def print(self, printer: Printer) -> None:
@@ -559,11 +579,7 @@ class GatherOp(IRDLOperation):
         printer.print_attribute(self.source.type)
         printer.print_string(" -> ")
         printer.print_attribute(self.result.type)
-
-
-def numel(type: TensorType) -> int:
-    """The number of elements."""
-    return prod(type.get_shape())
+        printer.print_op_attributes(self.attributes)
 
 
 TensorIR = Dialect(

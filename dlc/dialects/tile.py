@@ -20,6 +20,7 @@ tile.launch block(%row in 32) thread(%t in 256) {
 
 A value varies along the axes that its definition mentions, directly or through operands. Effects
 happen once per point of the axes in their subscripts and conditions. Barriers do not exist here.
+Slabs of inputs in shared memory, and the rings that fetch them ahead, are in `staging`.
 """
 
 from __future__ import annotations
@@ -28,25 +29,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
-    DenseArrayBase,
     IndexType,
-    MemRefType,
     StringAttr,
-    i64,
 )
-from xdsl.ir import Attribute, Dialect, ParametrizedAttribute, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir import Dialect, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     lazy_traits_def,
-    operand_def,
     prop_def,
-    result_def,
     traits_def,
     var_operand_def,
     var_result_def,
@@ -66,15 +59,11 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import (
-    IndexedOp,
     IndexOpBase,
     LoadOpBase,
     SelectOpBase,
     StoreOpBase,
     YieldOpBase,
-    index_parts,
-    parse_index,
-    parse_memref_type,
 )
 from dlc.dialects.axes import (
     BLOCK,
@@ -86,17 +75,17 @@ from dlc.dialects.axes import (
     verify_monoid,
 )
 from dlc.dialects.graph import KernelOpBase
-from dlc.dialects.index_syntax import print_subscripts
-from dlc.ir.expr import Expr
+from dlc.dialects.staging import (
+    AcquireOp,
+    FillOp,
+    ReleaseOp,
+    RingOp,
+    SharedAttr,
+    SlabOp,
+    StageOp,
+)
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.variance import variance
-
-
-@irdl_attr_definition
-class SharedAttr(ParametrizedAttribute):
-    """`#tile.shared`: memory shared by the threads of a block."""
-
-    name = "tile.shared"
 
 
 @irdl_op_definition
@@ -259,9 +248,12 @@ class CombineOp(IRDLOperation):
         axes = parser.parse_comma_separated_list(
             parser.Delimiter.PAREN, lambda: parser.parse_operand(IndexType())
         )
+        attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        return cls(monoid, parser.resolve_operands(values, types, parser.pos), axes)
+        op = cls(monoid, parser.resolve_operands(values, types, parser.pos), axes)
+        op.attributes |= attributes
+        return op
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.monoid_name.data} ")
@@ -272,93 +264,6 @@ class CombineOp(IRDLOperation):
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_list(self.values, lambda v: printer.print_attribute(v.type))
-
-
-@irdl_op_definition
-class StageOp(IndexedOp):
-    """
-    `%s = tile.stage %x[expr, …] [4, 1, 8] : memref -> memref<4x8xf32, #tile.shared>`
-
-    A copy of the slab of `%x` that begins at the subscripts and has the given sizes, made together
-    by all threads of the block. Dimensions of size 1 are dropped. Elements beyond `%x` are 0.
-    """
-
-    name = "tile.stage"
-    source = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
-    sizes = prop_def(DenseArrayBase.constr(i64))
-    result = result_def(MemRefType)
-    traits = traits_def(MemoryReadEffect())
-
-    def __init__(self, source: SSAValue, base: Sequence[Expr], sizes: Sequence[int]) -> None:
-        indices, map, _ = index_parts(base, ())
-        assert isinstance(source.type, MemRefType)
-        super().__init__(
-            operands=[source, indices],
-            properties={"map": map, "sizes": DenseArrayBase.from_list(i64, list(sizes))},
-            result_types=[slab_type(source.type, sizes)],
-        )
-
-    def verify_(self) -> None:
-        assert isinstance(self.source.type, MemRefType)
-        self.verify_index(self.source.type.get_num_dims(), str(self.source.type))
-        sizes = [int(n) for n in self.sizes.get_values()]
-        if len(sizes) != self.source.type.get_num_dims() or any(n < 1 for n in sizes):
-            raise VerifyException(
-                f"expected a positive size for each dimension of {self.source.type}, found {sizes}"
-            )
-        assert isinstance(self.result.type, MemRefType)
-        expected = slab_type(self.source.type, sizes)
-        if self.result.type.get_shape() != expected.get_shape() or (
-            self.result.type.element_type != expected.element_type
-            or self.result.type.memory_space != expected.memory_space
-        ):
-            raise VerifyException(f"expected a result of type {expected}, found {self.result.type}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> StageOp:
-        source = parser.parse_unresolved_operand()
-        indices, map, _ = parse_index(parser, subscripts=True)
-        sizes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_memref_type(parser)
-        parser.parse_punctuation("->")
-        result = parse_memref_type(parser)
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[parser.resolve_operand(source, type), indices],
-            properties={
-                "map": AffineMapAttr(AffineMap(len(indices), 0, map.data.results)),
-                "sizes": DenseArrayBase.from_list(i64, sizes),
-            },
-            attributes=attributes,
-            result_types=[result],
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        print_subscripts(printer, self.map.data, self.indices)
-        printer.print_string(f" [{', '.join(str(n) for n in self.sizes.get_values())}]")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
-
-
-def slab_type(source: MemRefType[Attribute], sizes: Sequence[int]) -> MemRefType[Attribute]:
-    """The type of a staged slab: sizes of 1 are dropped."""
-    shape = [n for n in sizes if n != 1]
-    return MemRefType(source.element_type, shape, memory_space=SharedAttr())
-
-
-def serial_for(extents: Sequence[int], body: Region) -> ForOp:
-    """A `tile.for` whose axes are all serial."""
-    return ForOp(extents, body, [SERIAL] * len(extents))
 
 
 Tile = Dialect(
@@ -375,6 +280,11 @@ Tile = Dialect(
         SelectOp,
         CombineOp,
         StageOp,
+        RingOp,
+        SlabOp,
+        FillOp,
+        AcquireOp,
+        ReleaseOp,
     ],
     [SharedAttr],
 )

@@ -20,54 +20,51 @@ class AliasAnalysis:
     """
 
     def __init__(self, arguments: Mapping[Node, int], examples: Mapping[int, torch.Tensor]):
-        self.examples = examples
-        self.known: dict[Node, tuple[int, Any] | None] = {
-            node: (index, _like(examples[index])) for node, index in arguments.items()
-        }
+        self.values: dict[Node, Any] = {n: _like(examples[i]) for n, i in arguments.items()}
+        self.owners = {_storage(self.values[n]): i for n, i in arguments.items()}
+        """The arguments, by the storage that stands for theirs."""
 
     def alias_of(self, node: Node) -> Alias | None:
         """How an output in an argument's memory is made from it; None if it is not in one."""
-        found = self._storage_of(node)
-        if found is None:
+        view = self._value_of(node)
+        if not isinstance(view, torch.Tensor) or _storage(view) not in self.owners:
             return None
-        index, view = found
+        index = self.owners[_storage(view)]
         return Alias(index, tuple(view.shape), view.stride(), view.storage_offset())
 
-    def _storage_of(self, node: Node) -> tuple[int, Any] | None:
-        """The argument that a node's value lies in, and the value as a tensor without memory."""
-        if node not in self.known:
-            self.known[node] = self._replay(node)
-        return self.known[node]
+    def _value_of(self, node: Node) -> Any:
+        """The value without memory, in that of an argument where eager's is in the argument's."""
+        if node not in self.values:
+            if _may_be_view(node):
+                call = tree_map(self._without_memory, (node.args, dict(node.kwargs)))
+                self.values[node] = node.target(*call[0], **call[1])  # type: ignore[operator]
+            else:
+                self.values[node] = tree_map(_like, node.meta.get("val"))
+        return self.values[node]
 
-    def _replay(self, node: Node) -> tuple[int, Any] | None:
-        if node.op != "call_function":
-            return None
-        is_view = isinstance(node.target, torch._ops.OpOverload) and any(
-            result.alias_info is not None for result in node.target._schema.returns
-        )
-        if not is_view and getattr(node.target, "__name__", "") != "getitem":
-            return None
-        bases = [found for n in node.all_input_nodes if (found := self._storage_of(n))]
-        if not bases:
-            return None
-        index, _ = bases[0]
-        args, kwargs = tree_map(self._meta_value, (node.args, dict(node.kwargs)))
-        value = node.target(*args, **kwargs)  # type: ignore[operator]
-        if isinstance(value, torch.Tensor) and not _shares_storage(value, bases[0][1]):
-            return None
-        return index, value
-
-    def _meta_value(self, value: object) -> object:
-        if not isinstance(value, Node):
-            return value
-        found = self._storage_of(value)
-        return found[1] if found else tree_map(_like, value.meta["val"])
+    def _without_memory(self, argument: object) -> object:
+        if isinstance(argument, torch.device):
+            return torch.device("meta")
+        return self._value_of(argument) if isinstance(argument, Node) else argument
 
 
-def _like(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+def _may_be_view(node: Node) -> bool:
+    """Whether a node may give its input's memory: it says so, or is made of other operations."""
+    if node.op != "call_function":
+        return False
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return getattr(target, "__name__", "") == "getitem"
+    if any(result.alias_info is not None for result in target._schema.returns):
+        return True
+    return target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
 
 
-def _shares_storage(view: torch.Tensor, base: Any) -> bool:
-    bases = base if isinstance(base, (list, tuple)) else [base]
-    return view.untyped_storage()._cdata in [b.untyped_storage()._cdata for b in bases]
+def _like(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata

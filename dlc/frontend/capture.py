@@ -21,26 +21,26 @@ from dlc.frontend.lift import Lifter, errors_in, place_in
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.source import ImportFailure
 
-SEED = 0
 
-
-def capture_script(path: str | Path) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+def capture_script(path: str | Path, seed: int = 0) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     """`capture_text` of a file; ImportFailure if there is none that can be read."""
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ImportFailure(f"expected a Python script: cannot read '{path}': {error}") from None
-    return capture_text(text, str(path))
+    return capture_text(text, str(path), seed)
 
 
-def capture_text(text: str, filename: str = "<command>") -> tuple[torch.nn.Module, tuple[Any, ...]]:
+def capture_text(
+    text: str, filename: str = "<command>", seed: int = 0
+) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     """
     The program that the last expression of `text` is, as a module and its example inputs.
 
-    `torch`, `nn`, `F` and `math` are at hand, and the random seed is 0. Parameters have the names
-    of the module when the expression is one call of a module (`weight`), else they begin with the
-    variable that holds the module (`mlp.gate.weight`). Raises ImportFailure for text that does not
-    parse, that fails while it runs, or whose last expression computes no tensor.
+    `torch`, `nn`, `F` and `math` are at hand, and the random seed is `seed`. Parameters have the
+    names of the module when the expression is one call of a module (`weight`), else they begin with
+    the variable that holds the module (`mlp.gate.weight`). Raises ImportFailure for text that does
+    not parse, that fails while it runs, or whose last expression computes no tensor.
     """
     lines = text.splitlines(keepends=True)
     linecache.cache[filename] = (len(text), None, lines, filename)
@@ -60,7 +60,7 @@ def capture_text(text: str, filename: str = "<command>") -> tuple[torch.nn.Modul
             f"found {_kind(last)}",
             place_in(filename, last.lineno, last.col_offset + 1),
         )
-    torch.manual_seed(SEED)
+    torch.manual_seed(seed)
     names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **names}
     random = RandomTensors()

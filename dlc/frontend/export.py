@@ -89,7 +89,7 @@ def export(
 def explain(error: Exception) -> str:
     """One sentence for what PyTorch raised while it exported a program."""
     text = str(error)
-    if "data-dependent" in text:
+    if "data-dependent" in text or "Boolean value of Tensor" in text:
         return (
             "the program branches on values of a tensor, expected one path for all values; "
             "use torch.where instead of if, or take the branch outside of the program"

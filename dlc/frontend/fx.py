@@ -36,6 +36,7 @@ from dlc.frontend.program import (
     Result,
     canonical_call,
     flatten_call,
+    signature_of,
 )
 from dlc.frontend.source import ImportFailure, Place, UnsupportedError
 
@@ -62,7 +63,7 @@ def import_program(
     operation that has no representation: shapes that depend on data, control flow, complex numbers.
     """
     shown_as = sources or {}
-    signature = inspect.signature(module.forward if isinstance(module, torch.nn.Module) else module)
+    signature = signature_of(module)
     args, kwargs = canonical_call(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
     exported = export(root, args, kwargs, shown_as)

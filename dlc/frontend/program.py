@@ -209,6 +209,15 @@ class ImportedProgram:
         return tree_unflatten(leaves, self.output_spec)
 
 
+def signature_of(program: torch.nn.Module | Callable[..., Any]) -> inspect.Signature:
+    """How a program is called; one written in C takes what it gets, by position or name."""
+    function = program.forward if isinstance(program, torch.nn.Module) else program
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return inspect.signature(lambda *args, **kwargs: None)
+
+
 def flatten_call(
     signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> tuple[list[Any], TreeSpec]:

@@ -13,15 +13,13 @@ from math import ceil, prod
 
 from xdsl.ir import BlockArgument
 
-from dlc.analysis.alignment import strides_of
 from dlc.analysis.contraction import contractions
+from dlc.analysis.layout import strides_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel import element_bytes
-from dlc.schedule.target import Target
+from dlc.schedule.target import MAX_THREADS, STATIC_SHARED_LIMIT, Target
 
-STATIC_SHARED = 48 * 1024
-"""Shared memory that needs no opt-in on any target."""
 CHUNK = 16
 """Points of K in a chunk: 64 bytes of a row, half a cache line."""
 RUN = 4
@@ -143,7 +141,7 @@ def _cooperative(
     if strided and row_count >= target.sms * BLOCK_THREADS:
         return _pointwise(extents, True)
     vector = 1 if strided or length < RUN else RUN
-    threads = min(1024, _power_of_two(max(1, ceil(length / (2 * vector)))))
+    threads = min(MAX_THREADS, _power_of_two(max(1, ceil(length / (2 * vector)))))
     if strided:
         rows, threads = 32, min(threads, 32)
     else:
@@ -152,18 +150,10 @@ def _cooperative(
         rows = _power_of_two(rows)
     if threads == 1:
         return _pointwise(extents, True) if outer else "tileify"
-    bytes_ = (
-        max(
-            element_bytes(op.result.type)
-            for r in reduces
-            for op in r.body.walk()
-            if isinstance(op, loop.LoadOp)
-        )
-        if any(isinstance(op, loop.LoadOp) for r in reduces for op in r.body.walk())
-        else 4
-    )
-    slab = ceil(length / (threads * vector)) * threads * vector * rows * bytes_
-    budget = STATIC_SHARED if slab <= STATIC_SHARED else target.shared_per_block // 2
+    loads = [op for r in reduces for op in r.body.walk() if isinstance(op, loop.LoadOp)]
+    size = max((element_bytes(op.result.type) for op in loads), default=4)
+    slab = ceil(length / (threads * vector)) * threads * vector * rows * size
+    budget = STATIC_SHARED_LIMIT if slab <= STATIC_SHARED_LIMIT else target.shared_per_block // 2
     return ",".join(
         [
             "tileify",

@@ -17,6 +17,13 @@ from dlc.diagnostics import did_you_mean, with_hint
 
 KIB, MIB = 1 << 10, 1 << 20
 
+MAX_THREADS = 1024
+"""Threads that a block can have, on every chip."""
+WARP = 32
+"""Lanes of a warp, on every chip."""
+STATIC_SHARED_LIMIT = 48 * KIB
+"""Bytes of shared memory that a block gets without opting in, on every chip."""
+
 DEFAULT_TARGET = "sm_90"
 TARGET_ATTRIBUTE = "dlc.target"
 
@@ -39,7 +46,6 @@ class Target:
     has_cp_async: bool = True
     fp32_lanes: int = 128
     """Fused multiply-adds that an SM starts in a clock."""
-    threads_per_block: int = 1024
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     launch_seconds: float = 2e-6

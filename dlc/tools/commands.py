@@ -55,7 +55,7 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         with timing.phase("dlc", "parsing"):
             loaded = Loaded(load_module(ctx, file, options.target, sources))
     else:
-        loaded = load_program(options.text, file, options.target, timing)
+        loaded = load_program(options.text, file, options.target, timing, options.seed)
     observers: list[Observer] = [timing]
     if options.verbose:
         observers.insert(0, Remarks())

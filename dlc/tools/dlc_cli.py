@@ -56,8 +56,9 @@ def make_parser() -> argparse.ArgumentParser:
         help="on the host, whether asynchronous copies land at the wait or at the issue [late]",
     )
     running.add_argument(
-        "--seed", type=int, default=0, help="of a random order, and of inputs of .mlir files [0]"
+        "--seed", type=int, default=0, help="of random inputs, parameters and orders of threads [0]"
     )
+    compiling.set_defaults(seed=0)
     for command in (compiling, running):
         command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | -")
         command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")

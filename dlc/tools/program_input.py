@@ -54,9 +54,12 @@ def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, 
 
 
 def load_program(
-    text: str | None, script: str | None, target: str | None, timing: Timing
+    text: str | None, script: str | None, target: str | None, timing: Timing, seed: int
 ) -> Loaded:
-    """The last expression of a text or else of a script, imported. ImportFailure as raised."""
+    """
+    The last expression of a text or else of a script, imported; `seed` is that of the random
+    tensors that it makes. ImportFailure as raised.
+    """
     with timing.phase("torch", "import of torch"):
         import torch  # noqa: F401  pyright: ignore[reportUnusedImport]
     with timing.phase("dlc", "import of the frontend"):
@@ -66,10 +69,10 @@ def load_program(
         from dlc.frontend.fx import import_program
     with timing.phase("torch", "the program's own code"):
         if text is not None:
-            module, args = capture_text(text)
+            module, args = capture_text(text, seed=seed)
         else:
             assert script is not None
-            module, args = capture_script(script)
+            module, args = capture_script(script, seed)
     with timing.phase("dlc", "import to Torch IR"), _timed_export(timing):
         program = import_program(module, args)
     set_target(program.module, target or default_target())

@@ -46,7 +46,7 @@ def run_and_report(
     backend = make_backend(options)
     source = loaded
     if loaded.program is None and options.text is not None:
-        source = load_program(options.text, None, None, timing)
+        source = load_program(options.text, None, None, timing, options.seed)
     if source.program is not None:
         arguments = source.program.bind(source.args)
     else:

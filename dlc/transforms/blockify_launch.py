@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
@@ -14,6 +15,7 @@ from dlc.dialects.axes import BLOCK, SERIAL, THREAD
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr
 from dlc.schedule.step import Decline, SchedulingPass
+from dlc.schedule.target import MAX_THREADS
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class BlockifyLaunchPass(SchedulingPass):
     ```
     tile.launch block(%bi in 1, %bj in 44) thread(%ti in 16, %tj in 16) serial(%ei in 8, %ej in 8)
     ```
+
+    With `group`, blocks are numbered panel by panel of so many columns, row by row within one:
+    `block(%bi in 32, %bj in 44)` becomes `block(%bjo in 11, %bi in 32, %bji in 4)` with `group=4`.
+    Blocks that run at the same time then share rows and columns, which stay in the L2 cache. A
+    ragged last panel has blocks without points.
     """
 
     name = "blockify-launch"
@@ -42,6 +49,8 @@ class BlockifyLaunchPass(SchedulingPass):
     """Points of each free axis in a block, aligned from the right; axes further left get 1."""
     thread: tuple[int, ...] | None = None
     """Threads along each axis of a block, aligned likewise; must divide the points."""
+    group: int | None = None
+    """Block columns (blocks along the last axis) in a panel; all if not given."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -51,45 +60,63 @@ class BlockifyLaunchPass(SchedulingPass):
         assert self.block is not None
         assert self.thread is not None
         blocks, threads = _align(self.block, len(free)), _align(self.thread, len(free))
-        new: list[Axis] = [keep(a, launch) for a in launch.axes_of(BLOCK)]
-        split: dict[BlockArgument, tuple[int, int, int]] = {}
-        for axis, b in zip(free, blocks, strict=True):
-            split[axis] = (len(new), 0, 0)
-            new.append(Axis(f"b{axis.name_hint}", -(-launch.extent(axis) // b), BLOCK))
-        for axis, t in zip(free, threads, strict=True):
-            split[axis] = (split[axis][0], len(new), 0)
-            new.append(Axis(f"t{axis.name_hint}", t, THREAD))
-        rest = [a for a in launch.axes if a not in split and launch.kind(a) != BLOCK]
-        kept = {a: n for n, a in enumerate(launch.axes_of(BLOCK))}
-        for axis in rest:
-            kept[axis] = len(new)
-            new.append(keep(axis, launch))
-        for axis, b, t in zip(free, blocks, threads, strict=True):
-            split[axis] = (*split[axis][:2], len(new))
-            new.append(Axis(f"e{axis.name_hint}", b // t, SERIAL))
+        counts = [-(-launch.extent(a) // b) for a, b in zip(free, blocks, strict=True)]
+        points = [b // t for b, t in zip(blocks, threads, strict=True)]
+        panel = self._panel(counts)
+        grid = launch.axes_of(BLOCK)
+        rest = [a for a in launch.axes if a not in (*free, *grid)]
+        new = [keep(a, launch) for a in grid]
+        new += [Axis(f"b{a.name_hint}", n, BLOCK) for a, n in zip(free, counts, strict=True)]
+        if panel is not None:
+            row, column = new[-2:]
+            new[-2:] = [
+                Axis(f"{column.name}o", -(-column.extent // panel), BLOCK),
+                row,
+                Axis(f"{column.name}i", panel, BLOCK),
+            ]
+        new += [Axis(f"t{a.name_hint}", t, THREAD) for a, t in zip(free, threads, strict=True)]
+        new += [keep(a, launch) for a in rest]
+        new += [Axis(f"e{a.name_hint}", n, SERIAL) for a, n in zip(free, points, strict=True)]
 
         def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-            result = {axis: e[n] for axis, n in kept.items()}
-            for axis, b, t in zip(free, blocks, threads, strict=True):
-                nb, nt, ns = split[axis]
-                result[axis] = e[nb] * b + e[nt] * (b // t) + e[ns]
+            parts = iter(e)
+            result = dict(zip(grid, islice(parts, len(grid)), strict=True))
+            block = list(islice(parts, len(free) + (panel is not None)))
+            if panel is not None:
+                outer, row, inner = block[-3:]
+                block[-3:] = [row, outer * panel + inner]
+            thread = list(islice(parts, len(free)))
+            result.update(zip(rest, islice(parts, len(rest)), strict=True))
+            for axis, *at, b, n in zip(free, block, thread, parts, blocks, points, strict=True):
+                result[axis] = at[0] * b + at[1] * n + at[2]
             return result
 
         replace_axes(launch, new, meaning)
-        sizes = " x ".join(str(b) for b in blocks)
-        return f"blocks of {sizes} points, {' x '.join(str(t) for t in threads)} threads"
+        sizes, across = (" x ".join(map(str, n)) for n in (blocks, threads))
+        order = "" if panel is None else f", in panels of {panel} block columns"
+        if panel is not None and (empty := -counts[-1] % panel):
+            order += f", of which the last {empty} have no points"
+        return f"blocks of {sizes} points, {across} threads{order}"
+
+    def _panel(self, counts: list[int]) -> int | None:
+        """The block columns in a panel, or None where panels would not change the order."""
+        if self.group is None or len(counts) < 2 or counts[-2] < 2 or self.group >= counts[-1]:
+            return None
+        return self.group
 
     def _check(self, launch: tile.LaunchOp, free: list[BlockArgument], combined: int) -> None:
         if self.block is None or self.thread is None:
             raise Decline("it needs block and thread, the points and threads along each axis")
         if not free:
             raise Decline("it has no free thread axis")
+        if self.group is not None and self.group < 1:
+            raise Decline(f"group must be at least 1 block column, not {self.group}")
         for b, t in zip(_align(self.block, len(free)), _align(self.thread, len(free)), strict=True):
             if b < 1 or t < 1 or b % t:
                 raise Decline(f"{t} threads do not divide a block of {b} points")
         count = prod((*_align(self.thread, len(free)), combined))
-        if count > 1024:
-            raise Decline(f"{count} threads are more than the 1024 that a block can have")
+        if count > MAX_THREADS:
+            raise Decline(f"{count} threads are more than the {MAX_THREADS} that a block can have")
         if any(isinstance(op, tile.StageOp) for op in launch.walk()):
             raise Decline("slabs are staged already for the blocks that there are")
 

@@ -16,8 +16,8 @@ from xdsl.transforms.dead_code_elimination import dce
 from dlc.dialects.axes import new_body
 from dlc.dialects.loop import ForOp
 from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp, element_of, shape_of
+from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, implied, to_map
-from dlc.transforms.decompositions.scalar import number
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def replace(op: IndexMapOp, composed: Pieces) -> None:
         pieces.pop()
     if not pieces or 0 in shape_of(op.result):
         # A tensor without elements may have any value.
-        value = number(0, element_of(op.result)) if fill is None else fill
+        value = scalar(0, element_of(op.result)) if fill is None else fill
         assert isinstance(value, FloatAttr | IntegerAttr)
         new = ConstantOp(value, shape_of(op.result))
     else:

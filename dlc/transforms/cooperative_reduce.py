@@ -14,6 +14,7 @@ from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr
 from dlc.schedule.step import Decline, SchedulingPass
+from dlc.schedule.target import MAX_THREADS, WARP
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,14 @@ class CooperativeReducePass(SchedulingPass):
         threads, rows, vector = self.threads, self.rows or 1, self.vector or 1
         if threads is None:
             raise Decline("it needs threads, the threads for a row")
-        if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % 32 == 0)):
+        if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
             raise Decline(
                 f"threads must be a power of two up to 32 or a multiple of 32, not {threads}"
             )
-        if rows < 1 or vector < 1 or threads * rows > 1024:
-            raise Decline(f"{rows} rows of {threads} threads are not a block of at most 1024")
+        if rows < 1 or vector < 1 or threads * rows > MAX_THREADS:
+            raise Decline(
+                f"{rows} rows of {threads} threads are not a block of at most {MAX_THREADS}"
+            )
         if any(launch.kind(a) != THREAD for a in launch.axes):
             raise Decline("the launch is partitioned already")
         top = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]

@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from dlc.diagnostics import OpError, file_line_col
 from dlc.dialects.torch import AtenOp
 from dlc.transforms.decompositions import DECOMPOSITIONS, Lowering, Refused
+from dlc.transforms.decompositions.creation import RANDOM
 from dlc.transforms.decompositions.scalar import is_unsigned, storage_type
 
 
@@ -72,6 +73,8 @@ def decompose(op: AtenOp) -> str | None:
     """Replaces `op`; gives None, or the reason why it cannot be (empty if it is unknown)."""
     decomposition = DECOMPOSITIONS.get(op.overload.data)
     if decomposition is None:
+        if op.overload.data.partition(".")[0] in RANDOM:
+            return "it draws random numbers; draw them outside and pass them as an argument"
         return ""
     lowering = Lowering(op)
     try:

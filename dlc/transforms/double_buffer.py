@@ -4,19 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.ir import Block, Operation, Region
+from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.layout import span
 from dlc.dialects import tile
+from dlc.dialects.axes import SERIAL, new_body
+from dlc.dialects.kernel import element_bytes
+from dlc.ir.expr import Expr
 from dlc.schedule.step import Decline, SchedulingPass
+from dlc.schedule.target import target_of
 
 
 @dataclass(frozen=True)
 class DoubleBufferPass(SchedulingPass):
     """
-    Stages in the K-outer loop become rings of several slots.
+    Stages in the K-outer loop become rings of several slots, one chunk in each.
 
-    Faster because a chunk can be fetched while another is computed. Declines for now: rings are
-    not built yet.
+    Legal always: a chunk is filled, acquired and released in the iteration that used the stage.
+    Faster because threads may still read one chunk while the next is copied: one barrier for a
+    chunk instead of two, and `pipeline-k-outer` can then ask for chunks ahead of their use.
+
+    ```
+    %acc = tile.reduce add serial(%ko in 128) -> f32 {
+      %As = tile.stage %A[%bi * 128, %ko * 16] [128, 16] : … -> memref<128x16xf32, #tile.shared>
+      …
+    ```
+    becomes, with `depth=3`,
+    ```
+    %A_ring = tile.ring %A(%n in 128)[%bi * 128, %n * 16] [128, 16] : … -> memref<3x128x16xf32, …>
+    %acc = tile.reduce add serial(%ko in 128) -> f32 {
+      tile.fill %A_ring[%ko]
+      %As = tile.acquire %A_ring[%ko] : … -> memref<128x16xf32, #tile.shared>
+      …
+      tile.release %A_ring[%ko]
+    ```
     """
 
     name = "double-buffer"
@@ -25,4 +48,78 @@ class DoubleBufferPass(SchedulingPass):
     """Slots of a ring, 2 to 4."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        raise Decline("rings are not built yet")
+        depth = self.depth
+        if depth is None or not 2 <= depth <= 4:
+            raise Decline(f"it needs a depth of 2 to 4 slots, not {depth}")
+        loops = {loop: stages for loop in kernel.launch.walk() if (stages := _chunked(loop))}
+        if not loops:
+            raise Decline("it has no loop over chunks that stages them")
+        buffers = [op.result for op in kernel.launch.walk() if isinstance(op, tile.StageOp)]
+        ringed = {stage.result for stages in loops.values() for stage in stages}
+        need = sum(_bytes(b.type) * (depth if b in ringed else 1) for b in buffers)
+        limit = target_of(module).shared_per_block
+        if need > limit:
+            raise Decline(f"{need} B > {limit} B of shared memory at depth {depth}")
+        for loop, stages in loops.items():
+            _to_rings(loop, stages, depth)
+        return f"{len(ringed)} rings of {depth} slots, {need} B of shared memory"
+
+
+def _chunked(op: Operation) -> list[tile.StageOp]:
+    """The stages of a reduce with one serial axis that stage another slab in each iteration."""
+    if not isinstance(op, tile.ReduceOp) or len(op.axes_of(SERIAL)) != 1:
+        return []
+    (axis,) = op.axes_of(SERIAL)
+    stages = [inner for inner in op.body.block.ops if isinstance(inner, tile.StageOp)]
+    return [stage for stage in stages if axis in stage.indices]
+
+
+def _bytes(type: object) -> int:
+    assert isinstance(type, MemRefType)
+    return span(type) * element_bytes(type.element_type)
+
+
+def _to_rings(loop: Operation, stages: list[tile.StageOp], depth: int) -> None:
+    """Puts a ring before the loop for each stage, and fills, acquires and releases it inside."""
+    assert isinstance(loop, tile.ReduceOp)
+    (axis,) = loop.axes_of(SERIAL)
+    rings: list[tile.RingOp] = []
+    for stage in stages:
+        body = new_body(1, ["n"])
+        ring = _ring(stage, axis, loop.extent(axis), body, depth)
+        Rewriter.insert_op(ring, InsertPoint.before(loop))
+        rings.append(ring)
+    first = stages[0]
+    Rewriter.insert_op([tile.FillOp(r.result, axis) for r in rings], InsertPoint.before(first))
+    for stage, ring in zip(stages, rings, strict=True):
+        last = _last_user(loop.body.block, stage)
+        Rewriter.insert_op(tile.ReleaseOp(ring.result, axis), InsertPoint.after(last))
+        slot = tile.AcquireOp(ring.result, axis)
+        slot.result.name_hint = stage.result.name_hint
+        slot.location = stage.location
+        Rewriter.insert_op(slot, InsertPoint.before(first))
+        stage.result.replace_all_uses_with(slot.result)
+    for stage in stages:
+        Rewriter.erase_op(stage)
+
+
+def _ring(stage: tile.StageOp, axis, chunks: int, body: Region, depth: int) -> tile.RingOp:
+    """The ring of what a stage stages at every point of `axis`."""
+    chunk = Expr(((body.block.args[0], 1),))
+    base = [s.substitute({axis: chunk}.get) for s in stage.subscripts]
+    body.block.add_op(tile.SlabOp(stage.source, base, stage.slab_sizes))
+    ring = tile.RingOp(chunks, body, depth)
+    ring.result.name_hint = f"{stage.source.name_hint}_ring"
+    ring.location = stage.location
+    return ring
+
+
+def _last_user(block: Block, stage: tile.StageOp) -> Operation:
+    """The last operation of a block that reads a stage, itself or something in it."""
+    last: Operation = stage
+    op: Operation | None = stage
+    while op is not None:
+        if any(stage.result in inner.operands for inner in op.walk()):
+            last = op
+        op = op.next_op
+    return last

@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.analysis.contraction import contractions
 from dlc.analysis.cost import estimate
+from dlc.dialects.graph import unique_name
 from dlc.dialects.loop import KernelOp, ReduceOp
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
@@ -138,7 +139,7 @@ class _Fusion:
                 self.names.discard(before.name_)
                 folded = _folds(producer, before)
                 name = before.name_ if folded else _joined(producer.name_, before.name_)
-                after.sym_name = StringAttr(_unique(name, self.names))
+                after.sym_name = StringAttr(unique_name(name, self.names))
             for a, b in zip(before.results, after.results, strict=True):
                 b.name_hint = a.name_hint
                 a.replace_all_uses_with(b)
@@ -198,12 +199,3 @@ def _joined(producer: str, consumer: str) -> str:
     words = dict.fromkeys([*producer.split("_"), *consumer.split("_")])
     name = "_".join(w for w in words if not w.isdigit())
     return name if len(name) <= MAX_NAME else consumer
-
-
-def _unique(base: str, used: set[str]) -> str:
-    name, count = base, 1
-    while name in used:
-        count += 1
-        name = f"{base}_{count}"
-    used.add(name)
-    return name

@@ -9,11 +9,9 @@ from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
-    AnyFloat,
     ArrayAttr,
     DenseArrayBase,
     DictionaryAttr,
-    FloatAttr,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -29,13 +27,16 @@ from xdsl.rewriter import InsertPoint
 
 from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
-from dlc.dialects.graph import DEFAULT_ALIGNMENT
+from dlc.dialects.graph import DEFAULT_ALIGNMENT, unique_name
+from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, within
 
 _DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 _COMPUTED = (tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.GatherOp)
 _FREE_AXES = ("a", "b", "h", "i", "j")
 _REDUCE_AXES = ("k", "l", "m", "n")
+MAX_NAME = 36
+"""The length of a kernel's name, before it is numbered."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,13 @@ class _Lifter:
                 op.erase()
 
     def _returned(self, terminator: Operation) -> set[Operation]:
-        """The operations whose results are returned, which fixes how these lie in memory; a
-        tensor that must lie in two ways, or an argument in another way, is copied."""
+        """The operations whose results are returned, which fixes how these lie in memory. Every
+        result has memory of its own: an argument, or a tensor returned twice, is copied."""
         attributes = _attributes(self.function.res_attrs, len(terminator.operands))
         fixed = set[SSAValue](self.function.body.block.args)
         for index, wanted in enumerate(map(_strides, attributes)):
             value = terminator.operands[index]
-            if value in fixed and self.layouts.strides.get(value) != wanted:
+            if value in fixed:
                 value = _insert_copy(value, terminator)
                 terminator.operands[index] = value
             fixed.add(value)
@@ -133,7 +134,7 @@ class _Lifter:
         return {v.owner for v in terminator.operands if isinstance(v.owner, Operation)}
 
     def _replace(self, op: Operation) -> None:
-        name = _unique(_base_name(op), self.used_names)
+        name = unique_name(_base_name(op)[:MAX_NAME], self.used_names)
         kernel = _KernelBuilder(op, self.layouts).build(name)
         kernel.location = op.location
         block = op.parent
@@ -161,7 +162,7 @@ class _KernelBuilder:
     def build(self, name: str) -> loop.KernelOp:
         op = self.op
         outer = Builder(InsertPoint.at_end(self.block))
-        shape = _shape(op.results[0])
+        shape = tensor_ir.shape_of(op.results[0])
         builder, axes = outer, list[Expr]()
         if shape:
             nest = loop.ForOp(shape, new_body(len(shape), _free_names(len(shape))))
@@ -213,7 +214,7 @@ class _KernelBuilder:
         raise AssertionError("an elementwise body ends in a yield")
 
     def _reduce(self, b: Builder, op: tensor_ir.ReduceOp, axes: list[Expr]) -> list[SSAValue]:
-        shape = _shape(op.inputs[0])
+        shape = tensor_ir.shape_of(op.inputs[0])
         folded = [int(a) for a in op.axes.get_values()]
         body = new_body(len(folded), _reduce_names(len(folded)))
         inner = Builder(InsertPoint.at_end(body.block))
@@ -257,7 +258,7 @@ class _KernelBuilder:
         if op.fill is not None:
             value = b.insert(arith.ConstantOp(op.fill)).result  # pyright: ignore[reportArgumentType]
         elif op.conditions.data[-1].data.results:  # legal only where no element exists
-            value = b.insert(_zero(op.result)).result
+            value = b.insert(arith.ConstantOp(scalar(0, tensor_ir.element_of(op.result)))).result
         for source, map, conditions in reversed(
             list(zip(op.sources, op.maps, op.conditions, strict=True))
         ):
@@ -287,7 +288,7 @@ class _KernelBuilder:
         assure that, the bounds are added. `in_bounds` says that the program promises it."""
         guards = [
             c
-            for subscript, extent in zip(at, _shape(tensor), strict=True)
+            for subscript, extent in zip(at, tensor_ir.shape_of(tensor), strict=True)
             if not in_bounds
             for c in within(subscript, extent, where)
         ]
@@ -308,19 +309,6 @@ class _KernelBuilder:
 def _compose(exprs: Sequence[AffineExpr], operands: Sequence[Expr]) -> list[Expr]:
     """Affine expressions over numbered dimensions, with the dimensions replaced."""
     return [from_affine(e, operands) for e in exprs]
-
-
-def _shape(tensor: SSAValue) -> tuple[int, ...]:
-    assert isinstance(tensor.type, TensorType)
-    return tuple(tensor.type.get_shape())
-
-
-def _zero(tensor: SSAValue) -> arith.ConstantOp:
-    assert isinstance(tensor.type, TensorType)
-    element = tensor.type.element_type
-    if isinstance(element, AnyFloat):
-        return arith.ConstantOp(FloatAttr(0.0, element))
-    return arith.ConstantOp(IntegerAttr(0, element))
 
 
 def _free_names(count: int) -> list[str]:
@@ -352,7 +340,7 @@ def _strides(attributes: DictionaryAttr) -> tuple[int, ...] | None:
 
 def _insert_copy(value: SSAValue, before: Operation) -> SSAValue:
     """A copy of a tensor, as an index map."""
-    shape = _shape(value)
+    shape = tensor_ir.shape_of(value)
     copy = tensor_ir.IndexMapOp([value], [AffineMap.identity(len(shape))], shape)
     copy.result.name_hint = value.name_hint
     block = before.parent
@@ -373,14 +361,3 @@ def _base_name(op: Operation) -> str:
         tensor_ir.IotaOp: "iota",
         tensor_ir.IndexMapOp: "copy",
     }.get(type(op), "pointwise")
-
-
-def _unique(base: str, used: set[str]) -> str:
-    """A name of at most 40 characters that is not in `used`, to which it is added."""
-    base = base[:36]
-    name, count = base, 1
-    while name in used:
-        count += 1
-        name = f"{base}_{count}"
-    used.add(name)
-    return name

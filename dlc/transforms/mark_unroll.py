@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
+from dlc.dialects.staging import ChunkOp
 from dlc.schedule.step import Decline, SchedulingPass
 
 
@@ -17,7 +18,7 @@ class MarkUnrollPass(SchedulingPass):
     """
     Small innermost loops are marked for unrolling.
 
-    Legal always; a loop that stages is never marked, because its body is long already.
+    Legal always; a loop that stages or fills a ring is never marked: its body is long already.
     Faster because subscripts become constants and loads of several points overlap.
 
     ```
@@ -48,6 +49,6 @@ class MarkUnrollPass(SchedulingPass):
         if not isinstance(op, tile.ForOp | tile.ReduceOp) or not op.axes_of(SERIAL):
             return False
         points = prod(op.extent(a) for a in op.axes_of(SERIAL))
-        inner = any(isinstance(o, AxesOp | tile.StageOp) for o in op.body.walk())
+        inner = any(isinstance(o, AxesOp | tile.StageOp | ChunkOp) for o in op.body.walk())
         assert self.limit is not None
         return points <= self.limit and not inner

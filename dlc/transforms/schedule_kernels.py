@@ -26,7 +26,7 @@ class ScheduleKernelsPass(ModulePass):
     becomes
     ```
     %y = loop.kernel @relu(%x: memref<64x1000xf32> = %x) -> (%y: memref<64x1000xf32>)
-        schedule "tileify,blockify-launch{block=1,1024 thread=1,256},register-tile{extents=4}" { … }
+        schedule "tileify,blockify-launch{block=1024 thread=256},register-tile{extents=4}" { … }
     ```
     """
 

@@ -2,32 +2,229 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.dialects import tile
+from dlc.dialects import loop, tile
+from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, new_body
+from dlc.dialects.graph import DEFAULT_ALIGNMENT, unique_name
+from dlc.ir.axis_edit import Axis, keep, replace_axes
+from dlc.ir.expr import Expr
+from dlc.registry import parse_pipeline
 from dlc.schedule.step import Decline, SchedulingPass
 
 
 @dataclass(frozen=True)
 class SplitMatmulKPass(SchedulingPass):
     """
-    The K-outer loop of a contraction becomes a grid axis; the splits' sums are combined in
-    order.
+    A reduce is shared by several blocks: its outermost axis becomes a block axis times a shorter
+    axis, the blocks store what they hold to a workspace, and a second kernel folds that.
 
-    Faster when the grid leaves multiprocessors empty. Declines for now: kernels that write a
-    workspace are not built yet.
+    Legal because monoids are associative: splits are runs of the axis and are folded in order, so
+    results do not depend on timing. A split beyond a ragged end stores the identity. All that
+    depends on the reduce moves to the second kernel.
+    Faster when the free axes make too few blocks for the multiprocessors there are.
+
+    ```
+    %C = tile.kernel @mm(%A, %B, %bias) -> (%C) { tile.launch thread(%i in 100, %j in 64) {
+      %acc = tile.reduce add serial(%ko in 128) -> f32 { … %ko … }
+      %s = arith.addf %acc, %c : f32
+    ```
+    becomes, with `splits=3`,
+    ```
+    %acc_parts = tile.kernel @mm(%A, %B) -> (%acc_parts) {
+      tile.launch block(%ks in 3) thread(%i in 100, %j in 64) {
+        %acc = tile.reduce add serial(%ko in 43) -> f32 {
+          … %ks * 43 + %ko …
+          tile.yield %part where (%ks * 43 + %ko < 128) : f32
+        }
+        tile.store %acc, %acc_parts[%ks, %i, %j]
+    %C = tile.kernel @mm_combine(%acc_parts, %bias) -> (%C) {
+      tile.launch thread(%i in 100, %j in 64) {
+        %acc = tile.reduce add serial(%ks in 3) -> f32 {
+          %acc_part = tile.load %acc_parts[%ks, %i, %j]
+          tile.yield %acc_part : f32
+        }
+        %s = arith.addf %acc, %c : f32
+    ```
     """
 
     name = "split-matmul-k"
 
     splits: int | None = None
-    """Parts of the K-outer loop."""
+    """Parts of the reduce's outermost axis."""
     combine: str | None = None
-    """`workspace` (deterministic, default) or `atomic`."""
+    """`workspace`, which is what happens if not given, or `atomic`, which declines."""
     then: str | None = None
-    """The schedule of the kernel that combines."""
+    """The schedule of the kernel that combines; `tileify` alone if not given."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        raise Decline("kernels that write a workspace are not built yet")
+        reduce = self._check(kernel)
+        assert self.splits is not None
+        axis = _split_axis(reduce, self.splits)
+        name, extent = axis.name_hint, reduce.extent(axis)
+        names = {op.name_ for op in module.walk() if isinstance(op, tile.KernelOp | loop.KernelOp)}
+        copies: dict[SSAValue, SSAValue] = {}
+        second = kernel.clone(copies)
+        folded = copies[reduce.results[0]].owner
+        assert isinstance(folded, tile.ReduceOp)
+
+        ks = _split(kernel.launch, reduce, axis, self.splits)
+        parts = _store_parts(kernel, reduce)
+        first = _rebuilt(kernel, kernel.inputs, kernel.name_, kernel.schedule)
+        for ref, result in zip(parts, first.outputs, strict=True):
+            result.name_hint = ref.name_hint
+        _load_parts(second, folded, parts, Axis(ks.name_hint, self.splits, SERIAL))
+        second = _rebuilt(
+            second,
+            [*first.outputs, *second.inputs],
+            unique_name(f"{kernel.name_}_combine", names),
+            StringAttr(self.then or "tileify"),
+        )
+        Rewriter.replace_op(kernel, [first, second], second.outputs)
+        each = ceil(extent / self.splits)
+        return f"{self.splits} parts of %{name} in {extent}, each of at most {each} points"
+
+    def _check(self, kernel: tile.KernelOp) -> tile.ReduceOp:
+        """The reduce to split, if there is one and the options make sense."""
+        if self.splits is None or self.splits < 2:
+            raise Decline("it needs splits, at least 2 parts of a reduce")
+        if self.combine == "atomic":
+            raise Decline(
+                "atomic adds need an output that is zeroed before, and the outputs of a kernel "
+                "are new (combine=workspace needs none)"
+            )
+        if self.combine not in (None, "workspace"):
+            raise Decline(f"combine must be workspace or atomic, not {self.combine}")
+        if self.then is not None:
+            parse_pipeline(self.then)
+        launch = kernel.launch
+        shared = any(isinstance(r.type, MemRefType) for op in launch.walk() for r in op.results)
+        combines = any(isinstance(op, tile.CombineOp) for op in launch.walk())
+        if shared or combines or any(launch.kind(a) != THREAD for a in launch.axes):
+            raise Decline("the launch is partitioned already")
+        loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
+        reduces = [op for op in loops if isinstance(op, tile.ReduceOp)]
+        others = [op for op in loops if op not in reduces]
+        if any(isinstance(op, tile.ReduceOp) for other in others for op in other.body.walk()):
+            raise Decline("a reduce of it stands in a loop")
+        if len(reduces) != 1:
+            raise Decline(f"it has {len(reduces)} reduces beside each other, not one")
+        loads = [op for op in launch.walk() if isinstance(op, tile.LoadOp)]
+        if any(op.ref in kernel.output_refs for op in loads):
+            raise Decline("it reads what it stores")
+        if max(map(reduces[0].extent, reduces[0].axes), default=0) < 2:
+            raise Decline("its reduce has less than 2 points")
+        return reduces[0]
+
+
+def _split_axis(reduce: tile.ReduceOp, splits: int) -> BlockArgument:
+    """The first axis with a point for each split, else the longest; if the order of the fold
+    matters, the outermost."""
+    axes = reduce.axes if reduce.monoid.commutative else reduce.axes[:1]
+    longest = max(axes, key=reduce.extent)
+    return next((a for a in axes if reduce.extent(a) >= splits), longest)
+
+
+def _split(
+    launch: tile.LaunchOp, reduce: tile.ReduceOp, axis: BlockArgument, splits: int
+) -> BlockArgument:
+    """Deals an axis of a reduce over a new outermost block axis, which is returned."""
+    extents = [splits, *map(launch.extent, launch.axes)]
+    ks = launch.body.block.insert_arg(IndexType(), 0)
+    name = axis.name_hint or "k"
+    ks.name_hint = f"{name.removesuffix('o') or name}s"
+    launch.set_axes(extents, [BLOCK] + [THREAD] * (len(extents) - 1))
+    each = ceil(reduce.extent(axis) / splits)
+    axes = reduce.axes
+    new = [Axis(name, each, SERIAL) if a is axis else keep(a, reduce) for a in axes]
+
+    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
+        within = dict(zip(axes, e, strict=True))
+        return {**within, axis: Expr.of(ks) * each + within[axis]}
+
+    replace_axes(reduce, new, meaning)
+    return ks
+
+
+def _store_parts(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> list[BlockArgument]:
+    """
+    Makes what a reduce gives at each point of the launch all that a kernel stores: to new memrefs,
+    which are returned, in the place of its outputs.
+    """
+    launch, refs = kernel.launch, kernel.body.block
+    outputs = kernel.output_refs
+    for op in list(launch.body.block.ops):
+        if not op.results and not isinstance(op, tile.YieldOp):
+            op.detach()
+            op.erase()
+    for ref in outputs:
+        refs.erase_arg(ref)
+    shape = [launch.extent(a) for a in launch.axes]
+    point = [Expr.of(a) for a in launch.axes]
+    parts: list[BlockArgument] = []
+    for result in reduce.results:
+        ref = refs.insert_arg(MemRefType(result.type, shape), len(refs.args))
+        ref.name_hint = f"{result.name_hint or 'r'}_parts"
+        parts.append(ref)
+    stores = [tile.StoreOp(r, p, point) for r, p in zip(reduce.results, parts, strict=True)]
+    Rewriter.insert_op(stores, InsertPoint.after(reduce))
+    return parts
+
+
+def _load_parts(
+    kernel: tile.KernelOp, reduce: tile.ReduceOp, parts: Sequence[BlockArgument], ks: Axis
+) -> None:
+    """Replaces a reduce by one over the parts that new memrefs, the kernel's first, hold."""
+    body = new_body(1, [ks.name])
+    fold = tile.ReduceOp(
+        reduce.monoid_name.data, [ks.extent], [r.type for r in reduce.results], body, [ks.kind]
+    )
+    point = [Expr.of(a) for a in (*body.block.args, *kernel.launch.axes)]
+    for number, (part, result) in enumerate(zip(parts, reduce.results, strict=True)):
+        ref = kernel.body.block.insert_arg(part.type, number)
+        ref.name_hint = part.name_hint
+        load = tile.LoadOp(ref, point)
+        load.result.name_hint = f"{result.name_hint or 'r'}_part"
+        body.block.add_op(load)
+        fold.results[number].name_hint = result.name_hint
+    body.block.add_op(tile.YieldOp([op.results[0] for op in body.block.ops]))
+    fold.location = reduce.location
+    Rewriter.replace_op(reduce, fold)
+
+
+def _rebuilt(
+    kernel: tile.KernelOp, inputs: Sequence[SSAValue], name: str, schedule: StringAttr | None
+) -> tile.KernelOp:
+    """
+    A kernel with the body of `kernel`, less what is of no use in it. `inputs` are what its first
+    memrefs are bound to: new ones, then those of `kernel`.
+    """
+    for block in (kernel.launch.body.block, kernel.body.block):
+        for op in reversed(list(block.ops)):
+            if op.results and not any(r.uses for r in op.results):
+                op.detach()
+                op.erase()
+    known = [int(n) for n in kernel.alignments.get_values()]
+    alignments = [DEFAULT_ALIGNMENT] * (len(inputs) - len(known)) + known
+    refs = kernel.body.block.args[: len(inputs)]
+    bound = list(zip(refs, inputs, alignments, strict=True))
+    used = [(value, alignment) for ref, value, alignment in bound if ref.uses]
+    for ref in refs:
+        if not ref.uses:
+            kernel.body.block.erase_arg(ref)
+    new = tile.KernelOp(
+        name,
+        [value for value, _ in used],
+        kernel.detach_region(0),
+        [alignment for _, alignment in used],
+        None if schedule is None else schedule.data,
+    )
+    new.attributes |= kernel.attributes
+    new.location = kernel.location
+    return new

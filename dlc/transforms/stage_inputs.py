@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import prod
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import tile
-from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp
+from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp, loops_around
 from dlc.dialects.kernel import element_bytes
 from dlc.ir.expr import Expr
 from dlc.schedule.step import Decline, SchedulingPass
+from dlc.schedule.target import MAX_THREADS
 
 
 @dataclass
@@ -45,7 +48,8 @@ class StageInputsPass(SchedulingPass):
     Slabs of inputs that a block reads more than once are fetched into shared memory first.
 
     Legal when a subscript is a sum of a part that is fixed where the slab is staged and a part
-    that the block's threads and the loops inside walk through. A load's conditions stay on it.
+    that the block's threads and the loops inside walk through. A load's conditions stay on it;
+    the guard of a sum goes where both factors of what it sums are staged and 0 beyond the input.
     Faster because each element is fetched from global memory once per block. Slabs are taken by
     most reuse first, then the smallest, while they fit in the budget; what is read outside of
     loops is not staged.
@@ -73,7 +77,7 @@ class StageInputsPass(SchedulingPass):
         launch = kernel.launch
         if self.budget is None:
             raise Decline("it needs budget, the bytes of shared memory for slabs")
-        if prod(launch.extent(a) for a in launch.axes_of(THREAD)) > 1024:
+        if prod(launch.extent(a) for a in launch.axes_of(THREAD)) > MAX_THREADS:
             raise Decline("its threads are not partitioned into blocks yet")
         slabs = _slabs(kernel)
         if self.buffers is not None:
@@ -93,6 +97,9 @@ class StageInputsPass(SchedulingPass):
             raise Decline(f"{smallest} B > {self.budget} B of shared memory")
         for slab in sorted(staged, key=slabs.index):
             _stage(slab)
+        for op in launch.walk():
+            if isinstance(op, tile.ReduceOp):
+                drop_guards_of_zeros(op)
         return "staged " + ", ".join(
             f"{s.source.name_hint} ({s.bytes} B, read {s.reuse:.3g} times)" for s in staged
         )
@@ -105,7 +112,7 @@ def _slabs(kernel: tile.KernelOp) -> list[Slab]:
     for load in kernel.launch.walk():
         if not isinstance(load, tile.LoadOp) or load.ref not in inputs:
             continue
-        path = _enclosing(load)
+        path = loops_around(load)
         for depth, scope in enumerate(path[:-1]):
             if any(op.axes_of(REGISTER) for op in path[1 : depth + 1]):
                 break
@@ -126,18 +133,8 @@ def _slabs(kernel: tile.KernelOp) -> list[Slab]:
     return list(found.values())
 
 
-def _enclosing(load: tile.LoadOp) -> list[AxesOp]:
-    """The launch and the loops around a load, outermost first."""
-    path: list[AxesOp] = []
-    op = load.parent_op()
-    while isinstance(op, AxesOp):
-        path.insert(0, op)
-        op = op.parent_op()
-    return path
-
-
 def _separate(
-    expr: Expr, fixed: set[BlockArgument], walked: set[BlockArgument] | object
+    expr: Expr, fixed: set[BlockArgument], walked: Collection[BlockArgument]
 ) -> tuple[Expr, Expr] | None:
     """Splits a subscript into a part of fixed axes and one of walked axes from 0 on."""
     base, within = Expr((), expr.constant), Expr()
@@ -146,7 +143,7 @@ def _separate(
         values = set(part.values())
         if values <= fixed:
             base = base + part
-        elif values <= set(walked):  # pyright: ignore[reportArgumentType]
+        elif values <= set(walked):
             within = within + part
         else:
             return None
@@ -167,3 +164,36 @@ def _stage(slab: Slab) -> None:
         new.result.name_hint = load.result.name_hint
         new.location = load.location
         Rewriter.replace_op(load, new)
+
+
+def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
+    """
+    Drops the conditions of a sum of products that hold exactly where a subscript of either factor
+    is within its input: beyond, both are 0, and so is their product.
+    """
+    yielded = reduce.yielded
+    if reduce.monoid_name.data != "add" or len(yielded.values) != 1:
+        return
+    product = yielded.values[0].owner
+    if not isinstance(product, arith.MulfOp):
+        return
+    known = [_inside(factor) for factor in product.operands]
+    kept = [c for c in yielded.where if not all(c in conditions for conditions in known)]
+    if len(kept) < len(yielded.where):
+        yielded.set_index(yielded.subscripts, kept)
+
+
+def _inside(factor: SSAValue) -> list[Expr]:
+    """Conditions such that a staged value is 0 where one of them does not hold."""
+    load = factor.owner
+    if not isinstance(load, tile.LoadOp) or load.where:
+        return []
+    stage = load.ref.owner
+    if not isinstance(stage, tile.StageOp):
+        return []
+    within = iter(load.subscripts)
+    extents = stage.source_type.get_shape()
+    return [
+        Expr((), extent - 1) - (base if size == 1 else base + next(within))
+        for base, size, extent in zip(stage.subscripts, stage.slab_sizes, extents, strict=True)
+    ]

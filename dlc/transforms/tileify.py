@@ -34,7 +34,7 @@ class TileifyPass(SchedulingPass):
 
     def rewrite(self, kernel: loop.KernelOp | tile.KernelOp, module: ModuleOp) -> str:
         if isinstance(kernel, tile.KernelOp):
-            raise Decline("the kernel is tiled already")
+            return self.rewrite_tile(kernel, module)
         launch = as_tile(kernel).launch
         while inner := _sole_loop(launch):
             _absorb(launch, inner)

@@ -21,8 +21,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.alignment import strides_of
-from dlc.analysis.layout import known_divisor, linear_offset
+from dlc.analysis.layout import holds_alike, known_divisor, linear_offset, strides_of
 from dlc.dialects import kernel
 from dlc.ir.expr import Expr, constant_of
 from dlc.remarks import remark
@@ -174,30 +173,6 @@ class _Copy:
         if isinstance(ref, BlockArgument):
             return self.func.alignment(ref)
         return _OWN_ALIGNMENT
-
-
-def holds_alike(condition: Expr, lane: BlockArgument, width: int) -> bool:
-    """
-    Does `condition >= 0` have one truth value for all lanes 0 up to `width`?
-
-    It is `c * lane + rest`, monotonic in the lane, so it changes within a strip iff `rest` and
-    `rest + c * (width - 1)` have different signs: iff `rest` lies in `[-c * (width - 1), -1]` for
-    c > 0, in `[0, -c * (width - 1) - 1]` for c < 0. If d divides all terms of `rest`, it takes only
-    values congruent to its constant modulo d, and the one nearest to 0 on that side decides.
-    """
-    step = condition.coefficient(lane)
-    if step is None:
-        return False
-    reach = step * (width - 1)
-    rest = _at_first(condition, lane)
-    if reach == 0 or rest.range[0] >= max(0, -reach) or rest.range[1] < min(0, -reach):
-        return True
-    divisor = known_divisor(rest - rest.constant)
-    if divisor == 0:
-        return False  # a constant, and the range above is exact
-    if reach > 0:
-        return (-1 - rest.constant) % divisor >= reach
-    return rest.constant % divisor >= -reach
 
 
 def _at_first(expr: Expr, lane: BlockArgument) -> Expr:

@@ -582,6 +582,28 @@ def test_indexing() -> None:
     )
 
 
+def test_rarer_forms() -> None:
+    x, i = randn(2, 3), torch.arange(6).reshape(2, 3)
+    check(
+        {
+            "prelu": lambda x, i: (F.prelu(x, x[0].abs()), F.prelu(x, torch.tensor(0.1))),
+            "integers": lambda x, i: (i.isinf(), i.isfinite(), i.isnan(), i.nan_to_num()),
+            "shifts": lambda x, i: (i << 2, i >> 1, ~i, i & 3, 3 | i, i ^ 1),
+            "moves": lambda x, i: (x.movedim(0, 1), x.moveaxis((0, 1), (1, 0)), x.swapaxes(0, 1)),
+            "parts": lambda x, i: (x.narrow(1, -2, 1), x.unfold(1, 2, 1), x[0, 0].unfold(0, 1, 1)),
+            "scalars": lambda x, i: (x[0, 0].gather(0, i[0, 0]), x[0, 0].index_select(0, i[0, :1])),
+            "along": lambda x, i: (x.take_along_dim(i[:, :1]), x.take_along_dim(i[:1] % 2, 0)),
+            "products": lambda x, i: (torch.kron(x, x), i.trace(), torch.inner(x[0, 0], x)),
+            "losses": lambda x, i: (F.l1_loss(x, 2 * x, reduction="none"), F.mse_loss(x, x + 1)),
+            "slices": lambda x, i: (x.slice_scatter(x[:, :2] * 2, 1, 0, 3, 2), x.clamp(x[0], x[1])),
+            "nothing": lambda x, i: (x.slice_scatter(x[:, :0], 1, 0, 0), F.dropout(x, 0.5, False)),
+            "row": lambda x, i: (x.select_scatter(x[0] * 3, 0, 1), x.clamp_max(x[0])),
+        },
+        x,
+        i,
+    )
+
+
 def attention(length: int, keys: int, heads: int = 2, width: int = 4) -> tuple[torch.Tensor, ...]:
     return (
         randn(2, heads, length, width),

@@ -20,6 +20,7 @@ from dlc import registry
 from dlc.diagnostics import OpError, fail, format_error
 from dlc.ir.dominance import DominanceError, verify_dominance
 from dlc.ir.locations import LocParser
+from dlc.pipeline import STEPS
 from dlc.registry import PipelineError, get_pass, parse_pipeline, register
 from dlc.remarks import collect, remark
 from dlc.tools import dlc_opt
@@ -252,6 +253,14 @@ def test_passes_by_name() -> None:
         "dlc.transforms.chunk_matmul_k",
         "ChunkMatmulKPass",
     )
+    assert list(registry.PASSES) == [step.pass_name for step in STEPS]
+
+
+@pytest.mark.parametrize("name", registry.PASSES)
+def test_every_pass_has_one_name(name: str) -> None:
+    cls = get_pass(name)
+    assert cls.name == name
+    assert cls.__doc__
 
 
 # Errors in the input: message, line, column, and the underlined text

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from dlc.analysis.layout import span
+from dlc.analysis.layout import alignment_of, span
+from dlc.analysis.tensor_maps import TensorMap, tensor_map, tma_obstacle
 from dlc.backend.cuda.c_text import c_type, kernel_name
 from dlc.backend.cuda.liveness import live_ops, memref
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
+from dlc.schedule.target import STATIC_SHARED_LIMIT
 
-STATIC_SHARED_LIMIT = 48 * 1024
-"""Bytes of shared memory that a kernel may declare (CUDA C++ Programming Guide, 7.2)."""
 SLOT_ALIGNMENT = 128
 """Alignment of buffers in dynamic shared memory, in bytes: that of a box of the TMA unit."""
+MBARRIER_BYTES = 8
+"""Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
 
 
 def parameter_types(func: kernel.FuncOp) -> list[str]:
-    """The C types of a kernel's parameters, inputs first."""
+    """The C types of a kernel's parameters: tensor maps, inputs, outputs."""
+    maps = ["const __grid_constant__ tensor_map"] * len(tensor_maps(func))
     inputs = [f"const {c_element(ref, func)}*" for ref in func.input_refs]
-    return inputs + [f"{c_element(ref, func)}*" for ref in func.output_refs]
+    return maps + inputs + [f"{c_element(ref, func)}*" for ref in func.output_refs]
+
+
+def tensor_maps(func: kernel.FuncOp) -> list[tuple[int, TensorMap]]:
+    """For each tensor map of a kernel: the number of its argument, and what the map says."""
+    found: list[tuple[int, TensorMap]] = []
+    for op in func.tensor_maps:
+        ref = op.ref
+        assert isinstance(ref, BlockArgument)
+        if obstacle := tma_obstacle(op.type, op.box_sizes, func.alignment(ref)):
+            fail(op, f"no tensor map can be made of %{ref.name_hint}: {obstacle}")
+        found.append((ref.index, tensor_map(op)))
+    return found
 
 
 def shared_bytes(func: kernel.FuncOp) -> int:
@@ -45,9 +60,21 @@ def shared_slots(func: kernel.FuncOp, live: set[Operation]) -> tuple[dict[SSAVal
     end = 0
     for op in func.walk():
         if isinstance(op, kernel.AllocSharedOp) and op in live:
-            slots[op.result] = -(-end // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
+            alignment = max(SLOT_ALIGNMENT, alignment_of(memref(op.result)))
+            slots[op.result] = -(-end // alignment) * alignment
             end = slots[op.result] + _bytes(op.result)
+        elif isinstance(op, kernel.AllocMbarriersOp) and op in live:
+            slots[op.result] = -(-end // MBARRIER_BYTES) * MBARRIER_BYTES
+            end = slots[op.result] + op.count.value.data * MBARRIER_BYTES
     return slots, end
+
+
+def static_alignment(ref: SSAValue) -> int:
+    """What a buffer that is declared in the kernel is aligned to, in bytes."""
+    alignment = alignment_of(memref(ref))
+    if any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses):
+        return max(SLOT_ALIGNMENT, alignment)
+    return alignment
 
 
 def _bytes(ref: SSAValue) -> int:

@@ -74,6 +74,9 @@ def mentioned(op: Operation) -> list[SSAValue]:
 def _offsets(op: IndexedOp | kernel.CpAsyncOp) -> list[Expr]:
     if isinstance(op, kernel.CpAsyncOp):
         pairs = [(op.source, op.subscripts), (op.target, op.target_subscripts)]
+    elif isinstance(op, kernel.TmaLoadOp):
+        offset = linear_offset(memref(op.target), op.target_subscripts)
+        return [*(op.coordinates[d] for d in op.map_op.dims), offset, op.barrier]
     elif isinstance(op, LoadOpBase | StoreOpBase) and not kernel.is_local(op.ref):
         pairs = [(op.ref, op.subscripts)]
     else:
@@ -90,11 +93,15 @@ def memref(ref: SSAValue) -> MemRefType[Attribute]:
 def _is_root(op: Operation) -> bool:
     if isinstance(op, kernel.FuncOp | scf.ForOp | scf.IfOp | scf.YieldOp):
         return False
-    if isinstance(op, kernel.AllocSharedOp | kernel.AllocLocalOp | kernel.LoadOp):
+    if isinstance(
+        op,
+        kernel.AllocSharedOp | kernel.AllocLocalOp | kernel.AllocMbarriersOp | kernel.LoadOp,
+    ):
         return False
     if isinstance(op, kernel.ShuffleOp):  # who takes part does not depend on who needs the result
         return False
     return (not op.has_trait(Pure) and not op.has_trait(MemoryReadEffect)) or isinstance(
         op, kernel.BarrierOp | kernel.CpAsyncOp | kernel.CommitOp | kernel.WaitOp
-        | kernel.AtomicAddOp
+        | kernel.AtomicAddOp | kernel.MbarrierOpBase | kernel.MbarrierWaitOp | kernel.TmaLoadOp
+        | kernel.FenceMbarrierInitOp | kernel.FenceProxyAsyncOp | kernel.SyncWarpOp
     )  # fmt: skip

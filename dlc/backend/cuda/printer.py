@@ -26,12 +26,13 @@ from xdsl.dialects.builtin import IntegerType, ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
-from dlc.analysis.layout import linear_offset, span
+from dlc.analysis.layout import place_of, span
 from dlc.backend.cuda.c_index import IndexText
 from dlc.backend.cuda.c_scalar import function_name, mentions_twice, scalar, value_type
-from dlc.backend.cuda.c_text import COLUMNS, Level, Text, c_type, call, constant, ternary
+from dlc.backend.cuda.c_text import COLUMNS, Level, Text, binary, c_type, call, constant, ternary
 from dlc.backend.cuda.c_values import Memory, Values
 from dlc.backend.cuda.interface import (
+    MBARRIER_BYTES,
     STATIC_SHARED_LIMIT,
     c_element,
     c_name,
@@ -39,6 +40,7 @@ from dlc.backend.cuda.interface import (
     parameter_types,
     shared_bytes,
     shared_slots,
+    static_alignment,
 )
 from dlc.backend.cuda.liveness import live_ops, memref, unsure
 from dlc.backend.cuda.prelude import prelude_for
@@ -120,8 +122,12 @@ class _KernelPrinter(Values):
             what, COLUMNS, subsequent_indent="//   ", break_on_hyphens=False
         )
         self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size})')
+        types = parameter_types(func)
+        maps = [op.result for op in func.tensor_maps]
         parameters: list[str] = []
-        for type, ref in zip(parameter_types(func), func.refs, strict=True):
+        for type, map in zip(types[: len(maps)], maps, strict=True):
+            parameters.append(f"{type} {self.name(map, 'map')}")
+        for type, ref in zip(types[len(maps) :], func.refs, strict=True):
             parameters.append(f"{type} __restrict__ {self.name(ref, 'ref')}")
         head = f"{c_name(func)}({', '.join(parameters)}) {{"
         if len(head) > COLUMNS:
@@ -161,7 +167,15 @@ class _KernelPrinter(Values):
         name = self.text[ref].text
         if kernel.is_local(ref):
             return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
-        return Text(f"{name}[{self.index.expr(linear_offset(type, subscripts))}]")
+        place = place_of(type, subscripts)
+        offset = self.index.expr(place.base + place.unit)
+        if place.exchange != Expr():
+            offset = self.index.expr(place.exchange)
+            if place.unit != Expr():
+                offset = binary(self.index.expr(place.unit), "^", offset)
+            if place.base != Expr():
+                offset = binary(self.index.expr(place.base), "+", offset)
+        return Text(f"{name}[{offset}]")
 
     def _readable(self, op: kernel.LoadOp) -> Memory:
         """The memory that a load's value depends on: inputs never change, and some locals."""
@@ -283,11 +297,20 @@ class _KernelPrinter(Values):
         shape = "".join(f"[{n}]" for n in memref(op.result).get_shape())
         if self.is_static:
             note = f"  // {shape}" if shape.count("[") > 1 else ""
-            self.line(f"__shared__ alignas(16) {type} {name}[{max(count, 1)}];{note}")
+            align = f"alignas({static_alignment(op.result)})"
+            self.line(f"__shared__ {align} {type} {name}[{max(count, 1)}];{note}")
             return
         offset = self.slots[op.result]
         address = f"{self.smem} + {offset}" if offset else self.smem
         self.line(f"{type}* {name} = reinterpret_cast<{type}*>({address});  // {shape}")
+
+    def _allocate_mbarriers(self, op: kernel.AllocMbarriersOp) -> None:
+        name, type = self.name(op.result, "mbarriers"), "unsigned long long"
+        if self.is_static:
+            self.line(f"__shared__ alignas({MBARRIER_BYTES}) {type} {name}[{op.count.value.data}];")
+            return
+        address = f"{self.smem} + {self.slots[op.result]}"
+        self.line(f"{type}* {name} = reinterpret_cast<{type}*>({address});")
 
     # Control flow.
 
@@ -384,8 +407,19 @@ class _KernelPrinter(Values):
                 self.define(op.result, text, self.taken())
             case kernel.ShuffleOp():
                 self._shuffle(op)
-            case kernel.BarrierOp() | kernel.CommitOp() | kernel.WaitOp():
+            case kernel.AllocMbarriersOp():
+                self._allocate_mbarriers(op)
+            case kernel.TensorMapOp():
+                pass  # a parameter
+            case (
+                kernel.BarrierOp() | kernel.CommitOp() | kernel.WaitOp() | kernel.SyncWarpOp()
+                | kernel.FenceMbarrierInitOp() | kernel.FenceProxyAsyncOp()
+            ):  # fmt: skip
                 self._synchronize(op)
+            case kernel.MbarrierOpBase() | kernel.MbarrierWaitOp():
+                self._mbarrier(op)
+            case kernel.TmaLoadOp():
+                self._tma_load(op)
             case kernel.CpAsyncOp():
                 self._cp_async(op)
             case kernel.AtomicAddOp():
@@ -426,8 +460,51 @@ class _KernelPrinter(Values):
         elif isinstance(op, kernel.CommitOp):
             self.helpers.add("cp_async_commit")
             self.line("cp_async_commit();")
+        elif isinstance(op, kernel.FenceMbarrierInitOp | kernel.FenceProxyAsyncOp):
+            helper = op.name.removeprefix("kernel.")
+            self.helpers.add(helper)
+            self.line(f"{helper}();")
         else:
-            self.line("__syncthreads();")
+            self.line("__syncwarp();" if isinstance(op, kernel.SyncWarpOp) else "__syncthreads();")
+
+    def _mbarrier(self, op: kernel.MbarrierOpBase | kernel.MbarrierWaitOp) -> None:
+        helper = op.name.removeprefix("kernel.")
+        arguments = [self._barrier(op.barriers, op.barrier)]
+        match op:
+            case kernel.MbarrierInitOp():
+                arguments.append(Text(str(op.count.value.data)))
+            case kernel.MbarrierExpectTxOp():
+                helper = "mbarrier_arrive_expect_tx"
+                arguments.append(Text(str(op.bytes.value.data)))
+            case kernel.MbarrierWaitOp():
+                arguments.append(self.index.expr(op.parity))
+            case _:
+                pass
+        self.helpers.add(helper)
+        self.taken()
+        self.flush_visible()
+        self.line(f"{call(helper, *arguments)};")
+
+    def _barrier(self, barriers: SSAValue, number: Expr) -> Text:
+        name = self.text[barriers].text
+        return Text(f"&{name}[{self.index.expr(number)}]")
+
+    def _tma_load(self, op: kernel.TmaLoadOp) -> None:
+        dims = op.map_op.dims
+        helper = f"tma_load_{len(dims)}d"
+        self.helpers.add(helper)
+        target = self._element_text(op.target, op.target_subscripts)
+        coordinates = [self.index.expr(op.coordinates[d]) for d in reversed(dims)]
+        text = call(
+            helper,
+            Text(f"&{target}"),
+            Text(f"&{self.text[op.tensor_map]}"),
+            self._barrier(op.barriers, op.barrier),
+            *coordinates,
+        )
+        self.taken()
+        self.flush_visible()
+        self._effect(None, f"{text};")
 
     def _cp_async(self, op: kernel.CpAsyncOp) -> None:
         size = op.elements.value.data * kernel.element_bytes(element_type(op.source.type))

@@ -16,10 +16,17 @@ from typing import Any
 
 import torch
 
+from dlc.analysis.tensor_maps import TensorMap
 from dlc.backend import BackendError, LaunchError
-from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, shared_bytes
+from dlc.backend.cuda.interface import (
+    c_name,
+    dynamic_shared_bytes,
+    shared_bytes,
+    tensor_maps,
+)
 from dlc.backend.cuda.nvcc import compile_cubin
 from dlc.backend.cuda.printer import print_kernel
+from dlc.backend.cuda.tensor_map import MAP_BYTES, TensorMaps
 from dlc.dialects.kernel import FuncOp
 
 
@@ -31,6 +38,8 @@ class _Loaded:
     dynamic_bytes: int
     module: Any
     """Unloads the kernel when it is dropped."""
+    maps: list[tuple[int, TensorMap]]
+    """The tensor maps to pass: of which argument, and what they say."""
 
 
 class CudaBackend:
@@ -52,6 +61,7 @@ class CudaBackend:
         self._torch_stream: torch.cuda.Stream | None = None
         """The same as torch sees it."""
         self._kernels: dict[FuncOp, _Loaded] = {}
+        self._tensor_maps = TensorMaps()
 
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
         major, minor = torch.cuda.get_device_capability(self.device)
@@ -66,7 +76,8 @@ class CudaBackend:
     def _load(self, func: FuncOp, path: str) -> _Loaded:
         module = self._driver.module_from_file(path)
         function = module.get_function(c_name(func))
-        function.prepare("P" * len(func.refs))
+        maps = tensor_maps(func)
+        function.prepare([f"{MAP_BYTES}s"] * len(maps) + ["P"] * len(func.refs))
         dynamic = dynamic_shared_bytes(func)
         if dynamic:
             limit = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -76,7 +87,7 @@ class CudaBackend:
                 raise LaunchError(
                     _describe(func, f"the GPU refuses its memory: {error}")
                 ) from error
-        return _Loaded(function, dynamic, module)
+        return _Loaded(function, dynamic, module, maps)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -96,12 +107,15 @@ class CudaBackend:
 
     def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
         loaded = self._kernels[func]
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        maps = [self._tensor_maps.encode(m, addresses[number]) for number, m in loaded.maps]
         try:
             loaded.function.prepared_async_call(
                 (func.grid_size, 1),
                 (func.block_size, 1, 1),
                 self._stream,
-                *(tensor.data_ptr() for tensor in tensors),
+                *maps,
+                *addresses,
                 shared_size=loaded.dynamic_bytes,
             )
         except self._driver.Error as error:

@@ -8,10 +8,36 @@ from dataclasses import dataclass, field
 
 import torch
 
-from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, parameter_types
+from dlc.backend.cuda.interface import (
+    c_name,
+    dynamic_shared_bytes,
+    parameter_types,
+    tensor_maps,
+)
 from dlc.backend.cuda.printer import print_kernel
-from dlc.backend.host.runtime import AsyncMode, HostKernel, Order, compile_all
+from dlc.backend.host.runtime import (
+    AsyncMode,
+    HostKernel,
+    Order,
+    compile_all,
+    encode_tensor_map,
+)
 from dlc.dialects.kernel import FuncOp
+
+
+def tensor_map_arguments(func: FuncOp, addresses: Sequence[int]) -> list[bytes]:
+    """What a kernel's tensor maps are on the host, given the addresses of its arguments."""
+    return [
+        encode_tensor_map(
+            addresses[argument] + map.offset,
+            map.extents,
+            map.strides,
+            map.box,
+            map.element_bytes,
+            map.swizzle_bytes,
+        )
+        for argument, map in tensor_maps(func)
+    ]
 
 
 @dataclass
@@ -39,7 +65,8 @@ class HostBackend:
         }
         compile_all(made.values())
         for func, kernel in made.items():
-            kernel.launch([0] * len(func.refs), 0, func.block_size)  # no block runs: it is loaded
+            nothing = [0] * len(kernel.parameter_types)
+            kernel.launch(nothing, 0, func.block_size)  # no block runs: it is loaded
         self._kernels |= {f: (made[f], dynamic_shared_bytes(f)) for f in made}
 
     def running(self) -> AbstractContextManager[None]:
@@ -47,8 +74,9 @@ class HostBackend:
 
     def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
         kernel, shared = self._kernels[func]
+        addresses = [tensor.data_ptr() for tensor in tensors]
         kernel.launch(
-            [tensor.data_ptr() for tensor in tensors],
+            [*tensor_map_arguments(func, addresses), *addresses],
             func.grid_size,
             func.block_size,
             shared,

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from dlc.backend import BackendError, LaunchError
 from dlc.backend.cache import Entry, content_key, lookup_or_build
 from dlc.backend.host import compiler
+from dlc.schedule.target import MAX_THREADS
 
 Order = Literal["forward", "reverse", "random"]
 AsyncMode = Literal["late", "early"]
@@ -27,7 +28,6 @@ _HERE = Path(__file__).parent
 _HEADER = _HERE / "dlc_host.h"
 _SCHEDULER = _HERE / "scheduler.cpp"
 _ORDERS: dict[str, int] = {"forward": 0, "reverse": 1, "random": 2}
-_MAX_THREADS = 1024
 _SCALARS: dict[str, Any] = {
     "bool": ctypes.c_bool,
     "char": ctypes.c_char,
@@ -166,8 +166,8 @@ class HostKernel:
             raise LaunchError(
                 f"{self.name} has {len(self.parameter_types)} parameters but got {len(args)}"
             )
-        if not 1 <= block <= _MAX_THREADS:
-            raise LaunchError(f"{self.name}: a block has 1 to {_MAX_THREADS} threads, not {block}")
+        if not 1 <= block <= MAX_THREADS:
+            raise LaunchError(f"{self.name}: a block has 1 to {MAX_THREADS} threads, not {block}")
         if not 0 <= grid < 2**31 or shared_bytes < 0:
             raise LaunchError(
                 f"{self.name}: expected 0 <= grid < 2**31 and shared_bytes >= 0, found "

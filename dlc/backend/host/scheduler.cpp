@@ -358,6 +358,9 @@ struct Worker {
     position->block = {unsigned(block), 0, 0};
     go(main, pick());
     if (failure.empty() && live) failure = "the scheduler lost threads";
+    for (auto& barrier : mbarriers)
+      if (failure.empty() && !barrier->late.empty())
+        failure = "the block ends with tma_load requests that no mbarrier_wait completed";
     if (!failure.empty()) {
       failure = "block " + std::to_string(block) + ": " + failure;
       free_stacks.clear();
@@ -495,10 +498,10 @@ EXPORT void dlc_mbarrier_wait(void* address, unsigned parity) {
 }
 
 EXPORT void dlc_tma_load(void* dst, const void* map, void* address, const int* at, int rank) {
-  BulkCopy copy{static_cast<char*>(dst), static_cast<const dlc::TensorMap*>(map), {}};
-  if (int(copy.map->rank) != rank)
-    worker->fail("tma_load_%dd got a tensor map of rank %u", rank, copy.map->rank);
-  const unsigned alignment = std::max(128u, copy.map->swizzle_bytes * 8);
+  BulkCopy copy{static_cast<char*>(dst), *static_cast<const dlc::TensorMap*>(map), {}};
+  if (int(copy.map.rank) != rank)
+    worker->fail("tma_load_%dd got a tensor map of rank %u", rank, copy.map.rank);
+  const unsigned alignment = std::max(128u, copy.map.swizzle_bytes * 8);
   if (reinterpret_cast<uintptr_t>(dst) % alignment)
     worker->fail("tma_load_%dd needs a slot at a multiple of %u bytes", rank, alignment);
   std::copy(at, at + rank, copy.at);

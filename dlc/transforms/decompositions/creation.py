@@ -11,6 +11,12 @@ from dlc.dialects.tensor_ir import shape_of
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.decompositions.scalar import Number, Scalar, compute_type, is_float
 
+RANDOM = frozenset(
+    "bernoulli cauchy exponential geometric log_normal multinomial normal poisson rand rand_like "
+    "randint randint_like randn randn_like randperm uniform".split()
+)
+"""Operations that draw random numbers, without their overload."""
+
 
 def filled(c: Lowering, value: Number) -> Lowered:
     return c.constant(value, c.shape, c.element)
@@ -36,8 +42,12 @@ def fill_tensor(c: Lowering) -> Lowered:
     return c.broadcast(c.cast(c.tensor("value"), c.element), c.shape)
 
 
-@lower("zeros", "zeros_like", "new_zeros", "zero")
+@lower(
+    "zeros", "zeros_like", "new_zeros", "zero",
+    "empty.memory_format", "empty_like", "new_empty", "empty_permuted",
+)  # fmt: skip
 def zeros(c: Lowering) -> Lowered:
+    """Uninitialised elements may be any; these are the same every time."""
     return filled(c, 0)
 
 

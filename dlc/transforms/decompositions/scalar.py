@@ -129,8 +129,14 @@ class Scalar:
         return self._binary(other, arith.MulfOp, arith.MuliOp)
 
     def __truediv__(self, other: Scalar | Number) -> Scalar:
-        """The quotient; of integers it is truncated."""
-        return self._binary(other, arith.DivfOp, arith.DivSIOp)
+        """The quotient; of integers it is truncated, and that by 0 is the dividend."""
+        if self.is_float:
+            return self._binary(other, arith.DivfOp, None)
+        divisor = self.of(other)
+        quotient = self._make(arith.DivSIOp(self.value, divisor._not_trapping().value))
+        if divisor._constant not in (None, -1):
+            return quotient
+        return divisor.eq(-1).select(-quotient, quotient)
 
     def __rsub__(self, other: Number) -> Scalar:
         return self.of(other) - self
@@ -167,8 +173,23 @@ class Scalar:
         return self ^ (True if self.element == i1 else -1)
 
     def remainder(self, other: Scalar | Number) -> Scalar:
-        """What truncated integer division leaves."""
-        return self._binary(other, None, arith.RemSIOp)
+        """What truncated integer division leaves; 0 where the divisor is 0."""
+        return self._binary(self.of(other)._not_trapping(), None, arith.RemSIOp)
+
+    @property
+    def _constant(self) -> Number | None:
+        owner = self.value.owner
+        value = owner.value if isinstance(owner, arith.ConstantOp) else None
+        return value.value.data if isinstance(value, IntegerAttr | FloatAttr) else None
+
+    def _not_trapping(self) -> Scalar:
+        """
+        As a divisor, 1 in place of 0 and -1. A processor may trap at a quotient by 0 and at that
+        of the least integer by -1, at points beyond an extent too, whose results are dropped.
+        """
+        if self._constant not in (None, 0, -1):
+            return self
+        return (self.eq(0) | self.eq(-1)).select(1, self)
 
     def maximum(self, other: Scalar | Number) -> Scalar:
         """The larger one; NaN if one is NaN."""

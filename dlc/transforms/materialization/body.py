@@ -11,14 +11,10 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
+from dlc.dialects.staging import ChunkOp
+from dlc.transforms.materialization.copies import acquire, fill, stage
 from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
-from dlc.transforms.materialization.memory import (
-    is_fragment,
-    load,
-    load_fragment,
-    stage,
-    store,
-)
+from dlc.transforms.materialization.memory import fragment_axes, load, load_fragment, store
 from dlc.transforms.materialization.reduction import (
     accumulate,
     combine,
@@ -68,7 +64,8 @@ def emit_ops(
         if isinstance(op, YieldOpBase | tile.IndexOp | arith.ConstantOp):
             continue  # the fold is the tail; the others are emitted where they are used
         axes = () if op.regions else e.register_axes(op)
-        if axes and not is_fragment(e, op) and not isinstance(op, tile.CombineOp | tile.StageOp):
+        shared = isinstance(op, tile.CombineOp | tile.StageOp | tile.RingOp | ChunkOp)
+        if axes and not shared and fragment_axes(e, op) is None:
             if group and e.register_axes(group[0]) != axes:
                 _flush(e, group)
                 group = []
@@ -142,9 +139,17 @@ def _emit(e: Emitter, op: Operation) -> None:
         case tile.LoadOp() if e.register_axes(op):
             e.arrays[op.result] = load_fragment(e, op)
         case tile.StoreOp() if e.register_axes(op):
-            e.over(e.register_axes(op), lambda: store(e, op))
+            e.over(fragment_axes(e, op) or e.register_axes(op), lambda: store(e, op))
         case tile.StageOp():
-            e.scalars[op.result] = stage(e, op)
+            stage(e, op)
+        case tile.RingOp():
+            e.allocate_shared(op.result)
+        case tile.FillOp():
+            fill(e, op)
+        case tile.AcquireOp():
+            acquire(e, op)
+        case tile.ReleaseOp():
+            pass  # the barrier before the next fill of the slot is placed by its accesses
         case tile.CombineOp():
             combine(e, op)
         case tile.ReduceOp():
@@ -195,7 +200,7 @@ def _emit_loops(e: Emitter, op: AxesOp, acc: Accumulators | None) -> None:
             loop = e.loop(e.extents[axis], axis.name_hint, unroll=unroll)
             e.scalars[axis] = stack.enter_context(loop)
         own = op.axes_of(REGISTER)
-        e.registers = [*e.registers, *own]
+        e.registers = [*own, *e.registers]
         ops = list(op.body.block.ops)
         if acc is None or not isinstance(op, tile.ReduceOp):
             emit_ops(e, ops)

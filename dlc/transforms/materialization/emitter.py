@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from dlc.analysis.rings import pending_groups
 from dlc.dialects import kernel, tile
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
@@ -58,9 +59,15 @@ class Emitter:
         """Thread axes that stores may have to be restricted along: axis to its expression."""
         self.guard: list[Expr] = []
         """Conditions that hold for the threads that have work."""
+        self.slots: dict[SSAValue, tuple[SSAValue, Expr]] = {}
+        """Acquired slots: a ring's buffer, and the slot's number in it."""
+        self.pending = pending_groups(source.launch)
+        self.meanings: dict[SSAValue, Expr] = {}
+        """Index values that stand for expressions, over Kernel IR values, at the moment."""
         self.loaded: dict[SSAValue, SSAValue] = {}
         """What has been read from arrays at the current point."""
         self._constants: dict[Attribute, SSAValue] = {}
+        self._slot_numbers: dict[tuple[Block | None, Expr, int], Expr] = {}
         self._header: Operation | None = None
         for ref, argument in zip(source.refs, self.body.args, strict=True):
             argument.name_hint = ref.name_hint
@@ -94,14 +101,40 @@ class Emitter:
     def index_constant(self, value: int) -> SSAValue:
         return self.constant(IntegerAttr(value, IndexType()))
 
-    def allocate_shared(
-        self, element: Attribute, shape: Sequence[int], name: str | None
-    ) -> SSAValue:
+    def scratch(self, element: Attribute, shape: Sequence[int], name: str | None) -> SSAValue:
         """Allocates shared memory, at the top of the kernel."""
         alloc = kernel.AllocSharedOp(element, shape)
         alloc.result.name_hint = name
         self._insert_at_top(alloc)
         return alloc.result
+
+    def allocate_shared(self, result: SSAValue) -> SSAValue:
+        """The shared buffer of a stage or ring, with its layout."""
+        type = result.type
+        assert isinstance(type, MemRefType)
+        alloc = kernel.AllocSharedOp(type.element_type, type.get_shape(), type.layout)
+        alloc.result.name_hint = result.name_hint
+        self._insert_at_top(alloc)
+        self.scalars[result] = alloc.result
+        return alloc.result
+
+    def slot(self, chunk: Expr, depth: int) -> Expr:
+        """The slot of a chunk in a ring, as a value of its own."""
+        number = chunk % depth
+        if number.is_constant or number == chunk:
+            return number
+        key = (self.builder.insertion_point.block, number, depth)
+        if key not in self._slot_numbers:
+            value = self.insert(kernel.IndexOp(number), "slot")
+            self._slot_numbers[key] = Expr.of(value)
+        return self._slot_numbers[key]
+
+    def buffer(self, ref: SSAValue) -> tuple[SSAValue, list[Expr]]:
+        """The memref that a tile memref became, and the subscripts in front of its own."""
+        if ref in self.slots:
+            buffer, slot = self.slots[ref]
+            return buffer, [slot]
+        return self.scalars[ref], []
 
     @contextmanager
     def loop(self, extent: int, name: str | None, *, unroll: bool) -> Iterator[SSAValue]:
@@ -188,6 +221,8 @@ class Emitter:
         """An index expression over what its tile values became."""
 
         def replace(value: SSAValue) -> Expr | SSAValue:
+            if value in self.meanings:
+                return self.meanings[value]
             owner = value.owner
             if isinstance(owner, tile.IndexOp):
                 return self.expr(owner.subscripts[0])

@@ -10,12 +10,11 @@ from xdsl.ir import BlockArgument
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import BLOCK, THREAD
 from dlc.ir.expr import Expr
+from dlc.schedule.target import MAX_THREADS
 from dlc.transforms.materialization.emitter import Emitter
 
 DEALT_THREADS = 256
 """Threads of a block where free thread axes are dealt over blocks."""
-MAX_THREADS = 1024
-"""Threads that a block can have (CUDA C++ Programming Guide, compute capabilities)."""
 
 
 def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
@@ -29,7 +28,9 @@ def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
     blocks, threads = launch.axes_of(BLOCK), launch.axes_of(THREAD)
     block_points = prod(launch.extent(a) for a in blocks)
     thread_points = prod(launch.extent(a) for a in threads)
-    together = any(isinstance(op, tile.CombineOp | tile.StageOp) for op in launch.walk())
+    together = any(
+        isinstance(op, tile.CombineOp | tile.StageOp | tile.RingOp) for op in launch.walk()
+    )
     whole = together or (bool(blocks) and thread_points <= MAX_THREADS) or thread_points <= 1
     e.threads = max(thread_points, 1) if whole else max(1, min(DEALT_THREADS, thread_points))
     dealt_blocks = 1 if whole else -(-thread_points // e.threads)

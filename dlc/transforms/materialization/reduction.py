@@ -11,10 +11,8 @@ from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, ReduceOpBase
 from dlc.ir.expr import Expr
+from dlc.schedule.target import WARP
 from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
-
-WARP = 32
-"""Lanes of a warp (PTX ISA, special register WARP_SZ)."""
 
 
 def continued(e: Emitter, op: tile.ReduceOp) -> Accumulators | None:
@@ -130,9 +128,7 @@ def combine(e: Emitter, op: tile.CombineOp) -> None:
     shape = [prod(launch.extent(a) for a in others), parts]
     kept = [n for n, size in enumerate(shape) if size != 1]
     scratch = [
-        e.allocate_shared(
-            t, [*(e.extents[a] for a in axes), *(shape[n] for n in kept)], f"{n}_parts"
-        )
+        e.scratch(t, [*(e.extents[a] for a in axes), *(shape[n] for n in kept)], f"{n}_parts")
         for t, n in zip(types, names, strict=True)
     ]
 

@@ -3,6 +3,8 @@
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=10 thread=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=64,64 thread=64,64}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=MANY
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=64}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},blockify-launch{block=32,32 thread=8,8},stage-inputs{budget=49152},blockify-launch{block=4 thread=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=STAGED
+// STAGED: blockify-launch: mm: skipped, slabs are staged already for the blocks that there are
 // DIVIDE: blockify-launch: mm: skipped, 3 threads do not divide a block of 10 points
 // MANY: blockify-launch: mm: skipped, 4096 threads are more than the 1024 that a block can have
 // NEEDS: blockify-launch: mm: skipped, it needs block and thread
@@ -26,4 +28,14 @@
     }
     loop.store %acc, %C[%i, %j] : memref<100x257xf32>
   }
+}
+
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=4 thread=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=FREE
+// FREE: blockify-launch: total: skipped, it has no free thread axis
+%t = loop.kernel @total(%A: memref<100x2040xf32> = %A) -> (%t: memref<f32>) {
+  %s = loop.reduce add %k in 100 -> f32 {
+    %a = loop.load %A[%k, 0] : memref<100x2040xf32>
+    loop.yield %a : f32
+  }
+  loop.store %s, %t[] : memref<f32>
 }

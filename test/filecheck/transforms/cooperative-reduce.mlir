@@ -2,6 +2,11 @@
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=48}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=POWER
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=512 rows=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=MANY
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{rows=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=4 thread=4},cooperative-reduce{threads=32}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=LATE
+// LATE: cooperative-reduce: row_sum: skipped, the launch is partitioned already
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=32}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
+// OTHER: cooperative-reduce: nested: skipped, a loop of it holds another loop
+// OTHER: cooperative-reduce: copy: skipped, it has no reduce
 // POWER: cooperative-reduce: row_sum: skipped, threads must be a power of two up to 32 or a multiple of 32, not 48
 // MANY: cooperative-reduce: row_sum: skipped, 4 rows of 512 threads are not a block of at most 1024
 // NEEDS: cooperative-reduce: row_sum: skipped, it needs threads
@@ -34,5 +39,23 @@
       loop.yield %a : f32
     }
     loop.store %s, %z[%row] : memref<30xf32>
+  }
+}
+
+%u = loop.kernel @nested(%x: memref<30x1000xf32> = %x) -> (%u: memref<f32>) {
+  %s = loop.reduce max %row in 30 -> f32 {
+    %r = loop.reduce add %k in 1000 -> f32 {
+      %a = loop.load %x[%row, %k] : memref<30x1000xf32>
+      loop.yield %a : f32
+    }
+    loop.yield %r : f32
+  }
+  loop.store %s, %u[] : memref<f32>
+}
+
+%v = loop.kernel @copy(%x: memref<30x1000xf32> = %x) -> (%v: memref<30x1000xf32>) {
+  loop.for %i in 30, %j in 1000 {
+    %a = loop.load %x[%i, %j] : memref<30x1000xf32>
+    loop.store %a, %v[%i, %j] : memref<30x1000xf32>
   }
 }

@@ -9,6 +9,14 @@
 // CHECK: async-copy: mm: skipped, the kernel's schedule does not name it
 // CHECK: pad-smem: mm: skipped, the kernel's schedule does not name it
 // CHECK: pipeline-k-outer: mm: skipped, the kernel's schedule does not name it
+
+// Where the schedule names them, they say what is missing.
+// RUN: dlc-opt %s -p 'tileify,permute-register-tile,tma-copy,async-copy,pad-smem,pipeline-k-outer' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NAMED
+// NAMED: permute-register-tile: copy: skipped, the bank model that it goes by is not built yet
+// NAMED: tma-copy: copy: skipped, it has no ring (double-buffer makes them)
+// NAMED: async-copy: copy: skipped, it has no ring (double-buffer makes them)
+// NAMED: pad-smem: copy: skipped, the bank model that it goes by is not built yet
+// NAMED: pipeline-k-outer: copy: skipped, it has no ring (double-buffer makes them)
 %A = "test.op"() : () -> tensor<100x2040xf32>
 %B = "test.op"() : () -> tensor<2040x257xf32>
 %C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) {
@@ -20,5 +28,13 @@
       loop.yield %p : f32
     }
     loop.store %acc, %C[%i, %j] : memref<100x257xf32>
+  }
+}
+
+%D = loop.kernel @copy(%A: memref<100x2040xf32> = %A) -> (%D: memref<100x2040xf32>)
+    schedule "tileify,permute-register-tile,tma-copy,async-copy,pad-smem,pipeline-k-outer" {
+  loop.for %i in 100, %j in 2040 {
+    %a = loop.load %A[%i, %j] : memref<100x2040xf32>
+    loop.store %a, %D[%i, %j] : memref<100x2040xf32>
   }
 }

@@ -28,3 +28,12 @@
     loop.store %acc, %C[%i, %j] : memref<100x257xf32>
   }
 }
+
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=256 thread=256},stage-inputs{budget=49152}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=REUSE
+// REUSE: stage-inputs: copy: skipped, no block reads an input more than once in a loop
+%D = loop.kernel @copy(%A: memref<100x2040xf32> = %A) -> (%D: memref<100x2040xf32>) {
+  loop.for %i in 100, %j in 2040 {
+    %a = loop.load %A[%i, %j] : memref<100x2040xf32>
+    loop.store %a, %D[%i, %j] : memref<100x2040xf32>
+  }
+}

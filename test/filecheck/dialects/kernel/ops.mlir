@@ -49,3 +49,8 @@ func.func @main(%x: tensor<32x2048xf32>, %w: tensor<2048xf32>) -> tensor<32x2048
   %y = kernel.launch @k(%x, %w) : (tensor<32x2048xf32>, tensor<2048xf32>) -> (tensor<32x2048xf32>)
   func.return %y : tensor<32x2048xf32>
 }
+
+// CHECK: kernel.func @nothing(%x: memref<0xf32>) -> (%y: memref<0xf32>) grid 0 block 1 {
+// CHECK-NEXT: }
+kernel.func @nothing(%x: memref<0xf32>) -> (%y: memref<0xf32>) grid 0 block 1 {
+}

@@ -230,3 +230,29 @@ func.func @main() -> () {
   func.return
 }
 // CHECK: 'loop.yield' expects parent op to be one of 'loop.for', 'loop.reduce'
+
+// -----
+
+%x = "test.op"() : () -> memref<4xf32>
+%i = arith.constant 1 : index
+%a = loop.load %x[%i * %i] : memref<4xf32>
+// CHECK: one side of `*` must be an integer
+
+// -----
+
+%x = "test.op"() : () -> memref<4xf32>
+%i = arith.constant 1 : index
+%a = loop.load %x[%i mod 0] : memref<4xf32>
+// CHECK: `mod` needs a positive integer
+
+// -----
+
+%x = "test.op"() : () -> memref<4xf32>
+%a = loop.load %x[i] : memref<4xf32>
+// CHECK: expected an index: a value such as %i, or an integer
+
+// -----
+
+%x = "test.op"() : () -> memref<4xf32>
+%a = loop.load %x[0] : f32
+// CHECK: expected a memref type, found f32

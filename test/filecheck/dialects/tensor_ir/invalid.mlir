@@ -209,7 +209,7 @@ func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
 
 func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
   // CHECK: expected a result of element type f32, found f64
-  %0 = "tensor_ir.gather"(%x, %i) <{map = affine_map<(d0, d1) -> (d1, d0)>}> : (tensor<4x4xf32>, tensor<4xi64>) -> tensor<4xf64>
+  %0 = tensor_ir.gather (%i) (d0) -> %x[i0, d0] : (tensor<4xi64>), tensor<4x4xf32> -> tensor<4xf64>
   func.return
 }
 
@@ -218,5 +218,21 @@ func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
 func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
   // CHECK: expected a tensor type, found f32
   %0 = tensor_ir.constant 1.0 : f32 -> f32
+  func.return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
+  // CHECK: Expected ':'
+  %0 = tensor_ir.gather (%i) (d0) -> %x[i0, d0] where (d0 < 3) : (tensor<4xi64>), tensor<4x4xf32> -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
+  // CHECK: expected one of d0
+  %0 = tensor_ir.index_map (d0) -> %x[d0, d1] : tensor<4x4xf32> -> tensor<4xf32>
   func.return
 }

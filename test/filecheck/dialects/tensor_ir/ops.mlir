@@ -32,5 +32,21 @@ func.func @all(%x: tensor<4x6xf32>, %w: tensor<6xf32>, %i: tensor<4x6xi64>) -> t
   %r = tensor_ir.reduce add over [1] (%y) : tensor<4x6xf32> -> tensor<4xf32>
   // CHECK-NEXT: %best, %place = tensor_ir.reduce argmax over [1] (%y, %n) : tensor<4x6xf32>, tensor<4x6xi64> -> (tensor<4xf32>, tensor<4xi64>)
   %best, %place = tensor_ir.reduce argmax over [1] (%y, %n) : tensor<4x6xf32>, tensor<4x6xi64> -> (tensor<4xf32>, tensor<4xi64>)
+  // CHECK: constant {{.*}}tensor<f32> {note}
+  // CHECK-NEXT: iota along 0 -> tensor<4xi64> {note}
+  // CHECK-NEXT: reduce {{.*}}tensor<4xf32> {note}
+  // CHECK-NEXT: index_map {{.*}}tensor<4xf32> {note}
+  // CHECK-NEXT: gather {{.*}}tensor<4x6xf32> {note}
+  // CHECK-NEXT: elementwise () : -> tensor<f32> {
+  // CHECK: } {note}
+  %c1 = tensor_ir.constant 1.5 : f32 -> tensor<f32> {note}
+  %n1 = tensor_ir.iota along 0 -> tensor<4xi64> {note}
+  %r1 = tensor_ir.reduce add over [1] (%y) : tensor<4x6xf32> -> tensor<4xf32> {note}
+  %m1 = tensor_ir.index_map (d0) -> %x[d0, 0] : tensor<4x6xf32> -> tensor<4xf32> {note}
+  %g1 = tensor_ir.gather (%i) (d0, d1) -> %x[d0, i0] : (tensor<4x6xi64>), tensor<4x6xf32> -> tensor<4x6xf32> {note}
+  %e1 = tensor_ir.elementwise () : -> tensor<f32> {
+    %one = arith.constant 1.0 : f32
+    tensor_ir.yield %one : f32
+  } {note}
   func.return %r : tensor<4xf32>
 }

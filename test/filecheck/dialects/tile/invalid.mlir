@@ -27,6 +27,16 @@ tile.kernel @combine() -> () {
 
 // -----
 
+tile.kernel @combine_type() -> () {
+  tile.launch thread(%t in 4) {
+    %v = "test.op"(%t) : (index) -> f32
+    %r = "tile.combine"(%v, %t) <{monoid = "add", operandSegmentSizes = array<i32: 1, 1>}> : (f32, index) -> i32
+  }
+}
+// CHECK: expected results of the values' types
+
+// -----
+
 tile.kernel @combine_monoid() -> () {
   tile.launch thread(%t in 4) {
     %v = "test.op"(%t) : (index) -> f32
@@ -54,6 +64,16 @@ tile.kernel @stage_type(%x: memref<8x8xf32> = %x) -> () {
   }
 }
 // CHECK: expected a result of type memref<8xf32, #tile.shared>, found memref<4xf32, #tile.shared>
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @stage_condition(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch block(%b in 4) {
+    %s = tile.stage %x[%b, 0] where (%b < 3) [1, 8] : memref<8x8xf32> -> memref<8xf32, #tile.shared>
+  }
+}
+// CHECK: expected no conditions: elements beyond the source are 0
 
 // -----
 

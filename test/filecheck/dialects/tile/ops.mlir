@@ -20,8 +20,8 @@
       // CHECK-NEXT: tile.yield %b where (%o * 1024 + %t * 4 + %v < 2040) : f32
       tile.yield %b where (%o * 1024 + %t * 4 + %v < 2040) : f32
     } {unroll}
-    // CHECK: tile.combine add %part across(%t) : f32
-    %ss = tile.combine add %part across(%t) : f32
+    // CHECK: tile.combine add %part across(%t) {note} : f32
+    %ss = tile.combine add %part across(%t) {note} : f32
     // CHECK-NEXT: tile.for serial(%o_1 in 2) register(%v_1 in 4) {
     tile.for serial(%o in 2) register(%v in 4) {
       // CHECK-NEXT: tile.index (%o_1 * 2 + %t) floordiv 4

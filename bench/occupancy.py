@@ -1,0 +1,69 @@
+"""
+How many blocks of a kernel an SM holds at once.
+
+The rules are those of NVIDIA's occupancy calculator: registers are dealt to a warp in units of 256
+and to warps in fours, shared memory in units of 128 bytes with 1 KiB of each block reserved
+(CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.schedule.target import KIB, WARP, Target
+
+REGISTER_UNIT = 256
+WARP_UNIT = 4
+SHARED_UNIT = 128
+RESERVED_SHARED = 1 * KIB
+BLOCKS_PER_SM = {
+    "sm_80": 32,
+    "sm_86": 16,
+    "sm_89": 24,
+    "sm_90": 32,
+    "sm_100": 32,
+    "sm_120": 24,
+}
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Blocks and warps that an SM holds, and what keeps it from holding more."""
+
+    blocks: int
+    share: float
+    """Of the warps that an SM can hold."""
+    limit: str
+    """`threads`, `blocks`, `registers` or `shared`."""
+
+
+def occupancy(target: Target, threads: int, registers: int, shared_bytes: int) -> Occupancy:
+    """
+    For blocks of `threads` with `registers` per thread and `shared_bytes` per block; 0 blocks for
+    a kernel that cannot be launched.
+    """
+    warps = -(-threads // WARP)
+    per_warp = _round_up(max(registers, 1) * WARP, REGISTER_UNIT)
+    register_warps = target.registers_per_sm // per_warp // WARP_UNIT * WARP_UNIT
+    shared = _round_up(shared_bytes + RESERVED_SHARED, SHARED_UNIT)
+    limits = {
+        "threads": target.threads_per_sm // WARP // warps,
+        "blocks": BLOCKS_PER_SM[target.name],
+        "registers": register_warps // warps,
+        "shared": target.shared_per_sm // shared,
+    }
+    limit = min(limits, key=lambda name: limits[name])
+    blocks = limits[limit]
+    return Occupancy(blocks, blocks * warps * WARP / target.threads_per_sm, limit)
+
+
+def fill(target: Target, blocks: int) -> float:
+    """
+    The share of the SMs' time that is used if all blocks take equally long: the busiest SM works
+    through ceil(blocks / SMs) of them.
+    """
+    return blocks / target.sms / -(-blocks // target.sms) if blocks else 0.0
+
+
+def _round_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit

@@ -1,0 +1,358 @@
+"""
+What can be told of the kernels of all cases without a GPU, for each target.
+
+    python bench/static.py [--targets sm_80 sm_90 sm_120] [--only REGEX] [--jobs 2]
+                           [--output bench/results/static]
+
+Every case of bench/cases.py is compiled to CUDA C, by nvcc to a cubin, by nvdisasm to SASS; from
+these come registers, spills, occupancy, widths of accesses and the share of multiply-adds in the
+innermost loop. Inputs are made without memory (on torch's meta device). Writes JSON and Markdown,
+worst first. A run that was cut off goes on where it was; a case is done again when its text or
+anything in dlc has changed. Needs the extra `bench`, and `cuda` where there is no nvcc.
+
+What a case is predicted to take is the sum over its kernels of the estimate that fusion goes by
+(dlc/analysis/cost.py) or, for products, what its multiply-adds take at the share of the issue slots
+that they have in the innermost loop, on the SMs that its blocks fill, if that is more. What it must
+take (the floor) is the greater of its flops and its bytes at the chip's rates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import as_completed
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from cases import CASES, SUITE, Case, select
+from occupancy import fill, occupancy
+from static_table import markdown
+
+from dlc.backend.cache import content_key
+from dlc.backend.cuda import sass
+from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
+from dlc.schedule.target import TARGETS, get_target
+
+ROOT = Path(__file__).resolve().parent.parent
+GEMM = "matmul.tl.gate_proj.s128"
+"""The case whose compile time is reported alone."""
+
+Row = dict[str, Any]
+
+
+def start_worker() -> None:
+    """Imports what all cases need, once a process."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_default_device("meta")
+
+
+def lower(text: str, target: str) -> Row:
+    """
+    A program as CUDA C: its kernels in the order of their launches, each with its schedule, source,
+    launch and estimate, and the seconds of every phase. `error` instead where it does not compile.
+    """
+    from dlc.backend.cuda.interface import shared_bytes
+    from dlc.backend.cuda.printer import print_kernel
+    from dlc.compiler import compiler_context, set_target
+    from dlc.dialects.kernel import LaunchOp
+    from dlc.frontend.capture import capture_text
+    from dlc.frontend.fx import import_program
+    from dlc.pipeline import run_pipeline
+    from dlc.tools.commands import describe
+
+    try:
+        begin = time.perf_counter()
+        program = import_program(*capture_text(text))
+        module = program.module
+        set_target(module, target)
+        imported = time.perf_counter()
+        run_pipeline(compiler_context(), module, "loop")
+        looped = time.perf_counter()
+        estimates = _estimates(module, target)
+        estimated = time.perf_counter()
+        run_pipeline(compiler_context(), module, "kernel")
+        lowered = time.perf_counter()
+        launched = [op.callee for op in module.walk() if isinstance(op, LaunchOp)]
+        kernels = [
+            {
+                "name": func.name_,
+                "schedule": "" if func.schedule is None else func.schedule.data,
+                "source": print_kernel(func),
+                "ctas": func.grid_size,
+                "threads": func.block_size,
+                "shared_bytes": shared_bytes(func),
+                **estimates.get(func.name_, {}),
+            }
+            for func in launched
+            if func is not None
+        ]
+        printed = time.perf_counter()
+    except Exception as error:
+        return {"error": describe(error, {})}
+    passes = looped - imported + lowered - estimated
+    seconds = {"import": imported - begin, "passes": passes, "printing": printed - lowered}
+    return {"kernels": kernels, "seconds": seconds}
+
+
+def _estimates(module: Any, target: str) -> dict[str, Row]:
+    """By kernel: what fusion goes by, and whether it is a product."""
+    from dlc.analysis.contraction import contractions
+    from dlc.analysis.cost import estimate
+    from dlc.dialects.loop import KernelOp
+
+    found: dict[str, Row] = {}
+    for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):
+        cost = estimate(kernel, get_target(target))
+        found[kernel.name_] = {
+            "contraction": bool(contractions(kernel)),
+            "flops": cost.flops,
+            "memory_bytes": cost.memory_bytes,
+            "estimate_us": cost.seconds * 1e6,
+        }
+    return found
+
+
+def examine(kernel: Row, target_name: str) -> Row:
+    """A kernel as `lower` gives it, compiled: the same without its source, and what ptxas made."""
+    target = get_target(target_name)
+    cubin = compile_cubin(kernel["source"], target_name)
+    functions = sass.parse(sass.disassemble(cubin.path))
+    function = max(functions, key=lambda f: len(f.instructions))
+    held = occupancy(target, kernel["threads"], cubin.registers, kernel["shared_bytes"])
+    row = {name: value for name, value in kernel.items() if name != "source"}
+    row |= {
+        "source_lines": kernel["source"].count("\n"),
+        "registers": cubin.registers,
+        "spill_bytes": cubin.spill_bytes,
+        "stack": cubin.stack,
+        "ctas_per_sm": held.blocks,
+        "occupancy": held.share,
+        "occupancy_limit": held.limit,
+        "fill": fill(target, kernel["ctas"]),
+        "instructions": len(function.instructions),
+        "accesses": _accesses(function.instructions),
+        "loop": _loop(function),
+    }
+    predicted = kernel.get("estimate_us", 0.0)
+    share = row["loop"]["fma_share"] if row["loop"] else 0.0
+    if kernel.get("contraction") and share:
+        issue = kernel["flops"] / (target.flops * share * row["fill"])
+        predicted = max(predicted, (issue + target.launch_seconds) * 1e6)
+    return row | {"predicted_us": predicted}
+
+
+def _accesses(instructions: Iterable[sass.Instruction]) -> dict[str, int]:
+    found = sass.accesses(instructions)
+    return {f"{kind}.{width}" if width else kind: n for (kind, width), n in sorted(found.items())}
+
+
+def _loop(function: sass.Function) -> Row | None:
+    if function.hot_loop is None:
+        return None
+    body = function.body(function.hot_loop)
+    fmas = sum(i.opcode in sass.FMA for i in body)
+    read = sum(width // 8 for i in body for kind, width in [i.access or ("", 0)] if kind == "LDS")
+    return {
+        "depth": function.hot_loop.depth,
+        "instructions": len(body),
+        "fma_share": sass.fma_share(body),
+        "accesses": _accesses(body),
+        "shared_bytes_per_fma": read / fmas if fmas else None,
+        "opcodes": dict(Counter(i.opcode for i in body).most_common(8)),
+    }
+
+
+def summarise(case: Case, target_name: str, kernels: list[Row]) -> Row:
+    """What is said of a whole case; times in microseconds."""
+    target = get_target(target_name)
+    floor = max(case.flops / target.flops, case.bytes / target.memory_bandwidth) * 1e6
+    predicted = sum(kernel["predicted_us"] for kernel in kernels)
+    return {
+        "flops": case.flops,
+        "bytes": case.bytes,
+        "floor_us": floor,
+        "predicted_us": predicted,
+        "roofline": floor / predicted,
+        "times_floor": predicted / (floor + target.launch_seconds * 1e6),
+    }
+
+
+class Record:
+    """The JSON file: rows by target and case, saved as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data: Row = json.loads(path.read_text()) if path.exists() else {}
+        self.rows: dict[str, dict[str, Row]] = self.data.setdefault("rows", {})
+        self.data.setdefault("compile", {})
+        self._saved = time.monotonic()
+
+    def has(self, target: str, case: Case, key: str) -> bool:
+        row = self.rows.get(target, {}).get(case.name, {})
+        return row.get("key") == key and "error" not in row
+
+    def put(self, target: str, case: Case, row: Row) -> None:
+        self.rows.setdefault(target, {})[case.name] = row
+        if time.monotonic() - self._saved > 5:
+            self.save()
+
+    def save(self) -> None:
+        """In one step, so that a run that is cut off leaves a whole file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(self.data, indent=1) + "\n")
+        os.replace(part, self.path)
+        self._saved = time.monotonic()
+
+
+class Progress:
+    """A line on stderr."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self.what, self.total, self.done = what, total, 0
+
+    def step(self, name: str) -> None:
+        self.done += 1
+        filled = 24 * self.done // self.total
+        bar = "█" * filled + "·" * (24 - filled)
+        line = f"\r{self.what} {bar} {self.done}/{self.total} {name:40.40}"
+        print(line, end="\n" if self.done == self.total else "", file=sys.stderr, flush=True)
+
+
+def run_all(
+    pool: Executor, what: str, calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
+) -> Iterable[tuple[str, Any]]:
+    """The results of named calls as they come."""
+    progress = Progress(what, len(calls))
+    futures: dict[Future[Any], str] = {pool.submit(f, *a): name for name, (f, a) in calls.items()}
+    for future in as_completed(futures):
+        progress.step(futures[future])
+        yield futures[future], future.result()
+
+
+def make_row(case: Case, target: str, lowered: Row) -> Row:
+    """Everything about a case; an error of a tool is kept as one."""
+    row: Row = {"text": case.text, "aligned": case.aligned, "group": case.group}
+    if "error" in lowered:
+        return row | {"error": lowered["error"]}
+    try:
+        kernels = [examine(kernel, target) for kernel in lowered["kernels"]]
+    except Exception as error:
+        return row | {"error": f"{type(error).__name__}: {error}"}
+    return (
+        row
+        | summarise(case, target, kernels)
+        | {
+            "seconds": lowered["seconds"],
+            "kernels": kernels,
+        }
+    )
+
+
+def compile_seconds(gemm: Sequence[Row], suite: dict[str, Row], wall: float, jobs: int) -> Row:
+    """How long compilation to CUDA C takes, imports of torch counted in the wall time only."""
+    done = [row["seconds"] for row in suite.values() if "seconds" in row]
+    first, again = (row.get("seconds", {}) for row in gemm)
+    return {
+        "gemm": GEMM,
+        "gemm_passes_first": first.get("passes"),
+        "gemm_passes_again": again.get("passes"),
+        "suite_cases": len(done),
+        "suite_wall": wall,
+        "suite_jobs": jobs,
+        "suite_torch_export_and_import": sum(s["import"] for s in done),
+        "suite_passes": sum(s["passes"] for s in done),
+        "suite_printing": sum(s["printing"] for s in done),
+        "slowest_passes": max((s["passes"] for s in done), default=0.0),
+    }
+
+
+def compiler_key() -> str:
+    """Differs whenever dlc or nvcc does."""
+    files = sorted((ROOT / "dlc").rglob("*.py"))
+    return content_key(str(find_nvcc()), *(file.read_text() for file in files))
+
+
+def run_target(
+    target: str, cases: list[Case], keys: dict[str, str], record: Record, jobs: int
+) -> None:
+    """Adds what is missing for a target to the record."""
+    todo = {c.name: c for c in cases if not record.has(target, c, keys[c.name])}
+    if not todo:
+        return
+    spawn = multiprocessing.get_context("spawn")
+    lowered: dict[str, Row] = {}
+    whole_suite = todo.keys() >= {case.name for case in SUITE}
+    first = [n for n, c in todo.items() if c.group == "suite"]
+    for names in (first, [n for n in todo if n not in first]):
+        if not names:
+            continue
+        begin = time.perf_counter()
+        with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=start_worker) as pool:
+            calls = {name: (lower, (todo[name].text, target)) for name in names}
+            lowered.update(run_all(pool, f"{target} to CUDA C", calls))
+        wall = time.perf_counter() - begin
+        if whole_suite and names is first:
+            text = next(case.text for case in CASES if case.name == GEMM)
+            with ProcessPoolExecutor(1, mp_context=spawn, initializer=start_worker) as pool:
+                gemm = [pool.submit(lower, text, target).result() for _ in range(2)]
+            suite = {name: lowered[name] for name in first}
+            record.data["compile"][target] = compile_seconds(gemm, suite, wall, jobs)
+    same: dict[str, list[str]] = {}
+    for name, case in todo.items():
+        same.setdefault(case.text, []).append(name)
+    with ThreadPoolExecutor(jobs) as pool:
+        calls = {
+            names[0]: (make_row, (todo[names[0]], target, lowered[names[0]]))
+            for names in same.values()
+        }
+        for name, row in run_all(pool, f"{target} to SASS    ", calls):
+            for other in same[todo[name].text]:
+                case = todo[other]
+                record.put(target, case, row | {"key": keys[other], "group": case.group})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.strip().split("\n")[0])
+    parser.add_argument("--targets", nargs="+", default=["sm_80", "sm_90", "sm_120"])
+    parser.add_argument("--only", metavar="REGEX", help="of group/name, such as ^suite/matmul")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "static")
+    options = parser.parse_args()
+    if unknown := [target for target in options.targets if target not in TARGETS]:
+        parser.error(f"expected targets of {', '.join(TARGETS)}, found {', '.join(unknown)}")
+    cases = select(options.only)
+    if not cases:
+        parser.error(f"no case matches {options.only}; python bench/cases.py lists them")
+    sass.find_nvdisasm()
+    compiler = compiler_key()
+    record = Record(options.output.with_suffix(".json"))
+    record.data |= {
+        "date": date.today().isoformat(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}",
+    }
+    try:
+        for target in options.targets:
+            keys = {case.name: content_key(case.text, target, compiler) for case in cases}
+            run_target(target, cases, keys, record, options.jobs)
+    finally:
+        record.save()
+        text = markdown(record.data)
+        options.output.with_suffix(".md").write_text(text)
+    print(text.partition("\n## ")[0])
+
+
+if __name__ == "__main__":
+    main()

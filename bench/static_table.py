@@ -1,0 +1,168 @@
+"""The table of bench/static.py as Markdown: a summary, then the kernels of each target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Row = dict[str, Any]
+
+GOOD_FMA_SHARE = 0.85
+GLOBAL, SHARED = ("LDG", "STG", "LD", "ST"), ("LDS", "STS")
+ASYNC = ("LDGSTS", "UTMALDG")
+
+HEADER = (
+    "case", "kernel", "× floor", "roofline", "predicted", "regs", "spill", "stack", "shared",
+    "CTAs × threads", "per SM", "occupancy", "fill", "FFMA", "loop", "B/FFMA", "global",
+    "shared accesses", "async", "schedule",
+)  # fmt: skip
+
+LEGEND = """\
+`× floor` is the predicted time over what an ideal kernel takes (roofline and one launch), `roofline`
+the share of it without the launch; both are of the whole case. `per SM` is how many blocks fit and
+what limits them, `fill` the share of the SMs' time that the number of blocks can use. `FFMA` is the
+share of multiply-adds in the loop where the time goes, `loop` its instructions, `B/FFMA` the bytes
+that a thread reads from shared memory for each. Accesses are counted by their width in bits in the
+whole kernel's SASS, kinds apart: load + store.\
+"""
+
+
+def markdown(data: Row) -> str:
+    """The record of bench/static.py as text."""
+    lines = ["# Kernels without a GPU", "", f"{data['date']}, {data['machine']}.", ""]
+    for target, seconds in data["compile"].items():
+        lines += [_compile_line(target, seconds), ""]
+    targets = {target: rows for target, rows in data["rows"].items() if rows}
+    lines += ["| | " + " | ".join(targets) + " |", "|---|" + "---|" * len(targets)]
+    counts = {target: summary(rows) for target, rows in targets.items()}
+    for name in dict.fromkeys(name for found in counts.values() for name in found):
+        cells = (str(counts[target][name]) for target in targets)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    for target, rows in targets.items():
+        lines += ["", f"## {target}", "", LEGEND, "", *_table(rows)]
+        if failed := {name: row["error"] for name, row in rows.items() if "error" in row}:
+            lines += ["", f"### {target}: not compiled", ""]
+            lines += [f"- {name}: {error.splitlines()[0]}" for name, error in failed.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _compile_line(target: str, seconds: Row) -> str:
+    text = (
+        f"Compile time for {target}: {seconds['suite_cases']} cases to CUDA C in "
+        f"{seconds['suite_wall']:.0f} s with {seconds['suite_jobs']} processes, their start and "
+        f"torch's included ({seconds['suite_passes']:.0f} s in passes, "
+        f"{seconds['suite_torch_export_and_import']:.0f} s in torch.export and import)"
+    )
+    if seconds["gemm_passes_again"] is not None:
+        text += (
+            f"; the passes of {seconds['gemm']} {seconds['gemm_passes_first']:.2f} s in a new "
+            f"process, {seconds['gemm_passes_again']:.2f} s again"
+        )
+    return text + "."
+
+
+def kernels(rows: dict[str, Row]) -> Iterator[tuple[str, Row, Row]]:
+    """Case, its row and kernel, for all that compiled."""
+    for name, row in rows.items():
+        for kernel in row.get("kernels", ()):
+            yield name, row, kernel
+
+
+def summary(rows: dict[str, Row]) -> dict[str, int]:
+    """How many kernels have which weakness."""
+    every = list(kernels(rows))
+
+    def count(weak: Callable[[Row], bool], aligned: bool = False) -> int:
+        return sum(weak(kernel) and (row["aligned"] or not aligned) for _, row, kernel in every)
+
+    return {
+        "cases": len(rows),
+        "cases not compiled": sum("error" in row for row in rows.values()),
+        "kernels": len(every),
+        "products": count(lambda k: k.get("contraction", False)),
+        "kernels with spills": count(lambda k: k["spill_bytes"] > 0),
+        "kernels with a stack": count(lambda k: k["stack"] > 0),
+        "kernels that no SM can hold": count(lambda k: k["ctas_per_sm"] == 0),
+        "aligned cases' kernels with global accesses under 128 bits": count(
+            lambda k: narrow(k["accesses"], (*GLOBAL, *ASYNC)) > 0, aligned=True
+        ),
+        "aligned cases' products with shared reads under 128 bits in the loop": count(
+            lambda k: is_product(k) and narrow(k["loop"]["accesses"], ("LDS",)) > 0, aligned=True
+        ),
+        "products with less than 85 % FFMA": count(
+            lambda k: is_product(k) and k["loop"]["fma_share"] < GOOD_FMA_SHARE
+        ),
+        "products with more than 1 shared byte a multiply-add": count(
+            lambda k: is_product(k) and (k["loop"]["shared_bytes_per_fma"] or 0) > 1
+        ),
+        "products without asynchronous copies": count(
+            lambda k: is_product(k) and not any(a.split(".")[0] in ASYNC for a in k["accesses"])
+        ),
+        "kernels that fill less than half of the SMs": count(lambda k: k["fill"] < 0.5),
+        "kernels with occupancy under 25 %": count(lambda k: k["occupancy"] < 0.25),
+    }
+
+
+def is_product(kernel: Row) -> bool:
+    """A contraction whose multiply-adds stand in a loop."""
+    return bool(kernel.get("contraction") and kernel["loop"])
+
+
+def narrow(accesses: dict[str, int], kinds: tuple[str, ...]) -> int:
+    """How many accesses of these kinds are less than 128 bits wide."""
+    return sum(
+        count
+        for access, count in accesses.items()
+        for kind, _, width in [access.partition(".")]
+        if kind in kinds and width and int(width) < 128
+    )
+
+
+def _table(rows: dict[str, Row]) -> list[str]:
+    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
+    done = {name: row for name, row in rows.items() if "error" not in row}
+    for name in sorted(done, key=lambda name: -done[name]["times_floor"]):
+        for kernel in done[name]["kernels"]:
+            lines.append("| " + " | ".join(_cells(name, done[name], kernel)) + " |")
+    return lines
+
+
+def _cells(name: str, row: Row, kernel: Row) -> list[str]:
+    loop = kernel["loop"] or {}
+    per_fma = loop.get("shared_bytes_per_fma")
+    return [
+        name,
+        kernel["name"],
+        f"{row['times_floor']:.2f}",
+        f"{row['roofline']:.0%}",
+        f"{kernel['predicted_us']:.1f} µs",
+        str(kernel["registers"]),
+        str(kernel["spill_bytes"]),
+        str(kernel["stack"]),
+        str(kernel["shared_bytes"]),
+        f"{kernel['ctas']} × {kernel['threads']}",
+        f"{kernel['ctas_per_sm']} ({kernel['occupancy_limit']})",
+        f"{kernel['occupancy']:.0%}",
+        f"{kernel['fill']:.0%}",
+        f"{loop['fma_share']:.0%}" if loop and kernel.get("contraction") else "–",
+        str(loop["instructions"]) if loop else "–",
+        "–" if per_fma is None else f"{per_fma:.2f}",
+        _widths(kernel["accesses"], GLOBAL),
+        _widths(kernel["accesses"], SHARED),
+        _widths(kernel["accesses"], ASYNC),
+        f"`{kernel['schedule']}`",
+    ]
+
+
+def _widths(accesses: dict[str, int], kinds: tuple[str, ...]) -> str:
+    """Such as `128: 4 + 2, 32: 1`, the counts of the kinds that there are of each width."""
+    found: dict[str, Counter[str]] = {}
+    for access, count in accesses.items():
+        kind, _, width = access.partition(".")
+        if kind in kinds:
+            found.setdefault(width or "box", Counter())[kind] += count
+    used = [kind for kind in kinds if any(kind in counts for counts in found.values())]
+    order = sorted(found, key=lambda width: -int(width) if width.isdigit() else 0)
+    cells = [f"{width}: {' + '.join(str(found[width][kind]) for kind in used)}" for width in order]
+    return ", ".join(cells) or "–"

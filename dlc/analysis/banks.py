@@ -1,0 +1,345 @@
+"""
+How a warp's accesses meet the banks of shared memory, and the sectors of global memory.
+
+Shared memory has 32 banks of 4 bytes; word w lies in bank w mod 32. A warp's access of 16 (8) bytes
+a lane is served in four (two) phases of 8 (16) lanes; in a phase each bank gives one word in a
+*wavefront*, to any number of lanes. An access has as many *ways* as it takes wavefronts for one
+that it would take if no two words of a phase met in a bank (CUDA C++ Programming Guide, "Shared
+Memory", of compute capability 5.x and later; the phases are as measured).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from dlc.analysis.fragments import copy_width, fragment_axis
+from dlc.analysis.layout import Place, holds_alike, place_of, strides_of, vector_width
+from dlc.analysis.rings import is_async
+from dlc.dialects import tile
+from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.staging import TMA, SharedAttr, SlabOpBase
+from dlc.dialects.swizzle import SwizzleAttr
+from dlc.ir.expr import Expr
+from dlc.schedule.target import WARP
+
+BANKS, BANK_BYTES, SECTOR_BYTES = 32, 4, 32
+SHARED_ALIGNMENT = 16
+SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
+"""How many warps of a block and rounds of a copy are looked at."""
+
+Lanes = Sequence[int | None]
+"""The byte address of each lane of a warp; None for lanes that take no part."""
+
+
+def phases(lanes: Lanes, width: int) -> list[list[int]]:
+    """The addresses of the lanes that are served together; phases without any are left out."""
+    size = min(WARP, BANKS * BANK_BYTES // width)
+    groups = (lanes[at : at + size] for at in range(0, len(lanes), size))
+    return [active for group in groups if (active := [a for a in group if a is not None])]
+
+
+def wavefronts(lanes: Lanes, width: int) -> int:
+    """How many wavefronts an access of `width` bytes a lane takes."""
+    first = next((a for a in lanes if a is not None), 0) // BANK_BYTES * BANK_BYTES
+    return _wavefronts(tuple(None if a is None else a - first for a in lanes), width)
+
+
+@lru_cache(maxsize=4096)
+def _wavefronts(lanes: tuple[int | None, ...], width: int) -> int:
+    """The same; adding a whole number of words to all addresses only turns the banks."""
+    total = 0
+    for phase in phases(lanes, width):
+        words = {
+            word
+            for address in phase
+            for word in range(address // BANK_BYTES, -(-(address + width) // BANK_BYTES))
+        }
+        total += max(Counter(word % BANKS for word in words).values())
+    return total
+
+
+def ways(lanes: Lanes, width: int) -> float:
+    """How many times more wavefronts an access takes than it has phases; 1 is free of conflicts."""
+    return wavefronts(lanes, width) / max(len(phases(lanes, width)), 1)
+
+
+def sectors(lanes: Lanes, width: int) -> int:
+    """How many sectors of 32 bytes of global memory an access touches."""
+    touched = {
+        sector
+        for address in lanes
+        if address is not None
+        for sector in range(address // SECTOR_BYTES, -(-(address + width) // SECTOR_BYTES))
+    }
+    return len(touched)
+
+
+@dataclass(frozen=True)
+class BankAccess:
+    """A read or write of shared memory by the warps of a block, as far as they were looked at."""
+
+    op: Operation
+    """The load, stage or fill."""
+    buffer: SSAValue
+    """The stage's or ring's result."""
+    writes: bool
+    width: int
+    """Bytes that a lane accesses at once."""
+    wavefronts: int
+    least: int
+    """The wavefronts without conflicts."""
+    times: int
+    """How often a thread executes the access."""
+
+    @property
+    def ways(self) -> float:
+        return self.wavefronts / max(self.least, 1)
+
+    @property
+    def excess(self) -> float:
+        """Wavefronts that a warp loses to conflicts in the kernel."""
+        return self.times * (self.ways - 1) * max(self.width // BANK_BYTES, 1)
+
+    def __str__(self) -> str:
+        what = "write" if self.writes else "read"
+        count = f"{self.ways:.3g} way{'s' if self.ways != 1 else ''}"
+        return f"{what} of {self.buffer.name_hint or 'a buffer'}, {self.width} bytes: {count}"
+
+
+@dataclass(frozen=True)
+class GlobalAccess:
+    """A load or store of global memory by the warps of a block."""
+
+    op: tile.LoadOp | tile.StoreOp
+    width: int
+    """Bytes that a lane accesses at once."""
+    sectors: float
+    """Sectors that a warp touches each time."""
+    times: int
+
+
+def report(kernel: tile.KernelOp) -> list[BankAccess]:
+    """Every access of stages and rings; a slab that TMA fills has no writes."""
+    found = report_reads(kernel)
+    for op in kernel.launch.walk():
+        if isinstance(op, tile.StageOp):
+            found.append(_write(kernel, op, op, op.result))
+        elif isinstance(op, tile.FillOp) and op.source.fill_kind != TMA:
+            found.append(_write(kernel, op, op.source.slab, op.source.result))
+    return found
+
+
+def report_reads(kernel: tile.KernelOp) -> list[BankAccess]:
+    """Every load from a stage or ring, in program order."""
+    loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
+    return [_read(kernel.launch, op) for op in loads if is_in_shared(op.ref)]
+
+
+def report_global(kernel: tile.KernelOp) -> list[GlobalAccess]:
+    """The loads and stores of global memory; stages and rings, which copy rows, are left out."""
+    found: list[GlobalAccess] = []
+    for op in kernel.launch.walk():
+        if isinstance(op, tile.LoadOp | tile.StoreOp) and not is_in_shared(op.ref):
+            walk = _Walk.of(kernel.launch, op, kernel.alignment(op.ref))
+            counts = [sectors(lanes, walk.width) for lanes in walk.warps()]
+            found.append(GlobalAccess(op, walk.width, sum(counts) / len(counts), walk.times))
+    return found
+
+
+def is_in_shared(ref: SSAValue) -> bool:
+    """Is a memref of a tile kernel a buffer in shared memory?"""
+    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, SharedAttr)
+
+
+def _read(launch: tile.LaunchOp, op: tile.LoadOp) -> BankAccess:
+    owner = op.ref.owner
+    buffer = owner.source.result if isinstance(owner, tile.AcquireOp) else op.ref
+    walk = _Walk.of(launch, op, SHARED_ALIGNMENT)
+    return _judge(op, buffer, False, walk.width, walk.warps(), walk.times)
+
+
+def _write(
+    kernel: tile.KernelOp, op: tile.StageOp | tile.FillOp, slab: SlabOpBase, buffer: SSAValue
+) -> BankAccess:
+    """The copy of a slab: thread t writes run t, then run t + threads, and so on."""
+    type = buffer.type
+    assert isinstance(type, MemRefType)
+    if isinstance(op, tile.FillOp):
+        type = op.source.ring_type
+    sizes = slab.slab_sizes
+    size = element_bytes(type.element_type)
+    width = copy_width(slab, kernel.alignment(slab.source), whole=is_async(op))
+    threads = max(1, prod(kernel.launch.extent(a) for a in kernel.launch.axes_of(THREAD)))
+    runs = prod(sizes) // width
+    rounds = -(-runs // threads)
+    prefix = [0] if isinstance(op, tile.FillOp) else []
+    offset = _offset_in(type)
+
+    def address(run: int) -> int | None:
+        if run >= runs:
+            return None
+        at: list[int] = []
+        rest = run * width
+        for extent in reversed(sizes):
+            if extent != 1:
+                at.insert(0, rest % extent)
+            rest //= extent
+        return offset([*prefix, *at]) * size
+
+    def warps() -> Iterator[Lanes]:
+        for round in range(min(rounds, SAMPLED_ROUNDS)):
+            for warp in _sampled_warps(threads):
+                yield [address(round * threads + thread) for thread in warp]
+
+    times = rounds * prod(n for n, _ in _loops(op))
+    return _judge(op, buffer, True, width * size, warps(), times)
+
+
+def _offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
+    """Where in a buffer an element lies, as a function of its subscripts."""
+    if isinstance(type.layout, SwizzleAttr):
+        return lambda at: place_of(type, [Expr((), n) for n in at]).evaluate({})
+    strides = strides_of(type)
+    return lambda at: sum(n * stride for n, stride in zip(at, strides, strict=True))
+
+
+def _judge(
+    op: Operation, buffer: SSAValue, writes: bool, width: int, warps: Iterable[Lanes], times: int
+) -> BankAccess:
+    total = least = 0
+    for lanes in warps:
+        total += wavefronts(lanes, width)
+        least += len(phases(lanes, width))
+    return BankAccess(op, buffer, writes, width, total, least, times)
+
+
+def _loops(op: Operation) -> list[tuple[int, BlockArgument]]:
+    """The serial axes around an operation, each with its extent."""
+    return [(loop.extent(a), a) for loop in loops_around(op) for a in loop.axes_of(SERIAL)]
+
+
+def _sampled_warps(threads: int) -> list[range]:
+    """The thread numbers of some warps of a block, the first and the last among them."""
+    count = -(-threads // WARP)
+    chosen = sorted({n * (count - 1) // (SAMPLED_WARPS - 1) for n in range(SAMPLED_WARPS)})
+    return [range(n * WARP, min(n * WARP + WARP, threads)) for n in chosen]
+
+
+def access_width(op: tile.LoadOp | tile.StoreOp, alignment: int) -> tuple[BlockArgument | None, int]:
+    """
+    The register axis along which an access takes neighbouring elements and how many it takes at
+    once; `alignment` is that of the memref's address, in bytes.
+    """
+    assert isinstance(op.ref.type, MemRefType)
+    registers = [(loop, a) for loop in loops_around(op) for a in loop.axes_of(REGISTER)]
+    axis = fragment_axis(op, [a for _, a in registers])
+    if axis is None:
+        return None, 1
+    extent = next(loop.extent(a) for loop, a in registers if a is axis)
+    base = [_expand(s).substitute(lambda v: 0 if v is axis else None) for s in op.subscripts]
+    width = vector_width(op.ref.type, base, alignment)
+    where = [_expand(c) for c in op.where]
+    while width > 1 and (extent % width or not all(holds_alike(c, axis, width) for c in where)):
+        width //= 2
+    return axis, width
+
+
+def _expand(expr: Expr) -> Expr:
+    """An expression in axes; `tile.index` values are looked into."""
+
+    def replace(value: SSAValue) -> Expr | None:
+        owner = value.owner
+        return _expand(owner.subscripts[0]) if isinstance(owner, tile.IndexOp) else None
+
+    return expr.substitute(replace)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """The addresses of an access, and how often a thread executes it."""
+
+    launch: tile.LaunchOp
+    place: Place
+    element: int
+    """Bytes of an element."""
+    width: int
+    """Bytes of the access."""
+    times: int
+    points: tuple[Mapping[SSAValue, int], ...]
+    """Where the axes stand that are no thread axes."""
+
+    @staticmethod
+    def of(launch: tile.LaunchOp, op: tile.LoadOp | tile.StoreOp, alignment: int) -> _Walk:
+        type = op.ref.type
+        assert isinstance(type, MemRefType)
+        axis, width = access_width(op, alignment)
+        place = place_of(type, [_expand(s) for s in op.subscripts])
+        mentioned = {v for e in (place.base, place.unit, place.exchange) for v in e.values()}
+        steps: dict[SSAValue, tuple[int, int]] = {}
+        times = prod(n for n, _ in _loops(op))
+        for loop in loops_around(op):
+            for a in loop.axes:
+                if loop.kind(a) == THREAD or a not in mentioned:
+                    continue
+                step = width if a is axis else 1
+                steps[a] = (min(step, loop.extent(a) - 1), loop.extent(a) - step)
+                if loop.kind(a) == REGISTER:
+                    times *= loop.extent(a) // step
+        opaque = dict.fromkeys(mentioned - set(steps) - set(launch.axes), 0)
+        size = element_bytes(type.element_type)
+        points = tuple({**opaque, **p} for p in _points(steps, place, type))
+        return _Walk(launch, place, size, width * size, times, points)
+
+    def warps(self) -> Iterator[Lanes]:
+        """The addresses of the sampled warps at each of the points."""
+        axes = self.launch.axes_of(THREAD)
+        threads = prod(self.launch.extent(a) for a in axes)
+        for warp in _sampled_warps(threads):
+            decoded = [self._decode(thread, axes) for thread in warp]
+            for point in self.points:
+                offset = self._offset(point, axes)
+                yield [offset(at) * self.element for at in decoded]
+
+    def _offset(
+        self, point: Mapping[SSAValue, int], axes: Sequence[BlockArgument]
+    ) -> Callable[[Mapping[SSAValue, int]], int]:
+        """The place as a function of the thread axes; a sum is taken apart once."""
+        parts = (self.place.base, self.place.unit)
+        steps = [(a, [e.coefficient(a) for e in parts]) for a in axes]
+        if self.place.exchange != Expr() or any(None in c for _, c in steps):
+            return lambda at: self.place.evaluate({**point, **at})
+        first = self.place.evaluate({**point, **dict.fromkeys(axes, 0)})
+        factors = [(a, sum(n or 0 for n in c)) for a, c in steps]
+        return lambda at: first + sum(at[a] * factor for a, factor in factors)
+
+    def _decode(self, thread: int, axes: Sequence[BlockArgument]) -> dict[SSAValue, int]:
+        """Where the thread axes stand for a thread number; the last runs fastest."""
+        at: dict[SSAValue, int] = {}
+        for axis in reversed(axes):
+            at[axis] = thread % self.launch.extent(axis)
+            thread //= self.launch.extent(axis)
+        return at
+
+
+def _points(
+    steps: Mapping[SSAValue, tuple[int, int]], place: Place, type: MemRefType[Attribute]
+) -> Iterator[dict[SSAValue, int]]:
+    """
+    Points of the axes that are no thread axes, given the second and the last place of each: where
+    the place is a sum, moving them shifts all lanes alike, and the first point stands for all.
+    """
+    yield dict.fromkeys(steps, 0)
+    is_sum = all(isinstance(a, SSAValue) for e in (place.base, place.unit) for a, _ in e.terms)
+    if is_sum and not isinstance(type.layout, SwizzleAttr):
+        return
+    yield {a: last for a, (_, last) in steps.items()}
+    for axis, (second, _) in steps.items():
+        yield {**dict.fromkeys(steps, 0), axis: second}

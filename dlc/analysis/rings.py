@@ -1,0 +1,90 @@
+"""When a ring's chunks arrive: which groups of asynchronous copies an acquire has to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import product
+
+from xdsl.ir import Operation, SSAValue
+
+from dlc.dialects import tile
+from dlc.dialects.axes import SERIAL, AxesOp
+from dlc.dialects.staging import ASYNC
+
+
+def is_async(op: Operation | None) -> bool:
+    """Does an operation fill or acquire a chunk that cp.async copies?"""
+    return isinstance(op, tile.FillOp | tile.AcquireOp) and op.source.fill_kind == ASYNC
+
+
+def run_of(op: tile.FillOp | tile.AcquireOp) -> list[tile.FillOp | tile.AcquireOp]:
+    """
+    The neighbouring operations of the same name, on the same chunk of asynchronous rings, that
+    `op` belongs to. A run of fills is one group of copies; a run of acquires waits once.
+    """
+    run = [op]
+    while (before := _neighbour(op, run[0].prev_op)) is not None:
+        run.insert(0, before)
+    while (after := _neighbour(op, run[-1].next_op)) is not None:
+        run.append(after)
+    return run
+
+
+def _neighbour(
+    op: tile.FillOp | tile.AcquireOp, other: Operation | None
+) -> tile.FillOp | tile.AcquireOp | None:
+    """`other`, if it belongs to the run of `op`."""
+    if not is_async(other) or type(other) is not type(op):
+        return None
+    assert isinstance(other, tile.FillOp | tile.AcquireOp)
+    return other if other.chunk == op.chunk else None
+
+
+def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:
+    """
+    For the first acquire of every run: how many of the newest groups may be unfinished when it
+    goes on. Found by playing through the fills and acquires of a launch, every loop up to where
+    its slots have been through all their states; the least count over all visits holds.
+    """
+    pending: dict[tile.AcquireOp, int] = {}
+    group_of: dict[tuple[tile.RingOp, int], int] = {}
+    groups = 0
+
+    def visit(op: Operation, at: dict[SSAValue, int]) -> None:
+        nonlocal groups
+        assert isinstance(op, tile.FillOp | tile.AcquireOp)
+        run = run_of(op)
+        if op is not run[0]:
+            return
+        chunks = [(member.source, member.chunk.evaluate(at)) for member in run]
+        if isinstance(op, tile.FillOp):
+            group_of.update(dict.fromkeys(chunks, groups))
+            groups += 1
+        else:
+            newest = max(group_of[chunk] for chunk in chunks)
+            pending[op] = min(pending.get(op, groups), groups - 1 - newest)
+
+    _play(launch.body.block.ops, {}, visit)
+    return pending
+
+
+def _play(
+    ops: Iterable[Operation],
+    at: dict[SSAValue, int],
+    visit: Callable[[Operation, dict[SSAValue, int]], None],
+) -> None:
+    """Visits what fills and acquires asynchronous rings, in the order of execution."""
+    for op in ops:
+        if is_async(op):
+            visit(op, at)
+        elif isinstance(op, AxesOp) and (rings := _rings(op)):
+            axes = op.axes_of(SERIAL)
+            enough = 2 * max(ring.depth for ring in rings) + 2
+            for point in product(*(range(min(op.extent(a), enough)) for a in axes)):
+                _play(op.body.block.ops, {**at, **dict(zip(axes, point, strict=True))}, visit)
+
+
+def _rings(op: Operation) -> set[tile.RingOp]:
+    """The asynchronous rings that something in `op` fills or acquires."""
+    users = (o for o in op.walk() if isinstance(o, tile.FillOp | tile.AcquireOp))
+    return {user.source for user in users if is_async(user)}

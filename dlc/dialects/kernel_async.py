@@ -1,0 +1,203 @@
+"""
+Asynchronous copies of a thread: cp.async and its groups.
+
+```
+kernel.cp_async %x[%t * 4], %s[%t * 4] elements 4 where (%t < 100) : memref<…>, memref<…>
+kernel.commit
+kernel.wait 0
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import index_parts, parse_memref_type
+from dlc.dialects.index_syntax import (
+    parse_conditions,
+    parse_expr,
+    print_subscripts,
+    print_where,
+)
+from dlc.dialects.kernel_memory import element_bytes, is_shared
+from dlc.ir.expr import Expr, from_affine
+
+
+@irdl_op_definition
+class CpAsyncOp(IRDLOperation):
+    """
+    `kernel.cp_async %x[expr, …], %s[expr, …] elements 4 (where (condition, …))? : memref, memref`
+
+    Requests a copy of consecutive elements (4, 8 or 16 bytes) from global to shared memory; it
+    joins the thread's open group. Where a condition is false, zeros are written.
+    """
+
+    name = "kernel.cp_async"
+    source = operand_def(MemRefType)
+    target = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    map = prop_def(AffineMapAttr)
+    target_map = prop_def(AffineMapAttr)
+    conditions = opt_prop_def(AffineMapAttr)
+    elements = prop_def(IntegerAttr)
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(
+        self,
+        source: SSAValue,
+        subscripts: Sequence[Expr],
+        target: SSAValue,
+        target_subscripts: Sequence[Expr],
+        elements: int,
+        where: Sequence[Expr] = (),
+    ) -> None:
+        rank = len(subscripts)
+        indices, map, conditions = index_parts([*subscripts, *target_subscripts], where)
+        super().__init__(
+            operands=[source, target, indices],
+            properties={
+                **_split_map(map.data, rank),
+                "conditions": conditions,
+                "elements": IntegerAttr(elements, i64),
+            },
+        )
+
+    @property
+    def subscripts(self) -> tuple[Expr, ...]:
+        return tuple(from_affine(e, self.indices) for e in self.map.data.results)
+
+    @property
+    def target_subscripts(self) -> tuple[Expr, ...]:
+        return tuple(from_affine(e, self.indices) for e in self.target_map.data.results)
+
+    @property
+    def where(self) -> tuple[Expr, ...]:
+        if self.conditions is None:
+            return ()
+        return tuple(from_affine(e, self.indices) for e in self.conditions.data.results)
+
+    def verify_(self) -> None:
+        source, target = self.source.type, self.target.type
+        assert isinstance(source, MemRefType)
+        assert isinstance(target, MemRefType)
+        if not is_shared(self.target):
+            raise VerifyException(f"expected a target in shared memory, found {target}")
+        for map, type in ((self.map.data, source), (self.target_map.data, target)):
+            if len(map.results) != type.get_num_dims():
+                raise VerifyException(
+                    f"expected {type.get_num_dims()} subscripts for {type}, found "
+                    f"{len(map.results)}"
+                )
+        if source.element_type != target.element_type:
+            raise VerifyException("expected one element type for source and target")
+        size = self.elements.value.data * element_bytes(source.element_type)
+        if size not in (4, 8, 16):
+            raise VerifyException(f"expected a copy of 4, 8 or 16 bytes, found {size}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CpAsyncOp:
+        indices: list[SSAValue] = []
+
+        def side() -> tuple[UnresolvedOperand, list[AffineExpr]]:
+            ref = parser.parse_unresolved_operand()
+            exprs = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
+            )
+            return ref, exprs
+
+        source, exprs = side()
+        parser.parse_punctuation(",")
+        target, target_exprs = side()
+        parser.parse_keyword("elements")
+        elements = parser.parse_integer()
+        where = parse_conditions(parser, indices) if parser.parse_optional_keyword("where") else []
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        source_type = parse_memref_type(parser)
+        parser.parse_punctuation(",")
+        target_type = parse_memref_type(parser)
+        count = len(indices)
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[
+                parser.resolve_operand(source, source_type),
+                parser.resolve_operand(target, target_type),
+                indices,
+            ],
+            properties={
+                **_split_map(AffineMap(count, 0, (*exprs, *target_exprs)), len(exprs)),
+                "conditions": AffineMapAttr(AffineMap(count, 0, tuple(where))) if where else None,
+                "elements": IntegerAttr(elements, i64),
+            },
+            attributes=attributes,
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.source)
+        print_subscripts(printer, self.map.data, self.indices)
+        printer.print_string(", ")
+        printer.print_ssa_value(self.target)
+        print_subscripts(printer, self.target_map.data, self.indices)
+        printer.print_string(f" elements {self.elements.value.data}")
+        if self.conditions is not None:
+            print_where(printer, self.conditions.data, self.indices)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.source.type)
+        printer.print_string(", ")
+        printer.print_attribute(self.target.type)
+
+
+def _split_map(map: AffineMap, rank: int) -> dict[str, Attribute | None]:
+    source = AffineMap(map.num_dims, 0, map.results[:rank])
+    target = AffineMap(map.num_dims, 0, map.results[rank:])
+    return {"map": AffineMapAttr(source), "target_map": AffineMapAttr(target)}
+
+
+@irdl_op_definition
+class CommitOp(IRDLOperation):
+    """`kernel.commit`: closes the thread's open group of copies, which may be empty."""
+
+    name = "kernel.commit"
+    assembly_format = "attr-dict"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+@irdl_op_definition
+class WaitOp(IRDLOperation):
+    """`kernel.wait 1`: until at most that many of the thread's newest groups are unfinished."""
+
+    name = "kernel.wait"
+    pending = prop_def(IntegerAttr.constr(i64))
+    assembly_format = "$pending attr-dict"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(self, pending: int) -> None:
+        super().__init__(properties={"pending": IntegerAttr(pending, i64)})
+
+    def verify_(self) -> None:
+        if self.pending.value.data < 0:
+            raise VerifyException(f"expected a count >= 0, found {self.pending.value.data}")

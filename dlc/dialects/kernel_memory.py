@@ -1,0 +1,45 @@
+"""The memory of a kernel: address spaces and what lies in them."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import AnyFloat, IntegerType, MemRefType
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
+from xdsl.irdl import irdl_attr_definition
+from xdsl.utils.exceptions import VerifyException
+
+
+@irdl_attr_definition
+class SharedAttr(ParametrizedAttribute):
+    """`#kernel.shared`: memory shared by the threads of a block."""
+
+    name = "kernel.shared"
+
+
+@irdl_attr_definition
+class LocalAttr(ParametrizedAttribute):
+    """`#kernel.local`: memory of one thread."""
+
+    name = "kernel.local"
+
+
+def verify_space(type: Attribute, space: Attribute) -> None:
+    """Raises `VerifyException` unless `type` is a memref in `space`."""
+    if not isinstance(type, MemRefType) or type.memory_space != space:
+        raise VerifyException(f"expected a memref in {space}, found {type}")
+
+
+def is_shared(ref: SSAValue) -> bool:
+    """Does a memref live in shared memory?"""
+    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, SharedAttr)
+
+
+def is_local(ref: SSAValue) -> bool:
+    """Does a memref live in a thread's own memory?"""
+    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, LocalAttr)
+
+
+def element_bytes(type: Attribute) -> int:
+    """The size of an element in memory; a boolean takes one byte."""
+    if isinstance(type, AnyFloat | IntegerType):
+        return max(1, type.bitwidth // 8)
+    raise ValueError(f"elements of type {type} have no size in memory")

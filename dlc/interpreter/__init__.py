@@ -1,0 +1,16 @@
+"""
+The meaning of Kernel IR: runs `kernel.func`s on NumPy arrays, and reports what a GPU would let pass.
+
+    outputs = run_kernel(func, [x, w])
+    outputs = run_module(module, [x, w])
+
+All threads of some blocks are one NumPy axis and run in step: a value is an array over them, a
+condition that differs among them a mask. What threads may see of each other's accesses does not
+depend on the order in which they run here: it is derived from barriers, waits and arrivals alone,
+so a race is found whether or not it would have changed the result. The first `Hazard` is raised.
+"""
+
+from dlc.interpreter.hazards import Access, Hazard
+from dlc.interpreter.run import run_kernel, run_module
+
+__all__ = ["Access", "Hazard", "run_kernel", "run_module"]

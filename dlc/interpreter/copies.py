@@ -1,0 +1,120 @@
+"""cp.async: copies that a thread requests, and that are done when it has waited for their group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from dlc.interpreter.hazards import Hazard
+from dlc.interpreter.machine import Lanes, Machine, first_of
+from dlc.interpreter.memory import Memory
+from dlc.interpreter.shadow import Elements
+
+Count = NDArray[np.int64]
+
+
+@dataclass
+class _Request:
+    """What one execution of a kernel.cp_async asked for; one entry per lane and element."""
+
+    op: Operation
+    event: int
+    target: Memory
+    elements: Elements
+    lanes: Lanes
+    groups: Count
+    values: NDArray[Any]
+
+    def part(self, chosen: NDArray[np.bool_]) -> _Request:
+        return _Request(
+            self.op, self.event, self.target, self.elements[chosen], self.lanes[chosen],
+            self.groups[chosen], self.values[chosen],
+        )  # fmt: skip
+
+
+class AsyncCopies:
+    """
+    The copies in flight. The values are those at the request and land at the wait, as writes of
+    the thread that waits; an access in between of an element that is being copied is a hazard.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.committed: Count = np.zeros(machine.lanes, np.int64)
+        self.requests: list[_Request] = []
+        self.flying: dict[Memory, NDArray[np.bool_]] = {}
+
+    def request(
+        self,
+        op: Operation,
+        target: Memory,
+        elements: Elements,
+        lanes: Lanes,
+        values: NDArray[Any],
+    ) -> None:
+        """Each lane asks for its element to get a value."""
+        assert target.shadow is not None
+        self._check(target, op, elements, lanes)
+        target.shadow.write(op, elements, lanes)
+        target.guard = partial(self._check, target)
+        event = self.machine.event(op)
+        groups = self.committed[lanes]
+        self.requests.append(_Request(op, event, target, elements, lanes, groups, values))
+        mask = self.flying.setdefault(target, np.zeros(len(target.data), np.bool_))
+        mask[elements] = True
+
+    def commit(self) -> None:
+        self.committed[self.machine.active] += 1
+
+    def wait(self, pending: int) -> None:
+        """All groups of the active threads land but for the newest `pending`."""
+        active = np.zeros(self.machine.lanes, np.bool_)
+        active[self.machine.active] = True
+        flying: list[_Request] = []
+        for request in self.requests:
+            done = request.groups < (self.committed - pending)[request.lanes]
+            done &= active[request.lanes]
+            if done.any():
+                self._land(request.part(done))
+            if not done.all():
+                flying.append(request.part(~done))
+        self.requests = flying
+
+    def _land(self, request: _Request) -> None:
+        assert request.target.shadow is not None
+        self.flying[request.target][request.elements] = False
+        request.target.data[request.elements] = request.values
+        request.target.shadow.land(request.event, request.elements, request.lanes)
+
+    def _check(self, memory: Memory, op: Operation, elements: Elements, lanes: Lanes) -> None:
+        """Hazard if one of these elements, which lanes access, is being copied."""
+        mask = self.flying.get(memory)
+        if mask is None or not (hit := mask[elements]).any():
+            return
+        at = first_of(hit)
+        element = elements[at]
+        request, n = next(
+            (r, first_of(r.elements == element)) for r in self.requests if element in r.elements
+        )
+        past = self.machine.access_at(request.event, int(request.lanes[n]))
+        here = self.machine.access(op, int(lanes[at]))
+        closed = request.groups[n] < self.committed[request.lanes[n]]
+        why = "has not waited for its group" if closed else "has not committed its group"
+        sentence = (
+            f"{memory.place(int(element))} is accessed while a copy to it is in flight: "
+            f"thread {past.thread} requested it and {why}"
+        )
+        raise Hazard("copy in flight", op, sentence, [here, past])
+
+    def finish(self) -> None:
+        """Hazard if a copy is in flight when the kernel ends."""
+        for request in self.requests:
+            if len(request.lanes):
+                past = self.machine.access_at(request.event, int(request.lanes[0]))
+                sentence = f"nothing waits for a copy to {request.target.name}"
+                raise Hazard("copy never awaited", request.op, sentence, [past])

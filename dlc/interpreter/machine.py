@@ -1,0 +1,163 @@
+"""The threads that run in step, which of them are active, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from dlc.interpreter.clocks import Clock, Epochs, VectorClocks
+from dlc.interpreter.expressions import Holds, Index
+from dlc.interpreter.hazards import Access, Hazard, Kind
+
+Lanes = NDArray[np.int64]
+"""Numbers of threads among those that run in step."""
+
+ACTOR_BITS = 32
+ACTOR_MASK = (1 << ACTOR_BITS) - 1
+
+
+class Machine:
+    """
+    The threads of some consecutive blocks. *Lane* n is thread `n % threads` of the block
+    `first_block + n // threads`.
+
+    An *actor* is what accesses memory: of each block first the threads, then the mbarriers, for
+    whom the tensor memory accelerator writes. An *event* is one execution of an operation.
+    """
+
+    def __init__(self, threads: int, mbarriers: int, ordered_by_clocks: bool) -> None:
+        self.threads = threads
+        self.actors = threads + mbarriers
+        self.ordered_by_clocks = ordered_by_clocks
+        self.values: list[Any] = []
+        """What every SSA value is: see `dlc.interpreter.scalars.Value`."""
+        self.iteration: list[int] = []
+        """The indices of the loops that are running."""
+        self.events: list[tuple[Operation, tuple[int, ...]]] = []
+        self.first_block = 0
+        self.begin(0, 1)
+
+    def begin(self, first_block: int, blocks: int) -> None:
+        """Takes the threads of these blocks to where the kernel begins."""
+        self.first_block, self.blocks = first_block, blocks
+        self.lanes = blocks * self.threads
+        self.everyone: Lanes = np.arange(self.lanes)
+        self.block_of = self.everyone // self.threads
+        self.thread_of = self.everyone % self.threads
+        self.actor_of = (first_block + self.block_of) * self.actors + self.thread_of
+        self.active: Lanes = self.everyone
+        self.mask: NDArray[np.bool_] | None = None
+        """The active lanes as a mask; None for all."""
+        self.clock: Clock = (
+            VectorClocks(blocks, self.threads, self.actors)
+            if self.ordered_by_clocks
+            else Epochs(blocks, self.threads)
+        )
+
+    def activate(self, mask: NDArray[np.bool_] | None) -> None:
+        self.mask = mask
+        self.active = self.everyone if mask is None else np.flatnonzero(mask)
+
+    def narrowed(self, condition: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The active lanes where the condition holds."""
+        return condition if self.mask is None else self.mask & condition
+
+    def where(self, holds: Holds) -> Lanes:
+        """The active lanes where a condition holds; `active` itself if it holds in all of them."""
+        if isinstance(holds, np.ndarray):
+            chosen = holds[self.active]
+            return self.active if chosen.all() else self.active[chosen]
+        return self.active if holds else self.active[:0]
+
+    def of(self, value: Any, lanes: Lanes) -> Any:
+        """A value in these lanes."""
+        if np.ndim(value) == 0 or lanes is self.everyone or len(value) == 1 < self.lanes:
+            return value
+        return value[lanes]
+
+    def spread(self, value: Any, lanes: Lanes, otherwise: Any) -> Any:
+        """A value of these lanes as one of all lanes, `otherwise` in the others."""
+        if lanes is self.everyone:
+            return value
+        if np.ndim(otherwise) == 0 or len(otherwise) != self.lanes:
+            otherwise = np.broadcast_to(otherwise, (self.lanes, *np.shape(value)[1:]))
+        result = otherwise.astype(np.asarray(value).dtype)
+        result[lanes] = value
+        return result
+
+    # Places and times.
+
+    def event(self, op: Operation) -> int:
+        """Notes that an operation is executed; its number stands for it in shadow memory."""
+        self.events.append((op, tuple(self.iteration)))
+        return len(self.events) - 1
+
+    def packed(self, op: Operation, lanes: Lanes) -> NDArray[np.int64]:
+        """The access that each of these lanes makes now: event and actor in one number."""
+        return (self.event(op) << ACTOR_BITS) | self.actor_of[lanes]
+
+    def access(self, op: Operation, lane: int) -> Access:
+        """What a lane does now."""
+        block = self.first_block + int(self.block_of[lane])
+        return Access(op, block, int(self.thread_of[lane]), tuple(self.iteration))
+
+    def access_at(self, event: int, lane: int) -> Access:
+        """What a lane did when `event` was."""
+        op, iteration = self.events[event]
+        block = self.first_block + int(self.block_of[lane])
+        return Access(op, block, int(self.thread_of[lane]), iteration)
+
+    def past_access(self, packed: int) -> Access:
+        """An access of shadow memory; one by an mbarrier's copy is that of its request."""
+        op, iteration = self.events[packed >> ACTOR_BITS]
+        block, actor = divmod(packed & ACTOR_MASK, self.actors)
+        return Access(op, block, min(actor, self.threads - 1), iteration)
+
+    def hazard(self, kind: Kind, op: Operation, sentence: str, lanes: Iterable[int] = ()) -> Hazard:
+        """A hazard that these lanes meet now."""
+        return Hazard(kind, op, sentence, [self.access(op, lane) for lane in lanes])
+
+    # Meetings.
+
+    def whole_blocks(self, op: Operation) -> NDArray[np.int64]:
+        """The blocks whose threads meet at `op`. Hazard if only part of a block does."""
+        if self.mask is None:
+            return np.arange(self.blocks)
+        here = self.mask.reshape(self.blocks, self.threads)
+        partly = here.any(axis=1) & ~here.all(axis=1)
+        if partly.any():
+            block = int(np.argmax(partly))
+            there, away = (block * self.threads + int(np.argmax(x[block])) for x in (here, ~here))
+            sentence = (
+                f"all threads of a block must reach {op.name}, and thread "
+                f"{away % self.threads} does not"
+            )
+            raise self.hazard("divergence", op, sentence, [there])
+        return np.flatnonzero(here.all(axis=1))
+
+    def whole_warps(self, op: Operation) -> Lanes:
+        """The lanes whose warps meet at `op`, all. Hazard if only part of a warp does."""
+        if self.mask is None:
+            return self.everyone
+        for lane in self.active:
+            first = lane - self.thread_of[lane] % 32
+            last = min(first + 32, lane - self.thread_of[lane] + self.threads)
+            if not self.mask[first:last].all():
+                away = int(self.thread_of[first + int(np.argmin(self.mask[first:last]))])
+                sentence = f"all lanes of a warp must reach {op.name}, and thread {away} does not"
+                raise self.hazard("divergence", op, sentence, [int(lane)])
+        return self.active
+
+
+def first_of(bad: NDArray[np.bool_]) -> int:
+    """The position of the first that is true."""
+    return int(np.argmax(bad))
+
+
+def compressed(index: Index, lanes: Lanes, machine: Machine) -> Index:
+    """An index value in these lanes."""
+    return index if isinstance(index, int) or lanes is machine.everyone else index[lanes]

@@ -1,0 +1,219 @@
+"""
+mbarriers, and the tensor memory accelerator, whose copies are done when a phase of one ends.
+
+A phase's number is what a thread's clock knows of the mbarrier: knowing n, it has seen the first n
+phases end, and with the n-th all that arrived or was copied in it. A wait teaches the earliest
+phase that it can have passed, whatever happened in the order in which threads run here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from dlc.interpreter.clocks import Times, VectorClocks
+from dlc.interpreter.expressions import Index
+from dlc.interpreter.hazards import Hazard
+from dlc.interpreter.machine import ACTOR_BITS, ACTOR_MASK, Lanes, Machine, first_of
+from dlc.interpreter.memory import Memory
+
+TMA_ALIGNMENT = 128
+"""Bytes that divide where a box is written (PTX ISA, cp.async.bulk.tensor)."""
+
+
+@dataclass
+class Mbarrier:
+    """One mbarrier of one block, initialized."""
+
+    count: int
+    """Arrivals that a phase needs."""
+    initializer: int
+    """The packed access and, below, its time."""
+    initialized: int
+    missing: int
+    """Arrivals that the current phase still needs."""
+    gathered: Times
+    """What those that have arrived in the current phase know."""
+    bytes: int = 0
+    """What the current phase expects and has not got."""
+    ended: list[Times] = field(default_factory=list)
+    """What is known of every phase that has ended."""
+
+
+class Mbarriers:
+    """The mbarriers of the blocks that run; `number` counts through all of a block's."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.all: dict[tuple[int, int], Mbarrier] = {}
+        shape = machine.blocks, machine.threads
+        self.init_fence = np.zeros(shape, np.int32)
+        """The time of each thread's last fence of initializations."""
+        self.proxy_fence = np.zeros(shape, np.int32)
+        """The time of each thread's last fence of ordinary accesses."""
+
+    @property
+    def clock(self) -> VectorClocks:
+        assert isinstance(self.machine.clock, VectorClocks)
+        return self.machine.clock
+
+    def initialize(self, op: Operation, number: Index, count: int) -> None:
+        lanes = self.machine.active
+        event = self.machine.packed(op, lanes)
+        for lane, block, n in self._each(number, lanes):
+            if (old := self.all.get((block, n))) is not None:
+                sentence = "an mbarrier is initialized a second time"
+                accesses = [
+                    self.machine.access(op, lane),
+                    self.machine.past_access(old.initializer),
+                ]
+                raise Hazard("mbarrier", op, sentence, accesses)
+            access = int(event[int(np.argmax(lanes == lane))])
+            time = int(self.clock.rows(np.array([lane]))[0, self.machine.thread_of[lane]])
+            row = np.zeros(self.machine.actors, np.int32)
+            self.all[block, n] = Mbarrier(count, access, time, count, row)
+
+    def fence(self, times: Times) -> None:
+        """The active threads execute a fence; `times` are those of the fences of its kind."""
+        lanes = self.machine.active
+        block, thread = self.machine.block_of[lanes], self.machine.thread_of[lanes]
+        times[block, thread] = self.clock.now(lanes)
+        self.clock.tick(lanes)
+
+    def arrive(self, op: Operation, number: Index, bytes: int) -> None:
+        """Each active thread arrives and expects so many bytes."""
+        lanes = self.machine.active
+        for lane, block, n in self._each(number, lanes):
+            barrier = self._initialized(op, lane, block, n)
+            if barrier.missing == 0:
+                sentence = (
+                    f"a phase that waits for {barrier.bytes} bytes gets more than its "
+                    f"{barrier.count} arrivals"
+                )
+                raise self.machine.hazard("mbarrier", op, sentence, [lane])
+            barrier.missing -= 1
+            barrier.bytes += bytes
+            row = self.clock.rows(np.array([lane]))[0]
+            np.maximum(barrier.gathered, row, out=barrier.gathered)
+            self._end_phase(barrier, n)
+        self.clock.tick(lanes)
+
+    def _end_phase(self, barrier: Mbarrier, n: int) -> None:
+        if barrier.missing or barrier.bytes:
+            return
+        barrier.gathered[self.machine.threads + n] = len(barrier.ended) + 1
+        barrier.ended.append(barrier.gathered)
+        barrier.gathered = np.zeros_like(barrier.gathered)
+        barrier.missing = barrier.count
+
+    def wait(self, op: Operation, number: Index, parity: Index) -> None:
+        """Each active thread waits for the end of the phase of that parity."""
+        lanes = self.machine.active
+        numbers = np.broadcast_to(number, self.machine.lanes)[lanes]
+        parities = np.broadcast_to(parity, self.machine.lanes)[lanes]
+        blocks = self.machine.block_of[lanes]
+        columns = self.machine.threads + numbers
+        known = self.clock.known[blocks, self.machine.thread_of[lanes], columns]
+        needed = np.where((known - 1) % 2 == parities, known, known + 1)
+        cases = np.stack([blocks, numbers, needed], axis=1)
+        for block, n, phases in np.unique(cases, axis=0).tolist():
+            same = lanes[(cases == (block, n, phases)).all(axis=1)]
+            barrier = self._initialized(op, int(same[0]), block, n)
+            if phases > len(barrier.ended):
+                raise self._stuck(op, int(same[0]), barrier, phases - 1)
+            if phases:
+                self.clock.learn(same, barrier.ended[phases - 1])
+
+    def _stuck(self, op: Operation, lane: int, barrier: Mbarrier, phase: int) -> Hazard:
+        missing = [f"{barrier.missing} of {barrier.count} arrivals"] if barrier.missing else []
+        if barrier.bytes:
+            missing.append(f"{barrier.bytes} bytes")
+        what = " and ".join(missing)
+        sentence = (
+            f"phase {phase} of the mbarrier does not end: of what comes before the wait, threads "
+            f"running in step, phase {len(barrier.ended)} lacks {what}"
+        )
+        return self.machine.hazard("deadlock", op, sentence, [lane])
+
+    def load(
+        self,
+        op: Operation,
+        lane: int,
+        n: int,
+        target: Memory,
+        elements: NDArray[np.int64],
+        values: NDArray[np.generic],
+    ) -> None:
+        """A lane requests a box: values for elements of the target."""
+        assert target.shadow is not None
+        block = int(self.machine.block_of[lane])
+        barrier = self._initialized(op, lane, block, n)
+        self._check_fenced(op, lane, barrier)
+        lanes = np.full(len(elements), lane)
+        packed = target.shadow.check_write(op, elements, lanes)
+        self._check_proxy(op, lane, target, elements)
+        actor = self.machine.first_block + block
+        actor = actor * self.machine.actors + self.machine.threads + n
+        target.shadow.writer[elements] = (packed >> ACTOR_BITS << ACTOR_BITS) | actor
+        target.shadow.time[elements] = len(barrier.ended) + 1
+        target.data[elements] = values
+        barrier.bytes -= len(elements) * target.bytes
+        self._end_phase(barrier, n)
+
+    def _check_fenced(self, op: Operation, lane: int, barrier: Mbarrier) -> None:
+        """The accelerator has to see the mbarrier initialized."""
+        first = self.machine.past_access(barrier.initializer)
+        fence = int(self.init_fence[first.block - self.machine.first_block, first.thread])
+        if fence < barrier.initialized or not self._knows(lane, first.thread, fence):
+            sentence = "no kernel.fence_mbarrier_init stands between this and the initialization"
+            accesses = [self.machine.access(op, lane), first]
+            raise Hazard("mbarrier", op, sentence, accesses)
+
+    def _check_proxy(
+        self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64]
+    ) -> None:
+        """Ordinary stores come before the accelerator's only across a fence."""
+        assert target.shadow is not None
+        writers = target.shadow.writer[elements]
+        threads = (writers & ACTOR_MASK) % self.machine.actors
+        ordinary = (writers >= 0) & (threads < self.machine.threads)
+        if not ordinary.any():
+            return
+        block, thread = self.machine.block_of[lane], self.machine.thread_of[lane]
+        fences = self.proxy_fence[block, np.minimum(threads, self.machine.threads - 1)]
+        known = self.clock.known[block, thread, threads]
+        bad = ordinary & ((target.shadow.time[elements] > fences) | (known < fences))
+        if bad.any():
+            past = self.machine.past_access(int(writers[first_of(bad)]))
+            sentence = (
+                f"no kernel.fence_proxy_async stands between a store to {target.name} and this"
+            )
+            raise Hazard("race", op, sentence, [self.machine.access(op, lane), past])
+
+    def _initialized(self, op: Operation, lane: int, block: int, n: int) -> Mbarrier:
+        barrier = self.all.get((block, n))
+        if barrier is None:
+            raise self.machine.hazard(
+                "uninitialized", op, "the mbarrier is not initialized", [lane]
+            )
+        first = self.machine.past_access(barrier.initializer)
+        if not self._knows(lane, first.thread, barrier.initialized):
+            sentence = (
+                f"thread {self.machine.thread_of[lane]} uses an mbarrier that thread "
+                f"{first.thread} initialized, and nothing orders the two"
+            )
+            raise Hazard("race", op, sentence, [self.machine.access(op, lane), first])
+        return barrier
+
+    def _knows(self, lane: int, thread: int, time: int) -> bool:
+        block, own = self.machine.block_of[lane], self.machine.thread_of[lane]
+        return bool(own == thread or self.clock.known[block, own, thread] >= time)
+
+    def _each(self, number: Index, lanes: Lanes) -> list[tuple[int, int, int]]:
+        """Lane, block and number of the mbarrier, for each of these lanes."""
+        numbers = np.broadcast_to(number, self.machine.lanes)[lanes]
+        blocks = self.machine.block_of[lanes]
+        return list(zip(lanes.tolist(), blocks.tolist(), numbers.tolist(), strict=True))

@@ -1,0 +1,214 @@
+"""
+Shadow memory: who accessed an element last, and whether that came before.
+
+A race is two accesses of an element by different threads, one of them a write, neither of which
+happened before the other (`dlc.interpreter.clocks`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from dlc.interpreter.clocks import NEVER, VectorClocks
+from dlc.interpreter.hazards import Hazard
+from dlc.interpreter.machine import ACTOR_BITS, ACTOR_MASK, Lanes, Machine, first_of
+
+Elements = NDArray[np.int64]
+Packed = NDArray[np.int64]
+NOBODY = -1
+SEVERAL = ACTOR_MASK
+"""The actor of atomic operations by several threads."""
+
+
+class Readers(ABC):
+    """Who has read each element since it was ordered by what happened then."""
+
+    @abstractmethod
+    def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
+        """Each lane reads its element."""
+
+    @abstractmethod
+    def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
+        """A position whose lane may not write its element yet, and a read that forbids it."""
+
+
+class FewReaders(Readers):
+    """Two different readers at the newest time: enough where times are those of barriers."""
+
+    def __init__(self, size: int, machine: Machine) -> None:
+        self.machine = machine
+        self.time = np.full(size, -1, np.int32)
+        self.first = np.full(size, NOBODY, np.int64)
+        self.second = np.full(size, NOBODY, np.int64)
+
+    def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
+        now = self.machine.clock.now(lanes)
+        stale = self.time[elements] < now
+        if stale.any():
+            renewed = elements[stale]
+            self.time[renewed] = now if isinstance(now, int) else now[stale]
+            self.first[renewed] = packed[stale]
+            self.second[renewed] = NOBODY
+        other = ((self.first[elements] ^ packed) & ACTOR_MASK) != 0
+        if other.any():
+            self.second[elements[other]] = packed[other]
+
+    def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
+        recent = self.time[elements] >= self.machine.clock.now(lanes)
+        if not recent.any():
+            return None
+        mine = self.machine.actor_of[lanes]
+        for readers in (self.first[elements], self.second[elements]):
+            bad = recent & (readers >= 0) & ((readers & ACTOR_MASK) != mine)
+            if bad.any():
+                return first_of(bad), int(readers[first_of(bad)])
+        return None
+
+
+class AllReaders(Readers):
+    """The last read of each element by each thread of its block."""
+
+    def __init__(self, size: int, machine: Machine) -> None:
+        self.machine = machine
+        self.time = np.zeros((size, machine.threads), np.int32)
+        self.packed = np.zeros((size, machine.threads), np.int64)
+
+    def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
+        threads = self.machine.thread_of[lanes]
+        self.time[elements, threads] = self.machine.clock.now(lanes)
+        self.packed[elements, threads] = packed
+
+    def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
+        clock = self.machine.clock
+        assert isinstance(clock, VectorClocks)
+        threads = self.machine.threads
+        bad = self.time[elements] > clock.rows(lanes)[:, :threads]
+        bad[np.arange(len(lanes)), self.machine.thread_of[lanes]] = False
+        if not bad.any():
+            return None
+        position, thread = divmod(first_of(bad.reshape(-1)), threads)
+        return position, int(self.packed[elements[position], thread])
+
+
+class Shadow:
+    """
+    The last write of each of `size` elements and the reads since. Memory of blocks is accessed by
+    one block only; global memory by all, which nothing orders.
+    """
+
+    def __init__(
+        self, place: Callable[[int], str], size: int, machine: Machine, *, shared: bool
+    ) -> None:
+        self.place = place
+        """How an element is written."""
+        self.machine = machine
+        self.shared = shared
+        self.writer = np.full(size, NOBODY, np.int64)
+        self.time = np.full(size, NEVER, np.int32)
+        self.atomic = np.zeros(size, np.bool_)
+        self._readers: Readers | None = None
+
+    @property
+    def readers(self) -> Readers:
+        """Made at the first read: most outputs have none."""
+        if self._readers is None:
+            kind = AllReaders if self.machine.ordered_by_clocks else FewReaders
+            self._readers = kind(len(self.writer), self.machine)
+        return self._readers
+
+    def read(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
+        """Each lane reads its element."""
+        self._after_writes(op, elements, lanes, reads=True)
+        self.readers.note(elements, lanes, self.machine.packed(op, lanes))
+
+    def write(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
+        """Each lane writes its element."""
+        packed = self.check_write(op, elements, lanes)
+        self.writer[elements] = packed
+        clash = self.writer[elements] != packed
+        if clash.any():
+            at = first_of(clash)
+            raise self._race(op, elements[at], lanes[at], int(self.writer[elements[at]]), "writes")
+        self.time[elements] = self.machine.clock.now(lanes)
+        self.atomic[elements] = False
+
+    def check_write(self, op: Operation, elements: Elements, lanes: Lanes) -> Packed:
+        """Each lane is going to write its element: the accesses that this will be."""
+        self._after_writes(op, elements, lanes, reads=False)
+        self._after_reads(op, elements, lanes)
+        return self.machine.packed(op, lanes)
+
+    def land(self, event: int, elements: Elements, lanes: Lanes) -> None:
+        """What these lanes requested at `event` is written now."""
+        self.writer[elements] = (event << ACTOR_BITS) | self.machine.actor_of[lanes]
+        self.time[elements] = self.machine.clock.now(lanes)
+
+    def atomic_update(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
+        """Each lane changes its element, in any order with other atomic operations."""
+        plain = ~self.atomic[elements]
+        self._after_writes(op, elements[plain], lanes[plain], reads=True)
+        self._after_reads(op, elements, lanes)
+        packed = self.machine.packed(op, lanes)
+        before = self.writer[elements]
+        self.writer[elements] = packed
+        several = (self.writer[elements] != packed) | (
+            ~plain & ((before ^ packed) & ACTOR_MASK != 0)
+        )
+        self.writer[elements[several]] |= SEVERAL
+        self.time[elements] = self.machine.clock.now(lanes)
+        self.atomic[elements] = True
+
+    def written(self) -> NDArray[np.bool_]:
+        """Which elements have a value."""
+        return self.writer != NOBODY
+
+    def _after_writes(
+        self, op: Operation, elements: Elements, lanes: Lanes, *, reads: bool
+    ) -> None:
+        writers, times = self.writer[elements], self.time[elements]
+        actors = writers & ACTOR_MASK
+        inside = actors % self.machine.actors
+        late = self.machine.clock.unordered(lanes, inside, times)
+        if not self.shared:
+            blocks = actors // self.machine.actors - self.machine.first_block
+            late |= blocks != self.machine.block_of[lanes]
+        if not late.any():
+            return
+        unwritten = writers == NOBODY
+        if reads and unwritten.any():
+            at = first_of(unwritten)
+            sentence = f"{self.place(int(elements[at]))} is read, which nothing has written"
+            raise self.machine.hazard("uninitialized", op, sentence, [int(lanes[at])])
+        late &= ~unwritten & (actors != self.machine.actor_of[lanes])
+        if late.any():
+            at = first_of(late)
+            verb = "reads" if reads else "writes"
+            raise self._race(op, elements[at], lanes[at], int(writers[at]), verb)
+
+    def _after_reads(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
+        found = self._readers and self._readers.conflict(elements, lanes)
+        if found:
+            at, reader = found
+            raise self._race(op, elements[at], lanes[at], reader, "writes", other="read")
+
+    def _race(
+        self, op: Operation, element: int, lane: int, past: int, verb: str, other: str = "written"
+    ) -> Hazard:
+        here, there = self.machine.access(op, int(lane)), self.machine.past_access(past)
+        who, shown = f"thread {there.thread}", [here, there]
+        if past & ACTOR_MASK == SEVERAL:
+            who, shown = "atomic operations of several threads", [here]
+        elif (past & ACTOR_MASK) % self.machine.actors >= self.machine.threads:
+            who = "the tensor memory accelerator"
+        elif here.block != there.block:
+            who += f" of block {there.block}"
+        sentence = (
+            f"thread {here.thread} of block {here.block} {verb} {self.place(int(element))}, "
+            f"{other} by {who}, and nothing orders the two"
+        )
+        return Hazard("race", op, sentence, shown)

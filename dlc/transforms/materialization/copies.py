@@ -1,0 +1,150 @@
+"""How stages and rings become copies into shared memory, by all threads of the block together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from dlc.analysis.fragments import copy_width
+from dlc.analysis.rings import is_async, run_of
+from dlc.dialects import kernel, tile
+from dlc.dialects.access import simplify_where
+from dlc.dialects.staging import ASYNC, SlabOpBase
+from dlc.ir.expr import Expr, within
+from dlc.transforms.materialization.emitter import Emitter
+
+UNROLLED_ROUNDS = 8
+"""Most rounds of a copy that are written without a loop."""
+
+
+def stage(e: Emitter, op: tile.StageOp) -> None:
+    """Emits the copy of a slab; the stage's result becomes the shared buffer."""
+    buffer = e.allocate_shared(op.result)
+    _copy(e, op, _Slot(buffer))
+
+
+def fill(e: Emitter, op: tile.FillOp) -> None:
+    """Emits the copies of a chunk; a run of asynchronous fills is closed as one group."""
+    ring = op.source
+    chunk = e.expr(op.chunk)
+    beyond = Expr((), ring.chunks - 1) - chunk
+    where = [beyond] if beyond.range[0] < 0 else []
+    slot = _Slot(e.scalars[ring.result], (e.slot(chunk, ring.depth),))
+    e.meanings[ring.chunk] = chunk
+    if ring.fill_kind == ASYNC:
+        _copy(e, ring.slab, slot, where, asynchronous=True)
+        if run_of(op)[-1] is op:
+            e.builder.insert(kernel.CommitOp())
+    else:
+        with e.only_if(where):
+            _copy(e, ring.slab, slot)
+    del e.meanings[ring.chunk]
+
+
+def acquire(e: Emitter, op: tile.AcquireOp) -> None:
+    """Names a chunk's slot; the first acquire of an asynchronous run waits for its copies."""
+    ring = op.source
+    if is_async(op) and run_of(op)[0] is op:
+        e.builder.insert(kernel.WaitOp(e.pending[op]))
+    slot = e.slot(e.expr(op.chunk), ring.depth)
+    e.slots[op.result] = (e.scalars[ring.result], slot)
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """Where a slab is copied to: a shared buffer and its subscripts in front of the slab's."""
+
+    buffer: SSAValue
+    prefix: tuple[Expr, ...] = ()
+
+
+def _copy(
+    e: Emitter,
+    slab: SlabOpBase,
+    slot: _Slot,
+    where: Sequence[Expr] = (),
+    *,
+    asynchronous: bool = False,
+) -> None:
+    """
+    Emits the copy of a slab: thread t copies run t of it, run t + threads, and so on. Elements
+    beyond the source are 0, as are all where a condition fails.
+    """
+    sizes = slab.slab_sizes
+    alignment = e.source.alignment(slab.source)  # pyright: ignore[reportArgumentType]
+    width = copy_width(slab, alignment, whole=asynchronous)
+    runs = prod(sizes) // width
+    rounds = -(-runs // e.threads)
+    base = e.exprs(slab.subscripts)
+
+    def one(round: Expr) -> None:
+        run = round * e.threads + e.thread_id
+        inside = simplify_where([Expr((), runs - 1) - run])
+        place = _decode(run * width, sizes)
+        _copy_run(e, slab, slot, base, place, inside, where, width, asynchronous)
+
+    if rounds == 1:
+        one(Expr())
+    else:
+        with e.loop(rounds, "round", unroll=rounds <= UNROLLED_ROUNDS) as index:
+            one(Expr.of(index))
+
+
+def _decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:
+    """The subscripts of a running number within a slab."""
+    place: list[Expr] = []
+    rest = prod(sizes)
+    for number, size in enumerate(sizes):
+        rest //= size
+        place.append(point // rest if number == 0 else (point // rest) % size)
+    return [Expr() if size == 1 else p for p, size in zip(place, sizes, strict=True)]
+
+
+def _copy_run(
+    e: Emitter,
+    slab: SlabOpBase,
+    slot: _Slot,
+    base: Sequence[Expr],
+    place: Sequence[Expr],
+    inside: Sequence[Expr],
+    where: Sequence[Expr],
+    width: int,
+    asynchronous: bool,
+) -> None:
+    """Emits the copy of `width` consecutive elements by the threads that are `inside`."""
+    source = e.scalars[slab.source]
+
+    def at(step: Expr) -> tuple[list[Expr], list[Expr], list[Expr]]:
+        """Subscripts of source and target, and where the source has the element."""
+        subscripts = [b + p for b, p in zip(base, place, strict=True)]
+        kept = [p for p, size in zip(place, slab.slab_sizes, strict=True) if size != 1]
+        if subscripts:
+            subscripts[-1] = subscripts[-1] + step
+        if kept and width > 1:
+            kept[-1] = kept[-1] + step
+        conditions = [*inside, *where]
+        for subscript, extent in zip(subscripts, slab.source_type.get_shape(), strict=True):
+            conditions += within(subscript, extent, conditions)
+        return subscripts, [*slot.prefix, *kept], conditions
+
+    if asynchronous:
+        subscripts, target, conditions = at(Expr())
+        with e.only_if(inside):
+            known = [c for c in conditions if c not in inside]
+            copy = kernel.CpAsyncOp(source, subscripts, slot.buffer, target, width, known)
+            e.builder.insert(copy)
+        return
+
+    def element(step: Expr) -> None:
+        subscripts, target, conditions = at(step)
+        value = e.insert(kernel.LoadOp(source, subscripts, conditions), slab.source.name_hint)
+        e.builder.insert(kernel.StoreOp(value, slot.buffer, target, inside))
+
+    if width == 1:
+        element(Expr())
+    else:
+        with e.loop(width, "v", unroll=True) as v:
+            element(Expr.of(v))
