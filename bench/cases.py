@@ -232,7 +232,7 @@ def select(only: str | None, cases: Iterable[Case] = CASES) -> list[Case]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.strip().split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
     parser.add_argument("--only", metavar="REGEX", help="of group/name, such as ^suite/matmul")
     for case in select(parser.parse_args().only):
         print(

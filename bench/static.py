@@ -27,8 +27,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures import as_completed
+from concurrent.futures import (
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    as_completed,
+)
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -62,6 +67,8 @@ def lower(text: str, target: str) -> Row:
     A program as CUDA C: its kernels in the order of their launches, each with its schedule, source,
     launch and estimate, and the seconds of every phase. `error` instead where it does not compile.
     """
+    from xdsl.utils.exceptions import ArgSpecParseError
+
     from dlc.backend.cuda.interface import shared_bytes
     from dlc.backend.cuda.printer import print_kernel
     from dlc.compiler import compiler_context, set_target
@@ -81,6 +88,10 @@ def lower(text: str, target: str) -> Row:
         looped = time.perf_counter()
         estimates = _estimates(module, target)
         estimated = time.perf_counter()
+        run_pipeline(compiler_context(), module, "tile")
+        tiled = time.perf_counter()
+        ways = _bank_ways(module)
+        counted = time.perf_counter()
         run_pipeline(compiler_context(), module, "kernel")
         lowered = time.perf_counter()
         launched = [op.callee for op in module.walk() if isinstance(op, LaunchOp)]
@@ -93,14 +104,15 @@ def lower(text: str, target: str) -> Row:
                 "threads": func.block_size,
                 "shared_bytes": shared_bytes(func),
                 **estimates.get(func.name_, {}),
+                "bank_ways": ways.get(func.name_, {}),
             }
             for func in launched
             if func is not None
         ]
         printed = time.perf_counter()
-    except Exception as error:
+    except (Exception, ArgSpecParseError) as error:
         return {"error": describe(error, {})}
-    passes = looped - imported + lowered - estimated
+    passes = looped - imported + tiled - estimated + lowered - counted
     seconds = {"import": imported - begin, "passes": passes, "printing": printed - lowered}
     return {"kernels": kernels, "seconds": seconds}
 
@@ -120,6 +132,20 @@ def _estimates(module: Any, target: str) -> dict[str, Row]:
             "memory_bytes": cost.memory_bytes,
             "estimate_us": cost.seconds * 1e6,
         }
+    return found
+
+
+def _bank_ways(module: Any) -> dict[str, dict[str, float]]:
+    """By kernel: the ways of each access of shared memory that the bank model knows of."""
+    from dlc.analysis.banks import report
+    from dlc.dialects.tile import KernelOp
+
+    found: dict[str, dict[str, float]] = {}
+    for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):
+        counts = found.setdefault(kernel.name_, {})
+        for access in report(kernel):
+            what = f"{'write' if access.writes else 'read'} {access.name}"
+            counts[what] = max(counts.get(what, 0.0), access.ways)
     return found
 
 
@@ -191,9 +217,11 @@ def summarise(case: Case, target_name: str, kernels: list[Row]) -> Row:
 class Record:
     """The JSON file: rows by target and case, saved as they come."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, compiler: str) -> None:
         self.path = path
+        self.compiler = compiler
         self.data: Row = json.loads(path.read_text()) if path.exists() else {}
+        self.data["compiler"] = compiler
         self.rows: dict[str, dict[str, Row]] = self.data.setdefault("rows", {})
         self.data.setdefault("compile", {})
         self._saved = time.monotonic()
@@ -217,13 +245,15 @@ class Record:
 
 
 class Progress:
-    """A line on stderr."""
+    """A line on stderr, if that is a terminal."""
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done = what, total, 0
 
     def step(self, name: str) -> None:
         self.done += 1
+        if not sys.stderr.isatty():
+            return
         filled = 24 * self.done // self.total
         bar = "█" * filled + "·" * (24 - filled)
         line = f"\r{self.what} {bar} {self.done}/{self.total} {name:40.40}"
@@ -238,7 +268,10 @@ def run_all(
     futures: dict[Future[Any], str] = {pool.submit(f, *a): name for name, (f, a) in calls.items()}
     for future in as_completed(futures):
         progress.step(futures[future])
-        yield futures[future], future.result()
+        try:
+            yield futures[future], future.result()
+        except Exception as error:  # a process that died takes nothing else with it
+            yield futures[future], {"error": f"{type(error).__name__}: {error}"}
 
 
 def make_row(case: Case, target: str, lowered: Row) -> Row:
@@ -303,12 +336,13 @@ def run_target(
             calls = {name: (lower, (todo[name].text, target)) for name in names}
             lowered.update(run_all(pool, f"{target} to CUDA C", calls))
         wall = time.perf_counter() - begin
-        if whole_suite and names is first:
+        if whole_suite and names is first and not any("error" in lowered[n] for n in first):
             text = next(case.text for case in CASES if case.name == GEMM)
             with ProcessPoolExecutor(1, mp_context=spawn, initializer=start_worker) as pool:
                 gemm = [pool.submit(lower, text, target).result() for _ in range(2)]
             suite = {name: lowered[name] for name in first}
-            record.data["compile"][target] = compile_seconds(gemm, suite, wall, jobs)
+            times = compile_seconds(gemm, suite, wall, jobs)
+            record.data["compile"][target] = times | {"compiler": record.compiler}
     same: dict[str, list[str]] = {}
     for name, case in todo.items():
         same.setdefault(case.text, []).append(name)
@@ -320,11 +354,12 @@ def run_target(
         for name, row in run_all(pool, f"{target} to SASS    ", calls):
             for other in same[todo[name].text]:
                 case = todo[other]
-                record.put(target, case, row | {"key": keys[other], "group": case.group})
+                own = {"key": keys[other], "compiler": record.compiler, "group": case.group}
+                record.put(target, case, row | own)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.strip().split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
     parser.add_argument("--targets", nargs="+", default=["sm_80", "sm_90", "sm_120"])
     parser.add_argument("--only", metavar="REGEX", help="of group/name, such as ^suite/matmul")
     parser.add_argument("--jobs", type=int, default=2)
@@ -337,7 +372,7 @@ def main() -> None:
         parser.error(f"no case matches {options.only}; python bench/cases.py lists them")
     sass.find_nvdisasm()
     compiler = compiler_key()
-    record = Record(options.output.with_suffix(".json"))
+    record = Record(options.output.with_suffix(".json"), compiler)
     record.data |= {
         "date": date.today().isoformat(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, "

@@ -13,18 +13,19 @@ GLOBAL, SHARED = ("LDG", "STG", "LD", "ST"), ("LDS", "STS")
 ASYNC = ("LDGSTS", "UTMALDG")
 
 HEADER = (
-    "case", "kernel", "× floor", "roofline", "predicted", "regs", "spill", "stack", "shared",
-    "CTAs × threads", "per SM", "occupancy", "fill", "FFMA", "loop", "B/FFMA", "global",
-    "shared accesses", "async", "schedule",
+    "case", "kernel", "x floor", "roofline", "predicted", "regs", "spill", "stack", "shared",
+    "CTAs x threads", "per SM", "occupancy", "fill", "FFMA", "loop", "B/FFMA", "bank ways",
+    "global", "shared accesses", "async", "schedule",
 )  # fmt: skip
 
 LEGEND = """\
-`× floor` is the predicted time over what an ideal kernel takes (roofline and one launch), `roofline`
-the share of it without the launch; both are of the whole case. `per SM` is how many blocks fit and
-what limits them, `fill` the share of the SMs' time that the number of blocks can use. `FFMA` is the
-share of multiply-adds in the loop where the time goes, `loop` its instructions, `B/FFMA` the bytes
-that a thread reads from shared memory for each. Accesses are counted by their width in bits in the
-whole kernel's SASS, kinds apart: load + store.\
+Worst first, one row a kernel. `x floor` is the predicted time over what an ideal kernel takes
+(roofline and one launch), `roofline` the share of it without the launch; both are of the whole
+case. `per SM` is how many blocks fit and what limits them, `fill` the share of the SMs' time that
+the number of blocks can use. `FFMA` is the share of multiply-adds in the loop where the time
+goes, `loop` its instructions, `B/FFMA` the bytes that a thread reads from shared memory for each;
+`bank ways` is the worst access of shared memory in dlc's bank model (1: no conflict). Accesses
+are counted by their width in bits in the whole kernel's SASS, kinds apart: load + store.\
 """
 
 
@@ -32,15 +33,20 @@ def markdown(data: Row) -> str:
     """The record of bench/static.py as text."""
     lines = ["# Kernels without a GPU", "", f"{data['date']}, {data['machine']}.", ""]
     for target, seconds in data["compile"].items():
-        lines += [_compile_line(target, seconds), ""]
+        if seconds["compiler"] == data["compiler"]:
+            lines += [_compile_line(target, seconds), ""]
+    every = [row for rows in data["rows"].values() for row in rows.values()]
+    if old := sum(row["compiler"] != data["compiler"] for row in every):
+        lines += [f"{old} of {len(every)} rows are of an earlier state of dlc.", ""]
     targets = {target: rows for target, rows in data["rows"].items() if rows}
     lines += ["| | " + " | ".join(targets) + " |", "|---|" + "---|" * len(targets)]
     counts = {target: summary(rows) for target, rows in targets.items()}
     for name in dict.fromkeys(name for found in counts.values() for name in found):
         cells = (str(counts[target][name]) for target in targets)
         lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += ["", LEGEND]
     for target, rows in targets.items():
-        lines += ["", f"## {target}", "", LEGEND, "", *_table(rows)]
+        lines += ["", f"## {target}", "", *_table(rows)]
         if failed := {name: row["error"] for name, row in rows.items() if "error" in row}:
             lines += ["", f"### {target}: not compiled", ""]
             lines += [f"- {name}: {error.splitlines()[0]}" for name, error in failed.items()]
@@ -96,6 +102,7 @@ def summary(rows: dict[str, Row]) -> dict[str, int]:
         "products with more than 1 shared byte a multiply-add": count(
             lambda k: is_product(k) and (k["loop"]["shared_bytes_per_fma"] or 0) > 1
         ),
+        "kernels with bank conflicts in the model": count(lambda k: worst_ways(k) > 1),
         "products without asynchronous copies": count(
             lambda k: is_product(k) and not any(a.split(".")[0] in ASYNC for a in k["accesses"])
         ),
@@ -107,6 +114,11 @@ def summary(rows: dict[str, Row]) -> dict[str, int]:
 def is_product(kernel: Row) -> bool:
     """A contraction whose multiply-adds stand in a loop."""
     return bool(kernel.get("contraction") and kernel["loop"])
+
+
+def worst_ways(kernel: Row) -> float:
+    """The most ways of an access of shared memory; 1 is free of conflicts."""
+    return max(kernel["bank_ways"].values(), default=1.0)
 
 
 def narrow(accesses: dict[str, int], kinds: tuple[str, ...]) -> int:
@@ -141,13 +153,14 @@ def _cells(name: str, row: Row, kernel: Row) -> list[str]:
         str(kernel["spill_bytes"]),
         str(kernel["stack"]),
         str(kernel["shared_bytes"]),
-        f"{kernel['ctas']} × {kernel['threads']}",
+        f"{kernel['ctas']} x {kernel['threads']}",
         f"{kernel['ctas_per_sm']} ({kernel['occupancy_limit']})",
         f"{kernel['occupancy']:.0%}",
         f"{kernel['fill']:.0%}",
-        f"{loop['fma_share']:.0%}" if loop and kernel.get("contraction") else "–",
-        str(loop["instructions"]) if loop else "–",
-        "–" if per_fma is None else f"{per_fma:.2f}",
+        f"{loop['fma_share']:.0%}" if loop and kernel.get("contraction") else "-",
+        str(loop["instructions"]) if loop else "-",
+        "-" if per_fma is None else f"{per_fma:.2f}",
+        f"{worst_ways(kernel):.3g}" if kernel["bank_ways"] else "-",
         _widths(kernel["accesses"], GLOBAL),
         _widths(kernel["accesses"], SHARED),
         _widths(kernel["accesses"], ASYNC),
@@ -165,4 +178,4 @@ def _widths(accesses: dict[str, int], kinds: tuple[str, ...]) -> str:
     used = [kind for kind in kinds if any(kind in counts for counts in found.values())]
     order = sorted(found, key=lambda width: -int(width) if width.isdigit() else 0)
     cells = [f"{width}: {' + '.join(str(found[width][kind]) for kind in used)}" for width in order]
-    return ", ".join(cells) or "–"
+    return ", ".join(cells) or "-"

@@ -15,17 +15,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from operator import mul
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from dlc.analysis.fragments import copy_width, fragment_axis
+from dlc.analysis.fragments import copy_width, fragment_axis, shared_by
 from dlc.analysis.layout import Place, holds_alike, place_of, strides_of, vector_width
 from dlc.analysis.rings import is_async
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.staging import TMA, SharedAttr, SlabOpBase
+from dlc.dialects.staging import TMA, slot_type
 from dlc.dialects.swizzle import SwizzleAttr
 from dlc.ir.expr import Expr
 from dlc.schedule.target import WARP
@@ -35,6 +36,7 @@ SHARED_ALIGNMENT = 16
 SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
 """How many warps of a block and rounds of a copy are looked at."""
 
+Buffer = tile.StageOp | tile.RingOp
 Lanes = Sequence[int | None]
 """The byte address of each lane of a warp; None for lanes that take no part."""
 
@@ -88,8 +90,7 @@ class BankAccess:
 
     op: Operation
     """The load, stage or fill."""
-    buffer: SSAValue
-    """The stage's or ring's result."""
+    buffer: Buffer
     writes: bool
     width: int
     """Bytes that a lane accesses at once."""
@@ -98,6 +99,11 @@ class BankAccess:
     """The wavefronts without conflicts."""
     times: int
     """How often a thread executes the access."""
+
+    @property
+    def name(self) -> str:
+        """Of the buffer, in the text."""
+        return self.buffer.result.name_hint or "a buffer"
 
     @property
     def ways(self) -> float:
@@ -111,7 +117,7 @@ class BankAccess:
     def __str__(self) -> str:
         what = "write" if self.writes else "read"
         count = f"{self.ways:.3g} way{'s' if self.ways != 1 else ''}"
-        return f"{what} of {self.buffer.name_hint or 'a buffer'}, {self.width} bytes: {count}"
+        return f"{what} of {self.name}, {self.width} bytes: {count}"
 
 
 @dataclass(frozen=True)
@@ -128,52 +134,69 @@ class GlobalAccess:
 
 def report(kernel: tile.KernelOp) -> list[BankAccess]:
     """Every access of stages and rings; a slab that TMA fills has no writes."""
-    found = report_reads(kernel)
-    for op in kernel.launch.walk():
-        if isinstance(op, tile.StageOp):
-            found.append(_write(kernel, op, op, op.result))
-        elif isinstance(op, tile.FillOp) and op.source.fill_kind != TMA:
-            found.append(_write(kernel, op, op.source.slab, op.source.result))
-    return found
+    return [*report_reads(kernel), *report_writes(kernel)]
 
 
 def report_reads(kernel: tile.KernelOp) -> list[BankAccess]:
     """Every load from a stage or ring, in program order."""
     loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
-    return [_read(kernel.launch, op) for op in loads if is_in_shared(op.ref)]
+    return [_read(kernel, op, op.ref.type) for op in loads if shared_by(op.ref) is not None]
+
+
+def report_writes(kernel: tile.KernelOp) -> list[BankAccess]:
+    """Every copy into a stage or ring by the threads, in program order."""
+    copies = (op for op in kernel.launch.walk() if isinstance(op, tile.StageOp | tile.FillOp))
+    return [_write(kernel, op, _buffer(op).result.type) for op in copies if not _by_tma(op)]
+
+
+def accesses_of(
+    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
+) -> list[BankAccess]:
+    """Every access of a stage or ring, as if its result had a type with another layout."""
+    copies = (op for op in kernel.launch.walk() if isinstance(op, tile.StageOp | tile.FillOp))
+    writes = [op for op in copies if _buffer(op) is buffer and not _by_tma(op)]
+    return [*reads_of(kernel, buffer, type), *(_write(kernel, op, type) for op in writes)]
+
+
+def reads_of(
+    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
+) -> list[BankAccess]:
+    """Every load from a stage or ring, as if its result had a type with another layout."""
+    slot = slot_type(type) if isinstance(buffer, tile.RingOp) else type
+    loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
+    return [_read(kernel, op, slot) for op in loads if shared_by(op.ref) is buffer]
+
+
+def _buffer(op: tile.StageOp | tile.FillOp) -> Buffer:
+    return op.source if isinstance(op, tile.FillOp) else op
+
+
+def _by_tma(op: tile.StageOp | tile.FillOp) -> bool:
+    return isinstance(op, tile.FillOp) and op.source.fill_kind == TMA
 
 
 def report_global(kernel: tile.KernelOp) -> list[GlobalAccess]:
     """The loads and stores of global memory; stages and rings, which copy rows, are left out."""
     found: list[GlobalAccess] = []
     for op in kernel.launch.walk():
-        if isinstance(op, tile.LoadOp | tile.StoreOp) and not is_in_shared(op.ref):
-            walk = _Walk.of(kernel.launch, op, kernel.alignment(op.ref))
+        if isinstance(op, tile.LoadOp | tile.StoreOp) and shared_by(op.ref) is None:
+            walk = _Walk.of(kernel.launch, op, op.ref.type, kernel.alignment(op.ref))
             counts = [sectors(lanes, walk.width) for lanes in walk.warps()]
             found.append(GlobalAccess(op, walk.width, sum(counts) / len(counts), walk.times))
     return found
 
 
-def is_in_shared(ref: SSAValue) -> bool:
-    """Is a memref of a tile kernel a buffer in shared memory?"""
-    return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, SharedAttr)
-
-
-def _read(launch: tile.LaunchOp, op: tile.LoadOp) -> BankAccess:
-    owner = op.ref.owner
-    buffer = owner.source.result if isinstance(owner, tile.AcquireOp) else op.ref
-    walk = _Walk.of(launch, op, SHARED_ALIGNMENT)
+def _read(kernel: tile.KernelOp, op: tile.LoadOp, type: Attribute) -> BankAccess:
+    buffer = shared_by(op.ref)
+    assert buffer is not None
+    walk = _Walk.of(kernel.launch, op, type, SHARED_ALIGNMENT)
     return _judge(op, buffer, False, walk.width, walk.warps(), walk.times)
 
 
-def _write(
-    kernel: tile.KernelOp, op: tile.StageOp | tile.FillOp, slab: SlabOpBase, buffer: SSAValue
-) -> BankAccess:
+def _write(kernel: tile.KernelOp, op: tile.StageOp | tile.FillOp, type: Attribute) -> BankAccess:
     """The copy of a slab: thread t writes run t, then run t + threads, and so on."""
-    type = buffer.type
     assert isinstance(type, MemRefType)
-    if isinstance(op, tile.FillOp):
-        type = op.source.ring_type
+    slab = op.source.slab if isinstance(op, tile.FillOp) else op
     sizes = slab.slab_sizes
     size = element_bytes(type.element_type)
     width = copy_width(slab, kernel.alignment(slab.source), whole=is_async(op))
@@ -200,7 +223,7 @@ def _write(
                 yield [address(round * threads + thread) for thread in warp]
 
     times = rounds * prod(n for n, _ in _loops(op))
-    return _judge(op, buffer, True, width * size, warps(), times)
+    return _judge(op, _buffer(op), True, width * size, warps(), times)
 
 
 def _offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
@@ -212,7 +235,7 @@ def _offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
 
 
 def _judge(
-    op: Operation, buffer: SSAValue, writes: bool, width: int, warps: Iterable[Lanes], times: int
+    op: Operation, buffer: Buffer, writes: bool, width: int, warps: Iterable[Lanes], times: int
 ) -> BankAccess:
     total = least = 0
     for lanes in warps:
@@ -233,19 +256,20 @@ def _sampled_warps(threads: int) -> list[range]:
     return [range(n * WARP, min(n * WARP + WARP, threads)) for n in chosen]
 
 
-def access_width(op: tile.LoadOp | tile.StoreOp, alignment: int) -> tuple[BlockArgument | None, int]:
+def access_width(
+    op: tile.LoadOp | tile.StoreOp, type: MemRefType[Attribute], alignment: int
+) -> tuple[BlockArgument | None, int]:
     """
-    The register axis along which an access takes neighbouring elements and how many it takes at
-    once; `alignment` is that of the memref's address, in bytes.
+    The register axis along which an access takes neighbouring elements of a memref of the given
+    type, and how many it takes at once; `alignment` is that of the memref's address, in bytes.
     """
-    assert isinstance(op.ref.type, MemRefType)
     registers = [(loop, a) for loop in loops_around(op) for a in loop.axes_of(REGISTER)]
     axis = fragment_axis(op, [a for _, a in registers])
     if axis is None:
         return None, 1
     extent = next(loop.extent(a) for loop, a in registers if a is axis)
     base = [_expand(s).substitute(lambda v: 0 if v is axis else None) for s in op.subscripts]
-    width = vector_width(op.ref.type, base, alignment)
+    width = vector_width(type, base, alignment)
     where = [_expand(c) for c in op.where]
     while width > 1 and (extent % width or not all(holds_alike(c, axis, width) for c in where)):
         width //= 2
@@ -277,10 +301,14 @@ class _Walk:
     """Where the axes stand that are no thread axes."""
 
     @staticmethod
-    def of(launch: tile.LaunchOp, op: tile.LoadOp | tile.StoreOp, alignment: int) -> _Walk:
-        type = op.ref.type
+    def of(
+        launch: tile.LaunchOp,
+        op: tile.LoadOp | tile.StoreOp,
+        type: Attribute,
+        alignment: int,
+    ) -> _Walk:
         assert isinstance(type, MemRefType)
-        axis, width = access_width(op, alignment)
+        axis, width = access_width(op, type, alignment)
         place = place_of(type, [_expand(s) for s in op.subscripts])
         mentioned = {v for e in (place.base, place.unit, place.exchange) for v in e.values()}
         steps: dict[SSAValue, tuple[int, int]] = {}
@@ -301,32 +329,36 @@ class _Walk:
     def warps(self) -> Iterator[Lanes]:
         """The addresses of the sampled warps at each of the points."""
         axes = self.launch.axes_of(THREAD)
-        threads = prod(self.launch.extent(a) for a in axes)
-        for warp in _sampled_warps(threads):
-            decoded = [self._decode(thread, axes) for thread in warp]
-            for point in self.points:
-                offset = self._offset(point, axes)
-                yield [offset(at) * self.element for at in decoded]
+        offsets = [self._offset(point, axes) for point in self.points]
+        for warp in _decoded(tuple(self.launch.extent(a) for a in axes)):
+            for offset in offsets:
+                yield [offset(at) * self.element for at in warp]
 
     def _offset(
         self, point: Mapping[SSAValue, int], axes: Sequence[BlockArgument]
-    ) -> Callable[[Mapping[SSAValue, int]], int]:
+    ) -> Callable[[tuple[int, ...]], int]:
         """The place as a function of the thread axes; a sum is taken apart once."""
         parts = (self.place.base, self.place.unit)
-        steps = [(a, [e.coefficient(a) for e in parts]) for a in axes]
-        if self.place.exchange != Expr() or any(None in c for _, c in steps):
-            return lambda at: self.place.evaluate({**point, **at})
+        steps = [[e.coefficient(a) for e in parts] for a in axes]
+        if self.place.exchange != Expr() or any(None in step for step in steps):
+            return lambda at: self.place.evaluate({**point, **dict(zip(axes, at, strict=True))})
         first = self.place.evaluate({**point, **dict.fromkeys(axes, 0)})
-        factors = [(a, sum(n or 0 for n in c)) for a, c in steps]
-        return lambda at: first + sum(at[a] * factor for a, factor in factors)
+        factors = [sum(n or 0 for n in step) for step in steps]
+        return lambda at: first + sum(map(mul, factors, at))
 
-    def _decode(self, thread: int, axes: Sequence[BlockArgument]) -> dict[SSAValue, int]:
-        """Where the thread axes stand for a thread number; the last runs fastest."""
-        at: dict[SSAValue, int] = {}
-        for axis in reversed(axes):
-            at[axis] = thread % self.launch.extent(axis)
-            thread //= self.launch.extent(axis)
-        return at
+
+@lru_cache(maxsize=256)
+def _decoded(extents: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Where the thread axes, the last one fastest, stand in the lanes of the sampled warps."""
+
+    def decode(thread: int) -> tuple[int, ...]:
+        at: list[int] = []
+        for extent in reversed(extents):
+            at.insert(0, thread % extent)
+            thread //= extent
+        return tuple(at)
+
+    return tuple(tuple(map(decode, warp)) for warp in _sampled_warps(prod(extents)))
 
 
 def _points(

@@ -187,6 +187,23 @@ class _Slots:
             self._known[key] = number.constant if number.is_constant else None
         return self._known[key]
 
+    def ends_loop(self, op: Operation) -> bool:
+        """
+        Is `op` an if in a loop being played through that, once not taken, never is again? Not
+        taking it then is like leaving the loop.
+        """
+        loop = op.parent_op()
+        if not isinstance(op, scf.IfOp) or op.results or op.false_region.blocks:
+            return False
+        if not isinstance(loop, scf.ForOp) or loop.body.block.args[0] not in self.at:
+            return False
+        test = op.cond.owner
+        if not isinstance(test, kernel.TestOp):
+            return False
+        index = loop.body.block.args[0]
+        steps = [_expanded(condition).coefficient(index) for condition in test.where]
+        return all(step is not None and step <= 0 for step in steps)
+
     def _first_subscript(self, op: Operation) -> Expr | None:
         if op not in self._first:
             match op:
@@ -242,6 +259,8 @@ class _Walk:
         match op:
             case scf.ForOp():
                 return self._loop(op, state)
+            case scf.IfOp() if self._slots.ends_loop(op):
+                return self._block(op.true_region.block, state)
             case scf.IfOp():
                 taken = self._block(op.true_region.block, state.copy())
                 for block in op.false_region.blocks:
@@ -283,12 +302,15 @@ class _Walk:
         first, step = constant_of(op.lb), constant_of(op.step)
         assert first is not None
         assert step is not None
+        ends = state.copy()
         for iteration in range(min(trips, 2 * self._slots.periods[op] + 2)):
             self._slots.at[index] = first + iteration * step
             state = self._block(op.body.block, state)
+            ends.join(state)
+        after = ends if any(map(self._slots.ends_loop, op.body.block.ops)) else state
         del self._slots.at[index]
-        state.forget_slots()
-        return state
+        after.forget_slots()
+        return after
 
     def _meet(self, access: Access, slot: int | None, state: _State) -> None:
         for earlier, other in state.accesses:

@@ -8,10 +8,11 @@ from math import gcd, prod
 
 from xdsl.dialects.builtin import IntAttr, MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.swizzle import PERIOD, UNIT, SwizzleAttr
+from dlc.dialects.swizzle import PERIOD, UNIT, WIDTHS, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr, FloorDiv, Mod
 
 MAX_BYTES = 16
@@ -20,8 +21,8 @@ MAX_BYTES = 16
 
 def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     """
-    The strides of a memref in elements, outermost first. Those of the last two dimensions hold
-    within a panel, if it is swizzled.
+    The strides of a memref in elements, outermost first; of a swizzled one, those that it would
+    have with its rows in order (see `place_of`).
     """
     if isinstance(type.layout, StridedLayoutAttr):
         return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
@@ -29,8 +30,6 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     strides = [1]
     for extent in reversed(type.get_shape()[1:]):
         strides.append(strides[-1] * max(extent, 1))
-    if (width := _panel(type)) is not None:
-        strides[1] = width
     return tuple(reversed(strides[: type.get_num_dims()]))
 
 
@@ -51,13 +50,16 @@ def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Ex
     The distance of an element from the memref's address, in elements; of a swizzled memref as if
     the units of a row had not traded places (see `place_of`).
     """
-    width = _panel(type)
-    if width is not None and type.get_shape()[-1] > width:
-        *outer, row, column = subscripts
-        rows, panel = type.get_shape()[-2], column // width
-        subscripts = [*outer, row + panel * rows, column % width]
     total = Expr((), _layout_offset(type))
-    for subscript, stride in zip(subscripts, strides_of(type), strict=True):
+    strides = strides_of(type)
+    if (width := _panel(type)) is not None:
+        rows, columns = type.get_shape()[-2:]
+        *outer, row, column = subscripts
+        subscripts = [*outer, row, column // width, column % width]
+        if columns == width:
+            subscripts = [*outer, row, Expr(), column]
+        strides = (*strides[:-2], width, rows * width, 1)
+    for subscript, stride in zip(subscripts, strides, strict=True):
         total = total + subscript * stride
     return total
 
@@ -85,13 +87,41 @@ def place_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Place:
     unit = UNIT // element_bytes(type.element_type)
     units = width // unit
     exchange = ((row // (PERIOD // units)) % units) * unit
-    return Place(offset - column % width, column % width, exchange)
+    if type.get_shape()[-1] > width:
+        column = column % width
+    return Place(offset - column, column, exchange)
 
 
 def alignment_of(type: MemRefType[Attribute]) -> int:
     """What the address of a buffer in shared memory is aligned to, in bytes."""
     layout = type.layout
     return PERIOD * layout.bytes.data if isinstance(layout, SwizzleAttr) else MAX_BYTES
+
+
+def padded(type: MemRefType[Attribute], padding: int) -> MemRefType[Attribute]:
+    """The type with rows, along the last dimension, that are so many elements further apart."""
+    shape = type.get_shape()
+    strides = [1, strides_of(type)[-2] + padding]
+    for extent in reversed(shape[1:-1]):
+        strides.append(strides[-1] * extent)
+    layout = StridedLayoutAttr(list(reversed(strides)))
+    return MemRefType(type.element_type, shape, layout, type.memory_space)
+
+
+def swizzled(
+    type: MemRefType[Attribute], at_most: int = max(WIDTHS)
+) -> list[MemRefType[Attribute]]:
+    """The type with each swizzle of at most so many bytes that fits its rows, widest first."""
+    found: list[MemRefType[Attribute]] = []
+    for width in sorted((w for w in WIDTHS if w <= at_most), reverse=True):
+        layout = SwizzleAttr(width)
+        new = MemRefType(type.element_type, type.get_shape(), layout, type.memory_space)
+        try:
+            verify_layout(new)
+        except VerifyException:
+            continue
+        found.append(new)
+    return found
 
 
 def span(type: MemRefType[Attribute]) -> int:

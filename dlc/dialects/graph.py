@@ -73,6 +73,12 @@ def forget_outer_names(printer: Printer) -> None:
     printer._ssa_names[-1].clear()  # pyright: ignore[reportPrivateUsage]
 
 
+def print_schedule(printer: Printer, schedule: str) -> None:
+    """Prints ` schedule "…"`, the quotes of schedules in it escaped so that it reads well."""
+    escaped = schedule.replace("\\", "\\\\").replace('"', '\\"')
+    printer.print_string(f' schedule "{escaped}"')
+
+
 class KernelOpBase(IRDLOperation, ABC):
     """Base of the kernel operations; see the module's text."""
 
@@ -203,8 +209,7 @@ class KernelOpBase(IRDLOperation, ABC):
         with printer.in_parens():
             printer.print_list(self.output_refs, memref)
         if self.schedule is not None:
-            printer.print_string(" schedule ")
-            printer.print_string_literal(self.schedule.data)
+            print_schedule(printer, self.schedule.data)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
         printer.print_op_attributes(self.attributes)

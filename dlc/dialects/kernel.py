@@ -86,6 +86,7 @@ from dlc.dialects.graph import (
     DEFAULT_ALIGNMENT,
     forget_outer_names,
     parse_isolated_region,
+    print_schedule,
     tensor_of,
 )
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
@@ -250,8 +251,7 @@ class FuncOp(IRDLOperation):
             printer.print_list(self.output_refs, memref)
         printer.print_string(f" grid {self.grid_size} block {self.block_size}")
         if self.schedule is not None:
-            printer.print_string(" schedule ")
-            printer.print_string_literal(self.schedule.data)
+            print_schedule(printer, self.schedule.data)
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
         printer.print_op_attributes(self.attributes)

@@ -68,6 +68,8 @@ MAX_BOX = 256
 """Elements of a box along a dimension (the same)."""
 BOX_UNIT = 16
 """Bytes that divide a row of a box (the same)."""
+BOX_ALIGNMENT = 128
+"""Bytes that divide a box's address in shared memory (PTX ISA, "cp.async.bulk.tensor")."""
 MAX_TX = 1 << 20
 """Bytes that a phase of an mbarrier can wait for, and one more (PTX ISA, "tx-count")."""
 
@@ -555,8 +557,9 @@ def _holds(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -> b
         return False
     last = list(shape[len(shape) - len(box) :])
     if isinstance(layout, SwizzleAttr):
-        panels = len(box) > 1 and last[-1] % box[-1] == 0
-        return panels and layout.bytes.data == swizzle and last[:-1] == list(box[:-1])
+        panels = last[-1] / box[-1]
+        fits = panels == 1 if len(box) > 2 else len(box) == 2 and panels.is_integer()
+        return fits and layout.bytes.data == swizzle and last[:-1] == list(box[:-1])
     if swizzle or last != list(box):
         return False
     if isinstance(layout, StridedLayoutAttr):

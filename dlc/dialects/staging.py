@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     IndexType,
     IntegerAttr,
+    MemRefLayoutAttr,
     MemRefType,
     NoneAttr,
     StridedLayoutAttr,
@@ -50,6 +51,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.rewriter import Rewriter
 from xdsl.traits import (
     HasParent,
     IsTerminator,
@@ -61,6 +63,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts, parse_index, parse_memref_type
 from dlc.dialects.index_syntax import print_subscripts
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.swizzle import verify_layout
 from dlc.ir.expr import Expr
 
@@ -267,6 +270,20 @@ class RingOp(IRDLOperation):
     def depth(self) -> int:
         """The number of slots."""
         return self.ring_type.get_shape()[0]
+
+    @property
+    def element_bytes(self) -> int:
+        return element_bytes(self.ring_type.element_type)
+
+    def set_layout(self, layout: NoneAttr | MemRefLayoutAttr) -> None:
+        """Gives the ring another layout, and its acquired slots the rest of it."""
+        type = self.ring_type
+        type = MemRefType(type.element_type, type.get_shape(), layout, type.memory_space)
+        result = Rewriter.replace_value_with_new_type(self.result, type)
+        for use in list(result.uses):
+            if isinstance(use.operation, AcquireOp):
+                slot = use.operation.result
+                Rewriter.replace_value_with_new_type(slot, slot_type(type))
 
     @property
     def fill_kind(self) -> str | None:

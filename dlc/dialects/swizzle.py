@@ -29,9 +29,9 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
 
     The last dimension is cut into panels of that many bytes; the panels of a matrix (the last two
     dimensions) lie one after the other, each with its rows one after the other. In a panel, unit u
-    of row r lies where unit `u xor (r * bytes / 128) mod (bytes / 16)` would. This is how the tensor
-    memory accelerator writes boxes as wide as a panel (PTX ISA, "Swizzling modes"), and what lets
-    the lanes of a warp read a column of 16-byte units from distinct banks.
+    of row r lies where unit `u xor (r * bytes / 128) mod (bytes / 16)` would. This is how the
+    tensor memory accelerator writes boxes as wide as a panel (PTX ISA, "Swizzling modes"), and what
+    lets the lanes of a warp read a column of 16-byte units from distinct banks.
     """
 
     name = "kernel.swizzle"
@@ -42,7 +42,9 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
 
     def verify(self) -> None:
         if self.bytes.data not in WIDTHS:
-            raise VerifyException(f"expected a swizzle of 32, 64 or 128 bytes, found {self.bytes.data}")
+            raise VerifyException(
+                f"expected a swizzle of 32, 64 or 128 bytes, found {self.bytes.data}"
+            )
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:

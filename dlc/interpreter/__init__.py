@@ -1,5 +1,5 @@
 """
-The meaning of Kernel IR: runs `kernel.func`s on NumPy arrays, and reports what a GPU would let pass.
+The meaning of Kernel IR: runs kernels on NumPy arrays, and reports what a GPU would let pass.
 
     outputs = run_kernel(func, [x, w])
     outputs = run_module(module, [x, w])
@@ -8,6 +8,9 @@ All threads of some blocks are one NumPy axis and run in step: a value is an arr
 condition that differs among them a mask. What threads may see of each other's accesses does not
 depend on the order in which they run here: it is derived from barriers, waits and arrivals alone,
 so a race is found whether or not it would have changed the result. The first `Hazard` is raised.
+
+A wait for an mbarrier must be ended by what comes before it in the program: kernels whose warps go
+different ways and wait for each other are reported as a deadlock.
 """
 
 from dlc.interpreter.hazards import Access, Hazard

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -29,12 +29,18 @@ class _Request:
     lanes: Lanes
     groups: Count
     values: NDArray[Any]
+    reads: NDArray[np.bool_]
+    """Where the source is read; elsewhere zeros are written."""
 
     def part(self, chosen: NDArray[np.bool_]) -> _Request:
-        return _Request(
-            self.op, self.event, self.target, self.elements[chosen], self.lanes[chosen],
-            self.groups[chosen], self.values[chosen],
-        )  # fmt: skip
+        return replace(
+            self,
+            elements=self.elements[chosen],
+            lanes=self.lanes[chosen],
+            groups=self.groups[chosen],
+            values=self.values[chosen],
+            reads=self.reads[chosen],
+        )
 
 
 class AsyncCopies:
@@ -56,15 +62,17 @@ class AsyncCopies:
         elements: Elements,
         lanes: Lanes,
         values: NDArray[Any],
+        reads: NDArray[np.bool_],
     ) -> None:
-        """Each lane asks for its element to get a value."""
+        """Each lane asks for a value of its element, 0 unless it `reads` the source."""
         assert target.shadow is not None
         self._check(target, op, elements, lanes)
         target.shadow.write(op, elements, lanes)
         target.guard = partial(self._check, target)
         event = self.machine.event(op)
         groups = self.committed[lanes]
-        self.requests.append(_Request(op, event, target, elements, lanes, groups, values))
+        request = _Request(op, event, target, elements, lanes, groups, values, reads)
+        self.requests.append(request)
         mask = self.flying.setdefault(target, np.zeros(len(target.data), np.bool_))
         mask[elements] = True
 
@@ -112,9 +120,10 @@ class AsyncCopies:
         raise Hazard("copy in flight", op, sentence, [here, past])
 
     def finish(self) -> None:
-        """Hazard if a copy is in flight when the kernel ends."""
+        """Hazard if a copy is in flight when the kernel ends; zeros may be."""
         for request in self.requests:
-            if len(request.lanes):
-                past = self.machine.access_at(request.event, int(request.lanes[0]))
+            if request.reads.any():
+                lane = int(request.lanes[first_of(request.reads)])
+                past = self.machine.access_at(request.event, lane)
                 sentence = f"nothing waits for a copy to {request.target.name}"
                 raise Hazard("copy never awaited", request.op, sentence, [past])

@@ -38,7 +38,8 @@ class Machine:
         self.iteration: list[int] = []
         """The indices of the loops that are running."""
         self.events: list[tuple[Operation, tuple[int, ...]]] = []
-        self.first_block = 0
+        self.requests: dict[int, int] = {}
+        """The lane of events that are requests of the tensor memory accelerator."""
         self.begin(0, 1)
 
     def begin(self, first_block: int, blocks: int) -> None:
@@ -83,8 +84,7 @@ class Machine:
         """A value of these lanes as one of all lanes, `otherwise` in the others."""
         if lanes is self.everyone:
             return value
-        if np.ndim(otherwise) == 0 or len(otherwise) != self.lanes:
-            otherwise = np.broadcast_to(otherwise, (self.lanes, *np.shape(value)[1:]))
+        otherwise = np.broadcast_to(otherwise, (self.lanes, *np.shape(value)[1:]))
         result = otherwise.astype(np.asarray(value).dtype)
         result[lanes] = value
         return result
@@ -112,10 +112,13 @@ class Machine:
         return Access(op, block, int(self.thread_of[lane]), iteration)
 
     def past_access(self, packed: int) -> Access:
-        """An access of shadow memory; one by an mbarrier's copy is that of its request."""
-        op, iteration = self.events[packed >> ACTOR_BITS]
+        """An access of shadow memory; one for an mbarrier is that of its request."""
+        event = packed >> ACTOR_BITS
+        op, iteration = self.events[event]
         block, actor = divmod(packed & ACTOR_MASK, self.actors)
-        return Access(op, block, min(actor, self.threads - 1), iteration)
+        if actor >= self.threads:
+            actor = self.requests[event] % self.threads
+        return Access(op, block, actor, iteration)
 
     def hazard(self, kind: Kind, op: Operation, sentence: str, lanes: Iterable[int] = ()) -> Hazard:
         """A hazard that these lanes meet now."""
@@ -143,13 +146,15 @@ class Machine:
         """The lanes whose warps meet at `op`, all. Hazard if only part of a warp does."""
         if self.mask is None:
             return self.everyone
-        for lane in self.active:
-            first = lane - self.thread_of[lane] % 32
-            last = min(first + 32, lane - self.thread_of[lane] + self.threads)
-            if not self.mask[first:last].all():
-                away = int(self.thread_of[first + int(np.argmin(self.mask[first:last]))])
-                sentence = f"all lanes of a warp must reach {op.name}, and thread {away} does not"
-                raise self.hazard("divergence", op, sentence, [int(lane)])
+        warps = self.block_of * 32 + self.thread_of // 32  # a block has at most 32 warps
+        sizes, here = np.bincount(warps), np.bincount(warps[self.active], minlength=warps[-1] + 1)
+        partly = (here > 0) & (here < sizes)
+        if partly.any():
+            members = warps == first_of(partly)
+            there = first_of(members & self.mask)
+            away = self.thread_of[first_of(members & ~self.mask)]
+            sentence = f"all lanes of a warp must reach {op.name}, and thread {away} does not"
+            raise self.hazard("divergence", op, sentence, [there])
         return self.active
 
 

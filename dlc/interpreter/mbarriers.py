@@ -39,6 +39,8 @@ class Mbarrier:
     """What those that have arrived in the current phase know."""
     bytes: int = 0
     """What the current phase expects and has not got."""
+    copied: tuple[int, int] | None = None
+    """The newest request, packed, and the number of the phase that ends with it."""
     ended: list[Times] = field(default_factory=list)
     """What is known of every phase that has ended."""
 
@@ -87,7 +89,7 @@ class Mbarriers:
         """Each active thread arrives and expects so many bytes."""
         lanes = self.machine.active
         for lane, block, n in self._each(number, lanes):
-            barrier = self._initialized(op, lane, block, n)
+            barrier = self._initialized(op, np.array([lane]), block, n)
             if barrier.missing == 0:
                 sentence = (
                     f"a phase that waits for {barrier.bytes} bytes gets more than its "
@@ -121,21 +123,25 @@ class Mbarriers:
         cases = np.stack([blocks, numbers, needed], axis=1)
         for block, n, phases in np.unique(cases, axis=0).tolist():
             same = lanes[(cases == (block, n, phases)).all(axis=1)]
-            barrier = self._initialized(op, int(same[0]), block, n)
+            barrier = self._initialized(op, same, block, n)
             if phases > len(barrier.ended):
-                raise self._stuck(op, int(same[0]), barrier, phases - 1)
+                raise self._stuck(op, int(same[0]), barrier)
             if phases:
                 self.clock.learn(same, barrier.ended[phases - 1])
 
-    def _stuck(self, op: Operation, lane: int, barrier: Mbarrier, phase: int) -> Hazard:
-        missing = [f"{barrier.missing} of {barrier.count} arrivals"] if barrier.missing else []
-        if barrier.bytes:
-            missing.append(f"{barrier.bytes} bytes")
-        what = " and ".join(missing)
+    def _stuck(self, op: Operation, lane: int, barrier: Mbarrier) -> Hazard:
+        faults = [f"{barrier.missing} of {barrier.count} arrivals are missing"]
+        faults = faults if barrier.missing else []
+        if barrier.bytes > 0:
+            faults.append(f"{barrier.bytes} bytes are missing")
+        elif barrier.bytes < 0:
+            faults.append(f"{-barrier.bytes} bytes were copied that nothing expected")
         sentence = (
-            f"phase {phase} of the mbarrier does not end: of what comes before the wait, threads "
-            f"running in step, phase {len(barrier.ended)} lacks {what}"
+            f"phase {len(barrier.ended)} of the mbarrier does not end: when all threads have come "
+            f"as far as this wait, {' and '.join(faults)}"
         )
+        if len(self.machine.active) % self.machine.threads:
+            sentence += "; what other threads do after it is not looked at"
         return self.machine.hazard("deadlock", op, sentence, [lane])
 
     def load(
@@ -150,18 +156,31 @@ class Mbarriers:
         """A lane requests a box: values for elements of the target."""
         assert target.shadow is not None
         block = int(self.machine.block_of[lane])
-        barrier = self._initialized(op, lane, block, n)
+        barrier = self._initialized(op, np.array([lane]), block, n)
         self._check_fenced(op, lane, barrier)
         lanes = np.full(len(elements), lane)
         packed = target.shadow.check_write(op, elements, lanes)
         self._check_proxy(op, lane, target, elements)
+        self.machine.requests[int(packed[0]) >> ACTOR_BITS] = lane
         actor = self.machine.first_block + block
         actor = actor * self.machine.actors + self.machine.threads + n
         target.shadow.writer[elements] = (packed >> ACTOR_BITS << ACTOR_BITS) | actor
         target.shadow.time[elements] = len(barrier.ended) + 1
         target.data[elements] = values
         barrier.bytes -= len(elements) * target.bytes
+        barrier.copied = int(packed[0]), len(barrier.ended) + 1
         self._end_phase(barrier, n)
+
+    def finish(self) -> None:
+        """Hazard if no thread has waited for a copy when the kernel ends."""
+        for (block, n), barrier in self.all.items():
+            if barrier.copied is None:
+                continue
+            packed, phase = barrier.copied
+            if self.clock.known[block, :, self.machine.threads + n].max() < phase:
+                past = self.machine.past_access(packed)
+                sentence = "no thread waits for the mbarrier on which this copy counts"
+                raise Hazard("copy never awaited", past.op, sentence, [past])
 
     def _check_fenced(self, op: Operation, lane: int, barrier: Mbarrier) -> None:
         """The accelerator has to see the mbarrier initialized."""
@@ -193,14 +212,17 @@ class Mbarriers:
             )
             raise Hazard("race", op, sentence, [self.machine.access(op, lane), past])
 
-    def _initialized(self, op: Operation, lane: int, block: int, n: int) -> Mbarrier:
+    def _initialized(self, op: Operation, lanes: Lanes, block: int, n: int) -> Mbarrier:
+        """The mbarrier of a block that these lanes of it use."""
         barrier = self.all.get((block, n))
         if barrier is None:
-            raise self.machine.hazard(
-                "uninitialized", op, "the mbarrier is not initialized", [lane]
-            )
+            sentence = "the mbarrier is not initialized"
+            raise self.machine.hazard("uninitialized", op, sentence, [int(lanes[0])])
         first = self.machine.past_access(barrier.initializer)
-        if not self._knows(lane, first.thread, barrier.initialized):
+        threads = self.machine.thread_of[lanes]
+        unordered = self.clock.known[block, threads, first.thread] < barrier.initialized
+        if unordered.any():
+            lane = int(lanes[first_of(unordered)])
             sentence = (
                 f"thread {self.machine.thread_of[lane]} uses an mbarrier that thread "
                 f"{first.thread} initialized, and nothing orders the two"

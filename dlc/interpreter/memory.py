@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.analysis.layout import span, strides_of
 from dlc.dialects.kernel_memory import element_bytes, is_shared
+from dlc.dialects.swizzle import SwizzleAttr
 from dlc.interpreter.expressions import Index
 from dlc.interpreter.machine import Lanes, Machine, compressed, first_of
 from dlc.interpreter.scalars import Value, dtype_of
@@ -35,6 +36,18 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides[: len(shape)]))
 
 
+def swizzled(offset: Any, swizzle: int, bytes: int) -> Any:
+    """
+    Where a swizzle of so many bytes, 0 for none, puts the element that would lie at an offset, in
+    elements of `bytes`; and back. Bits 4 to 6 of the address are xor-ed with bits 7 to 9, as many
+    as there are units of 16 bytes in a row (PTX ISA, "Swizzling modes").
+    """
+    if swizzle == 0:
+        return offset
+    address = offset * bytes
+    return (address ^ ((address >> 7 & (swizzle // 16 - 1)) << 4)) // bytes
+
+
 class Memory:
     """
     A memref in global or shared memory. Elements are numbered as they lie in shared memory, block
@@ -54,6 +67,7 @@ class Memory:
         self.shared = is_shared(ref)
         self.size = span(type) if self.shared else int(np.prod(self.shape))
         self.steps = self.strides if self.shared else _row_major(self.shape)
+        self.swizzle = type.layout.bytes.data if isinstance(type.layout, SwizzleAttr) else 0
         self.data: NDArray[Any] = np.zeros(0, self.element)
         self.shadow: Shadow | None = None
         self.guard: Callable[[Operation, Elements, Lanes], None] | None = None
@@ -71,12 +85,15 @@ class Memory:
     def place(self, element: int) -> str:
         """An element as it is written: `%x[3, 4]`."""
         if self.shared:
-            element %= max(self.size, 1)
-        parts: list[str] = []
+            element = swizzled(element % max(self.size, 1), self.swizzle, self.bytes)
+        parts: list[int] = []
         for stride in self.steps:
             part, element = divmod(element, max(stride, 1))
-            parts.append(str(part))
-        return f"{self.name}[{', '.join(parts)}]"
+            parts.append(part)
+        if self.swizzle:
+            panels, parts[-2] = divmod(parts[-2], self.shape[-2])
+            parts[-1] += panels * self.swizzle // self.bytes
+        return f"{self.name}[{', '.join(map(str, parts))}]"
 
     def fill(self, array: NDArray[Any]) -> None:
         """The contents of an input."""
@@ -99,10 +116,18 @@ class Memory:
                 outside = bool(subscript.size) and (subscript.min() < 0 or subscript.max() >= end)
             if outside:
                 raise self._outside(op, inner, lanes, dim, end)
+        if self.swizzle:
+            inner = self._panelled(inner)
         if width > 1:
             self._check_alignment(op, inner, lanes, width)
-        element = _dot(inner, self.steps)
+        element = swizzled(_dot(inner, self.steps), self.swizzle, self.bytes)
         return element + self.machine.block_of[lanes] * self.size if self.shared else element
+
+    def _panelled(self, subscripts: Sequence[Index]) -> list[Index]:
+        """Row and column of a swizzled memref within its panels, which follow each other."""
+        *outer, row, column = subscripts
+        width = self.swizzle // self.bytes
+        return [*outer, row + column // width * self.shape[-2], column % width]
 
     def _check_alignment(
         self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int

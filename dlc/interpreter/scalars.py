@@ -57,7 +57,7 @@ def dtype_of(type: Attribute, op: Operation) -> np.dtype[Any]:
             raise Hazard("not checked", op, f"the interpreter has no values of type {type}")
 
 
-def constant(op: arith.ConstantOp) -> Value:
+def constant_of(op: arith.ConstantOp) -> Value:
     """The value of a constant."""
     attribute = op.value
     if isinstance(attribute, DenseIntOrFPElementsAttr):
@@ -81,7 +81,10 @@ def function_of(op: Operation) -> Function:
         name = arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
         return _compare_integers(name, op.lhs.type == IntegerType(1))
     if isinstance(op, arith.SelectOp):
-        return _select
+        return blend
+    if isinstance(result, BFloat16Type) and kind is not arith.TruncFOp:
+        sentence = "arithmetic is done in f32 or f64, not in bf16"
+        raise Hazard("not checked", op, sentence)
     if isinstance(result, IndexType) and kind in _INDEX:
         return _INDEX[kind]
     if kind in _DIVISIONS:
@@ -97,7 +100,8 @@ def function_of(op: Operation) -> Function:
     raise Hazard("not checked", op, f"the interpreter does not know '{op.name}'")
 
 
-def _select(condition: Value, a: Value, b: Value) -> Value:
+def blend(condition: Value, a: Value, b: Value) -> Value:
+    """`a` where a condition holds, else `b`."""
     if np.ndim(condition) == 0:
         return a if condition else b
     if np.ndim(a) > 1 or np.ndim(b) > 1:
@@ -228,8 +232,8 @@ _INDEX: dict[type[Operation], Function] = {
     arith.FloorDivSIOp: operator.floordiv,
     arith.DivUIOp: operator.floordiv,
     arith.RemUIOp: operator.mod,
-    arith.MaxSIOp: lambda a, b: _select(a > b, a, b),
-    arith.MinSIOp: lambda a, b: _select(a < b, a, b),
+    arith.MaxSIOp: lambda a, b: blend(a > b, a, b),
+    arith.MinSIOp: lambda a, b: blend(a < b, a, b),
 }
 """Operations on indices keep an int an int."""
 

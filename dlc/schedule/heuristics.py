@@ -8,69 +8,38 @@ everything else is dealt over threads point by point.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from xdsl.ir import BlockArgument
+from xdsl.ir import BlockArgument, SSAValue
 
-from dlc.analysis.contraction import contractions
+from dlc.analysis.contraction import Contraction, contractions
 from dlc.analysis.layout import strides_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel import element_bytes
+from dlc.ir.variance import variance
 from dlc.schedule.target import MAX_THREADS, STATIC_SHARED_LIMIT, Target
+from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
 
-CHUNK = 16
-"""Points of K in a chunk: 64 bytes of a row, half a cache line."""
+PANEL = 8
+"""Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
 RUN = 4
 """Elements of fp32 in the widest access."""
 BLOCK_THREADS = 256
 
 
 @dataclass(frozen=True)
-class Tile:
-    """A candidate for a contraction: outputs of a thread and threads of a block."""
+class Choice:
+    """A schedule, why it was chosen, and what it was preferred to."""
 
-    rows: int
-    columns: int
-    thread_rows: int = 16
-    thread_columns: int = 16
-
-    @property
-    def block_rows(self) -> int:
-        return self.rows * self.thread_rows
-
-    @property
-    def block_columns(self) -> int:
-        return self.columns * self.thread_columns
-
-    @property
-    def threads(self) -> int:
-        return self.thread_rows * self.thread_columns
-
-    @property
-    def efficiency(self) -> float:
-        """The share of multiply-adds in what a thread issues: it reads rows + columns operands
-        for rows x columns of them, columns four at a time."""
-        useful = self.rows * self.columns
-        return useful / (useful + self.rows + ceil(self.columns / RUN))
+    schedule: str
+    reason: str
+    lost: tuple[str, ...] = ()
 
 
-TILES = (
-    Tile(8, 8),
-    Tile(8, 4),
-    Tile(4, 8),
-    Tile(4, 4),
-    Tile(8, 4, 8, 16),
-    Tile(4, 4, 8, 16),
-    Tile(4, 4, 8, 8),
-    Tile(2, 4, 16, 8),
-    Tile(2, 2, 8, 16),
-    Tile(1, 4, 16, 8),
-)
-
-
-def choose_schedule(kernel: loop.KernelOp, target: Target) -> str:
+def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
     outer = _outer_loop(kernel)
     ops = list(outer.body.block.ops) if outer else list(kernel.body.block.ops)
@@ -78,13 +47,15 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> str:
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.extent(a) for a in outer.axes] if outer else []
-    if flat and outer and len(inner) == len(reduces) == 1 and contractions(kernel):
-        return _contraction(extents, reduces[0], target)
+    if flat and outer and len(inner) == len(reduces) == 1 and (found := contractions(kernel)):
+        return _contraction(outer, found[0], target)
     if flat and reduces and all(r.monoid.commutative for r in reduces):
-        return _cooperative(extents, outer, reduces, target)
+        schedule = _cooperative(extents, outer, reduces, target)
+        return Choice(schedule, "a reduce along rows: threads share a row, rows share a block")
     if outer:
-        return _pointwise(extents, bool(inner))
-    return "tileify"
+        schedule = _pointwise(extents, bool(inner))
+        return Choice(schedule, "independent points: runs of neighbours, dealt over threads")
+    return Choice("tileify", "a single point")
 
 
 def _outer_loop(kernel: loop.KernelOp) -> loop.ForOp | None:
@@ -93,35 +64,86 @@ def _outer_loop(kernel: loop.KernelOp) -> loop.ForOp | None:
     return nested[0] if len(nested) == 1 and isinstance(nested[0], loop.ForOp) else None
 
 
-def _contraction(extents: list[int], reduce: loop.ReduceOp, target: Target) -> str:
-    """
-    Takes the tile with the least time: an SM works through its share of the blocks, each costing
-    its multiply-adds over the tile's efficiency, ragged parts included.
-    """
-    *batch, rows, columns = extents
+def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choice:
+    """Tiles the longest row and the longest column axis with the fastest of all candidates."""
+    reduce = found.reduce
+    extents = [outer.extent(a) for a in outer.axes]
+    row = max((a for a in outer.axes if a in found.rows), key=outer.extent)
+    column = max((a for a in outer.axes if a in found.columns), key=outer.extent)
+    along = variance(outer)
+    k_axes = set[SSAValue](reduce.axes)
+    loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
+    chunked = [op for op in loads if along[op.result] & k_axes]
 
-    def seconds(tile: Tile) -> float:
-        blocks = prod(batch) * ceil(rows / tile.block_rows) * ceil(columns / tile.block_columns)
-        share = ceil(blocks / target.sms) * tile.block_rows * tile.block_columns
-        return share / tile.efficiency
+    def operands(axis: SSAValue) -> int:
+        return sum(axis in along[op.result] for op in chunked)
 
-    tile = min(TILES, key=lambda t: (seconds(t), -t.rows * t.columns))
-    k = reduce.extent(reduce.axes[-1])
+    problem = Problem(
+        batch=prod(extents) // max(outer.extent(row) * outer.extent(column), 1),
+        rows=outer.extent(row),
+        columns=outer.extent(column),
+        k=reduce.extent(reduce.axes[-1]),
+        row_operands=operands(row),
+        column_operands=operands(column),
+        bytes_=max(element_bytes(op.result.type) for op in loads),
+    )
+    fitting = candidates(problem, target)
+    if not fitting:
+        return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
+    best = fitting[0]
+
+    def per_axis(rows: int, columns: int) -> str:
+        return ",".join(
+            str(rows if a is row else columns if a is column else 1)
+            for a in outer.axes[min(row.index, column.index) :]
+        )
+
+    chunk = min(best.chunk, problem.k + -problem.k % VECTOR)
+    slabs = 0
+    for op in chunked:
+        tiled = zip((row, column), best.block, strict=True)
+        points = chunk * prod(n for axis, n in tiled if axis in along[op.result])
+        slabs += points * element_bytes(op.result.type)
     steps = ["tileify"]
-    chunk = min(CHUNK, k)
-    if k > CHUNK:
-        steps.append(f"chunk-matmul-k{{bk={CHUNK}}}")
-    operands = max(2, sum(isinstance(op, loop.LoadOp) for op in reduce.body.walk()))
-    widest = max(tile.block_rows, tile.block_columns) * chunk * 4
-    budget = max((tile.block_rows + tile.block_columns) * chunk * 4, operands * widest)
+    if problem.k >= VECTOR:
+        steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}")
+    if best.splits > 1:
+        then = _pointwise(extents, False)
+        steps.append(f'split-matmul-k{{splits={best.splits} then="{then}"}}')
+    group = f" group={PANEL}" if _panels(problem, best) else ""
     steps += [
-        f"blockify-launch{{block={tile.block_rows},{tile.block_columns} "
-        f"thread={tile.thread_rows},{tile.thread_columns}}}",
-        f"stage-inputs{{budget={min(budget, target.shared_per_block)}}}",
-        f"register-tile{{extents={tile.rows},{tile.columns}}}",
-        f"mark-unroll{{limit={CHUNK}}}",
+        f"blockify-launch{{block={per_axis(*best.block)} thread={per_axis(*best.threads)}{group}}}",
+        f"stage-inputs{{budget={slabs}}}",
+        f"register-tile{{extents={per_axis(*best.thread)}}}",
+        "permute-register-tile",
     ]
-    return ",".join(steps)
+    if best.chunks > 1:
+        steps += [f"double-buffer{{depth={best.depth}}}"]
+        steps += ["async-copy"] if target.has_cp_async else []
+    steps.append("pad-smem")
+    if best.chunks > 1:
+        steps.append("pipeline-k-outer")
+    steps.append(f"mark-unroll{{limit={max(best.chunk // VECTOR, 1)}}}")
+    return Choice(",".join(steps), str(best), tuple(_others(fitting)))
+
+
+def _panels(problem: Problem, best: Candidate) -> bool:
+    """Do neighbouring blocks profit from a panel? Not if the operands stay in the L2 anyway, nor
+    where a panel would be ragged."""
+    rows, columns = ceil(problem.rows / best.block[0]), ceil(problem.columns / best.block[1])
+    large = problem.compulsory_bytes > best.target.l2_bytes // 2
+    return large and rows > 1 and columns > PANEL and columns % PANEL == 0
+
+
+def _others(fitting: Sequence[Candidate], count: int = 4) -> Iterator[str]:
+    """The next best candidates that differ from the best and from each other in shape."""
+    seen = {(fitting[0].block, fitting[0].splits)}
+    for other in fitting[1:]:
+        if (shape := (other.block, other.splits)) not in seen:
+            seen.add(shape)
+            yield str(other)
+        if len(seen) > count:
+            return
 
 
 def _cooperative(

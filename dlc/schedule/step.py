@@ -37,7 +37,7 @@ def parse_schedule(schedule: str) -> tuple[ArgSpec, ...]:
 def ensure_schedule(kernel: loop.KernelOp, module: ModuleOp) -> str:
     """The schedule of a kernel, chosen now if it has none."""
     if kernel.schedule is None:
-        kernel.schedule = StringAttr(choose_schedule(kernel, target_of(module)))
+        kernel.schedule = StringAttr(choose_schedule(kernel, target_of(module)).schedule)
     return kernel.schedule.data
 
 

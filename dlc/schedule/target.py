@@ -46,6 +46,8 @@ class Target:
     has_cp_async: bool = True
     fp32_lanes: int = 128
     """Fused multiply-adds that an SM starts in a clock."""
+    issue_lanes: int = 128
+    """Threads for which an SM issues an instruction in a clock: four warps."""
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     launch_seconds: float = 2e-6

@@ -16,6 +16,7 @@ from dlc.diagnostics import UsageError, did_you_mean, format_error, with_hint
 from dlc.pipeline import Observer, run_pipeline, text_of
 from dlc.registry import register
 from dlc.schedule.target import TARGETS
+from dlc.tools.explain import Explanation
 from dlc.tools.observers import Diffs, Remarks, Timing
 from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
 from dlc.tools.tables import wants_colour
@@ -88,7 +89,11 @@ def _compile(
     timing: Timing,
 ) -> int:
     module = loaded.module
-    if options.ir == "cuda":
+    if options.explain:
+        explanation = Explanation(wants_colour(options.color, sys.stdout))
+        run_pipeline(ctx, module, "kernel", [*observers, explanation])
+        text = f"{explanation}\n"
+    elif options.ir == "cuda":
         run_pipeline(ctx, module, "kernel", observers)
         with timing.phase("dlc", "printing"):
             from dlc.backend.cuda.printer import print_module

@@ -36,6 +36,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     compiling.add_argument("--ir", choices=IRS, default="cuda", help="what to print [cuda]")
     compiling.add_argument("-o", metavar="FILE", help="print to FILE")
+    compiling.add_argument(
+        "--explain",
+        action="store_true",
+        help="print why each kernel is scheduled as it is, and what was declined, not the IR",
+    )
     running = commands.add_parser(
         "run",
         help="run a program and check its results",

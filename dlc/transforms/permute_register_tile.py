@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import BlockArgument
 
-from dlc.analysis.banks import report_global, report_reads
+from dlc.analysis.banks import BankAccess, Buffer, reads_of, report_global, report_reads
+from dlc.analysis.layout import padded, swizzled
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp, indexed_ops
 from dlc.dialects.axes import REGISTER, THREAD
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.staging import slot_type
 from dlc.ir.axis_edit import Axis, keep, replace_axes
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, FloorDiv, Mod
 from dlc.schedule.step import Decline, SchedulingPass
 
 STRIPS = (4, 2)
@@ -44,7 +47,8 @@ class PermuteRegisterTilePass(SchedulingPass):
     Faster because conflicting loads from shared memory are served one after the other, and because
     neighbouring threads that store neighbouring elements fill whole sectors. The order is the one
     with the fewest conflicts (`dlc.analysis.banks`) under which no load from shared memory becomes
-    narrower; then with the fewest sectors of global memory, then with the fewest instructions.
+    narrower, in the layouts that `pad-smem` or `split-inner-for-swizzle` can give the buffers, then
+    in those they have; then with the fewest sectors of global memory, then instructions.
 
     ```
     tile.launch … thread(%tj in 16) register(%rj in 8) {
@@ -112,7 +116,7 @@ def _only_together(launch: tile.LaunchOp, t: BlockArgument, r: BlockArgument) ->
 def _is_together(expr: Expr, t: BlockArgument, r: BlockArgument, extent: int) -> bool:
     """Are `t` and `r` mentioned as multiples of `t * extent + r` only?"""
     atoms = expr.coefficients
-    inner = (a.base for a in atoms if not isinstance(a, BlockArgument) and hasattr(a, "base"))
+    inner = (a.base for a in atoms if isinstance(a, FloorDiv | Mod))
     return atoms.get(t, 0) == extent * atoms.get(r, 0) and all(
         _is_together(base, t, r, extent) for base in inner
     )
@@ -120,107 +124,97 @@ def _is_together(expr: Expr, t: BlockArgument, r: BlockArgument, extent: int) ->
 
 def _orders(extent: int) -> list[Order]:
     """What can be tried for a register axis of so many points."""
-    strips = [Order(n) for n in STRIPS if extent % n == 0 and extent > n]
+    strip = next((n for n in STRIPS if extent % n == 0), None)
+    strips = [Order(strip)] if strip is not None and extent > strip else []
     return [*strips, Order(None)]
 
 
 def _permute(launch: tile.LaunchOp, orders: Mapping[Pair, Order]) -> None:
-    """Numbers the points of the pairs anew: each pair becomes one axis, which is then split."""
+    """Numbers the points of the pairs anew."""
     axes = launch.axes
-    kinds = [keep(a, launch) for a in axes]
-    flat: list[Axis] = []
-    split: list[Axis] = []
-    where: dict[int, int] = {}
-    """The place of each axis in `flat`."""
-    inner = {r: t for t, r in orders}
+    extents, kinds = [launch.extent(a) for a in axes], [launch.kind(a) for a in axes]
+    by_register = {r: (t, order) for (t, r), order in orders.items()}
+    new: list[Axis] = []
+    at: dict[int, int] = {}
+    """Where the axis that takes the place of each begins in `new`."""
     for n, axis in enumerate(axes):
-        if n in inner:
-            continue
-        size = next((kinds[r].extent for t, r in orders if t == n), 1)
-        where[n] = len(flat)
-        flat.append(Axis(axis.name_hint, kinds[n].extent * size, kinds[n].kind))
-    parts: dict[int, tuple[int, ...]] = {}
-    """The places of each axis in `split`."""
-    for n in range(len(axes)):
-        strip = orders[inner[n], n].strip if n in inner else None
-        name, count = kinds[n].name, kinds[n].extent
-        parts[n] = (len(split),) if strip is None else (len(split), len(split) + 1)
+        at[n] = len(new)
+        strip = by_register[n][1].strip if n in by_register else None
         if strip is None:
-            split.append(kinds[n])
+            new.append(keep(axis, launch))
         else:
-            split += [
-                Axis(f"{name}o", count // strip, REGISTER),
-                Axis(f"{name}i", strip, REGISTER),
-            ]
+            new.append(Axis(f"{axis.name_hint}o", extents[n] // strip, REGISTER))
+            new.append(Axis(f"{axis.name_hint}i", strip, REGISTER))
 
-    def one_axis(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-        result = {axes[n]: e[place] for n, place in where.items()}
-        for t, r in orders:
-            point = e[where[t]]
-            result[axes[t]], result[axes[r]] = point // kinds[r].extent, point % kinds[r].extent
+    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
+        result = {axis: e[at[n]] for n, axis in enumerate(axes)}
+        for r, (t, order) in by_register.items():
+            strip = order.strip or 1
+            points = e[at[r]] * (threads[t] * strip) + e[at[t]] * strip
+            result[axes[t]] = Expr()
+            result[axes[r]] = points if order.strip is None else points + e[at[r] + 1]
         return result
 
-    kept = iter(replace_axes(launch, flat, one_axis))  # without axes of one point
-    whole = {place: next(kept) for place, axis in enumerate(flat) if axis.extent != 1}
-
-    def dealt_out(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-        result = {whole[place]: e[parts[n][0]] for n, place in where.items() if place in whole}
-        for (t, r), order in orders.items():
-            thread, threads = e[parts[t][0]], kinds[t].extent
-            outer, *rest = (e[place] for place in parts[r])
-            if order.strip is None:
-                result[whole[where[t]]] = outer * threads + thread
-            else:
-                strip = order.strip
-                result[whole[where[t]]] = outer * (threads * strip) + thread * strip + rest[0]
-        return result
-
-    replace_axes(launch, split, dealt_out)
+    # With %t at rest, %t * R + %r is %r alone, if that numbers all T * R points.
+    threads = dict(enumerate(extents))
+    for t, r in orders:
+        extents[t], extents[r] = 1, extents[t] * extents[r]
+    launch.set_axes(extents, kinds)
+    replace_axes(launch, new, meaning)
 
 
 @dataclass(frozen=True)
 class _Cost:
     """What the accesses of a kernel cost a warp."""
 
-    excess: float
-    """Wavefronts lost to conflicts."""
+    reads: tuple[BankAccess, ...]
+    relieved: float
+    """Wavefronts lost to conflicts when each buffer has its best layout."""
     sectors: float
     """Sectors of global memory touched."""
     instructions: int
-    widths: tuple[int, ...]
-    """Bytes of each load from shared memory."""
-    ways: Mapping[str, float]
-    """Of the loads of each buffer in shared memory."""
 
     @staticmethod
     def of(kernel: tile.KernelOp) -> _Cost:
         reads, others = report_reads(kernel), report_global(kernel)
-        ways: dict[str, float] = {}
-        for read in reads:
-            name = read.buffer.name_hint or "a buffer"
-            ways[name] = max(ways.get(name, 1), read.ways)
         return _Cost(
-            sum(a.excess for a in reads),
+            tuple(reads),
+            sum(_relieved(kernel, b, reads) for b in dict.fromkeys(a.buffer for a in reads)),
             sum(a.times * a.sectors for a in others),
             sum(a.times for a in (*reads, *others)),
-            tuple(a.width for a in reads),
-            ways,
         )
 
     @property
-    def key(self) -> tuple[float, float, int]:
-        return self.excess, self.sectors, self.instructions
+    def key(self) -> tuple[float, float, float, int]:
+        return self.relieved, sum(a.excess for a in self.reads), self.sectors, self.instructions
 
     def no_narrower(self, other: _Cost) -> bool:
-        return all(a >= b for a, b in zip(self.widths, other.widths, strict=True))
+        """Is every load from shared memory at least as wide as under another order?"""
+        return all(a.width >= b.width for a, b in zip(self.reads, other.reads, strict=True))
 
     def against(self, other: _Cost) -> str:
         """What is gained over another order."""
         gains = [
-            f"reads of {name} from {other.ways[name]:.3g} ways to {ways:.3g}"
-            for name, ways in self.ways.items()
-            if ways < other.ways[name]
+            f"reads of {new.name} from {old.ways:.3g} ways to {new.ways:.3g}"
+            for new, old in zip(self.reads, other.reads, strict=True)
+            if new.ways < old.ways
         ]
+        if self.relieved < other.relieved:
+            gains.append("fewer conflicts in another layout")
         if self.sectors < other.sectors:
             gains.append(f"sectors of global memory from {other.sectors:g} to {self.sectors:g}")
-        return ", ".join(gains) or "fewer instructions"
+        return ", ".join(dict.fromkeys(gains)) or "fewer instructions"
+
+
+def _relieved(kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess]) -> float:
+    """Wavefronts that the loads of a buffer lose to conflicts in the best layout it can get."""
+    type, mine = buffer.result.type, [a for a in reads if a.buffer is buffer]
+    assert isinstance(type, MemRefType)
+    best = sum(a.excess for a in mine)
+    slab = slot_type(type) if isinstance(buffer, tile.RingOp) else type
+    if not best or slab.get_num_dims() < 2:
+        return best
+    unit = max(a.width for a in mine) // element_bytes(type.element_type)
+    for layout in (padded(type, max(unit, 1)), *swizzled(type)[:1]):
+        best = min(best, sum(a.excess for a in reads_of(kernel, buffer, layout)))
+    return best

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from dlc.dialects import loop
 from dlc.remarks import remark
-from dlc.schedule.step import ensure_schedule
+from dlc.schedule.heuristics import choose_schedule
+from dlc.schedule.target import target_of
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ class ScheduleKernelsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [inner for inner in op.walk() if isinstance(inner, loop.KernelOp)]:
-            written = kernel.schedule is not None
-            schedule = ensure_schedule(kernel, op)
-            remark(self.name, kernel.name_, f"{'keeps' if written else 'gets'} {schedule}")
+            if kernel.schedule is not None:
+                remark(self.name, kernel.name_, f"keeps {kernel.schedule.data}")
+                continue
+            choice = choose_schedule(kernel, target_of(op))
+            kernel.schedule = StringAttr(choice.schedule)
+            remark(self.name, kernel.name_, f"gets {choice.schedule}")
+            remark(self.name, kernel.name_, f"because {choice.reason}")
+            for lost in choice.lost:
+                remark(self.name, kernel.name_, f"rather than {lost}")

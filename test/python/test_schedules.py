@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.parser import Parser
 
 from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
+from dlc.backend.host.launcher import host_arguments
 from dlc.backend.host.runtime import HostKernel
 from dlc.dialects import kernel
 from dlc.ir.dominance import verify_dominance
@@ -89,7 +90,7 @@ def run(case: kernels.Case, module: ModuleOp, pipeline: str, **launch: str) -> N
     outputs = [whole[GUARD:-GUARD] for whole in guarded]
     if func.grid_size:
         HostKernel(source, func.name_, parameter_types(func)).launch(
-            [a.ctypes.data for a in (*case.inputs, *outputs)],
+            host_arguments(func, [a.ctypes.data for a in (*case.inputs, *outputs)]),
             func.grid_size,
             func.block_size,
             dynamic_shared_bytes(func),

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, i64
 from xdsl.ir import SSAValue
 
 from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
+from dlc.backend.host.launcher import host_arguments
 from dlc.backend.host.runtime import HostKernel, compile_all
 from dlc.dialects import kernel, tile
 from dlc.registry import parse_pipeline
@@ -44,7 +45,7 @@ def run(case: Case, module: ModuleOp) -> None:
         inputs = [values[v] for v in op.inputs]
         f = funcs[op.callee.name_]
         hosts[f.name_].launch(
-            [a.ctypes.data for a in (*inputs, *outputs)],
+            host_arguments(f, [a.ctypes.data for a in (*inputs, *outputs)]),
             f.grid_size,
             max(f.block_size, 1),
             dynamic_shared_bytes(f),

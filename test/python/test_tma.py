@@ -10,11 +10,15 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import kernels
 import numpy as np
 import pytest
+from test_schedules import apply
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, i8, i64
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
 from xdsl.parser import Parser
+from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.analysis.barriers import missing_barriers, redundant_barriers
@@ -29,10 +33,12 @@ from dlc.backend.cuda.interface import (
 from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
 from dlc.backend.cuda.printer import print_kernel
 from dlc.backend.cuda.tensor_map import TensorMaps
-from dlc.backend.host.launcher import tensor_map_arguments
+from dlc.backend.host.launcher import host_arguments
 from dlc.backend.host.runtime import HostKernel
+from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel import FuncOp
 from dlc.registry import register
+from dlc.schedule.step import parse_schedule
 
 RUNS = list(itertools.product(("late", "early"), ("forward", "reverse", "random")))
 """When copies land, and which thread goes first."""
@@ -56,12 +62,15 @@ def func_of(text: str) -> FuncOp:
     return next(op for op in parse(text).walk() if isinstance(op, FuncOp))
 
 
+_hosts: dict[FuncOp, HostKernel] = {}
+
+
 def on_host(func: FuncOp, arrays: Sequence[np.ndarray], **options: object) -> None:
     """Runs a kernel on the host backend; as the launcher does, without torch."""
-    host = HostKernel(print_kernel(func), c_name(func), parameter_types(func))
-    addresses = [array.ctypes.data for array in arrays]
-    arguments = [*tensor_map_arguments(func, addresses), *addresses]
-    bytes = dynamic_shared_bytes(func)
+    if func not in _hosts:
+        _hosts[func] = HostKernel(print_kernel(func), c_name(func), parameter_types(func))
+    host, bytes = _hosts[func], dynamic_shared_bytes(func)
+    arguments = host_arguments(func, [array.ctypes.data for array in arrays])
     host.launch(arguments, func.grid_size, func.block_size, bytes, **options)  # pyright: ignore[reportArgumentType]
 
 
@@ -202,27 +211,381 @@ def is_right(func: FuncOp, rows: int, columns: int, chunks: int, mode: str, orde
     return bool(np.abs(y - expected).max() <= 1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("swizzled", [False, True])
-@pytest.mark.parametrize("depth", [2, 3, 4])
-def test_ring(depth: int, swizzled: bool) -> None:
-    for chunks in (1, 2, 3, 7):
-        rows, columns = 50, 8 * chunks - 4  # the last boxes hang over both edges
-        func = ring(rows, columns, depth, chunks, swizzled=swizzled)
-        assert not missing_barriers(func)
-        for mode, order in RUNS:
-            assert is_right(func, rows, columns, chunks, mode, order), (chunks, mode, order)
+@pytest.mark.parametrize(
+    ("depth", "chunks", "swizzled"),
+    [(2, 1, False), (2, 7, True), (3, 1, True), (3, 2, False), (3, 7, False), (4, 7, True)],
+)
+def test_ring(depth: int, chunks: int, swizzled: bool) -> None:
+    rows, columns = 50, 8 * chunks - 4  # the last boxes hang over both edges
+    func = ring(rows, columns, depth, chunks, swizzled=swizzled)
+    assert not missing_barriers(func)
+    assert not redundant_barriers(func)
+    for mode, order in RUNS:
+        assert is_right(func, rows, columns, chunks, mode, order), (mode, order)
 
 
-@pytest.mark.parametrize("depth", [2, 3])
 @pytest.mark.parametrize("part", PARTS)
-def test_nothing_can_be_left_out(part: str, depth: int) -> None:
-    func = ring(64, 64, depth, 8, without=part)
+def test_nothing_can_be_left_out(part: str) -> None:
+    func = ring(64, 64, 3, 8, without=part)
     assert bool(missing_barriers(func)) == (part == "meet")
-    wrong: list[tuple[str, str]] = []
+    wrong = 0
     for mode, order in RUNS:
         try:
-            if not is_right(func, 64, 64, 8, mode, order):
-                wrong.append((mode, order))
+            wrong += not is_right(func, 64, 64, 8, mode, order)
         except LaunchError:
-            wrong.append((mode, order))
+            wrong += 1
     assert wrong, "no run shows the fault"
+
+
+def test_a_request_that_nobody_waits_for_is_an_error() -> None:
+    """Its bytes would land in shared memory that belongs to another block by then."""
+    text = """
+    kernel.func @k(%x: memref<64xf32>) -> () grid 1 block 1 {
+      %x_map = kernel.tensor_map %x box [64] : memref<64xf32>
+      %s = kernel.alloc_shared : memref<64xf32, #kernel.shared>
+      %full = kernel.alloc_mbarriers 1
+      kernel.mbarrier_init %full[0], 1
+      kernel.mbarrier_expect_tx %full[0], 256
+      kernel.tma_load %x_map[0] -> %s[0], %full[0] : memref<64xf32, #kernel.shared>
+    }"""
+    with pytest.raises(LaunchError, match="tma_load requests that no mbarrier_wait completed"):
+        on_host(func_of(text), [aligned(64)])
+
+
+# The text.
+
+
+def test_text() -> None:
+    func = ring(50, 52, 3, 7)
+    text = print_kernel(func)
+    lines = [line.strip() for line in text[text.index("// grid") :].splitlines()]
+    assert lines[2] == "ring("
+    assert lines[3:5] == [
+        "const __grid_constant__ tensor_map x_map,",
+        "const __grid_constant__ tensor_map w_map,",
+    ]
+    assert parameter_types(func)[:3] == ["const __grid_constant__ tensor_map"] * 2 + [
+        "const float*"
+    ]
+    assert "__shared__ alignas(128) float x_ring[768];  // [3][32][8]" in lines
+    assert "__shared__ alignas(8) unsigned long long full[3];" in lines
+    assert "mbarrier_wait(&full[k % 3], k / 3 % 2);" in lines
+    request = lines.index("mbarrier_arrive_expect_tx(&full[0], 1056);")
+    assert lines[request + 1] == "tma_load_2d(&x_ring[0], &x_map, &full[0], 0, b * 32);"
+    assert lines[request + 2] == "tma_load_1d(&w_ring[0], &w_map, &full[0], 0);"
+
+
+def test_nvcc_takes_it() -> None:
+    try:
+        find_nvcc()
+    except BackendError as error:
+        pytest.skip(str(error))
+    for swizzled in (False, True):
+        text = print_kernel(ring(50, 52, 3, 7, swizzled=swizzled))
+        for arch in ("sm_90", "sm_120"):
+            cubin = compile_cubin(text, arch, ("-Werror", "all-warnings", "-Wreorder"))
+            assert cubin.spill_bytes == 0
+
+
+def test_dynamic_shared_memory() -> None:
+    """A ring beyond 48 KB, and a tensor of rank 3 whose dimension of extent 1 is dropped."""
+    slab = "memref<2x64x128xf32, #kernel.shared>"
+    func = func_of(
+        f"""
+    kernel.func @big(%x: memref<60x1x256xf32>) -> (%y: memref<2x64x128xf32>) grid 1 block 128 {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %c64 = arith.constant 64 : index
+      %t = kernel.thread_id
+      %x_map = kernel.tensor_map %x box [64, 1, 128] : memref<60x1x256xf32>
+      %s = kernel.alloc_shared : {slab}
+      %full = kernel.alloc_mbarriers 1
+      %first = kernel.test where (%t < 1)
+      scf.if %first {{
+        kernel.mbarrier_init %full[0], 1
+        kernel.fence_mbarrier_init
+        kernel.mbarrier_expect_tx %full[0], 65536
+        scf.for %n = %c0 to %c2 step %c1 {{
+          kernel.tma_load %x_map[2, 0, %n * 128] -> %s[%n, 0, 0], %full[0] : {slab}
+        }}
+      }}
+      kernel.barrier
+      kernel.mbarrier_wait %full[0], parity 0
+      scf.for %n = %c0 to %c2 step %c1 {{
+        scf.for %r = %c0 to %c64 step %c1 {{
+          %v = kernel.load %s[%n, %r, %t] : {slab}
+          kernel.store %v, %y[%n, %r, %t] : memref<2x64x128xf32>
+        }}
+      }}
+    }}"""
+    )
+    assert dynamic_shared_bytes(func) == shared_bytes(func) == 64 * 1024 + 8
+    text = print_kernel(func)
+    assert "unsigned long long* full = reinterpret_cast<unsigned long long*>(smem + 65536);" in text
+    assert "tma_load_2d(&s[n * 8192], &x_map, &full[0], n * 128, 2);" in text
+    x, y = aligned(60, 1, 256), np.ones((2, 64, 128), np.float32)
+    for mode, order in RUNS:
+        on_host(func, [x, y], async_mode=mode, order=order)
+        padded = np.zeros((64, 256), np.float32)
+        padded[:58] = x[2:, 0]
+        assert (y == padded.reshape(64, 2, 128).transpose(1, 0, 2)).all()
+
+
+# The step.
+
+SCHEDULE = (
+    "tileify,chunk-matmul-k{{bk=8 vector={vector}}},blockify-launch{{block=32,32 thread=8,8}},"
+    "stage-inputs{{budget=24576}},register-tile{{extents=4,4}},double-buffer{{depth={depth}}},"
+    "tma-copy,{more}"
+)
+
+
+def scheduled(case: kernels.Case, depth: int = 3, vector: int = 4, more: str = "") -> ModuleOp:
+    """The tile kernel of a case whose rings the tensor memory accelerator fills."""
+    module = parse(case.text)
+    schedule = SCHEDULE.format(depth=depth, vector=vector, more=more).rstrip(",")
+    (loops,) = (op for op in module.walk() if isinstance(op, loop.KernelOp))
+    loops.schedule = StringAttr(schedule)
+    apply(module, ",".join(spec.name for spec in parse_schedule(schedule)))
+    rings = [op for op in module.walk() if isinstance(op, tile.RingOp)]
+    assert rings
+    assert all(ring.fill_kind == "tma" for ring in rings)
+    return module
+
+
+PIPELINED = "pipeline-k-outer,mark-unroll{limit=16}"
+
+
+@pytest.mark.parametrize(
+    ("case", "depth", "vector", "more"),
+    [
+        (kernels.gemm(37, 52, 12), 4, 4, PIPELINED),  # two, the second ragged, and four slots
+        (kernels.gemm(37, 52, 24), 2, 4, PIPELINED),
+        (kernels.gemm(37, 52, 52), 2, 4, PIPELINED),  # seven
+        (kernels.gemm(37, 52, 52), 3, 1, PIPELINED),
+        (kernels.gemm(33, 4, 20), 3, 4, PIPELINED),
+        (kernels.gemm(70, 52, 56), 4, 4, PIPELINED),
+        (kernels.gemm(37, 52, 52), 3, 4, ""),  # requested and awaited in the same iteration
+        (kernels.gemm(37, 51, 52, transposed=True), 3, 4, PIPELINED),
+        (kernels.batched(3, 17, 36, 28), 3, 4, PIPELINED),
+        (kernels.batched(1, 17, 36, 28), 2, 4, PIPELINED),  # a dimension of one element
+    ],
+    ids=lambda v: getattr(v, "name", str(v)[:8]),
+)
+def test_step(case: kernels.Case, depth: int, vector: int, more: str) -> None:
+    func = materialized(scheduled(case, depth, vector, more))
+    for mode, order in RUNS:
+        assert error(func, case, mode, order) <= 1e-6 * case.longest**0.5
+
+
+def error(func: FuncOp, case: kernels.Case, mode: str, order: str) -> float:
+    """The largest error of a kernel on the host against fp64, relative to the largest result."""
+    (expected,) = case.expected(*(a.astype(np.float64) for a in case.inputs))
+    y = np.full(expected.shape, np.nan, np.float32)
+    on_host(func, [*case.inputs, y], async_mode=mode, order=order, seed=7)
+    return float(np.abs(y - expected).max() / np.abs(expected).max())
+
+
+def materialized(module: ModuleOp) -> FuncOp:
+    module = module.clone()
+    apply(module, "materialize-tiles,vectorize-accesses,drop-redundant-barriers")
+    (func,) = (op for op in module.walk() if isinstance(op, FuncOp))
+    return func
+
+
+def synchronizations(func: FuncOp) -> list[Operation]:
+    """What keeps the order in a kernel, but for the fence, which the host has no use for."""
+    kinds = (
+        kernel.MbarrierWaitOp,
+        kernel.MbarrierArriveOp,
+        kernel.MbarrierInitOp,
+        kernel.SyncWarpOp,
+        kernel.BarrierOp,
+    )
+    return [op for op in func.walk() if isinstance(op, kinds)]
+
+
+def test_what_it_becomes() -> None:
+    func = materialized(scheduled(kernels.gemm(37, 52, 52), 3, 4, PIPELINED))
+    (barrier,) = (op for op in func.walk() if isinstance(op, kernel.BarrierOp))
+    assert barrier.parent_op() is func, "no barrier of the block stands in the loop"
+    assert len([op for op in func.walk() if isinstance(op, kernel.AllocMbarriersOp)]) == 2
+    loads = [op for op in func.walk() if isinstance(op, kernel.TmaLoadOp)]
+    assert len(loads) == 9, "three rings, two chunks ahead and one in the loop"
+    expected = [op for op in func.walk() if isinstance(op, kernel.MbarrierExpectTxOp)]
+    assert [op.bytes.value.data for op in expected] == [2 * 32 * 8 * 4 + 8 * 4] * 3
+
+
+def test_no_synchronization_can_be_left_out() -> None:
+    case = kernels.gemm(37, 52, 64)
+    module = scheduled(case, 3, 4, PIPELINED)
+    whole = materialized(module)
+    for number, left_out in enumerate(synchronizations(whole)):
+        func = whole.clone()
+        left_out = synchronizations(func)[number]
+        Rewriter.erase_op(left_out)
+        wrong = 0
+        for mode, order in RUNS:
+            try:
+                wrong += not error(func, case, mode, order) < 1e-5  # not so for a NaN
+            except LaunchError:
+                wrong += 1
+        assert wrong, f"no run shows that {left_out} is missing"
+
+
+def test_a_loop_that_skips_chunks() -> None:
+    """Chunks that a block skips are not requested: their bytes would come after its end."""
+    text = """
+    %y = tile.kernel @k(%x: memref<40xf32> = %x) -> (%y: memref<4x32xf32>) {
+      tile.launch block(%s in 4) thread(%t in 32) {
+        %r = tile.ring tma %x(%n in 3)[%s * 24 + %n * 8] [8] : memref<40xf32>
+            -> memref<2x8xf32, strided<[32, 1]>, #tile.shared>
+        tile.fill %r[0]
+        %sum = tile.reduce add serial(%k in 3) -> f32 {
+          %b = tile.acquire %r[%k] : memref<2x8xf32, strided<[32, 1]>, #tile.shared>
+              -> memref<8xf32, strided<[1]>, #tile.shared>
+          tile.fill %r[%k + 1]
+          %p = tile.reduce add serial(%c in 8) -> f32 {
+            %v = tile.load %b[%c] : memref<8xf32, strided<[1]>, #tile.shared>
+            tile.yield %v : f32
+          }
+          tile.release %r[%k]
+          tile.yield %p where (%s * 3 + %k < 5) : f32
+        }
+        tile.store %sum, %y[%s, %t] : memref<4x32xf32>
+      }
+    }"""
+    func = materialized(
+        parse(
+            "func.func @main(%x: tensor<40xf32>) -> tensor<4x32xf32> {"
+            f"{text} func.return %y : tensor<4x32xf32> }}"
+        )
+    )
+    x, y = aligned(40), np.full((4, 32), np.nan, np.float32)
+    for mode, order in RUNS:
+        on_host(func, [x, y], async_mode=mode, order=order)
+        sums = np.array([x[:24].sum(), x[24:].sum(), 0, 0])
+        assert np.allclose(y, sums[:, None], atol=1e-5)
+
+
+# Tensor maps.
+
+
+def map_of(type: str, box: str, swizzle: str = "", align: str = "") -> TensorMap:
+    text = f"""kernel.func @k(%x: {type}{align}) -> () grid 1 block 1 {{
+      %m = kernel.tensor_map %x box {box}{swizzle} : {type}
+    }}"""
+    (op,) = func_of(text).tensor_maps
+    return tensor_map(op)
+
+
+def test_what_a_map_says() -> None:
+    map = map_of("memref<7x1x100x64xf32, strided<[12800, 4, 128, 1]>>", "[2, 1, 8, 32]")
+    assert map.extents == (64, 100, 7)
+    assert map.strides == (4, 512, 51200)
+    assert map.box == (32, 8, 2)
+    assert (map.element_bytes, map.swizzle_bytes, map.offset) == (4, 0, 0)
+    map = map_of("memref<1x64xf16, strided<[64, 1], offset: 8>>", "[8, 32]", " swizzle 64")
+    assert (map.extents, map.box) == ((64, 1), (32, 8))  # a box of 8 rows over one row
+    assert (map.swizzle_bytes, map.offset) == (64, 16)
+    assert map_of("memref<1x1xi8>", "[1, 16]").extents == (1,)
+
+
+@pytest.mark.parametrize(
+    ("type", "box", "alignment", "message"),
+    [
+        ("memref<100x64xf32>", (32, 16), 16, None),
+        ("memref<1x64xf32, strided<[3, 1]>>", (1, 16), 16, None),  # there is nothing to step over
+        ("memref<64x1xf32, strided<[1, 7]>>", (16, 1), 16, None),
+        ("memref<f32>", (), 16, "expected at least one dimension"),
+        ("memref<100x64xf32>", (32, 16), 4, "expected an address that is a multiple of 16 bytes"),
+        ("memref<9x64xf32, strided<[64, 1], offset: 2>>", (8, 16), 16, "an address"),
+        ("memref<100x62xf32>", (32, 16), 16, "a multiple of 16 bytes below 2^40, found 248 bytes"),
+        ("memref<9x64xf32, strided<[0, 1]>>", (8, 16), 16, "found 0 bytes"),
+        ("memref<64x100xf32, strided<[1, 64]>>", (16, 32), 16, "an innermost stride of 1"),
+        ("memref<0x64xf32>", (32, 16), 16, "no extent of 0"),
+        ("memref<100x64xf32>", (257, 16), 16, "box sizes of 1 to 256, found [257, 16]"),
+        ("memref<100x64xf32>", (32, 3), 16, "a multiple of 16 bytes, found 12"),
+        ("memref<2x2x2x2x2x64xf32>", (2, 2, 2, 2, 2, 16), 16, "at most 5 dimensions"),
+        ("memref<2x3000000000xi8>", (2, 16), 16, "extents below 2^31"),
+        ("memref<64xf80>", (16,), 16, "expected elements of f16, bf16, f32, f64"),
+    ],
+)
+def test_obstacles(type: str, box: tuple[int, ...], alignment: int, message: str | None) -> None:
+    found = tma_obstacle(Parser(register(Context()), type).parse_type(), box, alignment)  # pyright: ignore[reportArgumentType]
+    assert found is None if message is None else found is not None and message in found
+
+
+def test_no_map_of_what_is_misaligned() -> None:
+    text = """kernel.func @k(%x: memref<64xf32> align 4) -> () grid 1 block 1 {
+      %m = kernel.tensor_map %x box [16] : memref<64xf32>
+    }"""
+    with pytest.raises(DiagnosticException, match="no tensor map can be made of %x: expected an"):
+        print_kernel(func_of(text))
+
+
+DRIVER = """
+#include <cstring>
+struct Call {
+  unsigned long long calls, address, dims[5], strides[5];
+  unsigned type, rank, box[5], steps[5], modes[4];
+};
+static_assert(sizeof(Call) <= 256, "");
+extern "C" Call last;
+Call last;
+extern "C" int cuTensorMapEncodeTiled(
+    void* map, int type, unsigned rank, void* address, const unsigned long long* dims,
+    const unsigned long long* strides, const unsigned* box, const unsigned* steps, int interleave,
+    int swizzle, int promotion, int fill) {
+  if (reinterpret_cast<unsigned long long>(map) % 128 || rank > 5) return 1;
+  const auto calls = last.calls + 1;
+  last = {};
+  last.calls = calls;
+  last.address = reinterpret_cast<unsigned long long>(address);
+  last.type = type;
+  last.rank = rank;
+  for (unsigned d = 0; d < rank; ++d) {
+    last.dims[d] = dims[d];
+    if (d + 1 < rank) last.strides[d] = strides[d];
+    last.box[d] = box[d];
+    last.steps[d] = steps[d];
+  }
+  last.modes[0] = interleave, last.modes[1] = swizzle, last.modes[2] = promotion;
+  last.modes[3] = fill;
+  memset(map, 0x5a, 128);
+  return dims[0] == 13 ? 700 : 0;
+}
+"""
+
+
+def test_the_driver_gets_what_a_map_says(tmp_path: Path) -> None:
+    """A library with the signature of cuda.h, which notes its arguments."""
+    compiler = shutil.which("g++") or shutil.which("clang++") or "c++"
+    source, library = tmp_path / "driver.cpp", tmp_path / "driver.so"
+    source.write_text(DRIVER)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    driver = ctypes.CDLL(str(library))
+    maps = TensorMaps(driver)
+
+    def last() -> tuple[int, ...]:
+        call = (ctypes.c_char * 184).in_dll(driver, "last").raw
+        return struct.unpack("2Q5Q5Q2I5I5I4I", call[: struct.calcsize("2Q5Q5Q2I5I5I4I")])
+
+    map = map_of("memref<7x100x64xf32, strided<[12800, 128, 1], offset: 4>>", "[2, 8, 32]")
+    assert maps.encode(map, 4096) == b"\x5a" * 128
+    calls, address, *fields = last()
+    assert (calls, address) == (1, 4096 + 16)
+    assert fields[:10] == [64, 100, 7, 0, 0, 512, 51200, 0, 0, 0]
+    assert fields[10:12] == [7, 3]  # float32, rank
+    assert fields[12:22] == [32, 8, 2, 0, 0, 1, 1, 1, 0, 0]
+    assert fields[22:] == [0, 0, 2, 0]
+    maps.encode(map, 4096)
+    assert last()[0] == 1, "it is kept"
+    maps.encode(map, 8192)
+    assert last()[0] == 2
+    maps.encode(map_of("memref<64x32xbf16>", "[8, 32]", " swizzle 64"), 4096)
+    assert last()[12] == 9
+    assert last()[-4:] == (0, 2, 2, 0)
+    with pytest.raises(LaunchError, match=r"refuses a tensor map \(error 700\) with extents \(13,"):
+        maps.encode(map_of("memref<13xi32>", "[4]"), 64)

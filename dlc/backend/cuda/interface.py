@@ -11,10 +11,9 @@ from dlc.backend.cuda.liveness import live_ops, memref
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
+from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 from dlc.schedule.target import STATIC_SHARED_LIMIT
 
-SLOT_ALIGNMENT = 128
-"""Alignment of buffers in dynamic shared memory, in bytes: that of a box of the TMA unit."""
 MBARRIER_BYTES = 8
 """Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
 
@@ -60,7 +59,7 @@ def shared_slots(func: kernel.FuncOp, live: set[Operation]) -> tuple[dict[SSAVal
     end = 0
     for op in func.walk():
         if isinstance(op, kernel.AllocSharedOp) and op in live:
-            alignment = max(SLOT_ALIGNMENT, alignment_of(memref(op.result)))
+            alignment = max(BOX_ALIGNMENT, alignment_of(memref(op.result)))
             slots[op.result] = -(-end // alignment) * alignment
             end = slots[op.result] + _bytes(op.result)
         elif isinstance(op, kernel.AllocMbarriersOp) and op in live:
@@ -73,7 +72,7 @@ def static_alignment(ref: SSAValue) -> int:
     """What a buffer that is declared in the kernel is aligned to, in bytes."""
     alignment = alignment_of(memref(ref))
     if any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses):
-        return max(SLOT_ALIGNMENT, alignment)
+        return max(BOX_ALIGNMENT, alignment)
     return alignment
 
 

@@ -86,7 +86,7 @@ def compile_shared(source: Path, target: Path, extra: Sequence[str] = ()) -> Non
     """Compiles one C++ file to a shared object. BackendError with what the compiler says."""
     command = [*compiler(), *flags(), *extra, "-x", "c++", str(source), "-o", str(target)]
     result = _run(command)
-    if result.returncode:
+    if result.returncode or not target.exists():
         raise BackendError(
             f"the C++ compiler refuses {source} (kept there to look at):\n"
             f"{result.stderr.strip() or f'no message, exit code {result.returncode}'}"

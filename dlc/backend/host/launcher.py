@@ -25,9 +25,9 @@ from dlc.backend.host.runtime import (
 from dlc.dialects.kernel import FuncOp
 
 
-def tensor_map_arguments(func: FuncOp, addresses: Sequence[int]) -> list[bytes]:
-    """What a kernel's tensor maps are on the host, given the addresses of its arguments."""
-    return [
+def host_arguments(func: FuncOp, addresses: Sequence[int]) -> list[int | bytes]:
+    """A kernel's arguments on the host, given the addresses of its inputs and outputs."""
+    maps = [
         encode_tensor_map(
             addresses[argument] + map.offset,
             map.extents,
@@ -38,6 +38,7 @@ def tensor_map_arguments(func: FuncOp, addresses: Sequence[int]) -> list[bytes]:
         )
         for argument, map in tensor_maps(func)
     ]
+    return [*maps, *addresses]
 
 
 @dataclass
@@ -74,9 +75,8 @@ class HostBackend:
 
     def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
         kernel, shared = self._kernels[func]
-        addresses = [tensor.data_ptr() for tensor in tensors]
         kernel.launch(
-            [*tensor_map_arguments(func, addresses), *addresses],
+            host_arguments(func, [tensor.data_ptr() for tensor in tensors]),
             func.grid_size,
             func.block_size,
             shared,

@@ -120,7 +120,10 @@ class Lowering:
 
     def dim(self, rank: int, name: str = "dim", default: int | None = None) -> int:
         """An argument that names a dimension, counted from the front."""
-        return self.integer(name, default) % max(rank, 1)
+        count, found = max(rank, 1), self.integer(name, default)
+        if not -count <= found < count:
+            refuse(f"expected {name} from {-count} to {count - 1}, found {found}")
+        return found % count
 
     def replace(self, values: Sequence[SSAValue]) -> None:
         """Puts `values` in the place of the operation's results; new ones take their names."""

@@ -11,7 +11,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
-from dlc.dialects.staging import ChunkOp
+from dlc.dialects.staging import TMA, ChunkOp
+from dlc.transforms.materialization import tma
 from dlc.transforms.materialization.copies import acquire, fill, stage
 from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
 from dlc.transforms.materialization.memory import fragment_axes, load, load_fragment, store
@@ -71,7 +72,7 @@ def emit_ops(
                 group = []
             group.append(op)
             continue
-        if group and _uses(op, group):
+        if group and (_uses(op, group) or isinstance(op, tile.ReleaseOp)):
             _flush(e, group)
             group = []
         _emit(e, op)
@@ -144,12 +145,15 @@ def _emit(e: Emitter, op: Operation) -> None:
             stage(e, op)
         case tile.RingOp():
             e.allocate_shared(op.result)
+            if op.fill_kind == TMA:
+                tma.start(e, op)
         case tile.FillOp():
-            fill(e, op)
+            (tma.fill if op.source.fill_kind == TMA else fill)(e, op)
         case tile.AcquireOp():
             acquire(e, op)
         case tile.ReleaseOp():
-            pass  # the barrier before the next fill of the slot is placed by its accesses
+            if op.source.fill_kind == TMA:  # else a barrier is placed where accesses demand it
+                tma.release(e, op)
         case tile.CombineOp():
             combine(e, op)
         case tile.ReduceOp():

@@ -12,8 +12,9 @@ from dlc.analysis.fragments import copy_width
 from dlc.analysis.rings import is_async, run_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.staging import ASYNC, SlabOpBase
+from dlc.dialects.staging import ASYNC, TMA, SlabOpBase
 from dlc.ir.expr import Expr, within
+from dlc.transforms.materialization import tma
 from dlc.transforms.materialization.emitter import Emitter
 
 UNROLLED_ROUNDS = 8
@@ -49,6 +50,8 @@ def acquire(e: Emitter, op: tile.AcquireOp) -> None:
     ring = op.source
     if is_async(op) and run_of(op)[0] is op:
         e.builder.insert(kernel.WaitOp(e.pending[op]))
+    if ring.fill_kind == TMA:
+        tma.wait(e, op)
     slot = e.slot(e.expr(op.chunk), ring.depth)
     e.slots[op.result] = (e.scalars[ring.result], slot)
 

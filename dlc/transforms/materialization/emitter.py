@@ -37,6 +37,18 @@ class Accumulators:
         return self.arrays[0].axes
 
 
+@dataclass(frozen=True)
+class Pipeline:
+    """The rings that one loop works through and the tensor memory accelerator fills."""
+
+    loop: tile.ReduceOp
+    rings: tuple[tile.RingOp, ...]
+    full: SSAValue
+    """An mbarrier for each slot; its phase ends when the chunk has arrived in all rings."""
+    empty: SSAValue
+    """An mbarrier for each slot; its phase ends when all warps have released the chunk."""
+
+
 class Emitter:
     """Emits Kernel IR for a tile launch; see `materialize_tiles`."""
 
@@ -62,6 +74,8 @@ class Emitter:
         self.slots: dict[SSAValue, tuple[SSAValue, Expr]] = {}
         """Acquired slots: a ring's buffer, and the slot's number in it."""
         self.pending = pending_groups(source.launch)
+        self.pipelines: dict[tile.RingOp, Pipeline] = {}
+        self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
         self.meanings: dict[SSAValue, Expr] = {}
         """Index values that stand for expressions, over Kernel IR values, at the moment."""
         self.loaded: dict[SSAValue, SSAValue] = {}
@@ -80,7 +94,7 @@ class Emitter:
             op.results[0].name_hint = name
         return op.results[0]
 
-    def _insert_at_top(self, op: Operation) -> None:
+    def insert_at_top(self, op: Operation) -> None:
         """Inserts a definition that the whole kernel sees, after those that are there."""
         if self._header is not None:
             self.body.insert_op_after(op, self._header)
@@ -94,7 +108,7 @@ class Emitter:
         """A constant, defined once at the top of the kernel."""
         if value not in self._constants:
             op = arith.ConstantOp(value)  # pyright: ignore[reportArgumentType]
-            self._insert_at_top(op)
+            self.insert_at_top(op)
             self._constants[value] = op.result
         return self._constants[value]
 
@@ -105,7 +119,7 @@ class Emitter:
         """Allocates shared memory, at the top of the kernel."""
         alloc = kernel.AllocSharedOp(element, shape)
         alloc.result.name_hint = name
-        self._insert_at_top(alloc)
+        self.insert_at_top(alloc)
         return alloc.result
 
     def allocate_shared(self, result: SSAValue) -> SSAValue:
@@ -114,7 +128,7 @@ class Emitter:
         assert isinstance(type, MemRefType)
         alloc = kernel.AllocSharedOp(type.element_type, type.get_shape(), type.layout)
         alloc.result.name_hint = result.name_hint
-        self._insert_at_top(alloc)
+        self.insert_at_top(alloc)
         self.scalars[result] = alloc.result
         return alloc.result
 

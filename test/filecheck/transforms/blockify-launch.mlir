@@ -5,6 +5,13 @@
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=64}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},blockify-launch{block=32,32 thread=8,8},stage-inputs{budget=49152},blockify-launch{block=4 thread=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=STAGED
 // STAGED: blockify-launch: mm: skipped, slabs are staged already for the blocks that there are
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=3}' | filecheck %s --check-prefix=PANELS
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=RAGGED
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=9}' | filecheck %s --check-prefix=WIDE
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,32 thread=16,8 group=3}' | filecheck %s --check-prefix=ROW
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=GROUP
+// RAGGED: blockify-launch: mm: blocks of 16 x 32 points, 16 x 8 threads, in panels of 4 block columns, of which the last 3 have no points
+// GROUP: blockify-launch: mm: skipped, group must be at least 1 block column, not 0
 // DIVIDE: blockify-launch: mm: skipped, 3 threads do not divide a block of 10 points
 // MANY: blockify-launch: mm: skipped, 4096 threads are more than the 1024 that a block can have
 // NEEDS: blockify-launch: mm: skipped, it needs block and thread
@@ -16,6 +23,15 @@
 // Lists align from the right; an axis further left is walked by blocks alone.
 // RIGHT: tile.launch block(%bi in 100, %bj in 9) thread(%tj in 32) {
 // RIGHT: tile.store %acc, %C[%bi, %bj * 32 + %tj] where (%bj * 32 + %tj < 257)
+
+// 9 block columns in panels of 3, each walked row by row.
+// PANELS: tile.launch block(%bjo in 3, %bi in 7, %bji in 3) thread(%ti in 16, %tj in 8) serial(%ej in 4) {
+// PANELS: tile.load %B[%k, %bjo * 96 + %bji * 32 + %tj * 4 + %ej]
+// PANELS: tile.store %acc, %C[%bi * 16 + %ti, %bjo * 96 + %bji * 32 + %tj * 4 + %ej] where (%bi * 16 + %ti < 100, %bjo * 96 + %bji * 32 + %tj * 4 + %ej < 257)
+
+// One panel, or one row of blocks, is walked as it would be without.
+// WIDE: tile.launch block(%bi in 7, %bj in 9) thread
+// ROW: tile.launch block(%bj in 9) thread
 %A = "test.op"() : () -> tensor<100x2040xf32>
 %B = "test.op"() : () -> tensor<2040x257xf32>
 %C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) {

@@ -1,7 +1,7 @@
 // Steps whose precondition is missing leave the kernel as it is and say why.
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3},chunk-reduce{bk=32},permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},async-copy,pad-smem,pipeline-k-outer' --remarks 2>&1 >/dev/null | filecheck %s
-// CHECK: split-matmul-k: mm: skipped, kernels that write a workspace are not built yet
-// CHECK: chunk-reduce: mm: skipped, chunks of other reduces than contractions are not built yet
+// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=1},chunk-reduce{bk=32},permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},async-copy,pad-smem,pipeline-k-outer' --remarks 2>&1 >/dev/null | filecheck %s
+// CHECK: split-matmul-k: mm: skipped, it needs splits, at least 2 parts of a reduce
+// CHECK: chunk-reduce: mm: skipped, it has no reduce but contractions and those in chunks already
 // CHECK: permute-register-tile: mm: skipped, the kernel's schedule does not name it
 // CHECK: double-buffer: mm: skipped, rings are not built yet
 // CHECK: tma-copy: mm: skipped, the kernel's schedule does not name it

@@ -1,0 +1,78 @@
+"""Which loop works through a ring, and which rings the tensor memory accelerator can fill."""
+
+from __future__ import annotations
+
+from dlc.analysis.tensor_maps import tma_obstacle
+from dlc.dialects import tile
+from dlc.dialects.axes import SERIAL
+from dlc.dialects.kernel_tma import map_dims
+from dlc.dialects.swizzle import SwizzleAttr
+from dlc.ir.expr import Expr
+
+
+def rings_by_loop(launch: tile.LaunchOp) -> dict[tile.ReduceOp | None, list[tile.RingOp]]:
+    """The rings of a launch under the reduce that works through them, None for any other ring."""
+    found: dict[tile.ReduceOp | None, list[tile.RingOp]] = {}
+    for op in launch.walk():
+        if isinstance(op, tile.RingOp):
+            found.setdefault(loop_of(op), []).append(op)
+    return found
+
+
+def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
+    """
+    The reduce with one serial axis in each of whose iterations a ring's chunk of the same number is
+    acquired and released; None if there is no such reduce.
+    """
+    users = [use.operation for use in ring.result.uses]
+    users = [op for op in users if isinstance(op, tile.AcquireOp | tile.ReleaseOp)]
+    loops = {op.parent_op() for op in users}
+    loop = loops.pop() if len(loops) == 1 else None
+    if not isinstance(loop, tile.ReduceOp) or len(loop.axes_of(SERIAL)) != 1:
+        return None
+    (axis,) = loop.axes_of(SERIAL)
+    own = all(op.chunk == Expr.of(axis) for op in users)
+    return loop if own and loop.extent(axis) <= ring.chunks else None
+
+
+def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str | None:
+    """
+    Why the accelerator cannot fill rings that a loop works through; None if it can. Slots and
+    phases are counted by the loop's axis, so it must not be entered twice.
+    """
+    if loop is None:
+        return "no single loop acquires and releases chunk after chunk"
+    launch = loop.parent_op()
+    if not isinstance(launch, tile.LaunchOp):
+        return "its loop stands in another one and would be entered again"
+    if launch.axes_of(SERIAL):
+        return "its loop would be entered again at each serial point (register-tile first)"
+    if any(ring.parent_op() is not launch for ring in rings):
+        return "its ring stands in another loop"
+    if len({(ring.depth, ring.chunks) for ring in rings}) != 1:
+        return "its rings have different numbers of slots or chunks"
+    return None
+
+
+def ring_box(ring: tile.RingOp) -> tuple[int, ...]:
+    """The box of a ring's tensor map: its slab, or a panel of it where the ring is swizzled."""
+    *outer, inner = ring.slab.slab_sizes
+    layout = ring.ring_type.layout
+    if isinstance(layout, SwizzleAttr):
+        inner = layout.bytes.data // ring.element_bytes
+    return (*outer, inner)
+
+
+def ring_obstacle(kernel: tile.KernelOp, ring: tile.RingOp) -> str | None:
+    """Why the accelerator cannot copy a ring's slabs from their source; None if it can."""
+    slab = ring.slab
+    if not slab.slab_sizes:
+        return "expected at least one dimension, found none"
+    alignment = kernel.alignment(slab.source)  # pyright: ignore[reportArgumentType]
+    if obstacle := tma_obstacle(slab.source_type, ring_box(ring), alignment):
+        return obstacle
+    dims = map_dims(slab.source_type.get_shape(), ring_box(ring))
+    for d, subscript in enumerate(slab.subscripts):
+        if d not in dims and subscript.range != (0, 0):
+            return f"expected subscript 0 along dimension {d}, which has one element"
+    return None

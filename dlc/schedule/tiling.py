@@ -1,0 +1,238 @@
+"""
+How a contraction is tiled: candidates and what each would cost on a target.
+
+A candidate says what a thread, a block and a chunk of K are, how many slots a ring has and into how
+many parts K is split. Its time is the longest of three, plus launches:
+
+- *issue*: the busiest SM works through its blocks, as many at once as registers, threads and shared
+  memory allow. A chunk costs the instructions of its multiply-adds, shared loads and copies, or the
+  wavefronts of its shared loads, and at least the latency of a copy that rings do not hide.
+- *memory*: operands and results once, at the memory's rate; *l2*: what all blocks fetch, at L2's.
+
+A split adds a kernel that reads the partial sums from where they fit, L2 or memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from math import ceil, inf, prod
+
+from dlc.schedule.target import WARP, Target
+
+VECTOR = 4
+"""Elements of fp32 in a 16-byte access."""
+THREAD_TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (2, 8), (1, 8), (1, 4), (2, 2), (1, 1))
+"""Rows and columns of outputs that a thread holds."""
+THREADS = ((16, 16), (8, 16), (16, 8), (8, 8), (8, 32), (4, 32), (4, 16), (2, 32))
+"""Rows and columns of threads in a block."""
+CHUNKS = (16, 32)
+"""Points of K in a chunk."""
+DEPTHS = (3, 2)
+"""Slots of a ring; the first of two that cost the same is taken."""
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+"""Parts of K that blocks of their own sum up."""
+UNROLLED = 1024
+"""Multiply-adds of a thread in a chunk's unrolled loop: 16 KiB of instructions."""
+LATENCY = 900
+"""Clocks from the request of a chunk to its arrival, from memory under load."""
+CHUNK_INSTRUCTIONS = 40
+"""What a warp issues for a chunk beside copies and computing: barrier, slot, addresses."""
+COPY_INSTRUCTIONS = 4
+"""What a thread issues for one copy of 16 bytes."""
+START = 2500
+"""Clocks of a block before its first and after its last chunk."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A contraction: extents, and how many operands vary along rows, along columns, along both."""
+
+    batch: int
+    rows: int
+    columns: int
+    k: int
+    row_operands: int = 1
+    column_operands: int = 1
+    bytes_: int = 4
+    """Bytes of an element."""
+
+    @property
+    def compulsory_bytes(self) -> int:
+        operands = self.rows * self.row_operands + self.columns * self.column_operands
+        return self.batch * self.bytes_ * (operands * self.k + self.rows * self.columns)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to tile a problem for a target."""
+
+    problem: Problem
+    target: Target
+    thread: tuple[int, int]
+    threads: tuple[int, int]
+    chunk: int
+    depth: int
+    splits: int
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of outputs of a block."""
+        return self.thread[0] * self.threads[0], self.thread[1] * self.threads[1]
+
+    @property
+    def thread_count(self) -> int:
+        return prod(self.threads)
+
+    @cached_property
+    def chunks(self) -> int:
+        """Chunks that a block works through."""
+        return ceil(ceil(self.problem.k / self.chunk) / self.splits)
+
+    @property
+    def slab_bytes(self) -> int:
+        """Bytes of shared memory that one chunk takes."""
+        rows, columns = self.block
+        p = self.problem
+        return (
+            (rows * p.row_operands + columns * p.column_operands)
+            * min(self.chunk, p.k + -p.k % VECTOR)
+            * p.bytes_
+        )
+
+    @property
+    def shared_bytes(self) -> int:
+        """With all slots, and room for padding."""
+        return self.slab_bytes * (self.depth if self.chunks > 1 else 1) * 5 // 4
+
+    @property
+    def registers(self) -> int:
+        """Of a thread: its outputs, four points of K of both operands, addresses."""
+        rows, columns = self.thread
+        count = rows * columns + VECTOR * (rows + columns) + 32
+        return count + -count % 8
+
+    @cached_property
+    def blocks(self) -> int:
+        p = self.problem
+        tiles = ceil(p.rows / self.block[0]) * ceil(p.columns / self.block[1])
+        return p.batch * tiles * self.splits
+
+    @cached_property
+    def resident(self) -> int:
+        """Blocks that an SM runs at once; 0 if none fits."""
+        t = self.target
+        return min(
+            t.threads_per_sm // self.thread_count,
+            t.registers_per_sm // (self.registers * self.thread_count),
+            t.shared_per_sm // (self.shared_bytes + 1024),
+        )
+
+    @cached_property
+    def chunk_clocks(self) -> float:
+        """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
+        rows, columns = self.thread
+        t, warps = self.target, self.thread_count / WARP
+        ffma = VECTOR * rows * columns
+        loads = rows + ceil(columns / VECTOR) * VECTOR
+        across = min(self.threads[1], WARP)  # lanes of a warp along the columns
+        wavefronts = rows * ceil(WARP / across / 8) + columns * ceil(across / 8)
+        steps = self.chunk / VECTOR * warps
+        copies = COPY_INSTRUCTIONS * self.slab_bytes / 16 / WARP
+        fixed = (CHUNK_INSTRUCTIONS * warps + copies) * WARP / t.issue_lanes
+        issue = (ffma + loads) * WARP / t.issue_lanes
+        return fixed + steps * max(ffma * WARP / t.fp32_lanes, issue, wavefronts)
+
+    @cached_property
+    def issue_seconds(self) -> float:
+        """Time of the SM that has the most blocks."""
+        share = ceil(self.blocks / self.target.sms)
+        hidden = LATENCY / max(self.depth - 1, 1) if self.chunks > 1 else LATENCY
+        clocks, left = 0.0, share
+        while left > 0:
+            running = min(self.resident, left)
+            warps = running * self.thread_count / WARP
+            busy = running * self.chunk_clocks / _utilization(warps)
+            rounds = left // running if running == self.resident else 1
+            clocks += rounds * (self.chunks * max(busy, hidden) + START)
+            left -= rounds * running
+        return clocks / self.target.clock
+
+    @cached_property
+    def memory_seconds(self) -> float:
+        return self.problem.compulsory_bytes / self.target.memory_bandwidth
+
+    @cached_property
+    def l2_seconds(self) -> float:
+        """What all blocks fetch, at L2's rate."""
+        return self.blocks * self.chunks * self.slab_bytes / self.target.l2_bandwidth
+
+    @cached_property
+    def combine_seconds(self) -> float:
+        """Writing and reading partial sums, and the launch of the kernel that adds them."""
+        if self.splits == 1:
+            return 0
+        p, t = self.problem, self.target
+        partial = p.batch * p.rows * p.columns * self.splits * 4
+        rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
+        return t.launch_seconds + 2 * partial / rate
+
+    @cached_property
+    def seconds(self) -> float:
+        """The predicted time."""
+        if self.resident < 1 or self.shared_bytes > self.target.shared_per_block:
+            return inf
+        longest = max(self.issue_seconds, self.memory_seconds, self.l2_seconds)
+        return self.target.launch_seconds + longest + self.combine_seconds
+
+    def __str__(self) -> str:
+        rows, columns = self.block
+        parts = {
+            "issue": self.issue_seconds,
+            "memory": self.memory_seconds,
+            "L2": self.l2_seconds,
+            "combine": self.combine_seconds,
+        }
+        times = ", ".join(f"{name} {s * 1e6:.3g}" for name, s in parts.items() if s)
+        split = f", K in {self.splits} parts" if self.splits > 1 else ""
+        return (
+            f"{rows}x{columns} blocks of {self.thread_count} threads, chunks of {self.chunk}"
+            f"{split}: {self.seconds * 1e6:.3g} us ({times}; {self.blocks} blocks, "
+            f"{self.resident} on an SM, {self.target.sms} SMs)"
+        )
+
+
+def _utilization(warps: float) -> float:
+    """The share of issue slots that so many warps of an SM fill: each scheduler wants four."""
+    per_scheduler = warps / 4
+    return min(1.0, 0.55 + 0.15 * per_scheduler)
+
+
+@lru_cache(maxsize=256)
+def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
+    """All candidates that fit, the fastest first; ties go to the larger tile and ring."""
+    fitting = [c for c in _all(problem, target) if c.seconds < inf]
+    return tuple(sorted(fitting, key=lambda c: (c.seconds, -prod(c.thread), -c.depth, c.splits)))
+
+
+def _all(problem: Problem, target: Target) -> Iterator[Candidate]:
+    for thread, threads in product(THREAD_TILES, THREADS):
+        for chunk in CHUNKS:
+            if thread[0] * thread[1] * chunk > UNROLLED:
+                continue
+            total = ceil(problem.k / chunk)
+            for splits in SPLITS:
+                if splits > 1 and 2 * splits > total:
+                    break
+                depths = DEPTHS if total > splits else (2,)
+                yield from (
+                    Candidate(problem, target, thread, threads, chunk, depth, splits)
+                    for depth in depths
+                )
+                blocks = ceil(problem.rows / (thread[0] * threads[0])) * ceil(
+                    problem.columns / (thread[1] * threads[1])
+                )
+                if problem.batch * blocks * splits > 4 * target.sms:
+                    break
