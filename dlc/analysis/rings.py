@@ -19,8 +19,9 @@ def is_async(op: Operation | None) -> bool:
 
 def run_of(op: tile.FillOp | tile.AcquireOp) -> list[tile.FillOp | tile.AcquireOp]:
     """
-    The neighbouring operations of the same name, on the same chunk of asynchronous rings, that
-    `op` belongs to. A run of fills is one group of copies; a run of acquires waits once.
+    The neighbouring operations of the same name, on the same chunk of rings filled in the same
+    way, that `op` belongs to. A run of asynchronous fills is one group of copies, of which a run of
+    acquires waits once.
     """
     run = [op]
     while (before := _neighbour(op, run[0].prev_op)) is not None:
@@ -34,10 +35,10 @@ def _neighbour(
     op: tile.FillOp | tile.AcquireOp, other: Operation | None
 ) -> tile.FillOp | tile.AcquireOp | None:
     """`other`, if it belongs to the run of `op`."""
-    if not is_async(other) or type(other) is not type(op):
+    if not isinstance(other, tile.FillOp | tile.AcquireOp) or type(other) is not type(op):
         return None
-    assert isinstance(other, tile.FillOp | tile.AcquireOp)
-    return other if other.chunk == op.chunk else None
+    alike = other.source.fill_kind == op.source.fill_kind and other.chunk == op.chunk
+    return other if alike else None
 
 
 def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:

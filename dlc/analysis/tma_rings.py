@@ -48,7 +48,7 @@ def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str |
     if launch.axes_of(SERIAL):
         return "its loop would be entered again at each serial point (register-tile first)"
     if any(ring.parent_op() is not launch for ring in rings):
-        return "its ring stands in another loop"
+        return "its ring stands inside of its loop"
     if len({(ring.depth, ring.chunks) for ring in rings}) != 1:
         return "its rings have different numbers of slots or chunks"
     return None

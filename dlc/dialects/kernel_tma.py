@@ -233,6 +233,12 @@ class AllocMbarriersOp(IRDLOperation):
             raise VerifyException(f"expected at least one mbarrier, found {self.count.value.data}")
 
 
+def _verify_index(op: IndexedOp, count: int, of: str) -> None:
+    op.verify_index(count, of)
+    if op.conditions is not None:
+        raise VerifyException("expected no conditions: put the operation into an scf.if")
+
+
 def _verify_barrier(barriers: SSAValue, number: Expr) -> None:
     alloc = barriers.owner
     if not isinstance(alloc, AllocMbarriersOp):
@@ -283,7 +289,7 @@ class MbarrierOpBase(IndexedOp, ABC):
         return self.subscripts[0]
 
     def verify_(self) -> None:
-        self.verify_index(1, "an mbarrier")
+        _verify_index(self, 1, "an mbarrier")
         _verify_barrier(self.barriers, self.barrier)
 
     @classmethod
@@ -394,7 +400,7 @@ class MbarrierWaitOp(IndexedOp):
         return self.subscripts[1]
 
     def verify_(self) -> None:
-        self.verify_index(2, "an mbarrier and a parity")
+        _verify_index(self, 2, "an mbarrier and a parity")
         _verify_barrier(self.barriers, self.barrier)
         low, high = self.parity.range
         if low < 0 or high > 1:
@@ -490,7 +496,7 @@ class TmaLoadOp(IndexedOp):
         source, target, box = self.map_op.type, self.target.type, self.map_op.box_sizes
         assert isinstance(target, MemRefType)
         ranks = source.get_num_dims(), target.get_num_dims()
-        self.verify_index(sum(ranks) + 1, f"{source}, {target} and an mbarrier")
+        _verify_index(self, sum(ranks) + 1, f"{source}, {target} and an mbarrier")
         _verify_barrier(self.barriers, self.barrier)
         if not is_shared(self.target) or target.element_type != source.element_type:
             raise VerifyException(

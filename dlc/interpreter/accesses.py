@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import VectorType
@@ -14,12 +13,11 @@ from dlc.dialects import kernel
 from dlc.dialects.access import LoadOpBase, StoreOpBase
 from dlc.dialects.kernel_memory import is_local
 from dlc.interpreter.hazards import Hazard
+from dlc.interpreter.machine import Step
 from dlc.interpreter.scalars import Value, blend, dtype_of
 
 if TYPE_CHECKING:
     from dlc.interpreter.program import Program
-
-Step: TypeAlias = Callable[[], None]
 
 
 def load(program: Program, op: LoadOpBase) -> Step:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects import arith, scf
@@ -12,13 +12,11 @@ from xdsl.ir import Operation
 from dlc.dialects import kernel
 from dlc.interpreter.expressions import Index
 from dlc.interpreter.hazards import Hazard
-from dlc.interpreter.machine import first_of
+from dlc.interpreter.machine import Step, first_of
 from dlc.interpreter.scalars import Value, blend, constant_of, divides, function_of
 
 if TYPE_CHECKING:
     from dlc.interpreter.program import Program
-
-Step: TypeAlias = Callable[[], None]
 
 
 def constant(program: Program, op: arith.ConstantOp) -> Step:

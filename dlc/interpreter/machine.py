@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from dlc.interpreter.clocks import Clock, Epochs, VectorClocks
 from dlc.interpreter.expressions import Holds, Index
 from dlc.interpreter.hazards import Access, Hazard, Kind
 
+Step: TypeAlias = Callable[[], None]
+"""What an operation does to a machine."""
 Lanes = NDArray[np.int64]
 """Numbers of threads among those that run in step."""
 

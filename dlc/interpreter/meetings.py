@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,12 @@ from dlc.dialects import kernel, kernel_tma
 from dlc.interpreter.clocks import VectorClocks
 from dlc.interpreter.expressions import Index, compile_map
 from dlc.interpreter.hazards import Hazard
-from dlc.interpreter.machine import Lanes, compressed, first_of
+from dlc.interpreter.machine import Lanes, Step, compressed, first_of
 from dlc.interpreter.mbarriers import TMA_ALIGNMENT
 from dlc.interpreter.memory import Memory, swizzled
 
 if TYPE_CHECKING:
     from dlc.interpreter.program import Program
-
-Step: TypeAlias = Callable[[], None]
 
 
 def barrier(program: Program, op: kernel.BarrierOp) -> Step:

@@ -16,10 +16,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.dialects import kernel, kernel_tma
 from dlc.interpreter import accesses, control, meetings
-from dlc.interpreter.control import Step
 from dlc.interpreter.copies import AsyncCopies
 from dlc.interpreter.expressions import Holds, Index, compile_conditions, compile_map
-from dlc.interpreter.machine import Machine
+from dlc.interpreter.machine import Machine, Step
 from dlc.interpreter.mbarriers import Mbarriers
 from dlc.interpreter.memory import SHARED_ALIGNMENT, LocalMemory, Memory
 

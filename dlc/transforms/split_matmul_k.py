@@ -118,15 +118,17 @@ class SplitMatmulKPass(SchedulingPass):
         loads = [op for op in launch.walk() if isinstance(op, tile.LoadOp)]
         if any(op.ref in kernel.output_refs for op in loads):
             raise Decline("it reads what it stores")
-        if max(map(reduces[0].extent, reduces[0].axes), default=0) < 2:
-            raise Decline("its reduce has less than 2 points")
+        if max(map(reduces[0].extent, reduces[0].axes_of(SERIAL)), default=0) < 2:
+            raise Decline("its reduce has no serial axis of at least 2 points")
         return reduces[0]
 
 
 def _split_axis(reduce: tile.ReduceOp, splits: int) -> BlockArgument:
-    """The first axis with a point for each split, else the longest; if the order of the fold
-    matters, the outermost."""
-    axes = reduce.axes if reduce.monoid.commutative else reduce.axes[:1]
+    """The first serial axis with a point for each split, else the longest; if the order of the
+    fold matters, the outermost."""
+    axes = reduce.axes_of(SERIAL)
+    if not reduce.monoid.commutative:
+        axes = axes[:1]
     longest = max(axes, key=reduce.extent)
     return next((a for a in axes if reduce.extent(a) >= splits), longest)
 

@@ -9,10 +9,12 @@ import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import kernels
 import numpy as np
 import pytest
+import torch
 from test_schedules import apply
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -32,6 +34,7 @@ from dlc.backend.cuda.interface import (
 )
 from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
 from dlc.backend.cuda.printer import print_kernel
+from dlc.backend.cuda.runtime import CudaBackend
 from dlc.backend.cuda.tensor_map import TensorMaps
 from dlc.backend.host.launcher import host_arguments
 from dlc.backend.host.runtime import HostKernel
@@ -434,6 +437,36 @@ def test_no_synchronization_can_be_left_out() -> None:
         assert wrong, f"no run shows that {left_out} is missing"
 
 
+def test_swizzled_step() -> None:
+    case = kernels.gemm(37, 52, 52, transposed=True)
+    module = scheduled(case, 3, 4, f"split-inner-for-swizzle{{bytes=128}},{PIPELINED}")
+    assert "#kernel.swizzle<32>" in str(module)
+    func = materialized(module)
+    for mode, order in RUNS:
+        assert error(func, case, mode, order) <= 1e-6 * case.longest**0.5
+
+
+def test_swizzled_panels() -> None:
+    """The example of materialize-tma.mlir: rows of two panels, and of fewer than there are."""
+    text = Path(__file__).parent.parent / "filecheck/transforms/materialize-tma.mlir"
+    func = materialized(parse(text.read_text()))
+    x, b, y = aligned(60, 64), aligned(60), np.zeros(64, np.float32)
+    for mode, order in RUNS:
+        on_host(func, [x, b, y], async_mode=mode, order=order)
+        assert np.allclose(y, x.astype(np.float64).T @ b, atol=1e-4)
+
+
+def test_nvcc_takes_what_the_step_makes() -> None:
+    try:
+        find_nvcc()
+    except BackendError as error:
+        pytest.skip(str(error))
+    text = print_kernel(materialized(scheduled(kernels.gemm(37, 52, 52), 3, 4, PIPELINED)))
+    for arch in ("sm_90", "sm_120"):
+        cubin = compile_cubin(text, arch, ("-Werror", "all-warnings", "-Wreorder"))
+        assert cubin.spill_bytes == 0
+
+
 def test_a_loop_that_skips_chunks() -> None:
     """Chunks that a block skips are not requested: their bytes would come after its end."""
     text = """
@@ -589,3 +622,35 @@ def test_the_driver_gets_what_a_map_says(tmp_path: Path) -> None:
     assert last()[-4:] == (0, 2, 2, 0)
     with pytest.raises(LaunchError, match=r"refuses a tensor map \(error 700\) with extents \(13,"):
         maps.encode(map_of("memref<13xi32>", "[4]"), 64)
+
+
+class FakeFunction:
+    """A kernel of PyCUDA, which notes what it is prepared for and launched with."""
+
+    def prepare(self, formats: list[str]) -> None:
+        self.formats = formats
+
+    def prepared_async_call(self, grid, block, stream, *arguments, shared_size: int) -> None:
+        self.launch = (grid, block, stream, arguments, shared_size)
+
+
+def test_the_cuda_backend_passes_maps_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    func, function = ring(50, 52, 3, 7), FakeFunction()
+    module = SimpleNamespace(get_function=lambda name: function)
+    driver = SimpleNamespace(module_from_file=lambda path: module, Error=OSError)
+    encoded: list[int] = []
+    maps = TensorMaps(SimpleNamespace(cuTensorMapEncodeTiled=lambda *a: encoded.append(a[3].value)))
+    backend = CudaBackend.__new__(CudaBackend)
+    for name, value in {"_driver": driver, "_tensor_maps": maps, "_kernels": {}}.items():
+        monkeypatch.setattr(backend, name, value, raising=False)
+    backend._stream = backend._torch_stream = None
+    backend._kernels[func] = backend._load(func, "kernel.cubin")
+    assert function.formats == ["128s", "128s", "P", "P", "P"]
+    tensors = [torch.zeros(50, 52), torch.zeros(52), torch.zeros(2, 64)]
+    addresses = tuple(t.data_ptr() for t in tensors)
+    for _ in range(2):
+        backend.launch(func, tensors)
+    assert encoded == list(addresses[:2]), "the maps of x and w, each once"
+    grid, block, _, arguments, _ = function.launch
+    assert (grid, block) == ((2, 1), (64, 1, 1))
+    assert arguments == (bytes(128), bytes(128), *addresses)

@@ -160,6 +160,6 @@ def _reads_well(value: SSAValue, user: Operation, text: Text, reads: Memory) -> 
         return False
     if isinstance(value.type, IndexType):
         return False
-    if stored:
+    if stored or isinstance(user, scf.IfOp):
         return len(text.text) <= _MAX_STORED
     return text.depth <= _MAX_DEPTH and len(text.text) <= _MAX_OPERAND

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 
 from xdsl.ir import SSAValue
 
 from dlc.analysis.fragments import copy_width
 from dlc.analysis.rings import is_async, run_of
+from dlc.analysis.tma_rings import loop_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.staging import ASYNC, TMA, SlabOpBase
+from dlc.dialects.staging import TMA, SlabOpBase
 from dlc.ir.expr import Expr, within
 from dlc.transforms.materialization import tma
 from dlc.transforms.materialization.emitter import Emitter
+from dlc.transforms.materialization.reduction import conditions_at
 
 UNROLLED_ROUNDS = 8
 """Most rounds of a copy that are written without a loop."""
@@ -28,21 +31,32 @@ def stage(e: Emitter, op: tile.StageOp) -> None:
 
 
 def fill(e: Emitter, op: tile.FillOp) -> None:
-    """Emits the copies of a chunk; a run of asynchronous fills is closed as one group."""
-    ring = op.source
+    """
+    Emits the copies of a run of fills, which request the same chunk of several rings; those of
+    asynchronous rings are closed as one group.
+    """
+    run = run_of(op)
+    if run[0] is not op:
+        return
     chunk = e.expr(op.chunk)
-    beyond = Expr((), ring.chunks - 1) - chunk
-    where = [beyond] if beyond.range[0] < 0 else []
-    slot = _Slot(e.scalars[ring.result], (e.slot(chunk, ring.depth),))
-    e.meanings[ring.chunk] = chunk
-    if ring.fill_kind == ASYNC:
-        _copy(e, ring.slab, slot, where, asynchronous=True)
-        if run_of(op)[-1] is op:
-            e.builder.insert(kernel.CommitOp())
-    else:
+    requested = groupby((member.source for member in run), lambda r: _requested(e, r, chunk))
+    for where, rings in requested:
         with e.only_if(where):
-            _copy(e, ring.slab, slot)
-    del e.meanings[ring.chunk]
+            for ring in rings:
+                e.meanings[ring.chunk] = chunk
+                slot = _Slot(e.scalars[ring.result], (e.slot(chunk, ring.depth),))
+                _copy(e, ring.slab, slot, where, asynchronous=is_async(op))
+                del e.meanings[ring.chunk]
+    if is_async(op):
+        e.builder.insert(kernel.CommitOp())
+
+
+def _requested(e: Emitter, ring: tile.RingOp, chunk: Expr) -> list[Expr]:
+    """Where a chunk is copied: if the ring has it and its loop does not skip it."""
+    where = [Expr((), ring.chunks - 1) - chunk]
+    if (loop := loop_of(ring)) is not None:
+        where += conditions_at(e, loop, chunk)
+    return simplify_where(where)
 
 
 def acquire(e: Emitter, op: tile.AcquireOp) -> None:
@@ -68,13 +82,13 @@ def _copy(
     e: Emitter,
     slab: SlabOpBase,
     slot: _Slot,
-    where: Sequence[Expr] = (),
+    known: Sequence[Expr] = (),
     *,
     asynchronous: bool = False,
 ) -> None:
     """
     Emits the copy of a slab: thread t copies run t of it, run t + threads, and so on. Elements
-    beyond the source are 0, as are all where a condition fails.
+    beyond the source are 0. `known` conditions hold here.
     """
     sizes = slab.slab_sizes
     alignment = e.source.alignment(slab.source)  # pyright: ignore[reportArgumentType]
@@ -87,7 +101,7 @@ def _copy(
         run = round * e.threads + e.thread_id
         inside = simplify_where([Expr((), runs - 1) - run])
         place = _decode(run * width, sizes)
-        _copy_run(e, slab, slot, base, place, inside, where, width, asynchronous)
+        _copy_run(e, slab, slot, base, place, inside, known, width, asynchronous)
 
     if rounds == 1:
         one(Expr())
@@ -113,7 +127,7 @@ def _copy_run(
     base: Sequence[Expr],
     place: Sequence[Expr],
     inside: Sequence[Expr],
-    where: Sequence[Expr],
+    known: Sequence[Expr],
     width: int,
     asynchronous: bool,
 ) -> None:
@@ -128,16 +142,16 @@ def _copy_run(
             subscripts[-1] = subscripts[-1] + step
         if kept and width > 1:
             kept[-1] = kept[-1] + step
-        conditions = [*inside, *where]
+        conditions = list(inside)
         for subscript, extent in zip(subscripts, slab.source_type.get_shape(), strict=True):
-            conditions += within(subscript, extent, conditions)
+            conditions += within(subscript, extent, [*known, *conditions])
         return subscripts, [*slot.prefix, *kept], conditions
 
     if asynchronous:
         subscripts, target, conditions = at(Expr())
         with e.only_if(inside):
-            known = [c for c in conditions if c not in inside]
-            copy = kernel.CpAsyncOp(source, subscripts, slot.buffer, target, width, known)
+            where = [c for c in conditions if c not in inside]
+            copy = kernel.CpAsyncOp(source, subscripts, slot.buffer, target, width, where)
             e.builder.insert(copy)
         return
 

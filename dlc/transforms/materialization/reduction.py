@@ -9,7 +9,7 @@ from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, ReduceOpBase
+from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
 from dlc.ir.expr import Expr
 from dlc.schedule.target import WARP
 from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
@@ -18,9 +18,10 @@ from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalA
 def continued(e: Emitter, op: tile.ReduceOp) -> Accumulators | None:
     """The accumulators of the reduce around, if this one is only yielded straight into it."""
     around = op.parent_op()
-    if not isinstance(around, ReduceOpBase) or around not in e.accumulators:
+    if not isinstance(around, tile.ReduceOp) or around not in e.accumulators:
         return None
-    straight = tuple(around.yielded.values) == tuple(op.results) and not around.yielded.conditions
+    skipped = set(around.yielded.where) - set(uniform_conditions(e, around))
+    straight = tuple(around.yielded.values) == tuple(op.results) and not skipped
     sole = all(r.has_one_use() for r in op.results)
     if straight and sole and around.monoid_name == op.monoid_name:
         return e.accumulators[around]
@@ -57,6 +58,21 @@ def uniform_conditions(e: Emitter, op: tile.ReduceOp) -> list[Expr]:
             if not all(_is_uniform(axis) for axis in e.along[value]):
                 return []
     return list(op.yielded.where)
+
+
+def conditions_at(e: Emitter, loop: tile.ReduceOp, chunk: Expr) -> list[Expr]:
+    """
+    The conditions under which a loop works through a chunk; it skips every other, and copies of
+    it are not requested.
+    """
+    (axis,) = loop.axes_of(SERIAL)
+    before = e.meanings.get(axis)
+    e.meanings[axis] = chunk
+    conditions = e.exprs(uniform_conditions(e, loop))
+    del e.meanings[axis]
+    if before is not None:
+        e.meanings[axis] = before
+    return conditions
 
 
 def _is_uniform(axis: SSAValue) -> bool:

@@ -31,13 +31,12 @@ from dlc.analysis.tma_rings import loop_obstacle, ring_box, ring_obstacle, rings
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.axes import SERIAL
 from dlc.dialects.staging import TMA, ChunkOp
 from dlc.dialects.swizzle import SwizzleAttr
 from dlc.ir.expr import Expr
 from dlc.schedule.target import WARP
 from dlc.transforms.materialization.emitter import Emitter, Pipeline
-from dlc.transforms.materialization.reduction import uniform_conditions
+from dlc.transforms.materialization.reduction import conditions_at
 
 
 def start(e: Emitter, ring: tile.RingOp) -> None:
@@ -98,7 +97,7 @@ def fill(e: Emitter, op: tile.FillOp) -> None:
         fail(op, "expected the fills of a chunk to stand together, one for each ring of its loop")
     depth, chunk = op.source.depth, e.expr(op.chunk)
     where = [*_first_thread(e), Expr((), op.source.chunks - 1) - chunk]
-    with e.only_if(simplify_where([*where, *_acquired(e, pipeline, chunk)])):
+    with e.only_if(simplify_where([*where, *conditions_at(e, pipeline.loop, chunk)])):
         slot = e.slot(chunk, depth)
         if chunk.range[1] >= depth:
             parity = (chunk // depth + 1) % 2
@@ -124,18 +123,6 @@ def _run(op: ChunkOp, pipeline: Pipeline) -> list[ChunkOp]:
     while belongs(after := run[-1].next_op):
         run.append(after)
     return run
-
-
-def _acquired(e: Emitter, pipeline: Pipeline, chunk: Expr) -> list[Expr]:
-    """The conditions under which the loop works through a chunk; it skips every other."""
-    (axis,) = pipeline.loop.axes_of(SERIAL)
-    before = e.meanings.get(axis)
-    e.meanings[axis] = chunk
-    conditions = e.exprs(uniform_conditions(e, pipeline.loop))
-    del e.meanings[axis]
-    if before is not None:
-        e.meanings[axis] = before
-    return conditions
 
 
 def _loads(e: Emitter, ring: tile.RingOp, chunk: Expr, slot: Expr) -> Sequence[kernel.TmaLoadOp]:

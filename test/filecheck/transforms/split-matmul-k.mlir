@@ -15,7 +15,7 @@
 // SAYS: split-matmul-k: softmax: skipped, it has 2 reduces beside each other, not one
 // SAYS: split-matmul-k: inside: skipped, a reduce of it stands in a loop
 // SAYS: split-matmul-k: copy: skipped, it has 0 reduces beside each other, not one
-// SAYS: split-matmul-k: one: skipped, its reduce has less than 2 points
+// SAYS: split-matmul-k: one: skipped, its reduce has no serial axis of at least 2 points
 // SAYS: split-matmul-k: reads: skipped, it reads what it stores
 // NEEDS: split-matmul-k: mm: skipped, it needs splits, at least 2 parts of a reduce
 // ATOMIC: split-matmul-k: mm: skipped, atomic adds need an output that is zeroed before, and the outputs of a kernel are new (combine=workspace needs none)

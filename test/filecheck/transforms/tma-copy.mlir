@@ -1,0 +1,292 @@
+// RUN: dlc-opt %s -p tma-copy --split-input-file --remarks 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
+
+// All rings of a loop; slots of less than 128 bytes are set apart.
+func.func @main(%x: tensor<100x64xf32>, %b: tensor<64xf32>) -> tensor<32xf32> {
+  // CHECK: %x_ring = tile.ring tma %x(%n in 8)[0, %n * 8] [32, 8] : memref<100x64xf32> -> memref<2x32x8xf32, #tile.shared>
+  // CHECK-NEXT: %b_ring = tile.ring tma %b(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, strided<[32, 1]>, #tile.shared>
+  // CHECK: tile.acquire %b_ring[%k] : memref<2x8xf32, strided<[32, 1]>, #tile.shared> -> memref<8xf32, strided<[1]>, #tile.shared>
+  // REMARK: tma-copy: fits: x in boxes of 32 x 8, b in boxes of 8
+  %y = tile.kernel @fits(%x: memref<100x64xf32> = %x, %b: memref<64xf32> = %b) -> (%y: memref<32xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 32) {
+      %x_ring = tile.ring %x(%n in 8)[0, %n * 8] [32, 8] : memref<100x64xf32> -> memref<2x32x8xf32, #tile.shared>
+      %b_ring = tile.ring %b(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %x_ring[%k]
+        tile.fill %b_ring[%k]
+        %xs = tile.acquire %x_ring[%k] : memref<2x32x8xf32, #tile.shared> -> memref<32x8xf32, #tile.shared>
+        %bs = tile.acquire %b_ring[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %p = tile.reduce add serial(%c in 8) -> f32 {
+          %v = tile.load %xs[%t, %c] : memref<32x8xf32, #tile.shared>
+          %w = tile.load %bs[%c] : memref<8xf32, #tile.shared>
+          %m = arith.mulf %v, %w : f32
+          tile.yield %m : f32
+        }
+        tile.release %x_ring[%k]
+        tile.release %b_ring[%k]
+        tile.yield %p : f32
+      }
+      tile.store %s, %y[%t] : memref<32xf32>
+    }
+  }
+  func.return %y : tensor<32xf32>
+}
+
+// -----
+
+builtin.module attributes {dlc.target = "sm_80"} {
+  func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+    // REMARK: tma-copy: chip: skipped, sm_80 has no tensor memory accelerator
+    %y = tile.kernel @chip(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+      tile.launch thread(%t in 1) {
+        %v = tile.load %x[0] : memref<64xf32>
+        tile.store %v, %y[%t] : memref<1xf32>
+      }
+    }
+    func.return %y : tensor<1xf32>
+  }
+}
+
+// -----
+
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  // REMARK: tma-copy: no_ring: skipped, it has no ring (double-buffer makes them)
+  %y = tile.kernel @no_ring(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %v = tile.load %x[0] : memref<64xf32>
+      tile.store %v, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+// One ring that does not fit, and the others are left as well.
+func.func @main(%x: tensor<64xf32>, %z: tensor<64x9xf32>) -> tensor<1xf32> {
+  // CHECK: tile.ring %x
+  // CHECK: tile.ring %z
+  // REMARK: tma-copy: strides: skipped, z: expected strides of a multiple of 16 bytes below 2^40, found 36 bytes
+  %y = tile.kernel @strides(%x: memref<64xf32> = %x, %z: memref<64x9xf32> = %z) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %q = tile.ring %z(%n in 8)[%n * 8, 0] [8, 8] : memref<64x9xf32> -> memref<2x8x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        tile.fill %q[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %b = tile.acquire %q[%k] : memref<2x8x8xf32, #tile.shared> -> memref<8x8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        %w = tile.load %b[0, 0] : memref<8x8xf32, #tile.shared>
+        %m = arith.mulf %v, %w : f32
+        tile.release %r[%k]
+        tile.release %q[%k]
+        tile.yield %m : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+// The loads start at 4-byte aligned addresses.
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  // REMARK: tma-copy: aligned: skipped, x: expected an address that is a multiple of 16 bytes
+  %y = tile.kernel @aligned(%x: memref<64xf32> align 4 = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<1x64xf32>) -> tensor<4xf32> {
+  // REMARK: tma-copy: subscript: skipped, x: expected subscript 0 along dimension 0, which has one element
+  %y = tile.kernel @subscript(%x: memref<1x64xf32> = %x) -> (%y: memref<4xf32>) schedule "tma-copy" {
+    tile.launch block(%b in 4) thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[%b, %n * 8] [1, 8] : memref<1x64xf32> -> memref<2x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%b] : memref<4xf32>
+    }
+  }
+  func.return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  // REMARK: tma-copy: async: skipped, its rings are filled asynchronously already
+  %y = tile.kernel @async(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring async %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<64xf32>) -> tensor<4xf32> {
+  // REMARK: tma-copy: again: skipped, its loop would be entered again at each serial point (register-tile first)
+  %y = tile.kernel @again(%x: memref<64xf32> = %x) -> (%y: memref<4xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) serial(%e in 4) {
+      %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[%e] : memref<8xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%e] : memref<4xf32>
+    }
+  }
+  func.return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  // REMARK: tma-copy: nested: skipped, its loop stands in another one and would be entered again
+  %y = tile.kernel @nested(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %all = tile.reduce add serial(%j in 2) -> f32 {
+        %s = tile.reduce add serial(%k in 8) -> f32 {
+          tile.fill %r[%k]
+          %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+          %v = tile.load %a[%j] : memref<8xf32, #tile.shared>
+          tile.release %r[%k]
+          tile.yield %v : f32
+        }
+        tile.yield %s : f32
+      }
+      tile.store %all, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  // REMARK: tma-copy: backwards: skipped, no single loop acquires and releases chunk after chunk
+  %y = tile.kernel @backwards(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[7 - %k]
+        %a = tile.acquire %r[7 - %k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        tile.release %r[7 - %k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+// One loop of two whose rings fit.
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  // CHECK: tile.ring tma %x
+  // CHECK: tile.ring %x
+  // REMARK: tma-copy: two: x in boxes of 8; not all rings, its rings have different numbers of slots or chunks
+  %y = tile.kernel @two(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %q = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %p = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<3x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      %z = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %q[%k]
+        tile.fill %p[%k]
+        %a = tile.acquire %q[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %b = tile.acquire %p[%k] : memref<3x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        %w = tile.load %b[1] : memref<8xf32, #tile.shared>
+        %m = arith.mulf %v, %w : f32
+        tile.release %q[%k]
+        tile.release %p[%k]
+        tile.yield %m : f32
+      }
+      %u = arith.addf %s, %z : f32
+      tile.store %u, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  // REMARK: tma-copy: inside: skipped, its ring stands inside of its loop
+  %y = tile.kernel @inside(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<f32>) -> tensor<1xf32> {
+  // REMARK: tma-copy: scalar: skipped, x: expected at least one dimension, found none
+  %y = tile.kernel @scalar(%x: memref<f32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[] [] : memref<f32> -> memref<2xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2xf32, #tile.shared> -> memref<f32, #tile.shared>
+        %v = tile.load %a[] : memref<f32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
