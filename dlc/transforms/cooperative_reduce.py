@@ -10,6 +10,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import tile
+from dlc.dialects.access import indexed_ops
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr
@@ -23,8 +24,8 @@ class CooperativeReducePass(SchedulingPass):
     Several threads share each reduce of a row, then combine what they hold.
 
     Legal when the monoid is commutative, because a thread folds every n-th run of the row. Free
-    axes become block axes; every reduce and every inner loop is dealt over the same threads, so
-    that a thread meets the same elements in each.
+    axes become block axes, beside those that `split-matmul-k` makes; every reduce and every inner
+    loop is dealt over the same threads, so that a thread meets the same elements in each.
     Faster because a row is read by neighbouring threads from neighbouring addresses, and because
     few long rows still fill the GPU.
 
@@ -55,7 +56,8 @@ class CooperativeReducePass(SchedulingPass):
         rows, vector = self.rows or 1, self.vector or 1
         free = launch.axes_of(THREAD)
         rows_inside = bool(free) and rows > 1 and _strided_reduce(launch, free[-1])
-        new = [keep(a, launch, BLOCK) for a in free[:-1]]
+        grid = [*launch.axes_of(BLOCK), *free[:-1]]
+        new = [keep(a, launch, BLOCK) for a in grid]
         if free:
             name = free[-1].name_hint
             row_blocks = -(-launch.extent(free[-1]) // rows)
@@ -66,9 +68,9 @@ class CooperativeReducePass(SchedulingPass):
         row_at = len(new) - (1 if rows_inside else 2)
 
         def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-            result = dict(zip(free[:-1], e, strict=False))
+            result = dict(zip(grid, e, strict=False))
             if free:
-                result[free[-1]] = e[len(free) - 1] * rows + e[row_at]
+                result[free[-1]] = e[len(grid)] * rows + e[row_at]
             return result
 
         arguments = replace_axes(launch, new, meaning)
@@ -92,17 +94,28 @@ class CooperativeReducePass(SchedulingPass):
             raise Decline(
                 f"{rows} rows of {threads} threads are not a block of at most {MAX_THREADS}"
             )
-        if any(launch.kind(a) != THREAD for a in launch.axes):
+        if any(launch.kind(a) not in (BLOCK, THREAD) for a in launch.axes) or _partitioned(launch):
             raise Decline("the launch is partitioned already")
         top = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
         reduces = [op for op in top if isinstance(op, tile.ReduceOp)]
         if not reduces:
             raise Decline("it has no reduce")
         for op in top:
+            if not op.axes:
+                raise Decline("a loop of it has one point")
             if any(isinstance(o, AxesOp) for o in op.body.walk()):
                 raise Decline("a loop of it holds another loop")
         if not all(r.monoid.commutative for r in reduces):
             raise Decline("a monoid of it is not commutative")
+
+
+def _partitioned(launch: tile.LaunchOp) -> bool:
+    """Are threads of a free axis in blocks, or combined, already?"""
+    blocks, threads = set(launch.axes_of(BLOCK)), set(launch.axes_of(THREAD))
+    if any(isinstance(op, tile.CombineOp) for op in launch.walk()):
+        return True
+    exprs = [e for op in indexed_ops(launch) for e in (*op.subscripts, *op.where)]
+    return any(blocks & set(e.values()) and threads & set(e.values()) for e in exprs)
 
 
 def _strided_reduce(launch: tile.LaunchOp, row: SSAValue) -> bool:

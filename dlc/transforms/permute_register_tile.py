@@ -199,8 +199,8 @@ class _Cost:
             for new, old in zip(self.reads, other.reads, strict=True)
             if new.ways < old.ways
         ]
-        if self.relieved < other.relieved:
-            gains.append("fewer conflicts in another layout")
+        if not gains and self.relieved < other.relieved:
+            gains.append("fewer conflicts once padded or swizzled")
         if self.sectors < other.sectors:
             gains.append(f"sectors of global memory from {other.sectors:g} to {self.sectors:g}")
         return ", ".join(dict.fromkeys(gains)) or "fewer instructions"

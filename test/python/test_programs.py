@@ -47,52 +47,58 @@ def integers(low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64)
 GENERATOR = torch.Generator().manual_seed(0)
 
 
-# Elementwise.
+# Elementwise. Results are stacked, so that many operations are one kernel.
 
 UNARY = (
     "abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt tanh sigmoid relu floor ceil round "
-    "trunc frac sign reciprocal erf square isnan isinf isfinite logical_not"
+    "trunc frac sign reciprocal erf square"
 ).split()
-case("unary", lambda x: [getattr(torch, name)(x) for name in UNARY], SPECIAL)
-case("trigonometry", lambda x: (x.sin(), x.cos(), x.tan()), normal(3, 7))
+TESTS = "isnan isinf isfinite logical_not".split()
 
 
-def activations(x: torch.Tensor) -> list[torch.Tensor]:
-    return [
+def unary(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([getattr(torch, name)(x) for name in UNARY])
+
+
+def activations(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([
         F.silu(x), F.gelu(x), F.gelu(x, approximate="tanh"), F.elu(x), F.selu(x), F.celu(x, 0.7),
         F.relu6(x), F.hardtanh(x, -0.3, 0.4), F.hardswish(x), F.hardsigmoid(x), F.mish(x),
         F.softplus(x, 2, 3.0), F.leaky_relu(x, 0.2), F.logsigmoid(x), F.threshold(x, 0.1, 7.0),
-    ]  # fmt: skip
+    ])  # fmt: skip
 
 
+def binary(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.stack([
+        x + y, x - y, x * y, x / y, torch.maximum(x, y), torch.minimum(x, y),
+        torch.div(x, y, rounding_mode="floor"), torch.div(x, y, rounding_mode="trunc"),
+        x**y, x**2, x**3, x**0.5, x**-1, x**-0.5, 2**x, x**0,
+        x.clamp(-1, 1), x.clamp(min=0), x.clamp(y, y + 1), torch.clip(x, 1, -1),
+        x.nan_to_num(), x.nan_to_num(1, 2, 3),
+    ])  # fmt: skip
+
+
+case("unary", unary, normal(3, 5).abs())
+case("unary of special numbers", unary, SPECIAL)
+case("tests", lambda x: torch.stack([getattr(torch, name)(x) for name in TESTS]), SPECIAL)
+case("trigonometry", lambda x: torch.stack([x.sin(), x.cos(), x.tan()]), normal(3, 7))
 case("activations", activations, normal(7, 13))
 case("activations of special numbers", activations, SPECIAL)
+case("binary", binary, normal(3, 7).abs(), normal(3, 7))
+case("binary of special numbers", binary, LEFT, RIGHT)
 case(
-    "binary",
-    lambda x, y: (x + y, x - y, x * y, x / y, torch.maximum(x, y), torch.minimum(x, y)),
+    "comparisons",
+    lambda x, y: torch.stack([x == y, x != y, x < y, x <= y, x > y, x >= y]),
     LEFT, RIGHT,
 )  # fmt: skip
-case("comparisons", lambda x, y: (x == y, x != y, x < y, x <= y, x > y, x >= y), LEFT, RIGHT)
-case(
-    "divisions",
-    lambda x, y: (torch.div(x, y, rounding_mode="floor"), torch.div(x, y, rounding_mode="trunc")),
-    LEFT, RIGHT,
-)  # fmt: skip
-case("powers", lambda x, y: (x**y, x**2, x**3, x**0.5, x**-1, x**-0.5, 2**x, x**0), LEFT, RIGHT)
-case(
-    "clamps",
-    lambda x, y: (x.clamp(-1, 1), x.clamp(min=0), x.clamp(y, y + 1), torch.clip(x, 1, -1)),
-    LEFT, RIGHT,
-)  # fmt: skip
-case("nan_to_num", lambda x: (x.nan_to_num(), x.nan_to_num(1, 2, 3)), SPECIAL)
 case(
     "broadcasting",
-    lambda x, y, w: (torch.lerp(x, y, w), torch.addcmul(x, y, w, value=0.5), x + y * w),
+    lambda x, y, w: torch.stack([torch.lerp(x, y, w), torch.addcmul(x, y, w, value=0.5)]),
     normal(5, 3), normal(3), normal(5, 1),
 )  # fmt: skip
 case(
     "where",
-    lambda m, x, y: (torch.where(m, x, y), x.masked_fill(m, -inf), torch.where(m, 1.0, x)),
+    lambda m, x, y: torch.stack([torch.where(m, x, y), x.masked_fill(m, -inf)]),
     normal(5, 7) > 0, normal(7), normal(5, 1),
 )  # fmt: skip
 
@@ -101,36 +107,36 @@ case(
 
 case(
     "integers",
-    lambda x, y: (
+    lambda x, y: torch.stack([
         x + y, x - y, x * y, x // y, x % y, x.fmod(y), torch.div(x, y, rounding_mode="trunc"),
-        x / y, -x, x.abs(), x**2, x & y, x | y, x ^ y, ~x, x << 2, x >> 1, x == y,
-    ),
-    integers(-9, 9, 5, 7), torch.tensor([1, -1, 3, -4, 2, 5, -2]),
+        -x, x.abs(), x**2, x & y, x | y, x ^ y, ~x, x << 2, x >> 1,
+    ]),
+    integers(-9, 9, 7), torch.tensor([1, -1, 3, -4, 2, 5, -2]),
 )  # fmt: skip
 case(
     "the least integer by -1",
-    lambda x, y: (x * y, -x, x + y, x % y),
+    lambda x, y: torch.stack([x * y, -x, x + y, x % y]),
     torch.tensor([-(2**63), 5, 2**63 - 1]), torch.tensor([-1, -1, 3]),
 )  # fmt: skip
 case(
     "mixed types",
-    lambda x, y, z, u: (x + y, y * z, u + x, u * z, u / x, u - 1, (u > 3) & (x > 0), x + 1.5),
+    lambda x, y, z, u: (x + y * z, (u + x).float() + u / x, u - 1, (u > 3) & (x > 0)),
     integers(1, 9, 5, dtype=torch.int32), integers(1, 5, 5),
     integers(-100, 100, 5, dtype=torch.int8), integers(0, 255, 5, dtype=torch.uint8),
 )  # fmt: skip
 case(
     "unsigned bytes",
     lambda u, v: (
-        u + v, u - v, u * v, u // (v | 1), u % (v | 1), u > v, u.float(), u.long(), u.max(),
-        u.sum(), u.amin(), ~u, u >> 1, u.to(torch.int8), u.argmax(), u.clamp(3, 200),
+        torch.stack([u + v, u - v, u * v, u // (v | 1), u % (v | 1), ~u, u >> 1, u.clamp(3, 200)]),
+        torch.cat([u > v, u]), u.max(), u.sum(), u.to(torch.int8), u.argmax(),
     ),
     integers(0, 256, 37, dtype=torch.uint8), integers(0, 256, 37, dtype=torch.uint8),
 )  # fmt: skip
 case(
     "booleans",
     lambda a, b: (
-        a & b, a | b, a ^ b, ~a, a + b, a * b, a.sum(0), a.any(1), a.all(0, keepdim=True),
-        a.float().mean(), a.int(), a == b, a < b, a.max(),
+        torch.stack([a & b, a | b, a ^ b, ~a, a + b, a * b, a == b, a < b]),
+        a.sum(0), a.any(1), a.all(0, keepdim=True), a.float().mean(), a.max(),
     ),
     normal(5, 7) > 0, normal(5, 7) > 0,
 )  # fmt: skip
@@ -143,16 +149,15 @@ case("float64", lambda x, y: (x @ y.t(), F.softmax(x, -1)), *normal(2, 7, 13).do
 
 def reductions(x: torch.Tensor) -> list[torch.Tensor]:
     return [
-        x.sum(), x.sum(0), x.sum((0, 2)), x.sum(-1, keepdim=True), x.mean((1, 2), keepdim=True),
-        x.prod(1), x.amax((0, 2)), x.amin(1, True), x.var((0, 2), correction=0), x.norm(dim=1),
-        x.logsumexp(-1), x.argmax(), x.argmax(1), x.argmin(-1, keepdim=True), x.any(1), x.all(),
-        x.count_nonzero(), x.max(), *x.max(1), *x.min(0, keepdim=True),
+        x.sum(), x.sum((0, 2)), x.mean((1, 2), keepdim=True), x.prod(1), x.amax((0, 2)),
+        x.amin(1, True), x.var((0, 2), correction=0), x.norm(dim=1), x.logsumexp(-1), x.argmax(),
+        x.argmin(-1, keepdim=True), x.any(1), x.count_nonzero(), *x.max(1),
     ]  # fmt: skip
 
 
 ROWS = torch.stack([torch.full_like(SPECIAL, value) for value in (inf, -inf, nan, 0.0)])
 case("reductions", reductions, normal(5, 7, 3))
-case("reductions of one point", reductions, normal(1, 1, 1))
+case("reductions of one point", lambda x: (x.sum(0), x.var(1), x.argmax(-1)), normal(1, 1))
 case(
     "reductions of special numbers",
     lambda x: (
@@ -164,8 +169,8 @@ case(
 case(
     "reductions of nothing",
     lambda x: (
-        x.sum(), x.sum(0), x.sum(1), x.mean(0), x.prod(0), x.any(0), x.all(0), x.logsumexp(0),
-        F.softmax(x, 0), F.softmax(x, 1), x.sum((0, 1), keepdim=True), x.norm(),
+        x.sum(), x.sum(1), x.mean(0), x.prod(0), x.all(0), x.logsumexp(0), F.softmax(x, 0),
+        F.softmax(x, 1), x.sum((0, 1), keepdim=True),
     ),
     normal(0, 3),
 )  # fmt: skip
@@ -179,8 +184,8 @@ case("ties", lambda x: (x.argmax(1), x.argmin(1), x.argmax()), integers(0, 3, 11
 case(
     "scalars",
     lambda x, y: (
-        x + y, x.sum(), x.sum(0), x.amax(-1), x.exp(), x.reshape(1), x.expand(3), F.softmax(x, 0),
-        x.argmax(), x.max(), x[None] @ y[None], torch.stack([x, y]), x > y, x.any(),
+        x + y, x.sum(0), x.reshape(1), x.expand(3), F.softmax(x, 0), x.argmax(), x[None] @ y[None],
+        torch.stack([x, y]), x > y,
     ),
     normal(), normal(),
 )  # fmt: skip
@@ -217,12 +222,12 @@ case(
 
 case(
     "products",
-    lambda a, b, v: (a @ b, a @ v, a[0] @ b, a[0] @ v, torch.outer(v, v), torch.dot(v, v)),
+    lambda a, b, v: (a @ b, a @ v, a[0] @ b, a[0] @ v, torch.outer(v, v)),
     normal(7, 13), normal(13, 5), normal(13),
 )  # fmt: skip
 case(
     "batched products",
-    lambda a, b, v: (a @ b, a @ b[0], a[0] @ b, a @ v, v @ b, torch.bmm(a, b)),
+    lambda a, b, v: (a @ b[0], a[0] @ b, a @ v, v @ b, torch.bmm(a, b)),
     normal(3, 7, 13), normal(3, 13, 5), normal(13),
 )  # fmt: skip
 case("broadcast products", lambda a, b: a @ b, normal(3, 1, 7, 13), normal(4, 13, 5))
@@ -265,15 +270,15 @@ case("misaligned product", lambda a, b: a @ b, normal(33 * 64 + 1)[1:].view(33, 
 case(
     "cat",
     lambda a, b: (
-        torch.cat([a, b]), torch.cat([a, a[:0], b]), torch.stack([a[0], b[0]], 1),
-        torch.cat([a, b, a]).sum(0), torch.cat([a.t(), b.t()], -1).exp(),
+        torch.cat([a, a[:0], b]), torch.stack([a[0], b[0]], 1), torch.cat([a, b, a]).sum(0),
+        torch.cat([a.t(), b.t()], -1).exp(),
     ),
     normal(3, 7), normal(5, 7),
 )  # fmt: skip
 case("cat of types", lambda a, b: torch.cat([a, b]), normal(3), integers(0, 5, 4))
 case(
     "split",
-    lambda a: [*a.split(3, 1), *a.chunk(3), *a.unbind(0), *(t + 1 for t in a.split([2, 5, 6], 1))],
+    lambda a: [*a.split(3, 1), *a.unbind(0), *(t + 1 for t in (a * 2).split([2, 5, 6], 1))],
     normal(3, 13),
 )
 case(
@@ -297,8 +302,8 @@ case(
 case(
     "slices",
     lambda a: (
-        a[1:], a[:, ::2], a[1:4:2, -3:], a[..., 0], a[-1], a[:, None], a[2:2], a[1:4, ::3] * 2,
-        a[:, 1:].sum(1), a.narrow(1, 2, 3) + 1,
+        a[1:], a[:, ::2], a[..., 0], a[-1], a[:, None], a[2:2], a[1:4, ::3] * 2, a[:, 1:].sum(1),
+        a.narrow(1, 2, 3) + a[1:4:2, -3:].sum(),
     ),
     normal(5, 7),
 )  # fmt: skip
@@ -404,7 +409,7 @@ case(
     "inputs and views as outputs",
     lambda x: (
         x, x.t(), x[1:], x.view(-1), x.clone(), x.detach(), x.contiguous(), x.reshape(-1), x + 0,
-        x.expand(2, 5, 7), F.dropout(x, training=False), *torch.broadcast_tensors(x[0], x),
+        x.expand(2, 5, 7), *torch.broadcast_tensors(x[0], x),
     ),
     normal(5, 7),
 )  # fmt: skip
@@ -446,14 +451,18 @@ def assert_right(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         assert (own.dtype, own.shape) == (eagers.dtype, eagers.shape), number
         if own.numel() == 0:
             continue
-        assert own.stride() == eagers.stride(), number
+        assert strides(own) == strides(eagers), number
         if eagers.untyped_storage().data_ptr() in memories:
             assert own.data_ptr() == eagers.data_ptr(), number
         else:
             assert own.untyped_storage().data_ptr() not in memories, number
 
 
-@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def strides(tensor: torch.Tensor) -> list[int]:
+    """Of the dimensions whose stride matters."""
+    return [s for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_programs_agree_with_eager(name: str):
     assert_right(*CASES[name])
@@ -483,7 +492,7 @@ STEPS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_compositions_agree_with_eager(seed: int):
     choose = random.Random(seed)
     chosen = choose.choices(list(STEPS), k=choose.randint(3, 6))
@@ -584,14 +593,10 @@ def test_operations_that_cannot_be_compiled_say_why(program: Callable[..., Any],
         dlc.compile(program, (torch.randn(3),), backend="host")
 
 
-@pytest.mark.parametrize(
-    "branch",
-    [lambda x: x if x.sum() > 0 else -x, lambda x: max(x, x)],
-    ids=["if", "max"],
-)
-def test_branches_on_data_are_refused(branch: Callable[..., Any]):
+@pytest.mark.parametrize("count", [1, 3])
+def test_branches_on_data_are_refused(count: int):
     with pytest.raises(ImportFailure, match="branches on values of a tensor"):
-        import_program(branch, (torch.randn(3),))
+        import_program(lambda x: x if x > 0 else -x, (torch.randn(count),))
 
 
 def test_the_seed_of_a_text_is_chosen():

@@ -2,20 +2,20 @@
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=1},chunk-reduce{bk=32},permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},async-copy,pad-smem,pipeline-k-outer' --remarks 2>&1 >/dev/null | filecheck %s
 // CHECK: split-matmul-k: mm: skipped, it needs splits, at least 2 parts of a reduce
 // CHECK: chunk-reduce: mm: skipped, it has no reduce but contractions and those in chunks already
-// CHECK: permute-register-tile: mm: skipped, the kernel's schedule does not name it
-// CHECK: double-buffer: mm: skipped, rings are not built yet
+// CHECK: permute-register-tile: mm: skipped, it has no register axis (register-tile makes them)
+// CHECK: double-buffer: mm: skipped, it has no loop over chunks that stages them
 // CHECK: tma-copy: mm: skipped, the kernel's schedule does not name it
 // CHECK: split-inner-for-swizzle: mm: skipped, it has no TMA ring (tma-copy makes them)
-// CHECK: async-copy: mm: skipped, the kernel's schedule does not name it
-// CHECK: pad-smem: mm: skipped, the kernel's schedule does not name it
-// CHECK: pipeline-k-outer: mm: skipped, the kernel's schedule does not name it
+// CHECK: async-copy: mm: skipped, it has no ring (double-buffer makes them)
+// CHECK: pad-smem: mm: skipped, it has no buffer in shared memory (stage-inputs makes them)
+// CHECK: pipeline-k-outer: mm: skipped, it has no ring (double-buffer makes them)
 
 // Where the schedule names them, they say what is missing.
 // RUN: dlc-opt %s -p 'tileify,permute-register-tile,tma-copy,async-copy,pad-smem,pipeline-k-outer' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NAMED
-// NAMED: permute-register-tile: copy: skipped, the bank model that it goes by is not built yet
+// NAMED: permute-register-tile: copy: skipped, it has no register axis (register-tile makes them)
 // NAMED: tma-copy: copy: skipped, it has no ring (double-buffer makes them)
 // NAMED: async-copy: copy: skipped, it has no ring (double-buffer makes them)
-// NAMED: pad-smem: copy: skipped, the bank model that it goes by is not built yet
+// NAMED: pad-smem: copy: skipped, it has no buffer in shared memory (stage-inputs makes them)
 // NAMED: pipeline-k-outer: copy: skipped, it has no ring (double-buffer makes them)
 %A = "test.op"() : () -> tensor<100x2040xf32>
 %B = "test.op"() : () -> tensor<2040x257xf32>

@@ -1,0 +1,46 @@
+// RUN: dlc-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+kernel.func @overlap() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<8x16xf32, strided<[15, 1]>, #kernel.shared>
+}
+// CHECK: expected strides under which no two elements share a place, found memref<8x16xf32, strided<[15, 1]>, #kernel.shared>
+
+// -----
+
+kernel.func @rank() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<8x16xf32, strided<[16]>, #kernel.shared>
+}
+// CHECK: expected a known stride for each dimension, found memref<8x16xf32, strided<[16]>, #kernel.shared>
+
+// -----
+
+kernel.func @offset() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<8x16xf32, strided<[16, 1], offset: 4>, #kernel.shared>
+}
+// CHECK: expected a layout strided<[…]> without an offset or #kernel.swizzle<…> in shared memory, found strided<[16, 1], offset: 4>
+
+// -----
+
+kernel.func @rows() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<12x32xf32, #kernel.swizzle<128>, #kernel.shared>
+}
+// CHECK: expected rows of a multiple of 128 bytes, a multiple of 8 of them, found memref<12x32xf32, #kernel.swizzle<128>, #kernel.shared>
+
+// -----
+
+kernel.func @columns() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<8x24xf32, #kernel.swizzle<64>, #kernel.shared>
+}
+// CHECK: expected rows of a multiple of 64 bytes, a multiple of 8 of them, found memref<8x24xf32, #kernel.swizzle<64>, #kernel.shared>
+
+// -----
+
+%x = "test.op"() : () -> tensor<32x16xf32>
+%y = tile.kernel @stage(%x: memref<32x16xf32> = %x) -> (%y: memref<16xf32>) {
+  tile.launch thread(%t in 16) {
+    %s = tile.stage %x[0, 0] [8, 16] : memref<32x16xf32> -> memref<8x16xf32, strided<[8, 1]>, #tile.shared>
+    %v = tile.load %s[0, %t] : memref<8x16xf32, strided<[8, 1]>, #tile.shared>
+    tile.store %v, %y[%t] : memref<16xf32>
+  }
+}
+// CHECK: expected strides under which no two elements share a place, found memref<8x16xf32, strided<[8, 1]>, #tile.shared>

@@ -1,0 +1,9 @@
+// RUN: dlc-opt %s | filecheck %s
+// RUN: DLC_ROUNDTRIP
+
+kernel.func @layouts() -> () grid 1 block 32 {
+  // CHECK: kernel.alloc_shared : memref<3x128x16xf32, strided<[2560, 20, 1]>, #kernel.shared>
+  %padded = kernel.alloc_shared : memref<3x128x16xf32, strided<[2560, 20, 1]>, #kernel.shared>
+  // CHECK-NEXT: kernel.alloc_shared : memref<3x128x64xf32, #kernel.swizzle<128>, #kernel.shared>
+  %swizzled = kernel.alloc_shared : memref<3x128x64xf32, #kernel.swizzle<128>, #kernel.shared>
+}

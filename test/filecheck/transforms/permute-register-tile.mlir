@@ -1,0 +1,99 @@
+// RUN: dlc-opt %s -p permute-register-tile --split-input-file --remarks 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
+
+// Strips, in all subscripts and conditions: loads from shared memory stay vectors.
+func.func @main(%x: tensor<16x256xf32>) -> tensor<250xf32> {
+  // REMARK: permute-register-tile: strips: %t, %r in strips of 4: reads of xs from 2 ways to 1, sectors of global memory from 128 to 64
+  %y = tile.kernel @strips(%x: memref<16x256xf32> = %x) -> (%y: memref<250xf32>) schedule "permute-register-tile" {
+    // CHECK: tile.launch thread(%t in 32) register(%ro in 2, %ri in 4) {
+    tile.launch thread(%t in 32) register(%r in 8) {
+      %xs = tile.stage %x[0, 0] [16, 256] : memref<16x256xf32> -> memref<16x256xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 16) -> f32 {
+        // CHECK: tile.load %xs[%k, %ro * 128 + %t * 4 + %ri]
+        %v = tile.load %xs[%k, %t * 8 + %r] : memref<16x256xf32, #tile.shared>
+        tile.yield %v : f32
+      }
+      // CHECK: tile.store %s, %y[%ro * 128 + %t * 4 + %ri] where (%ro * 128 + %t * 4 + %ri < 250)
+      tile.store %s, %y[%t * 8 + %r] where (%t * 8 + %r < 250) : memref<250xf32>
+    }
+  }
+  func.return %y : tensor<250xf32>
+}
+
+// -----
+
+// Interleaved: the rows that a warp reads follow each other, and then can be padded or swizzled.
+func.func @main(%x: tensor<256x32xf32>) -> tensor<256xf32> {
+  // REMARK: permute-register-tile: rows: %t, %r interleaved: fewer conflicts once padded or swizzled, sectors of global memory from 64 to 32
+  %y = tile.kernel @rows(%x: memref<256x32xf32> = %x) -> (%y: memref<256xf32>) schedule "permute-register-tile" {
+    // CHECK: tile.launch thread(%t in 32) register(%r in 8) {
+    tile.launch thread(%t in 32) register(%r in 8) {
+      %xs = tile.stage %x[0, 0] [256, 32] : memref<256x32xf32> -> memref<256x32xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) register(%v in 4) -> f32 {
+        // CHECK: tile.load %xs[%r * 32 + %t, %k * 4 + %v]
+        %e = tile.load %xs[%t * 8 + %r, %k * 4 + %v] : memref<256x32xf32, #tile.shared>
+        tile.yield %e : f32
+      }
+      // CHECK: tile.store %s, %y[%r * 32 + %t]
+      tile.store %s, %y[%t * 8 + %r] : memref<256xf32>
+    }
+  }
+  func.return %y : tensor<256xf32>
+}
+
+// -----
+
+// Quotients and remainders of the whole number are kept whole; only global memory gains.
+func.func @main(%x: tensor<80x5xf32>) -> tensor<384xf32> {
+  %y = tile.kernel @quotients(%x: memref<80x5xf32> = %x) -> (%y: memref<384xf32>) schedule "permute-register-tile" {
+    // REMARK: permute-register-tile: quotients: %t, %r interleaved: sectors of global memory from
+    tile.launch thread(%t in 32) register(%r in 12) {
+      // CHECK: tile.load %x[(%r * 32 + %t) floordiv 5, (%r * 32 + %t) mod 5]
+      %v = tile.load %x[(%t * 12 + %r) floordiv 5, (%t * 12 + %r) mod 5] : memref<80x5xf32>
+      // CHECK: tile.store %v, %y[%r * 32 + %t]
+      tile.store %v, %y[%t * 12 + %r] : memref<384xf32>
+    }
+  }
+  func.return %y : tensor<384xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<32x8xf32>) -> tensor<256xf32> {
+  // REMARK: permute-register-tile: apart: skipped, its thread and register axes are not mentioned as %t * R + %r
+  %y = tile.kernel @apart(%x: memref<32x8xf32> = %x) -> (%y: memref<256xf32>) schedule "permute-register-tile" {
+    tile.launch thread(%t in 32) register(%r in 8) {
+      // CHECK: tile.load %x[%t, %r]
+      %v = tile.load %x[%t, %r] : memref<32x8xf32>
+      tile.store %v, %y[%t * 8 + %r] : memref<256xf32>
+    }
+  }
+  func.return %y : tensor<256xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<256xf32>) -> tensor<256xf32> {
+  // REMARK: permute-register-tile: serial: skipped, it has no register axis (register-tile makes them)
+  %y = tile.kernel @serial(%x: memref<256xf32> = %x) -> (%y: memref<256xf32>) schedule "permute-register-tile" {
+    tile.launch thread(%t in 32) serial(%e in 8) {
+      %v = tile.load %x[%t * 8 + %e] : memref<256xf32>
+      tile.store %v, %y[%t * 8 + %e] : memref<256xf32>
+    }
+  }
+  func.return %y : tensor<256xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<128xf32>) -> tensor<128xf32> {
+  // REMARK: permute-register-tile: good: skipped, no order of its register tile conflicts less
+  %y = tile.kernel @good(%x: memref<128xf32> = %x) -> (%y: memref<128xf32>) schedule "permute-register-tile" {
+    tile.launch thread(%t in 32) register(%r in 4) {
+      // CHECK: tile.load %x[%t * 4 + %r]
+      %v = tile.load %x[%t * 4 + %r] : memref<128xf32>
+      tile.store %v, %y[%t * 4 + %r] : memref<128xf32>
+    }
+  }
+  func.return %y : tensor<128xf32>
+}
