@@ -57,13 +57,14 @@ def _compile_line(target: str, seconds: Row) -> str:
     text = (
         f"Compile time for {target}: {seconds['suite_cases']} cases to CUDA C in "
         f"{seconds['suite_wall']:.0f} s with {seconds['suite_jobs']} processes, their start and "
-        f"torch's included ({seconds['suite_passes']:.0f} s in passes, "
-        f"{seconds['suite_torch_export_and_import']:.0f} s in torch.export and import)"
+        f"torch's included; of CPU time {seconds['suite_passes']:.0f} s in passes, "
+        f"{seconds['suite_printing']:.0f} s in printing, "
+        f"{seconds['suite_torch_export_and_import']:.0f} s in torch.export and import"
     )
     if seconds["gemm_passes_again"] is not None:
         text += (
-            f"; the passes of {seconds['gemm']} {seconds['gemm_passes_first']:.2f} s in a new "
-            f"process, {seconds['gemm_passes_again']:.2f} s again"
+            f"; the passes of {seconds['gemm']} take {seconds['gemm_passes_first']:.2f} s in a new "
+            f"process and {seconds['gemm_passes_again']:.2f} s the next time"
         )
     return text + "."
 

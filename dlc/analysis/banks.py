@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from dlc.analysis.fragments import copy_width, fragment_axis, shared_by
-from dlc.analysis.layout import Place, holds_alike, place_of, strides_of, vector_width
+from dlc.analysis.layout import holds_alike, linear_offset, offset_in, vector_width
 from dlc.analysis.rings import is_async
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
@@ -39,6 +39,8 @@ SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
 Buffer = tile.StageOp | tile.RingOp
 Lanes = Sequence[int | None]
 """The byte address of each lane of a warp; None for lanes that take no part."""
+OfThreads = Callable[[tuple[int, ...]], int]
+"""A number as a function of where the thread axes stand."""
 
 
 def phases(lanes: Lanes, width: int) -> list[list[int]]:
@@ -204,7 +206,7 @@ def _write(kernel: tile.KernelOp, op: tile.StageOp | tile.FillOp, type: Attribut
     runs = prod(sizes) // width
     rounds = -(-runs // threads)
     prefix = [0] if isinstance(op, tile.FillOp) else []
-    offset = _offset_in(type)
+    offset = offset_in(type)
 
     def address(run: int) -> int | None:
         if run >= runs:
@@ -226,14 +228,6 @@ def _write(kernel: tile.KernelOp, op: tile.StageOp | tile.FillOp, type: Attribut
     return _judge(op, _buffer(op), True, width * size, warps(), times)
 
 
-def _offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
-    """Where in a buffer an element lies, as a function of its subscripts."""
-    if isinstance(type.layout, SwizzleAttr):
-        return lambda at: place_of(type, [Expr((), n) for n in at]).evaluate({})
-    strides = strides_of(type)
-    return lambda at: sum(n * stride for n, stride in zip(at, strides, strict=True))
-
-
 def _judge(
     op: Operation, buffer: Buffer, writes: bool, width: int, warps: Iterable[Lanes], times: int
 ) -> BankAccess:
@@ -251,7 +245,7 @@ def _loops(op: Operation) -> list[tuple[int, BlockArgument]]:
 
 def _sampled_warps(threads: int) -> list[range]:
     """The thread numbers of some warps of a block, the first and the last among them."""
-    count = -(-threads // WARP)
+    count = max(-(-threads // WARP), 1)
     chosen = sorted({n * (count - 1) // (SAMPLED_WARPS - 1) for n in range(SAMPLED_WARPS)})
     return [range(n * WARP, min(n * WARP + WARP, threads)) for n in chosen]
 
@@ -291,7 +285,8 @@ class _Walk:
     """The addresses of an access, and how often a thread executes it."""
 
     launch: tile.LaunchOp
-    place: Place
+    type: MemRefType[Attribute]
+    subscripts: tuple[Expr, ...]
     element: int
     """Bytes of an element."""
     width: int
@@ -309,8 +304,8 @@ class _Walk:
     ) -> _Walk:
         assert isinstance(type, MemRefType)
         axis, width = access_width(op, type, alignment)
-        place = place_of(type, [_expand(s) for s in op.subscripts])
-        mentioned = {v for e in (place.base, place.unit, place.exchange) for v in e.values()}
+        subscripts = tuple(_expand(s) for s in op.subscripts)
+        mentioned = {v for e in subscripts for v in e.values()}
         steps: dict[SSAValue, tuple[int, int]] = {}
         times = prod(n for n, _ in _loops(op))
         for loop in loops_around(op):
@@ -323,28 +318,24 @@ class _Walk:
                     times *= loop.extent(a) // step
         opaque = dict.fromkeys(mentioned - set(steps) - set(launch.axes), 0)
         size = element_bytes(type.element_type)
-        points = tuple({**opaque, **p} for p in _points(steps, place, type))
-        return _Walk(launch, place, size, width * size, times, points)
+        points = tuple({**opaque, **p} for p in _points(steps, subscripts, type))
+        return _Walk(launch, type, subscripts, size, width * size, times, points)
 
     def warps(self) -> Iterator[Lanes]:
         """The addresses of the sampled warps at each of the points."""
         axes = self.launch.axes_of(THREAD)
         offsets = [self._offset(point, axes) for point in self.points]
-        for warp in _decoded(tuple(self.launch.extent(a) for a in axes)):
+        for warp in _decoded(tuple(max(self.launch.extent(a), 1) for a in axes)):
             for offset in offsets:
                 yield [offset(at) * self.element for at in warp]
 
-    def _offset(
-        self, point: Mapping[SSAValue, int], axes: Sequence[BlockArgument]
-    ) -> Callable[[tuple[int, ...]], int]:
-        """The place as a function of the thread axes; a sum is taken apart once."""
-        parts = (self.place.base, self.place.unit)
-        steps = [[e.coefficient(a) for e in parts] for a in axes]
-        if self.place.exchange != Expr() or any(None in step for step in steps):
-            return lambda at: self.place.evaluate({**point, **dict(zip(axes, at, strict=True))})
-        first = self.place.evaluate({**point, **dict.fromkeys(axes, 0)})
-        factors = [sum(n or 0 for n in step) for step in steps]
-        return lambda at: first + sum(map(mul, factors, at))
+    def _offset(self, point: Mapping[SSAValue, int], axes: Sequence[BlockArgument]) -> OfThreads:
+        """The place of the element."""
+        if not isinstance(self.type.layout, SwizzleAttr):
+            return _along(linear_offset(self.type, self.subscripts), point, axes)
+        offset = offset_in(self.type)
+        parts = [_along(e, point, axes) for e in self.subscripts]
+        return lambda at: offset([part(at) for part in parts])
 
 
 @lru_cache(maxsize=256)
@@ -361,15 +352,26 @@ def _decoded(extents: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...
     return tuple(tuple(map(decode, warp)) for warp in _sampled_warps(prod(extents)))
 
 
+def _along(expr: Expr, point: Mapping[SSAValue, int], axes: Sequence[BlockArgument]) -> OfThreads:
+    """An expression at a point; a sum is taken apart once."""
+    factors = [f for a in axes if (f := expr.coefficient(a)) is not None]
+    if len(factors) < len(axes):
+        return lambda at: expr.evaluate({**point, **dict(zip(axes, at, strict=True))})
+    first = expr.evaluate({**point, **dict.fromkeys(axes, 0)})
+    return lambda at: first + sum(map(mul, factors, at))
+
+
 def _points(
-    steps: Mapping[SSAValue, tuple[int, int]], place: Place, type: MemRefType[Attribute]
+    steps: Mapping[SSAValue, tuple[int, int]],
+    subscripts: Sequence[Expr],
+    type: MemRefType[Attribute],
 ) -> Iterator[dict[SSAValue, int]]:
     """
     Points of the axes that are no thread axes, given the second and the last place of each: where
     the place is a sum, moving them shifts all lanes alike, and the first point stands for all.
     """
     yield dict.fromkeys(steps, 0)
-    is_sum = all(isinstance(a, SSAValue) for e in (place.base, place.unit) for a, _ in e.terms)
+    is_sum = all(isinstance(a, SSAValue) for e in subscripts for a, _ in e.terms)
     if is_sum and not isinstance(type.layout, SwizzleAttr):
         return
     yield {a: last for a, (_, last) in steps.items()}

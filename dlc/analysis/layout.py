@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
+from operator import mul
 
 from xdsl.dialects.builtin import IntAttr, MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute, BlockArgument, SSAValue
@@ -90,6 +91,25 @@ def place_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Place:
     if type.get_shape()[-1] > width:
         column = column % width
     return Place(offset - column, column, exchange)
+
+
+def offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
+    """The place of an element as a function of its subscripts, like `place_of`."""
+    first, strides, width = _layout_offset(type), strides_of(type), _panel(type)
+    if width is None:
+        return lambda at: first + sum(map(mul, at, strides))
+    rows = type.get_shape()[-2]
+    unit = UNIT // element_bytes(type.element_type)
+    units = width // unit
+
+    def swizzled(at: Sequence[int]) -> int:
+        *outer, row, column = at
+        panel, column = divmod(column, width)
+        exchange = row // (PERIOD // units) % units * unit
+        inner = panel * rows * width + row * width + (column ^ exchange)
+        return sum(map(mul, outer, strides)) + inner
+
+    return swizzled
 
 
 def alignment_of(type: MemRefType[Attribute]) -> int:

@@ -1,4 +1,7 @@
-"""When a ring's chunks arrive: which groups of asynchronous copies an acquire has to wait for."""
+"""
+What is known of the rings of a launch: the loop that works through one, which requests belong
+together, and which groups of asynchronous copies an acquire has to wait for.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,32 @@ from xdsl.ir import Operation, SSAValue
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.staging import ASYNC
+from dlc.ir.expr import Expr
+
+
+def rings_by_loop(launch: tile.LaunchOp) -> dict[tile.ReduceOp | None, list[tile.RingOp]]:
+    """The rings of a launch under the reduce that works through them, None for any other ring."""
+    found: dict[tile.ReduceOp | None, list[tile.RingOp]] = {}
+    for op in launch.walk():
+        if isinstance(op, tile.RingOp):
+            found.setdefault(loop_of(op), []).append(op)
+    return found
+
+
+def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
+    """
+    The reduce with one serial axis in each of whose iterations a ring's chunk of the same number is
+    acquired and released; None if there is no such reduce.
+    """
+    users = [use.operation for use in ring.result.uses]
+    users = [op for op in users if isinstance(op, tile.AcquireOp | tile.ReleaseOp)]
+    loops = {op.parent_op() for op in users}
+    loop = loops.pop() if len(loops) == 1 else None
+    if not isinstance(loop, tile.ReduceOp) or len(loop.axes_of(SERIAL)) != 1:
+        return None
+    (axis,) = loop.axes_of(SERIAL)
+    own = all(op.chunk == Expr.of(axis) for op in users)
+    return loop if own and loop.extent(axis) <= ring.chunks else None
 
 
 def is_async(op: Operation | None) -> bool:
@@ -19,9 +48,10 @@ def is_async(op: Operation | None) -> bool:
 
 def run_of(op: tile.FillOp | tile.AcquireOp) -> list[tile.FillOp | tile.AcquireOp]:
     """
-    The neighbouring operations of the same name, on the same chunk of rings filled in the same
-    way, that `op` belongs to. A run of asynchronous fills is one group of copies, of which a run of
-    acquires waits once.
+    The neighbouring operations of the same name, on the same chunk of the rings of one loop that
+    are filled in the same way, that `op` belongs to. A run of asynchronous fills is one group of
+    copies, of which a run of acquires waits once; so does one of requests to the tensor memory
+    accelerator.
     """
     run = [op]
     while (before := _neighbour(op, run[0].prev_op)) is not None:
@@ -37,8 +67,9 @@ def _neighbour(
     """`other`, if it belongs to the run of `op`."""
     if not isinstance(other, tile.FillOp | tile.AcquireOp) or type(other) is not type(op):
         return None
-    alike = other.source.fill_kind == op.source.fill_kind and other.chunk == op.chunk
-    return other if alike else None
+    if other.source.fill_kind != op.source.fill_kind or other.chunk != op.chunk:
+        return None
+    return other if loop_of(other.source) is loop_of(op.source) else None
 
 
 def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:
@@ -86,6 +117,6 @@ def _play(
 
 
 def _rings(op: Operation) -> set[tile.RingOp]:
-    """The asynchronous rings that something in `op` fills or acquires."""
+    """The asynchronous rings of which something in `op` fills or acquires a chunk."""
     users = (o for o in op.walk() if isinstance(o, tile.FillOp | tile.AcquireOp))
     return {user.source for user in users if is_async(user)}

@@ -1,4 +1,4 @@
-"""Which loop works through a ring, and which rings the tensor memory accelerator can fill."""
+"""Which rings the tensor memory accelerator can fill, and in which boxes."""
 
 from __future__ import annotations
 
@@ -7,32 +7,6 @@ from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL
 from dlc.dialects.kernel_tma import map_dims
 from dlc.dialects.swizzle import SwizzleAttr
-from dlc.ir.expr import Expr
-
-
-def rings_by_loop(launch: tile.LaunchOp) -> dict[tile.ReduceOp | None, list[tile.RingOp]]:
-    """The rings of a launch under the reduce that works through them, None for any other ring."""
-    found: dict[tile.ReduceOp | None, list[tile.RingOp]] = {}
-    for op in launch.walk():
-        if isinstance(op, tile.RingOp):
-            found.setdefault(loop_of(op), []).append(op)
-    return found
-
-
-def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
-    """
-    The reduce with one serial axis in each of whose iterations a ring's chunk of the same number is
-    acquired and released; None if there is no such reduce.
-    """
-    users = [use.operation for use in ring.result.uses]
-    users = [op for op in users if isinstance(op, tile.AcquireOp | tile.ReleaseOp)]
-    loops = {op.parent_op() for op in users}
-    loop = loops.pop() if len(loops) == 1 else None
-    if not isinstance(loop, tile.ReduceOp) or len(loop.axes_of(SERIAL)) != 1:
-        return None
-    (axis,) = loop.axes_of(SERIAL)
-    own = all(op.chunk == Expr.of(axis) for op in users)
-    return loop if own and loop.extent(axis) <= ring.chunks else None
 
 
 def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str | None:

@@ -30,7 +30,7 @@ class AliasAnalysis:
         if not isinstance(view, torch.Tensor) or _storage(view) not in self.owners:
             return None
         index = self.owners[_storage(view)]
-        return Alias(index, tuple(view.shape), view.stride(), view.storage_offset())
+        return Alias(index, tuple(view.shape), view.stride(), int(view.storage_offset()))
 
     def _value_of(self, node: Node) -> Any:
         """The value without memory, in that of an argument where eager's is in the argument's."""

@@ -20,11 +20,13 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel import element_bytes
 from dlc.ir.variance import variance
-from dlc.schedule.target import MAX_THREADS, STATIC_SHARED_LIMIT, Target
+from dlc.schedule.target import MAX_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
 
 PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
+SPLIT_POINTS = 4096
+"""Points of a reduce that are worth a block of their own."""
 RUN = 4
 """Elements of fp32 in the widest access."""
 BLOCK_THREADS = 256
@@ -108,8 +110,7 @@ def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choic
     if problem.k >= VECTOR:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}")
     if best.splits > 1:
-        then = _pointwise(extents, False)
-        steps.append(f'split-matmul-k{{splits={best.splits} then="{then}"}}')
+        steps.append(_split(best.splits, _pointwise(extents, False)))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     steps += [
         f"blockify-launch{{block={per_axis(*best.block)} thread={per_axis(*best.threads)}{group}}}",
@@ -172,17 +173,26 @@ def _cooperative(
         rows = _power_of_two(rows)
     if threads == 1:
         return _pointwise(extents, True) if outer else "tileify"
+    steps = ["tileify"]
+    sole = outer is None or [op for op in outer.body.block.ops if op.regions] == reduces
+    splits = min(target.sms // max(ceil(row_count / rows), 1), rows * length // SPLIT_POINTS)
+    if len(reduces) == 1 and sole and splits > 1:
+        narrow = f"tileify,cooperative-reduce{{threads={WARP} rows=1 vector=1}}"
+        steps.append(_split(splits, narrow if row_count == 1 else _pointwise(extents, False)))
+        length = ceil(length / splits)
+        threads = min(threads, BLOCK_THREADS)
     loads = [op for r in reduces for op in r.body.walk() if isinstance(op, loop.LoadOp)]
     size = max((element_bytes(op.result.type) for op in loads), default=4)
     slab = ceil(length / (threads * vector)) * threads * vector * rows * size
     budget = STATIC_SHARED_LIMIT if slab <= STATIC_SHARED_LIMIT else target.shared_per_block // 2
-    return ",".join(
-        [
-            "tileify",
-            f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}}}",
-            f"stage-inputs{{budget={budget}}}",
-        ]
-    )
+    steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}}}")
+    steps.append(f"stage-inputs{{budget={budget}}}")
+    return ",".join(steps)
+
+
+def _split(splits: int, then: str) -> str:
+    """A split whose combining kernel has all partial sums of a point in flight at once."""
+    return f'split-matmul-k{{splits={splits} then="{then},mark-unroll{{limit={WARP}}}"}}'
 
 
 def _unit_stride(reduces: list[loop.ReduceOp], axis: BlockArgument | None) -> int:
@@ -200,13 +210,17 @@ def _unit_stride(reduces: list[loop.ReduceOp], axis: BlockArgument | None) -> in
 def _pointwise(extents: list[int], heavy: bool) -> str:
     """
     Deals the points over blocks of 256 threads; a thread takes a run of neighbouring points,
-    unless a point is work enough (`heavy`).
+    unless a point is work enough (`heavy`). Of widths, the one with the fewest idle threads.
     """
     if not extents:
         return "tileify"
     columns = extents[-1]
     run = 1 if heavy or columns < RUN else RUN
-    across = min(BLOCK_THREADS, _power_of_two(ceil(columns / run)))
+    widest = min(BLOCK_THREADS, _power_of_two(ceil(columns / run)))
+    across = min(
+        (n for n in (widest, widest // 2, widest // 4) if n >= min(widest, WARP)),
+        key=lambda n: (ceil(columns / (n * run)) * n, -n),
+    )
     down = min(BLOCK_THREADS // across, _power_of_two(extents[-2])) if len(extents) > 1 else 1
     block = f"{down},{across * run}" if down > 1 else f"{across * run}"
     thread = f"{down},{across}" if down > 1 else f"{across}"

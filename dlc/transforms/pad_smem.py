@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import Rewriter
 
-from dlc.analysis.banks import BANK_BYTES, BANKS, BankAccess, Buffer, accesses_of
+from dlc.analysis.banks import BANK_BYTES, BANKS, BankAccess, Buffer, accesses_of, reads_of
 from dlc.analysis.layout import padded, span, strides_of, swizzled
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
@@ -119,6 +119,8 @@ def _best(
         return best, found
     unit = max(max(a.width for a in before) // element_bytes(plain.element_type), 1)
     for type in (*_paddings(plain, unit), *swizzled(plain)):
+        if _excess(reads_of(kernel, buffer, type)) >= _excess(found):
+            continue
         accesses = accesses_of(kernel, buffer, type)
         if _excess(accesses) < _excess(found):
             best, found = type, accesses

@@ -8,7 +8,8 @@ from math import prod
 from xdsl.dialects.builtin import ModuleOp, NoneAttr, StridedLayoutAttr, StringAttr
 
 from dlc.analysis.layout import strides_of
-from dlc.analysis.tma_rings import loop_obstacle, ring_obstacle, rings_by_loop
+from dlc.analysis.rings import rings_by_loop
+from dlc.analysis.tma_rings import loop_obstacle, ring_obstacle
 from dlc.dialects import tile
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 from dlc.dialects.staging import TMA

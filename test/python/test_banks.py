@@ -21,7 +21,7 @@ from dlc.analysis.banks import (
     wavefronts,
     ways,
 )
-from dlc.analysis.layout import padded, place_of, span, strides_of, swizzled
+from dlc.analysis.layout import offset_in, padded, place_of, span, strides_of, swizzled
 from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.runtime import HostKernel
 from dlc.dialects import kernel, tile
@@ -108,7 +108,9 @@ def _type(*shape: int) -> MemRefType:
 
 
 def _place(type: MemRefType, *at: int) -> int:
-    return place_of(type, [Expr((), n) for n in at]).evaluate({})
+    place = place_of(type, [Expr((), n) for n in at]).evaluate({})
+    assert place == offset_in(type)(at)
+    return place
 
 
 @pytest.mark.parametrize("bytes", [32, 64, 128])
@@ -134,6 +136,13 @@ def test_a_wide_slab_is_swizzled_panel_by_panel() -> None:
         first = _place(type, slot, row, 4 * column)
         assert first % 4 == 0
         assert [_place(type, slot, row, 4 * column + n) - first for n in range(4)] == [0, 1, 2, 3]
+
+
+def test_places_of_strided_buffers() -> None:
+    type = MemRefType(f32, [3, 8, 16], StridedLayoutAttr([160, 20, 1], 4), kernel.SharedAttr())
+    assert _place(type, 2, 3, 5) == 4 + 320 + 60 + 5
+    assert _place(_type(3, 8, 16), 2, 3, 5) == 256 + 48 + 5
+    assert _place(_type()) == 0
 
 
 def test_which_layouts_fit() -> None:

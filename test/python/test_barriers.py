@@ -15,8 +15,8 @@ from dlc.analysis.barriers import (
     missing_barriers,
     place_barriers,
     redundant_barriers,
-    trip_count,
 )
+from dlc.analysis.conflicts import trip_count
 from dlc.dialects import kernel
 from dlc.registry import register
 

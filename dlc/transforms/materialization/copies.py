@@ -10,8 +10,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from dlc.analysis.fragments import copy_width
-from dlc.analysis.rings import is_async, run_of
-from dlc.analysis.tma_rings import loop_of
+from dlc.analysis.rings import is_async, loop_of, run_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.staging import TMA, SlabOpBase

@@ -23,15 +23,15 @@ No barrier of the block stands in the loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
-from dlc.analysis.tma_rings import loop_obstacle, ring_box, ring_obstacle, rings_by_loop
+from dlc.analysis.rings import rings_by_loop, run_of
+from dlc.analysis.tma_rings import loop_obstacle, ring_box, ring_obstacle
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.staging import TMA, ChunkOp
+from dlc.dialects.staging import TMA
 from dlc.dialects.swizzle import SwizzleAttr
 from dlc.ir.expr import Expr
 from dlc.schedule.target import WARP
@@ -90,7 +90,7 @@ def _first_thread(e: Emitter) -> list[Expr]:
 def fill(e: Emitter, op: tile.FillOp) -> None:
     """Emits the request of a chunk for all rings of a loop, at the first of their fills."""
     pipeline = e.pipelines[op.source]
-    run = _run(op, pipeline)
+    run = run_of(op)
     if run[0] is not op:
         return
     if {fill.source for fill in run} != set(pipeline.rings):
@@ -107,22 +107,6 @@ def fill(e: Emitter, op: tile.FillOp) -> None:
         e.builder.insert(kernel.MbarrierExpectTxOp(pipeline.full, slot, total))
         for load in loads:
             e.builder.insert(load)
-
-
-def _run(op: ChunkOp, pipeline: Pipeline) -> list[ChunkOp]:
-    """The neighbours of the same kind, on rings of one loop and of the same chunk, with `op`."""
-
-    def belongs(other: Operation | None) -> TypeGuard[ChunkOp]:
-        if not isinstance(other, ChunkOp) or type(other) is not type(op):
-            return False
-        return other.source in pipeline.rings and other.chunk == op.chunk
-
-    run = [op]
-    while belongs(before := run[0].prev_op):
-        run.insert(0, before)
-    while belongs(after := run[-1].next_op):
-        run.append(after)
-    return run
 
 
 def _loads(e: Emitter, ring: tile.RingOp, chunk: Expr, slot: Expr) -> Sequence[kernel.TmaLoadOp]:
@@ -148,7 +132,7 @@ def _loads(e: Emitter, ring: tile.RingOp, chunk: Expr, slot: Expr) -> Sequence[k
 def wait(e: Emitter, op: tile.AcquireOp) -> None:
     """Emits the wait for a chunk, at the first of neighbouring acquires."""
     pipeline = e.pipelines[op.source]
-    if _run(op, pipeline)[0] is op:
+    if run_of(op)[0] is op:
         depth, chunk = op.source.depth, e.expr(op.chunk)
         parity = (chunk // depth) % 2
         e.builder.insert(kernel.MbarrierWaitOp(pipeline.full, e.slot(chunk, depth), parity))

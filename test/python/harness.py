@@ -1,0 +1,162 @@
+"""Scheduling kernels step by step, running them in the interpreter or on the host, judging them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import kernels
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, i1, i64
+from xdsl.ir import SSAValue
+from xdsl.parser import Parser
+
+from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
+from dlc.backend.host.launcher import host_arguments
+from dlc.backend.host.runtime import HostKernel, compile_all
+from dlc.dialects import kernel, loop
+from dlc.interpreter import Hazard, run_module
+from dlc.ir.dominance import verify_dominance
+from dlc.ir.expr import within
+from dlc.registry import PASSES, parse_pipeline, register
+from dlc.schedule.target import TARGET_ATTRIBUTE
+
+STEPS = tuple(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("materialize-tiles")]
+"""The sixteen scheduling steps, in order."""
+GUARD, CANARY = 1024, -12345
+EPSILON = float(np.finfo(np.float32).eps)
+
+Array = np.ndarray[Any, Any]
+
+
+def parse(text: str) -> ModuleOp:
+    module = Parser(register(Context()), text).parse_module()
+    module.verify()
+    return module
+
+
+def apply(module: ModuleOp, pipeline: str, *, round_trip: bool = True) -> None:
+    """Runs passes; after each the module verifies and its text parses back to itself."""
+    for step in parse_pipeline(pipeline):
+        step.apply(Context(), module)
+        module.verify()
+        verify_dominance(module)
+        if round_trip:
+            text = str(module)
+            assert str(parse(text)) == text
+
+
+def scheduled(case: kernels.Case, schedule: str | None, target: str = "sm_90") -> ModuleOp:
+    """The kernels of a case, each with a schedule for a target; by default those of dlc."""
+    module = parse(case.text)
+    module.attributes[TARGET_ATTRIBUTE] = StringAttr(target)
+    if schedule is None:
+        apply(module, "schedule-kernels", round_trip=False)
+    for op in module.walk():
+        if isinstance(op, loop.KernelOp) and schedule is not None:
+            op.schedule = StringAttr(schedule)
+    return module
+
+
+def lowered(module: ModuleOp, *, round_trip: bool = True) -> ModuleOp:
+    """A copy of a module at any step, in Kernel IR."""
+    module = module.clone()
+    apply(module, "materialize-tiles", round_trip=round_trip)
+    check_bounds(module)
+    apply(module, "vectorize-accesses,drop-redundant-barriers", round_trip=round_trip)
+    return module
+
+
+def check_bounds(module: ModuleOp) -> None:
+    """Every load stays in its memref, by the ranges of its indices and its conditions."""
+    for op in module.walk():
+        if isinstance(op, kernel.LoadOp):
+            assert isinstance(op.ref.type, MemRefType)
+            for subscript, extent in zip(op.subscripts, op.ref.type.get_shape(), strict=True):
+                sure = extent == 0 or not within(subscript, extent, op.where)
+                assert sure, f"{op} may leave its memref"
+
+
+def interpret(case: kernels.Case, module: ModuleOp, what: str) -> None:
+    """Runs kernels in the interpreter, which finds hazards, and compares the results with fp64."""
+    try:
+        results = run_module(module, case.inputs)
+    except Hazard as hazard:
+        raise AssertionError(f"{case.name}, {what}: {hazard}") from hazard
+    compare(case, results, what)
+
+
+def on_host(
+    case: kernels.Case, module: ModuleOp, what: str, launches: Sequence[dict[str, Any]] = ({},)
+) -> None:
+    """Compiles kernels for the host, runs them with each of some options, compares with fp64."""
+    funcs = {op.name_: op for op in module.walk() if isinstance(op, kernel.FuncOp)}
+    hosts = {n: HostKernel(print_kernel(f), n, parameter_types(f)) for n, f in funcs.items()}
+    compile_all(hosts[n] for n, f in funcs.items() if f.grid_size)
+    for options in launches:
+        compare(case, _launch_all(case, module, hosts, options), f"{what}, {options}")
+
+
+def _launch_all(
+    case: kernels.Case, module: ModuleOp, hosts: dict[str, HostKernel], options: dict[str, Any]
+) -> list[Array]:
+    """What `@main` returns. Outputs, workspaces too, are poisoned first and have canaries."""
+    main = next(op for op in module.ops if isinstance(op, func.FuncOp))
+    values: dict[SSAValue, Array] = dict(zip(main.body.block.args, case.inputs, strict=True))
+    for op in main.body.block.ops:
+        if isinstance(op, func.ReturnOp):
+            return [values[v] for v in op.operands]
+        assert isinstance(op, kernel.LaunchOp)
+        callee = op.callee
+        assert callee is not None
+        memories = [_poisoned(ref.type) for ref in callee.output_refs]
+        outputs = [m[GUARD : m.size - GUARD] for m in memories]
+        addresses = [a.ctypes.data for a in (*(values[v] for v in op.inputs), *outputs)]
+        if callee.grid_size:
+            hosts[callee.name_].launch(
+                host_arguments(callee, addresses),
+                callee.grid_size,
+                callee.block_size,
+                dynamic_shared_bytes(callee),
+                **options,
+            )
+        for memory, value, flat in zip(memories, op.outputs, outputs, strict=True):
+            assert (memory[:GUARD] == CANARY).all()
+            assert (memory[memory.size - GUARD :] == CANARY).all()
+            values[value] = flat
+    raise AssertionError("@main returns nothing")
+
+
+def _poisoned(type: object) -> Array:
+    """Flat memory for a memref, poisoned, with canaries before and behind it."""
+    assert isinstance(type, MemRefType)
+    size = int(np.prod(type.get_shape(), dtype=int))
+    assert type.element_type != i1
+    memory = np.full(size + 2 * GUARD, CANARY, np.int64 if type.element_type == i64 else np.float32)
+    memory[GUARD : GUARD + size] = -99 if type.element_type == i64 else np.nan
+    return memory
+
+
+def reference(case: kernels.Case) -> list[Array]:
+    """The results in fp64."""
+    exact = (x.astype(np.float64) if x.dtype == np.float32 else x for x in case.inputs)
+    return [np.asarray(e) for e in case.expected(*exact)]
+
+
+def compare(case: kernels.Case, results: Sequence[Array], what: str) -> None:
+    """
+    The largest error of a result may be 2 * sqrt(n) ulp of its largest element, n the terms of the
+    longest reduce, and 4 ulp at least: each of n additions rounds a partial sum by up to half an
+    ulp, either way, and the scalar operations around it by some ulp more.
+    """
+    for found, expected in zip(results, reference(case), strict=True):
+        result = found.reshape(expected.shape)
+        if result.dtype == np.int64:
+            np.testing.assert_array_equal(result, expected)
+            continue
+        scale = np.abs(expected).max(initial=0)
+        error = np.abs(result - expected).max(initial=0)  # NaN where something is NaN
+        bound = EPSILON * scale * max(4, 2 * case.longest**0.5)
+        assert error <= bound, f"{case.name}, {what}: error {error:.3g} > {bound:.3g}"
