@@ -23,7 +23,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.dialects import kernel
-from dlc.ir.expr import Expr, Mod, constant_of
+from dlc.ir.expr import Expr, Mod, constant_of, range_of
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,9 @@ def conflicts(
 
 Copy = tuple[kernel.CpAsyncOp, int | None]
 """An asynchronous copy and the slot that it writes."""
+
+_FEW = 4
+"""Slots of the deepest ring."""
 
 _MAX_GROUPS = 16
 """Groups in flight that are told apart; more than any wait leaves unfinished."""
@@ -130,12 +133,21 @@ class Slots:
         """The iteration of the loops being played through."""
         self._known: dict[object, int | None] = {}
         self._first: dict[Operation, Expr | None] = {}
+        self._matters: dict[Operation, bool] = {}
         for op in func.walk():
-            for atom in _remainders(self._first_subscript(op)):
-                for value in atom.base.values():
-                    loop = value.owner.parent_op() if isinstance(value.owner, Block) else None
-                    if isinstance(loop, scf.ForOp) and value is loop.body.block.args[0]:
-                        self.periods[loop] = max(self.periods.get(loop, 1), atom.divisor)
+            for value, period in _chosen_slots(self._first_subscript(op)):
+                loop = value.owner.parent_op() if isinstance(value.owner, Block) else None
+                if isinstance(loop, scf.ForOp) and value is loop.body.block.args[0]:
+                    self.periods[loop] = max(self.periods.get(loop, 1), period)
+
+    def matters(self, op: Operation) -> bool:
+        """Does `op`, or something in it, access shared memory or order such accesses?"""
+        if op not in self._matters:
+            own = isinstance(op, kernel.BarrierOp | kernel.CommitOp | kernel.WaitOp)
+            blocks = (block for region in op.regions for block in region.blocks)
+            inside = any(self.matters(inner) for block in blocks for inner in block.ops)
+            self._matters[op] = own or inside or any(accesses(op))
+        return self._matters[op]
 
     def of(self, op: Operation) -> int | None:
         """The slot that `op` accesses in the current iteration, if it is known."""
@@ -189,8 +201,15 @@ def _expanded(expr: Expr) -> Expr:
     return expr.substitute(definition)
 
 
-def _remainders(expr: Expr | None) -> list[Mod]:
-    return [] if expr is None else [atom for atom, _ in expr.terms if isinstance(atom, Mod)]
+def _chosen_slots(first: Expr | None) -> Iterator[tuple[SSAValue, int]]:
+    """The values that pick a slot, and after how many steps of them the slot is the same again."""
+    for atom, factor in () if first is None else first.terms:
+        if isinstance(atom, Mod):
+            yield from ((value, atom.divisor) for value in atom.base.values())
+        elif isinstance(atom, SSAValue) and factor == 1:
+            low, high = range_of(atom)
+            if high - low < _FEW:  # a loop of no more chunks than slots
+                yield atom, int(high - low) + 1
 
 
 class _Walk:
@@ -200,6 +219,8 @@ class _Walk:
         self._slots = slots
         self._ignored = ignored
         self._found: dict[Conflict, None] = {}
+        self._ops: dict[Block, list[Operation]] = {}
+        """The operations of each block that matter."""
 
     def over(self, func: kernel.FuncOp) -> dict[Conflict, None]:
         """The conflicts, in the order in which they were found."""
@@ -207,7 +228,9 @@ class _Walk:
         return self._found
 
     def _block(self, block: Block, state: _State) -> _State:
-        for op in block.ops:
+        if block not in self._ops:
+            self._ops[block] = [op for op in block.ops if self._slots.matters(op)]
+        for op in self._ops[block]:
             state = self._op(op, state)
         return state
 

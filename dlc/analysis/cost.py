@@ -10,8 +10,8 @@ does one after the other. What is counted:
   that do not fit in an SM.
 - Every load that runs, from L2: not once a thread but once a warp where it does not vary along the
   innermost free axis, and not again in a later sweep over a row that an SM can hold.
-- In a contraction that can be tiled, an operand is read, and work inlined in it repeated, once per
-  tile along the axes that only the other operand has.
+- In a contraction that can be tiled, an operand is read once per block along the axes that only the
+  other operand has, and work inlined in it is repeated by each thread along them.
 - A kernel of dependent sweeps uses only as many SMs as it has rows.
 """
 
@@ -35,8 +35,11 @@ from dlc.schedule.target import Target
 TILE = 128
 """The extent of a contraction's tile along rows and along columns."""
 
-INLINED = 4
-"""How much dearer work is that stands between loading a tile and using it: nothing hides it."""
+THREAD_TILE = 8
+"""The extent of what a thread holds of it: work between loading and using is done by each thread."""
+
+INLINED = 2
+"""What an operation costs beside a multiply-add, which counts two and takes one instruction."""
 
 THREADS = 256
 """The threads of a block among which a reduce is dealt."""
@@ -195,10 +198,11 @@ class _Walk:
         for op in c.reduce.body.block.ops:
             varies = self.along[op.results[0]] if op.results else frozenset[SSAValue]()
             repeats = points
+            tile = TILE if isinstance(op, LoadOp) else THREAD_TILE
             if not varies.intersection(c.columns):
-                repeats = points / columns * ceil(columns / TILE)
+                repeats = points / columns * ceil(columns / tile)
             elif not varies.intersection(c.rows):
-                repeats = points / rows * ceil(rows / TILE)
+                repeats = points / rows * ceil(rows / tile)
             if isinstance(op, LoadOp):
                 self.l2[self._touch(op, points)] = _bytes(op.ref.type, repeats)
             elif repeats == points:

@@ -97,17 +97,21 @@ class IndexedOp(IRDLOperation, ABC):
             raise VerifyException(
                 f"expected {count} subscripts for {of}, found {len(self.map.data.results)}"
             )
-        for map in (self.map, *([self.conditions] if self.conditions else [])):
-            if map.data.num_dims != len(self.indices) or map.data.num_symbols:
-                raise VerifyException(
-                    f"expected affine maps over the {len(self.indices)} index operands and no "
-                    f"symbols, found {map.data.num_dims} dimensions and "
-                    f"{map.data.num_symbols} symbols"
-                )
+        verify_maps([self.map, self.conditions], len(self.indices))
 
     def print_where(self, printer: Printer) -> None:
         if self.conditions is not None:
             print_where(printer, self.conditions.data, self.indices)
+
+
+def verify_maps(maps: Sequence[AffineMapAttr | None], indices: int) -> None:
+    """Checks that maps, where there are any, are over so many index operands."""
+    for map in maps:
+        if map is not None and (map.data.num_dims != indices or map.data.num_symbols):
+            raise VerifyException(
+                f"expected affine maps over the {indices} index operands and no symbols, found "
+                f"{map.data.num_dims} dimensions and {map.data.num_symbols} symbols"
+            )
 
 
 def simplify_where(conditions: Sequence[Expr]) -> list[Expr]:

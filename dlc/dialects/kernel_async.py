@@ -29,14 +29,14 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import index_parts, parse_memref_type
+from dlc.dialects.access import index_parts, parse_memref_type, verify_maps
 from dlc.dialects.index_syntax import (
     parse_conditions,
     parse_expr,
     print_subscripts,
     print_where,
 )
-from dlc.dialects.kernel_memory import element_bytes, is_shared
+from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared
 from dlc.ir.expr import Expr, from_affine
 
 
@@ -97,8 +97,11 @@ class CpAsyncOp(IRDLOperation):
         source, target = self.source.type, self.target.type
         assert isinstance(source, MemRefType)
         assert isinstance(target, MemRefType)
+        if is_shared(self.source) or is_local(self.source):
+            raise VerifyException(f"expected a source in global memory, found {source}")
         if not is_shared(self.target):
             raise VerifyException(f"expected a target in shared memory, found {target}")
+        verify_maps([self.map, self.target_map, self.conditions], len(self.indices))
         for map, type in ((self.map.data, source), (self.target_map.data, target)):
             if len(map.results) != type.get_num_dims():
                 raise VerifyException(

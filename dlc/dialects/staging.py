@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
+from math import inf
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -297,8 +298,8 @@ class RingOp(IRDLOperation):
     def verify_(self) -> None:
         if len(self.body.block.args) != 1 or not isinstance(self.chunk.type, IndexType):
             raise VerifyException("expected one argument of type index, the chunk's number")
-        if not isinstance(self.body.block.last_op, SlabOp):
-            raise VerifyException("expected a body that ends in tile.slab")
+        if [type(op) for op in self.body.block.ops] != [SlabOp]:
+            raise VerifyException("expected a body that is one tile.slab")
         if self.chunks < 1:
             raise VerifyException(f"expected at least one chunk, found {self.chunks}")
         if self.fill_kind not in (None, ASYNC, TMA):
@@ -399,12 +400,23 @@ class ChunkOp(IndexedOp, ABC):
         """The number of the chunk."""
         return self.subscripts[0]
 
+    @property
+    def chunk_limit(self) -> float:
+        """The first number that the chunk cannot have."""
+        return self.source.chunks
+
     def verify_(self) -> None:
         if not isinstance(self.ring.owner, RingOp):
             raise VerifyException("expected the result of a tile.ring")
         self.verify_index(1, "a chunk")
         if self.conditions is not None:
             raise VerifyException("expected no conditions")
+        low, high = self.chunk.range
+        if low < 0 or high >= self.chunk_limit:
+            raise VerifyException(
+                f"expected a chunk from 0 up to {self.chunk_limit:.0f}, found one that can be "
+                f"{low if low < 0 else high:.0f}"
+            )
 
     @classmethod
     def parse(cls, parser: Parser):
@@ -453,12 +465,16 @@ def _resolve_ring(parser: Parser, ring, types: Sequence[Attribute]) -> SSAValue:
 
 @irdl_op_definition
 class FillOp(ChunkOp):
-    """`tile.fill %ring[expr]`: requests a chunk; nothing if the ring has no chunk of the number."""
+    """`tile.fill %ring[expr]`: requests a chunk; nothing where the ring has not so many."""
 
     name = "tile.fill"
     ring = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     traits = traits_def(MemoryWriteEffect())
+
+    @property
+    def chunk_limit(self) -> float:
+        return inf
 
 
 @irdl_op_definition
@@ -486,12 +502,6 @@ class AcquireOp(ChunkOp):
         expected = slot_type(self.source.ring_type)
         if self.result.type != expected:
             raise VerifyException(f"expected a slot of type {expected}, found {self.result.type}")
-        low, high = self.chunk.range
-        if low < 0 or high >= self.source.chunks:
-            raise VerifyException(
-                f"expected a chunk from 0 up to {self.source.chunks}, found one that can be "
-                f"{low if low < 0 else high:.0f}"
-            )
 
 
 @irdl_op_definition

@@ -186,7 +186,7 @@ def _cooperative(
     slab = ceil(length / (threads * vector)) * threads * vector * rows * size
     budget = STATIC_SHARED_LIMIT if slab <= STATIC_SHARED_LIMIT else target.shared_per_block // 2
     steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}}}")
-    steps.append(f"stage-inputs{{budget={budget}}}")
+    steps += [f"stage-inputs{{budget={budget}}}", "pad-smem"]
     return ",".join(steps)
 
 

@@ -42,6 +42,8 @@ CHUNK_INSTRUCTIONS = 40
 """What a warp issues for a chunk beside copies and computing: barrier, slot, addresses."""
 COPY_INSTRUCTIONS = 4
 """What a thread issues for one copy of 16 bytes."""
+WAVEFRONTS = 4
+"""Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
 START = 2500
 """Clocks of a block before its first and after its last chunk."""
 
@@ -137,8 +139,7 @@ class Candidate:
         t, warps = self.target, self.thread_count / WARP
         ffma = VECTOR * rows * columns
         loads = rows + ceil(columns / VECTOR) * VECTOR
-        across = min(self.threads[1], WARP)  # lanes of a warp along the columns
-        wavefronts = rows * ceil(WARP / across / 8) + columns * ceil(across / 8)
+        wavefronts = WAVEFRONTS * loads
         steps = self.chunk / VECTOR * warps
         copies = COPY_INSTRUCTIONS * self.slab_bytes / 16 / WARP
         fixed = (CHUNK_INSTRUCTIONS * warps + copies) * WARP / t.issue_lanes

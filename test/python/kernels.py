@@ -30,6 +30,15 @@ def _memref(shape: Sequence[int], element: str = "f32") -> str:
     return "memref<" + "".join(f"{n}x" for n in shape) + element + ">"
 
 
+def _memref_of(array: Array) -> str:
+    """The type of an array, with its strides if they are not those of a dense one."""
+    type = _memref(array.shape, _ELEMENTS[str(array.dtype)])
+    if array.flags.c_contiguous:
+        return type
+    strides = [n // array.itemsize for n in array.strides]
+    return f"{type[:-1]}, strided<{strides}>>"
+
+
 _ELEMENTS = {"float32": "f32", "int64": "i64", "bool": "i1"}
 
 
@@ -38,9 +47,9 @@ def _module(
 ) -> str:
     arguments, bound = [], []
     for key, array in inputs.items():
-        type = _memref(array.shape, _ELEMENTS[str(array.dtype)])
-        arguments.append(f"%{key}: {type.replace('memref', 'tensor')}")
-        bound.append(f"%{key}: {type} = %{key}")
+        tensor = _memref(array.shape, _ELEMENTS[str(array.dtype)]).replace("memref", "tensor")
+        arguments.append(f"%{key}: {tensor}")
+        bound.append(f"%{key}: {_memref_of(array)} = %{key}")
     refs, names, types = [], [], []
     for key, shape in outputs.items():
         type = shape if isinstance(shape, str) else _memref(shape)
@@ -106,6 +115,161 @@ def batched(b: int, m: int, n: int, k: int) -> Case:
     return Case(f"batched_{b}x{m}x{n}x{k}", text, (x, w), lambda x, w: [x @ w], k)
 
 
+def linear(m: int, n: int, k: int) -> Case:
+    """Two outputs, x @ w + residual and its relu times a row's factor, which is read before."""
+    x, w, r, f = _normal(7, m, k), _normal(8, k, n), _normal(9, m, n), _normal(10, m)
+    body = f"""
+    %zero = arith.constant 0.0 : f32
+    loop.for %i in {m}, %j in {n} {{
+      %e = loop.load %f[%i] : {_memref([m])}
+      %acc = loop.reduce add %k in {k} -> f32 {{
+        %a = loop.load %x[%i, %k] : {_memref([m, k])}
+        %ae = arith.mulf %a, %e : f32
+        %b = loop.load %w[%k, %j] : {_memref([k, n])}
+        %p = arith.mulf %ae, %b : f32
+        loop.yield %p : f32
+      }}
+      %c = loop.load %r[%i, %j] : {_memref([m, n])}
+      %s = arith.addf %acc, %c : f32
+      loop.store %s, %y[%i, %j] : {_memref([m, n])}
+      %t = arith.maximumf %s, %zero : f32
+      %u = arith.mulf %t, %e : f32
+      loop.store %u, %z[%i, %j] : {_memref([m, n])}
+    }}"""
+
+    def expected(x: Array, w: Array, r: Array, f: Array) -> list[Array]:
+        y = (x * f[:, None]) @ w + r
+        return [y, np.maximum(y, 0) * f[:, None]]
+
+    inputs = {"x": x, "w": w, "r": r, "f": f}
+    text = _module("linear", inputs, {"y": [m, n], "z": [m, n]}, body)
+    return Case(f"linear_{m}x{n}x{k}", text, tuple(inputs.values()), expected, k)
+
+
+def silu_matmul(m: int, n: int, k: int) -> Case:
+    """(silu(g) * u) @ w: an operand that is computed of two inputs."""
+    g, u, w = _normal(1, m, k), _normal(2, m, k), _normal(3, k, n)
+    body = f"""
+    %one = arith.constant 1.0 : f32
+    loop.for %i in {m}, %j in {n} {{
+      %acc = loop.reduce add %k in {k} -> f32 {{
+        %a = loop.load %g[%i, %k] : {_memref([m, k])}
+        {_SILU}
+        %b = loop.load %u[%i, %k] : {_memref([m, k])}
+        %h = arith.mulf %silu, %b : f32
+        %c = loop.load %w[%k, %j] : {_memref([k, n])}
+        %p = arith.mulf %h, %c : f32
+        loop.yield %p : f32
+      }}
+      loop.store %acc, %y[%i, %j] : {_memref([m, n])}
+    }}"""
+    text = _module("silu_matmul", {"g": g, "u": u, "w": w}, {"y": [m, n]}, body)
+    return Case(
+        f"silu_matmul_{m}x{n}x{k}",
+        text,
+        (g, u, w),
+        lambda g, u, w: [(g / (1 + np.exp(-g)) * u) @ w],
+        k,
+    )
+
+
+_SILU = """%negative = arith.negf %a : f32
+        %exp = math.exp %negative : f32
+        %denominator = arith.addf %exp, %one : f32
+        %silu = arith.divf %a, %denominator : f32"""
+
+
+def scores(b: int, m: int, n: int, k: int) -> Case:
+    """What attention's softmax is taken of: q @ k.T / sqrt(d), and a mask that is added."""
+    q, keys, mask = _normal(1, b, m, k), _normal(2, b, n, k), _normal(3, m, n)
+    body = f"""
+    %root = arith.constant {k**0.5:.8f} : f32
+    loop.for %b in {b}, %i in {m}, %j in {n} {{
+      %acc = loop.reduce add %k in {k} -> f32 {{
+        %a = loop.load %q[%b, %i, %k] : {_memref([b, m, k])}
+        %c = loop.load %keys[%b, %j, %k] : {_memref([b, n, k])}
+        %p = arith.mulf %a, %c : f32
+        loop.yield %p : f32
+      }}
+      %d = arith.divf %acc, %root : f32
+      %e = loop.load %mask[%i, %j] : {_memref([m, n])}
+      %f = arith.addf %d, %e : f32
+      loop.store %f, %y[%b, %i, %j] : {_memref([b, m, n])}
+    }}"""
+    inputs = {"q": q, "keys": keys, "mask": mask}
+    return Case(
+        f"scores_{b}x{m}x{n}x{k}",
+        _module("scores", inputs, {"y": [b, m, n]}, body),
+        tuple(inputs.values()),
+        lambda q, k, m: [q @ k.swapaxes(1, 2) / k.shape[-1] ** 0.5 + m],
+        k,
+    )
+
+
+def attention(heads: int, groups: int, s: int, d: int) -> Case:
+    """
+    Causal attention of several heads for each pair of keys and values, in two kernels: the softmax
+    of scores, each of which is a reduce in a reduce, and the product with the values.
+    """
+    q, k, v = _normal(1, heads, s, d), _normal(2, groups, s, d), _normal(3, groups, s, d)
+    share, seen = heads // groups, "where (%row - %c >= 0)"
+    score = f"""
+          %dot = loop.reduce add %k in {d} -> f32 {{
+            %a = loop.load %q[%h, %row, %k] {seen} : {_memref(q.shape)}
+            %b = loop.load %keys[%h floordiv {share}, %c, %k] {seen} : {_memref(k.shape)}
+            %p = arith.mulf %a, %b : f32
+            loop.yield %p : f32
+          }}
+          %scaled = arith.mulf %dot, %scale : f32
+          %score = loop.select %scaled {seen} else %none : f32"""
+    probabilities, y = _memref([heads, s, s]), _memref(q.shape)
+    text = f"""
+func.func @main(%q: tensor<{heads}x{s}x{d}xf32>, %keys: tensor<{groups}x{s}x{d}xf32>,
+    %v: tensor<{groups}x{s}x{d}xf32>) -> tensor<{heads}x{s}x{d}xf32> {{
+  %p = loop.kernel @probabilities(%q: {y} = %q, %keys: {_memref(k.shape)} = %keys)
+      -> (%p: {probabilities}) {{
+    %none = arith.constant 0xff800000 : f32
+    %scale = arith.constant {d**-0.5:.8f} : f32
+    loop.for %h in {heads}, %row in {s} {{
+      %max = loop.reduce max %c in {s} -> f32 {{ {score}
+          loop.yield %score : f32
+      }}
+      %sum = loop.reduce add %c in {s} -> f32 {{ {score}
+          %shifted = arith.subf %score, %max : f32
+          %exp = math.exp %shifted : f32
+          loop.yield %exp : f32
+      }}
+      loop.for %c in {s} {{ {score}
+          %shifted = arith.subf %score, %max : f32
+          %exp = math.exp %shifted : f32
+          %r = arith.divf %exp, %sum : f32
+          loop.store %r, %p[%h, %row, %c] : {probabilities}
+      }}
+    }}
+  }}
+  %y = loop.kernel @values(%p: {probabilities} = %p, %v: {_memref(v.shape)} = %v) -> (%y: {y}) {{
+    loop.for %h in {heads}, %i in {s}, %j in {d} {{
+      %acc = loop.reduce add %k in {s} -> f32 {{
+        %a = loop.load %p[%h, %i, %k] : {probabilities}
+        %b = loop.load %v[%h floordiv {share}, %k, %j] : {_memref(v.shape)}
+        %c = arith.mulf %a, %b : f32
+        loop.yield %c : f32
+      }}
+      loop.store %acc, %y[%h, %i, %j] : {y}
+    }}
+  }}
+  func.return %y : tensor<{heads}x{s}x{d}xf32>
+}}
+"""
+
+    def expected(q: Array, k: Array, v: Array) -> list[Array]:
+        scores = q @ np.repeat(k, share, 0).swapaxes(1, 2) / d**0.5
+        p = np.exp(np.where(np.tri(s, dtype=bool), scores, -np.inf))
+        return [p / p.sum(axis=2, keepdims=True) @ np.repeat(v, share, 0)]
+
+    return Case(f"attention_{heads}x{groups}x{s}x{d}", text, (q, k, v), expected, max(s, d))
+
+
 def softmax(rows: int, columns: int) -> Case:
     """Softmax along rows."""
     x = _normal(1, rows, columns)
@@ -137,6 +301,99 @@ def softmax(rows: int, columns: int) -> Case:
 
     text = _module("softmax", {"x": x}, {"y": [rows, columns]}, body)
     return Case(f"softmax_{rows}x{columns}", text, (x,), expected, columns)
+
+
+def rms_norm(rows: int, columns: int) -> Case:
+    """Rows over the root of their mean square, times weights."""
+    x, w = _normal(1, rows, columns), _normal(2, columns)
+    type = _memref([rows, columns])
+    body = f"""
+    %n = arith.constant {columns}.0 : f32
+    %eps = arith.constant 1.0e-6 : f32
+    loop.for %row in {rows} {{
+      %sum = loop.reduce add %k in {columns} -> f32 {{
+        %a = loop.load %x[%row, %k] : {type}
+        %q = arith.mulf %a, %a : f32
+        loop.yield %q : f32
+      }}
+      %mean = arith.divf %sum, %n : f32
+      %more = arith.addf %mean, %eps : f32
+      %r = math.rsqrt %more : f32
+      loop.for %c in {columns} {{
+        %a = loop.load %x[%row, %c] : {type}
+        %b = loop.load %w[%c] : {_memref([columns])}
+        %s = arith.mulf %a, %r : f32
+        %t = arith.mulf %s, %b : f32
+        loop.store %t, %y[%row, %c] : {type}
+      }}
+    }}"""
+    text = _module("rms_norm", {"x": x, "w": w}, {"y": [rows, columns]}, body)
+    return Case(
+        f"rms_norm_{rows}x{columns}",
+        text,
+        (x, w),
+        lambda x, w: [x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-6) * w],
+        columns,
+    )
+
+
+def row_norm(rows: int, columns: int) -> Case:
+    """Each row over its largest element."""
+    x = _normal(8, rows, columns)
+    type = _memref([rows, columns])
+    body = f"""
+    loop.for %row in {rows} {{
+      %m = loop.reduce max %k in {columns} -> f32 {{
+        %a = loop.load %x[%row, %k] : {type}
+        loop.yield %a : f32
+      }}
+      loop.for %c in {columns} {{
+        %a = loop.load %x[%row, %c] : {type}
+        %q = arith.divf %a, %m : f32
+        loop.store %q, %y[%row, %c] : {type}
+      }}
+    }}"""
+    text = _module("row_norm", {"x": x}, {"y": [rows, columns]}, body)
+    return Case(
+        f"row_norm_{rows}x{columns}",
+        text,
+        (x,),
+        lambda x: [x / x.max(axis=1, keepdims=True)],
+        columns,
+    )
+
+
+def silu_mul(rows: int, columns: int) -> Case:
+    """silu(g) * u, point by point."""
+    g, u = _normal(1, rows, columns), _normal(2, rows, columns)
+    type = _memref([rows, columns])
+    body = f"""
+    %one = arith.constant 1.0 : f32
+    loop.for %i in {rows}, %j in {columns} {{
+        %a = loop.load %g[%i, %j] : {type}
+        {_SILU}
+        %b = loop.load %u[%i, %j] : {type}
+        %p = arith.mulf %silu, %b : f32
+        loop.store %p, %y[%i, %j] : {type}
+    }}"""
+    text = _module("silu_mul", {"g": g, "u": u}, {"y": [rows, columns]}, body)
+    return Case(
+        f"silu_mul_{rows}x{columns}", text, (g, u), lambda g, u: [g / (1 + np.exp(-g)) * u], 1
+    )
+
+
+def strided_pointwise(rows: int, columns: int) -> Case:
+    """The sum of a transposed input and one whose rows are apart."""
+    x, z = _normal(1, columns, rows).T, _normal(2, rows, columns + 5)[:, :columns]
+    body = f"""
+    loop.for %i in {rows}, %j in {columns} {{
+      %a = loop.load %x[%i, %j] : {_memref_of(x)}
+      %b = loop.load %z[%i, %j] : {_memref_of(z)}
+      %s = arith.addf %a, %b : f32
+      loop.store %s, %y[%i, %j] : {_memref([rows, columns])}
+    }}"""
+    text = _module("strided", {"x": x, "z": z}, {"y": [rows, columns]}, body)
+    return Case(f"strided_{rows}x{columns}", text, (x, z), lambda x, z: [x + z], 1)
 
 
 def column_sum(rows: int, columns: int) -> Case:

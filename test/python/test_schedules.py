@@ -1,131 +1,256 @@
-"""Every state between two scheduling steps is right: prefixes, left-out steps, random options."""
+"""
+Every state between two scheduling steps is right: prefixes, left-out steps, random options.
+
+Each state of a family of kernels verifies, is read back from its text, and its Kernel IR gives in
+the interpreter, which also proves it free of races, what fp64 gives. States of equal text run once.
+With DLC_PREFIX set (`make prefix`), every prefix is taken without every one of its steps, at more
+sizes, and there are many more random schedules.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import re
+from dataclasses import dataclass, replace
 
 import kernels
-import numpy as np
 import pytest
-from xdsl.context import Context
-from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.parser import Parser
+from harness import STEPS, apply, interpret, lowered, on_host, parse, scheduled
+from xdsl.dialects.builtin import ModuleOp
 
-from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
-from dlc.backend.host.launcher import host_arguments
-from dlc.backend.host.runtime import HostKernel
-from dlc.dialects import kernel
-from dlc.ir.dominance import verify_dominance
-from dlc.ir.expr import within
-from dlc.registry import PASSES, parse_pipeline, register
+from dlc.remarks import collect
 
-STEPS = list(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("materialize-tiles")]
+WHOLE = bool(os.environ.get("DLC_PREFIX"))
+TARGETS = ("sm_80", "sm_90")
+
+THEN = "tileify,blockify-launch{block=4,16 thread=4,4},register-tile{extents=4}"
 
 
-def parse(text: str) -> ModuleOp:
-    return Parser(register(Context()), text).parse_module()
-
-
-def apply(module: ModuleOp, pipeline: str, *, round_trip: bool = True) -> None:
-    """Runs passes; after each the module verifies and its text parses back to itself."""
-    for step in parse_pipeline(pipeline):
-        step.apply(Context(), module)
-        module.verify()
-        verify_dominance(module)
-        if round_trip:
-            assert str(parse(str(module))) == str(module)
-
-
-def check_bounds(func: kernel.FuncOp) -> None:
-    """Every load stays in its memref, by the ranges of its indices and its conditions."""
-    for op in func.walk():
-        if isinstance(op, kernel.LoadOp):
-            assert isinstance(op.ref.type, MemRefType)
-            for subscript, extent in zip(op.subscripts, op.ref.type.get_shape(), strict=True):
-                sure = extent == 0 or not within(subscript, extent, op.where)
-                assert sure, f"{op} may leave its memref"
-
-
-_results: dict[str, str] = {}
-
-
-GUARD, CANARY = 4096, -12345
-
-
-def _guarded_output(expected: np.ndarray) -> np.ndarray:
-    """A poisoned output with canaries before and behind it, which no store may touch."""
-    type = np.int64 if expected.dtype == np.int64 else np.float32
-    whole = np.full(expected.size + 2 * GUARD, CANARY, type)
-    whole[GUARD:-GUARD] = -99 if type is np.int64 else np.nan
-    return whole
-
-
-def check(case: kernels.Case, pipeline: str, **launch: str) -> None:
-    """Schedules a kernel, runs it on the host and compares it with fp64."""
-    module = parse(case.text)
-    apply(module, pipeline)
-    run(case, module, pipeline, **launch)
-
-
-def run(case: kernels.Case, module: ModuleOp, pipeline: str, **launch: str) -> None:
-    """Materializes a state and runs it on the host; equal states and equal texts run once."""
-    state = f"{case.name} {sorted(launch.items())} {module}"
-    if state in _results:
-        return
-    _results[state] = pipeline
-    module = module.clone()
-    apply(module, "materialize-tiles")
-    (func,) = [op for op in module.walk() if isinstance(op, kernel.FuncOp)]
-    check_bounds(func)
-    apply(module, "vectorize-accesses,drop-redundant-barriers")
-    source = print_kernel(func)
-    key = f"{case.name} {sorted(launch.items())} {source}"
-    if key in _results:
-        return
-    _results[key] = pipeline
-    expected = case.expected(
-        *(x.astype(np.float64) if x.dtype == np.float32 else x for x in case.inputs)
+def tiled(
+    target: str,
+    *,
+    bk: int = 8,
+    splits: int = 2,
+    depth: int = 3,
+    group: int = 2,
+    extents: tuple[int, int] = (4, 4),
+    bytes: int = 128,
+) -> str:
+    """The schedule of a contraction in blocks of 8 x 8 threads, with each step that it can take."""
+    rows, columns = (8 * n for n in extents)
+    copies = f"tma-copy,split-inner-for-swizzle{{bytes={bytes}}}"
+    return (
+        f"tileify,chunk-matmul-k{{bk={bk} vector=4}},"
+        f'split-matmul-k{{splits={splits} then="{THEN}"}},'
+        f"blockify-launch{{block={rows},{columns} thread=8,8 group={group}}},"
+        f"stage-inputs{{budget=24576}},register-tile{{extents={extents[0]},{extents[1]}}},"
+        f"permute-register-tile,double-buffer{{depth={depth}}},"
+        f"{copies if target == 'sm_90' else 'async-copy'},pad-smem,pipeline-k-outer,"
+        "mark-unroll{limit=8}"
     )
-    guarded = [_guarded_output(np.asarray(e)) for e in expected]
-    outputs = [whole[GUARD:-GUARD] for whole in guarded]
-    if func.grid_size:
-        HostKernel(source, func.name_, parameter_types(func)).launch(
-            host_arguments(func, [a.ctypes.data for a in (*case.inputs, *outputs)]),
-            func.grid_size,
-            func.block_size,
-            dynamic_shared_bytes(func),
-            **launch,  # pyright: ignore[reportArgumentType]
-        )
-    for whole, flat, reference in zip(guarded, outputs, expected, strict=True):
-        assert (whole[:GUARD] == CANARY).all()
-        assert (whole[-GUARD:] == CANARY).all()
-        result = flat.reshape(np.shape(reference))
-        if result.dtype == np.int64:
-            np.testing.assert_array_equal(result, reference)
-            continue
-        scale = np.abs(reference).max(initial=0)
-        error = np.abs(result - reference).max(initial=0)
-        # Each of n terms is rounded once, relative to sums that grow like the square root of n.
-        bound = np.finfo(np.float32).eps * scale * max(4, 2 * case.longest**0.5)
-        assert error <= bound, f"{case.name} after {pipeline}: error {error:.3g} > {bound:.3g}"
 
 
-@pytest.mark.parametrize("case", kernels.SMALL, ids=lambda c: c.name)
-def test_every_prefix_and_every_step_left_out(case: kernels.Case) -> None:
-    module = parse(case.text)
-    run(case, module, "")
-    for n, step in enumerate(STEPS):
-        without = module.clone()
-        apply(without, ",".join(STEPS[n + 1 :]), round_trip=False)
-        run(case, without, f"all steps but {step}")
-        apply(module, step)
-        run(case, module, f"all steps up to {step}")
+ROWS = (
+    "tileify,cooperative-reduce{threads=8 rows=4 vector=4},chunk-reduce{bk=2},"
+    "stage-inputs{budget=8192},mark-unroll{limit=4}"
+)
+SPLIT_ROWS = (
+    'tileify,split-matmul-k{splits=3 then="tileify,stage-inputs{budget=4096},'
+    'mark-unroll{limit=4}"},cooperative-reduce{threads=32 rows=2 vector=2},chunk-reduce{bk=1},'
+    "stage-inputs{budget=8192},mark-unroll{limit=4}"
+)
+COLUMNS = (
+    "tileify,cooperative-reduce{threads=2 rows=8 vector=1},chunk-reduce{bk=5},"
+    "stage-inputs{budget=8192},mark-unroll{limit=8}"
+)
+POINTS = (
+    "tileify,blockify-launch{block=4,64 thread=2,16},stage-inputs{budget=4096},"
+    "register-tile{extents=2,4},permute-register-tile,mark-unroll{limit=4}"
+)
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse", "random"])
-@pytest.mark.parametrize("case", kernels.SMALL[:4], ids=lambda c: c.name)
-def test_fiber_orders(case: kernels.Case, order: str) -> None:
-    check(case, ",".join(STEPS), order=order)
+@dataclass(frozen=True)
+class Family:
+    """Kernels of one kind, and a schedule for each target in which as many steps act as can."""
+
+    case: kernels.Case
+    schedules: tuple[str, ...]
+    more: tuple[kernels.Case, ...] = ()
+    """Further sizes."""
+
+
+def contraction(case: kernels.Case, *more: kernels.Case, **options: int | tuple) -> Family:
+    return Family(case, tuple(tiled(t, **options) for t in TARGETS), more)  # pyright: ignore[reportArgumentType]
+
+
+CONTRACTIONS = (
+    contraction(
+        kernels.gemm(21, 70, 36, transposed=True),
+        kernels.gemm(20, 70, 33, transposed=True),
+        kernels.gemm(1, 33, 64, transposed=True),
+        kernels.gemm(64, 64, 64, transposed=True),
+    ),
+    contraction(
+        kernels.gemm(37, 52, 44),
+        kernels.gemm(37, 50, 41),
+        kernels.gemm(65, 36, 16),
+        kernels.gemm(32, 64, 96),
+        splits=3,
+        depth=2,
+        extents=(2, 4),
+    ),
+    contraction(
+        kernels.linear(13, 20, 56),
+        kernels.linear(13, 17, 53),
+        splits=2,
+        depth=4,
+        extents=(4, 2),
+    ),
+    contraction(
+        kernels.scores(2, 21, 30, 20),
+        kernels.scores(3, 19, 19, 13),
+        splits=2,
+        depth=2,
+        bytes=32,
+    ),
+    contraction(
+        kernels.batched(3, 17, 12, 36),
+        kernels.batched(3, 17, 9, 21),
+        kernels.batched(1, 17, 36, 28),
+        splits=2,
+        depth=3,
+        extents=(2, 2),
+    ),
+    contraction(
+        kernels.silu_matmul(19, 36, 72),
+        kernels.silu_matmul(19, 33, 71),
+        bk=16,
+        splits=2,
+        depth=2,
+        extents=(2, 4),
+        bytes=64,
+    ),
+    contraction(
+        kernels.attention(4, 2, 20, 8),
+        kernels.attention(2, 2, 19, 7),
+        splits=2,
+        depth=3,
+        extents=(2, 2),
+    ),
+)
+OTHERS = (
+    Family(kernels.rms_norm(5, 68), (ROWS,), (kernels.rms_norm(3, 101),)),
+    Family(kernels.softmax(6, 100), (ROWS,), (kernels.softmax(40, 7), kernels.softmax(3, 1))),
+    Family(kernels.row_norm(3, 101), (SPLIT_ROWS,), (kernels.row_norm(4, 128),)),
+    Family(kernels.argmax(5, 77), (SPLIT_ROWS,), (kernels.argmax(3, 1024),)),
+    Family(kernels.total(1000), (SPLIT_ROWS,), (kernels.total(3), kernels.total(4096))),
+    Family(kernels.column_sum(50, 33), (COLUMNS,), (kernels.column_sum(300, 64),)),
+    Family(kernels.silu_mul(9, 70), (POINTS,), (kernels.silu_mul(8, 128),)),
+    Family(kernels.strided_pointwise(9, 70), (POINTS,), (kernels.strided_pointwise(70, 9),)),
+    Family(kernels.pad_pointwise(9, 70), (POINTS,), (kernels.pad_pointwise(33, 128),)),
+    Family(kernels.gather(11, 40, 13), (POINTS,), (kernels.gather(3, 128, 40),)),
+)
+FAMILIES = [
+    replace(family, case=case)
+    for family in (*CONTRACTIONS, *OTHERS)
+    for case in (family.case, *(family.more if WHOLE else ()))
+]
+
+every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.case.name)
+
+
+# States.
+
+_SETTING = re.compile(r'schedule "(?:[^"\\]|\\.)*"|dlc\.target = "\w+"')
+"""What a state says of steps to come; lowering does not read it."""
+_seen: set[tuple[str, str]] = set()
+
+
+def check(case: kernels.Case, module: ModuleOp, what: str) -> None:
+    """A state is read back from its text, and computes what it should; equal ones run once."""
+    if _is_known(case, text := str(module)):
+        return
+    assert str(parse(text)) == text, f"{case.name}, {what}"
+    code = lowered(module, round_trip=WHOLE)
+    if _is_known(case, text := str(code)):
+        return
+    assert str(parse(text)) == text, f"{case.name}, {what}"
+    interpret(case, code, what)
+
+
+def _is_known(case: kernels.Case, text: str) -> bool:
+    key = (case.name, _SETTING.sub("", text))
+    if key in _seen:
+        return True
+    _seen.add(key)
+    return False
+
+
+def run(module: ModuleOp, step: str) -> None:
+    apply(module, step, round_trip=False)
+
+
+@every_family
+def test_every_prefix(family: Family) -> None:
+    for target, schedule in zip(TARGETS, family.schedules, strict=False):
+        module = scheduled(family.case, schedule, target)
+        check(family.case, module, "no step")
+        for n, step in enumerate(STEPS):
+            run(module, step)
+            check(family.case, module, f"{target}: {STEPS[: n + 1]}")
+
+
+@every_family
+def test_every_step_left_out(family: Family) -> None:
+    """Of the whole schedule; of every prefix too, if the whole matrix is asked for."""
+    for target, schedule in zip(TARGETS, family.schedules, strict=False):
+        prefix = scheduled(family.case, schedule, target)
+        for n, left_out in enumerate(STEPS):
+            module = prefix.clone()
+            for step in STEPS[n + 1 :]:
+                run(module, step)
+                if WHOLE or step == STEPS[-1]:
+                    check(family.case, module, f"{target}: the steps to {step} without {left_out}")
+            run(prefix, left_out)
+
+
+def test_every_step_acts_somewhere() -> None:
+    """Else the tests of prefixes would say nothing of it."""
+    acting: dict[str, set[str]] = {target: set() for target in TARGETS}
+    for family in (*CONTRACTIONS[:2], OTHERS[0]):
+        for target, schedule in zip(TARGETS, family.schedules, strict=False):
+            with collect() as remarks:
+                run(scheduled(family.case, schedule, target), ",".join(STEPS))
+            acting[target] |= {r.pass_name for r in remarks if not r.text.startswith("skipped")}
+    assert acting["sm_80"] == set(STEPS) - {"tma-copy", "split-inner-for-swizzle"}
+    assert acting["sm_90"] >= {"tma-copy", "split-inner-for-swizzle", "pipeline-k-outer"}
+
+
+@every_family
+@pytest.mark.parametrize("target", TARGETS)
+def test_default_schedules(family: Family, target: str) -> None:
+    module = scheduled(family.case, None, target)
+    for step in STEPS:
+        run(module, step)
+        if WHOLE:
+            check(family.case, module, f"{target}: dlc's schedule to {step}")
+    check(family.case, module, f"{target}: dlc's schedule")
+
+
+LAUNCHES = [
+    {"async_mode": mode, "order": order, "seed": 7}
+    for mode in ("late", "early")
+    for order in ("forward", "reverse", "random")
+]
+
+
+@every_family
+def test_whole_schedules_on_the_host(family: Family) -> None:
+    for target, schedule in zip(TARGETS, family.schedules, strict=False):
+        module = scheduled(family.case, schedule, target)
+        run(module, ",".join(STEPS))
+        on_host(family.case, lowered(module, round_trip=False), f"{target}: {schedule}", LAUNCHES)
 
 
 EDGES = (
@@ -151,43 +276,71 @@ EDGES = (
     kernels.pad_pointwise(1, 1),
     kernels.pad_pointwise(3, 4096),
     kernels.pad_pointwise(0, 4),
+    kernels.silu_mul(1, 3),
+    kernels.rms_norm(1, 2048),
 )
 
 
 @pytest.mark.parametrize("case", EDGES, ids=lambda c: c.name)
 def test_edge_sizes(case: kernels.Case) -> None:
-    check(case, "")
-    check(case, ",".join(STEPS))
+    module = scheduled(case, None)
+    check(case, module, "no step")
+    run(module, ",".join(STEPS))
+    check(case, module, "dlc's schedule")
 
 
-def random_schedule(rng: random.Random) -> str:
-    """Steps with random options, mostly in order, some left out."""
+# Random schedules.
 
-    def pick(*options: int) -> int:
+
+def random_schedule(rng: random.Random) -> list[str]:
+    """Steps with random options in legal ranges, some left out, mostly in order."""
+
+    def pick(*options: object) -> object:
         return rng.choice(options)
 
-    thread = [pick(1, 2, 4, 8, 16), pick(1, 4, 8, 16)]
-    extents = [pick(1, 2, 3, 4, 8), pick(1, 2, 4, 8)]
-    block = [t * e for t, e in zip(thread, extents, strict=True)]
-    text = {
-        "tileify": "tileify",
-        "chunk": f"chunk-matmul-k{{bk={pick(1, 3, 8, 16)}}}",
-        "cooperative": f"cooperative-reduce{{threads={pick(2, 4, 8, 32, 64, 96)} "
-        f"rows={pick(1, 2, 5, 8)} vector={pick(1, 2, 4)}}}",
-        "blockify": f"blockify-launch{{block={block[0]},{block[1]} "
-        f"thread={thread[0]},{thread[1]}}}",
-        "stage": f"stage-inputs{{budget={pick(512, 4096, 49152, 200000)}}}",
-        "register": f"register-tile{{extents={extents[0]},{extents[1]}}}",
-        "unroll": f"mark-unroll{{limit={pick(4, 16)}}}",
-    }
-    names = [name for name in text if rng.random() < 0.85 or name == "tileify"]
-    if rng.random() < 0.2:
-        rng.shuffle(names)
-    return ",".join(text[name] for name in names)
+    thread = [rng.choice((1, 2, 4, 8)), rng.choice((1, 2, 4, 8, 16))]
+    extents = [rng.choice((1, 2, 3, 4, 8)), rng.choice((1, 2, 4, 8))]
+    block = [t * e * rng.choice((1, 1, 1, 2)) for t, e in zip(thread, extents, strict=True)]
+    vector = rng.choice((1, 2, 4))
+    then = pick("", f' then="{THEN}"', ' then="tileify,cooperative-reduce{threads=4 vector=2}"')
+    atomic = " combine=workspace" if rng.random() < 0.2 else ""
+    steps = [
+        "tileify",
+        f"chunk-matmul-k{{bk={vector * rng.choice((1, 2, 3, 4))} vector={vector}}}",
+        f"split-matmul-k{{splits={pick(2, 3, 5, 8)}{atomic}{then}}}",
+        f"cooperative-reduce{{threads={pick(2, 4, 8, 32, 64, 96)} rows={pick(1, 2, 5, 8)} "
+        f"vector={pick(1, 2, 4)}}}",
+        f"blockify-launch{{block={block[0]},{block[1]} thread={thread[0]},{thread[1]}"
+        f"{pick('', ' group=1', ' group=2', ' group=3')}}}",
+        f"chunk-reduce{{bk={pick(1, 2, 5, 16)}}}",
+        f"stage-inputs{{budget={pick(512, 4096, 24576, 49152, 200000)}}}",
+        f"register-tile{{extents={extents[0]},{extents[1]}}}",
+        "permute-register-tile",
+        f"double-buffer{{depth={pick(2, 3, 4)}}}",
+        "tma-copy",
+        f"split-inner-for-swizzle{{bytes={pick(32, 64, 128)}}}",
+        "async-copy",
+        "pad-smem",
+        "pipeline-k-outer",
+        f"mark-unroll{{limit={pick(1, 4, 16)}}}",
+    ]
+    assert [step.split("{")[0] for step in steps] == list(STEPS)
+    rare = {"cooperative-reduce": 0.5, "split-matmul-k": 0.5, "tma-copy": 0.6, "tileify": 1.0}
+    kept = [step for step in steps if rng.random() < rare.get(step.split("{")[0], 0.85)]
+    if rng.random() < 0.25:
+        rng.shuffle(kept)
+    elif rng.random() < 0.25:
+        a, b = sorted(rng.sample(range(len(kept)), 2))
+        kept.insert(a, kept.pop(b))
+    return kept
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_random_schedules(seed: int) -> None:
-    rng = random.Random(seed)
-    for case in kernels.SMALL:
-        check(case, random_schedule(rng))
+@every_family
+@pytest.mark.parametrize("seed", range(40 if WHOLE else 2))
+def test_random_schedules(family: Family, seed: int) -> None:
+    rng = random.Random(f"{family.case.name} {seed}")
+    steps = random_schedule(rng)
+    module = scheduled(family.case, ",".join(steps), rng.choice(TARGETS))
+    for step in steps:  # by its bare name, or with the options on it
+        run(module, step if rng.random() < 0.2 else step.split("{")[0])
+    check(family.case, module, ",".join(steps))

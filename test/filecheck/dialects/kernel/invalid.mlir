@@ -146,6 +146,39 @@ kernel.func @copied(%x: memref<4xf32>) -> () grid 1 block 1 {
 
 // -----
 
+kernel.func @source(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<4xf32, #kernel.shared>
+  kernel.cp_async %s[0], %s[0] elements 4 : memref<4xf32, #kernel.shared>, memref<4xf32, #kernel.shared>
+}
+// CHECK: expected a source in global memory, found memref<4xf32, #kernel.shared>
+
+// -----
+
+kernel.func @local(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %l = kernel.alloc_local : memref<4xf32, #kernel.local>
+  %s = kernel.alloc_shared : memref<4xf32, #kernel.shared>
+  kernel.cp_async %l[0], %s[0] elements 4 : memref<4xf32, #kernel.local>, memref<4xf32, #kernel.shared>
+}
+// CHECK: expected a source in global memory, found memref<4xf32, #kernel.local>
+
+// -----
+
+kernel.func @copied_from(%x: memref<4x4xf32>) -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<4xf32, #kernel.shared>
+  kernel.cp_async %x[0], %s[0] elements 4 : memref<4x4xf32>, memref<4xf32, #kernel.shared>
+}
+// CHECK: expected 2 subscripts for memref<4x4xf32>, found 1
+
+// -----
+
+kernel.func @copied_maps(%x: memref<4xf32>) -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<4xf32, #kernel.shared>
+  "kernel.cp_async"(%x, %s) <{map = affine_map<() -> (0)>, target_map = affine_map<(d0) -> (d0)>, elements = 4 : i64}> : (memref<4xf32>, memref<4xf32, #kernel.shared>) -> ()
+}
+// CHECK: expected affine maps over the 0 index operands and no symbols, found 1 dimensions and 0 symbols
+
+// -----
+
 kernel.func @elements(%x: memref<4xf32>) -> () grid 1 block 1 {
   %s = kernel.alloc_shared : memref<4xi32, #kernel.shared>
   kernel.cp_async %x[0], %s[0] elements 4 : memref<4xf32>, memref<4xi32, #kernel.shared>
@@ -159,6 +192,14 @@ kernel.func @bytes(%x: memref<4xf32>) -> () grid 1 block 1 {
   kernel.cp_async %x[0], %s[0] elements 3 : memref<4xf32>, memref<4xf32, #kernel.shared>
 }
 // CHECK: expected a copy of 4, 8 or 16 bytes, found 12
+
+// -----
+
+kernel.func @more_bytes(%x: memref<8xf32>) -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<8xf32, #kernel.shared>
+  kernel.cp_async %x[0], %s[0] elements 8 : memref<8xf32>, memref<8xf32, #kernel.shared>
+}
+// CHECK: expected a copy of 4, 8 or 16 bytes, found 32
 
 // -----
 

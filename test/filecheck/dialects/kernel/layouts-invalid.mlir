@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s --split-input-file --verify-diagnostics | filecheck %s
+// RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 kernel.func @overlap() -> () grid 1 block 1 {
   %s = kernel.alloc_shared : memref<8x16xf32, strided<[15, 1]>, #kernel.shared>
@@ -32,6 +32,34 @@ kernel.func @columns() -> () grid 1 block 1 {
   %s = kernel.alloc_shared : memref<8x24xf32, #kernel.swizzle<64>, #kernel.shared>
 }
 // CHECK: expected rows of a multiple of 64 bytes, a multiple of 8 of them, found memref<8x24xf32, #kernel.swizzle<64>, #kernel.shared>
+
+// -----
+
+kernel.func @unknown() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<8x16xf32, strided<[?, 1]>, #kernel.shared>
+}
+// CHECK: expected a known stride for each dimension, found memref<8x16xf32, strided<[?, 1]>, #kernel.shared>
+
+// -----
+
+kernel.func @map() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<8x16xf32, affine_map<(d0, d1) -> (d1, d0)>, #kernel.shared>
+}
+// CHECK: expected a layout strided<[…]> without an offset or #kernel.swizzle<…> in shared memory, found affine_map<(d0, d1) -> (d1, d0)>
+
+// -----
+
+kernel.func @width() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<8x12xf32, #kernel.swizzle<48>, #kernel.shared>
+}
+// CHECK: expected a swizzle of 32, 64 or 128 bytes, found 48
+
+// -----
+
+kernel.func @one_row() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<32xf32, #kernel.swizzle<128>, #kernel.shared>
+}
+// CHECK: expected rows of a multiple of 128 bytes, a multiple of 8 of them, found memref<32xf32, #kernel.swizzle<128>, #kernel.shared>
 
 // -----
 

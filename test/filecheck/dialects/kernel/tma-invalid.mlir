@@ -252,3 +252,58 @@ kernel.func @k(%x: memref<1x64xf32>) -> () grid 1 block 64 {
   %f = kernel.alloc_mbarriers 1
   kernel.tma_load %m[%t, 0] -> %s[0], %f[0] : memref<32xf32, #kernel.shared>
 }
+
+// -----
+
+// CHECK: expected 0 to 1048575 bytes, found -1
+kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
+  %f = kernel.alloc_mbarriers 2
+  kernel.mbarrier_expect_tx %f[0], -1
+}
+
+// -----
+
+// CHECK: expected the number of one of 2 mbarriers, found one of 2 to 2
+kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
+  %f = kernel.alloc_mbarriers 2
+  kernel.mbarrier_wait %f[2], parity 0
+}
+
+// -----
+
+// CHECK: expected no conditions: put the operation into an scf.if
+kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
+  %f = kernel.alloc_mbarriers 2
+  "kernel.mbarrier_wait"(%f) <{map = affine_map<() -> (0, 0)>, conditions = affine_map<() -> (0)>}> : (!kernel.mbarriers) -> ()
+}
+
+// -----
+
+// CHECK: expected the number of one of 1 mbarriers, found one of -1 to -1
+kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
+  %m = kernel.tensor_map %x box [8, 32] : memref<100x64xf32>
+  %s = kernel.alloc_shared : memref<8x32xf32, #kernel.shared>
+  %f = kernel.alloc_mbarriers 1
+  kernel.tma_load %m[0, 0] -> %s[0, 0], %f[-1] : memref<8x32xf32, #kernel.shared>
+}
+
+// -----
+
+// CHECK: expected no conditions: put the operation into an scf.if
+kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
+  %m = kernel.tensor_map %x box [8, 32] : memref<100x64xf32>
+  %s = kernel.alloc_shared : memref<8x32xf32, #kernel.shared>
+  %f = kernel.alloc_mbarriers 1
+  "kernel.tma_load"(%m, %s, %f) <{map = affine_map<() -> (0, 0, 0, 0, 0)>, conditions = affine_map<() -> (0)>}> : (!kernel.tensor_map, memref<8x32xf32, #kernel.shared>, !kernel.mbarriers) -> ()
+}
+
+// -----
+
+// A box of more than two dimensions is one panel.
+// CHECK: expected a target whose last dimensions are the box [2, 8, 32], dense or with the map's swizzle, found memref<2x8x64xf32, #kernel.swizzle<128>, #kernel.shared>
+kernel.func @k(%x: memref<4x100x64xf32>) -> () grid 1 block 64 {
+  %m = kernel.tensor_map %x box [2, 8, 32] swizzle 128 : memref<4x100x64xf32>
+  %s = kernel.alloc_shared : memref<2x8x64xf32, #kernel.swizzle<128>, #kernel.shared>
+  %f = kernel.alloc_mbarriers 1
+  kernel.tma_load %m[0, 0, 0] -> %s[0, 0, 0], %f[0] : memref<2x8x64xf32, #kernel.swizzle<128>, #kernel.shared>
+}
