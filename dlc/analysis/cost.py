@@ -36,7 +36,7 @@ TILE = 128
 """The extent of a contraction's tile along rows and along columns."""
 
 THREAD_TILE = 8
-"""The extent of what a thread holds of it: work between loading and using is done by each thread."""
+"""The extent of what a thread holds of it; each thread does what stands between load and use."""
 
 INLINED = 2
 """What an operation costs beside a multiply-add, which counts two and takes one instruction."""
