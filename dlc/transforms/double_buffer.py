@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.ir import Block, Operation, Region
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StridedLayoutAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.layout import span
+from dlc.analysis.layout import span, strides_of
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.kernel import element_bytes
@@ -22,7 +22,8 @@ class DoubleBufferPass(SchedulingPass):
     """
     Stages in the K-outer loop become rings of several slots, one chunk in each.
 
-    Legal always: a chunk is filled, acquired and released in the iteration that used the stage.
+    Legal where the rings fit in shared memory: a chunk is filled, acquired and released in the
+    iteration that used the stage. A padded stage becomes a ring of padded slots.
     Faster because threads may still read one chunk while the next is copied: one barrier for a
     chunk instead of two, and `pipeline-k-outer` can then ask for chunks ahead of their use.
 
@@ -49,14 +50,16 @@ class DoubleBufferPass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         depth = self.depth
-        if depth is None or not 2 <= depth <= 4:
-            raise Decline(f"it needs a depth of 2 to 4 slots, not {depth}")
+        if depth is None:
+            raise Decline("it needs depth, the slots of a ring")
+        if not 2 <= depth <= 4:
+            raise Decline(f"a ring has 2 to 4 slots, not {depth}")
         loops = {loop: stages for loop in kernel.launch.walk() if (stages := _chunked(loop))}
         if not loops:
             raise Decline("it has no loop over chunks that stages them")
-        buffers = [op.result for op in kernel.launch.walk() if isinstance(op, tile.StageOp)]
-        ringed = {stage.result for stages in loops.values() for stage in stages}
-        need = sum(_bytes(b.type) * (depth if b in ringed else 1) for b in buffers)
+        ringed = {s: _ring_type(s, depth) for stages in loops.values() for s in stages}
+        buffers = (op for op in kernel.launch.walk() if isinstance(op, tile.StageOp | tile.RingOp))
+        need = sum(_bytes(ringed.get(op, op.result.type)) for op in buffers)
         limit = target_of(module).shared_per_block
         if need > limit:
             raise Decline(f"{need} B > {limit} B of shared memory at depth {depth}")
@@ -74,7 +77,18 @@ def _chunked(op: Operation) -> list[tile.StageOp]:
     return [stage for stage in stages if axis in stage.indices]
 
 
-def _bytes(type: object) -> int:
+def _ring_type(stage: tile.StageOp, depth: int) -> MemRefType[Attribute]:
+    """The type of a ring of what a stage stages; its layout goes on in every slot."""
+    slot = stage.result.type
+    assert isinstance(slot, MemRefType)
+    shape, layout = slot.get_shape(), slot.layout
+    if isinstance(layout, StridedLayoutAttr):
+        strides = strides_of(slot)
+        layout = StridedLayoutAttr([strides[0] * shape[0] if shape else 1, *strides])
+    return MemRefType(slot.element_type, [depth, *shape], layout, slot.memory_space)
+
+
+def _bytes(type: Attribute) -> int:
     assert isinstance(type, MemRefType)
     return span(type) * element_bytes(type.element_type)
 
@@ -103,12 +117,15 @@ def _to_rings(loop: Operation, stages: list[tile.StageOp], depth: int) -> None:
         Rewriter.erase_op(stage)
 
 
-def _ring(stage: tile.StageOp, axis, chunks: int, body: Region, depth: int) -> tile.RingOp:
+def _ring(
+    stage: tile.StageOp, axis: BlockArgument, chunks: int, body: Region, depth: int
+) -> tile.RingOp:
     """The ring of what a stage stages at every point of `axis`."""
-    chunk = Expr(((body.block.args[0], 1),))
+    chunk = Expr.of(body.block.args[0])
     base = [s.substitute({axis: chunk}.get) for s in stage.subscripts]
     body.block.add_op(tile.SlabOp(stage.source, base, stage.slab_sizes))
     ring = tile.RingOp(chunks, body, depth)
+    ring.set_layout(_ring_type(stage, depth).layout)
     ring.result.name_hint = f"{stage.source.name_hint}_ring"
     ring.location = stage.location
     return ring

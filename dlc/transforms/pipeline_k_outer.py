@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.rings import loop_of
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL
 from dlc.ir.expr import Expr
@@ -52,11 +52,13 @@ class PipelineKOuterPass(SchedulingPass):
             raise Decline("its loops start again at each serial point (register-tile first)")
         loops: dict[tile.ReduceOp, list[tile.FillOp]] = {}
         for fill in fills:
-            loop = fill.parent_op()
-            if isinstance(loop, tile.ReduceOp) and fill.chunk == _axis(loop):
+            loop = loop_of(fill.source)
+            if loop is not None and fill.parent_op() is loop and fill.chunk == _iteration(loop):
                 loops.setdefault(loop, []).append(fill)
         if not loops:
-            raise Decline("its chunks are requested ahead already")
+            raise Decline("no loop requests the chunk that it is about to use")
+        if any(fill.source.parent_op() is loop for loop, own in loops.items() for fill in own):
+            raise Decline("its ring stands inside of its loop")
         if any(fill.source.depth < 2 for fills in loops.values() for fill in fills):
             raise Decline("a ring of one slot holds no second chunk")
         for loop, own in loops.items():
@@ -65,10 +67,10 @@ class PipelineKOuterPass(SchedulingPass):
         return f"chunks are requested {' or '.join(map(str, ahead))} ahead"
 
 
-def _axis(loop: tile.ReduceOp) -> Expr:
-    """The number of the iteration: the first serial axis."""
-    axis: BlockArgument = loop.axes_of(SERIAL)[0]
-    return Expr(((axis, 1),))
+def _iteration(loop: tile.ReduceOp) -> Expr:
+    """The number of the iteration."""
+    (axis,) = loop.axes_of(SERIAL)
+    return Expr.of(axis)
 
 
 def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp]) -> None:
@@ -80,7 +82,7 @@ def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp]) -> None:
         Rewriter.insert_op(prologue, InsertPoint.before(loop))
     acquires = [op for op in loop.body.block.ops if isinstance(op, tile.AcquireOp)]
     late = [ring for ring in rings if ring.depth - 1 < ring.chunks]
-    requests = [tile.FillOp(ring.result, _axis(loop) + (ring.depth - 1)) for ring in late]
+    requests = [tile.FillOp(ring.result, _iteration(loop) + (ring.depth - 1)) for ring in late]
     Rewriter.insert_op(requests, InsertPoint.after(acquires[-1]))
     for fill in fills:
         Rewriter.erase_op(fill)

@@ -217,8 +217,8 @@ def attention(heads: int, groups: int, s: int, d: int) -> Case:
           %dot = loop.reduce add %k in {d} -> f32 {{
             %a = loop.load %q[%h, %row, %k] {seen} : {_memref(q.shape)}
             %b = loop.load %keys[%h floordiv {share}, %c, %k] {seen} : {_memref(k.shape)}
-            %p = arith.mulf %a, %b : f32
-            loop.yield %p : f32
+            %product = arith.mulf %a, %b : f32
+            loop.yield %product : f32
           }}
           %scaled = arith.mulf %dot, %scale : f32
           %score = loop.select %scaled {seen} else %none : f32"""

@@ -1,8 +1,23 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16}' | filecheck %s
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=4096}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SHORT
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16 vector=4}' --remarks 2>%t.remarks | filecheck %s --check-prefix=VECTOR
+// RUN: filecheck %s --check-prefix=REMARK --input-file=%t.remarks
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=4096 vector=8}' --remarks 2>%t.wide | filecheck %s --check-prefix=WIDE
+// RUN: filecheck %s --check-prefix=WIDE-REMARK --input-file=%t.wide
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16 vector=5}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16 vector=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{vector=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BK
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BK
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},chunk-matmul-k{bk=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=AGAIN
 // RUN: dlc-opt %s -p 'chunk-matmul-k{bk=16}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=EARLY
 // SHORT: chunk-matmul-k: mm: skipped, no K is longer than a chunk of 4096
 // SHORT: chunk-matmul-k: row_sum: skipped, it has no contraction
+// REMARK: chunk-matmul-k: mm: 1 reduce in chunks of 16, in runs of 4
+// WIDE-REMARK: chunk-matmul-k: mm: 0 reduce in chunks of 4096, in runs of 8
+// DIVIDE: chunk-matmul-k: mm: skipped, a vector of {{[05]}} points does not divide a chunk of 16
+// BK: chunk-matmul-k: mm: skipped, it needs bk, the points of K in a chunk
+// AGAIN: chunk-matmul-k: mm: 1 reduce in chunks of 16
+// AGAIN: chunk-matmul-k: mm: skipped, it has no contraction
 // EARLY: chunk-matmul-k: mm: skipped, tileify has not run
 
 // A ragged last chunk folds the identity.
@@ -13,9 +28,20 @@
 // CHECK-NEXT: tile.load %B[%ko * 16 + %ki, %j]
 // CHECK: tile.yield %p where (%ko * 16 + %ki < 2040) : f32
 // CHECK: tile.yield %acc_part : f32
+
+// With `vector`, the points of a run are a register axis; K shorter than a chunk has runs alone.
+// VECTOR-LABEL: tile.kernel @mm
+// VECTOR-SAME: schedule "tileify,chunk-matmul-k{bk=16 vector=4}"
+// VECTOR: %acc = tile.reduce add serial(%ko in 128) -> f32 {
+// VECTOR-NEXT: %acc_part = tile.reduce add serial(%ki in 4) register(%kv in 4) -> f32 {
+// VECTOR-NEXT: tile.load %A[%i, %ko * 16 + %ki * 4 + %kv]
+// VECTOR: tile.yield %p where (%ko * 16 + %ki * 4 + %kv < 2040) : f32
+// WIDE-LABEL: tile.kernel @mm
+// WIDE: %acc = tile.reduce add serial(%k in 255) register(%kv in 8) -> f32 {
+// WIDE-NEXT: tile.load %A[%i, %k * 8 + %kv]
 %A = "test.op"() : () -> tensor<100x2040xf32>
 %B = "test.op"() : () -> tensor<2040x257xf32>
-%C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) {
+%C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) schedule "tileify" {
   loop.for %i in 100, %j in 257 {
     %acc = loop.reduce add %k in 2040 -> f32 {
       %a = loop.load %A[%i, %k] : memref<100x2040xf32>
