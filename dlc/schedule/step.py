@@ -30,8 +30,16 @@ class Decline(Exception):
 
 @lru_cache(maxsize=1024)
 def parse_schedule(schedule: str) -> tuple[ArgSpec, ...]:
-    """The steps of a schedule, in order."""
-    return tuple(parse_pipeline(schedule)) if schedule else ()
+    """The steps of a schedule, in order; PipelineError for an unknown step or option."""
+    if not schedule:
+        return ()
+    # The registry knows all passes, which are based on this module.
+    from dlc import registry
+    from dlc.pipeline import STEPS
+
+    steps = [step.pass_name for step in STEPS if step.stage == "tile"]
+    registry.parse_pipeline(schedule, {name: registry.pass_factories()[name] for name in steps})
+    return tuple(parse_pipeline(schedule))
 
 
 def ensure_schedule(kernel: loop.KernelOp, module: ModuleOp) -> str:

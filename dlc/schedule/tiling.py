@@ -42,6 +42,8 @@ CHUNK_INSTRUCTIONS = 40
 """What a warp issues for a chunk beside copies and computing: barrier, slot, addresses."""
 COPY_INSTRUCTIONS = 4
 """What a thread issues for one copy of 16 bytes."""
+TOLERANCE = 1.02
+"""What the estimate cannot tell apart."""
 WAVEFRONTS = 4
 """Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
 START = 2500
@@ -213,9 +215,18 @@ def _utilization(warps: float) -> float:
 
 @lru_cache(maxsize=256)
 def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
-    """All candidates that fit, the fastest first; ties go to the larger tile and ring."""
+    """
+    All candidates that fit, the best first: of those that are about as fast as the fastest, the one
+    whose threads hold most, which leans least on the caches, then the fastest.
+    """
     fitting = [c for c in _all(problem, target) if c.seconds < inf]
-    return tuple(sorted(fitting, key=lambda c: (c.seconds, -prod(c.thread), -c.depth, c.splits)))
+    limit = TOLERANCE * min((c.seconds for c in fitting), default=0)
+
+    def rank(c: Candidate) -> tuple[float, ...]:
+        slower = c.seconds > limit
+        return slower, 0 if slower else -prod(c.thread), c.seconds, -prod(c.thread), -c.depth
+
+    return tuple(sorted(fitting, key=rank))
 
 
 def _all(problem: Problem, target: Target) -> Iterator[Candidate]:

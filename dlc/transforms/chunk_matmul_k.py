@@ -57,7 +57,7 @@ class ChunkMatmulKPass(SchedulingPass):
         ]
         if not reduces:
             raise Decline("it has no contraction")
-        vector = self.vector or 1
+        vector = 1 if self.vector is None else self.vector
         if vector < 1 or self.bk % vector:
             raise Decline(f"a vector of {vector} points does not divide a chunk of {self.bk}")
         long = [r for r in reduces if r.extent(r.axes[-1]) > self.bk]
@@ -69,8 +69,9 @@ class ChunkMatmulKPass(SchedulingPass):
             chunk(reduce, reduce.axes[-1], self.bk, (f"{name}o", f"{name}i"))
         for reduce in wide:
             _vectorize(reduce, vector)
-        runs = f", in runs of {vector}" if wide else ""
-        return f"{len(long)} reduce in chunks of {self.bk}{runs}"
+        done = [f"chunks of {self.bk}"] if long else []
+        done += [f"runs of {vector}"] if wide else []
+        return f"K in {', '.join(done)}"
 
 
 def _vectorize(reduce: tile.ReduceOp, size: int) -> None:

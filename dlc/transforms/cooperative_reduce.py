@@ -83,14 +83,17 @@ class CooperativeReducePass(SchedulingPass):
         return f"{self.threads} threads for a row, {rows} rows in a block, runs of {vector}"
 
     def _check(self, launch: tile.LaunchOp) -> None:
-        threads, rows, vector = self.threads, self.rows or 1, self.vector or 1
+        threads = self.threads
+        rows, vector = (1 if n is None else n for n in (self.rows, self.vector))
         if threads is None:
             raise Decline("it needs threads, the threads for a row")
         if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
             raise Decline(
                 f"threads must be a power of two up to 32 or a multiple of 32, not {threads}"
             )
-        if rows < 1 or vector < 1 or threads * rows > MAX_THREADS:
+        if vector < 1:
+            raise Decline(f"vector must be at least 1 element, not {vector}")
+        if rows < 1 or threads * rows > MAX_THREADS:
             raise Decline(
                 f"{rows} rows of {threads} threads are not a block of at most {MAX_THREADS}"
             )

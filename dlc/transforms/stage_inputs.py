@@ -48,8 +48,9 @@ class StageInputsPass(SchedulingPass):
     Slabs of inputs that a block reads more than once are fetched into shared memory first.
 
     Legal when a subscript is a sum of a part that is fixed where the slab is staged and a part
-    that the block's threads and the loops inside walk through. A load's conditions stay on it;
-    the guard of a sum goes where both factors of what it sums are staged and 0 beyond the input.
+    that the block's threads and the loops inside walk through. A load keeps its conditions if it
+    has a default; the guard of a sum goes where both factors of what it sums are staged and 0
+    beyond the input.
     Faster because each element is fetched from global memory once per block. Slabs are taken by
     most reuse first, then the smallest, while they fit in the budget; what is read outside of
     loops is not staged.
@@ -160,7 +161,8 @@ def _stage(slab: Slab) -> None:
     Rewriter.insert_op(stage, InsertPoint.before(first))
     for load, within in slab.loads.items():
         subscripts = [e for e, size in zip(within, slab.sizes, strict=True) if size != 1]
-        new = tile.LoadOp(stage.result, subscripts, load.where, load.default)
+        where = load.where if load.default is not None else ()  # a slab is safe to read anywhere
+        new = tile.LoadOp(stage.result, subscripts, where, load.default)
         new.result.name_hint = load.result.name_hint
         new.location = load.location
         Rewriter.replace_op(load, new)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import kernels
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects import func
+from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, i1, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 
 from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.launcher import host_arguments
 from dlc.backend.host.runtime import HostKernel, compile_all
 from dlc.dialects import kernel, loop
+from dlc.dialects.access import IndexedOp
 from dlc.interpreter import Hazard, run_module
 from dlc.ir.dominance import verify_dominance
-from dlc.ir.expr import within
+from dlc.ir.expr import Expr, within
 from dlc.registry import PASSES, parse_pipeline, register
 from dlc.schedule.target import TARGET_ATTRIBUTE
 
@@ -70,13 +71,28 @@ def lowered(module: ModuleOp, *, round_trip: bool = True) -> ModuleOp:
 
 
 def check_bounds(module: ModuleOp) -> None:
-    """Every load stays in its memref, by the ranges of its indices and its conditions."""
+    """Every load and copy stays in its source, by ranges and conditions of indices alone."""
     for op in module.walk():
         if isinstance(op, kernel.LoadOp):
-            assert isinstance(op.ref.type, MemRefType)
-            for subscript, extent in zip(op.subscripts, op.ref.type.get_shape(), strict=True):
-                sure = extent == 0 or not within(subscript, extent, op.where)
-                assert sure, f"{op} may leave its memref"
+            _check_inside(op, op.ref.type)
+        elif isinstance(op, kernel.CpAsyncOp):
+            _check_inside(op, op.source.type)
+
+
+def _check_inside(op: IndexedOp, type: Attribute) -> None:
+    assert isinstance(type, MemRefType)
+    known = [*op.where, *_conditions_around(op)]
+    for subscript, extent in zip(op.subscripts, type.get_shape(), strict=True):
+        assert extent == 0 or not within(subscript, extent, known), f"{op} may leave {type}"
+
+
+def _conditions_around(op: Operation) -> Iterator[Expr]:
+    """What holds wherever an operation runs: the conditions of each `scf.if` it is in."""
+    while (parent := op.parent_op()) is not None:
+        if isinstance(parent, scf.IfOp) and op.parent_region() is parent.true_region:
+            if isinstance(test := parent.cond.owner, kernel.TestOp):
+                yield from test.where
+        op = parent
 
 
 def interpret(case: kernels.Case, module: ModuleOp, what: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from math import inf, nan, sqrt
 from typing import Any
@@ -12,14 +13,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_leaves
+from xdsl.context import Context
 
 import dlc
 from dlc.accuracy import compare
+from dlc.backend.executor import Executor, get_backend
 from dlc.diagnostics import OpError
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure
+from dlc.ir.locations import LocParser
+from dlc.pipeline import run_pipeline
 from dlc.reference import evaluate
+from dlc.registry import PipelineError, register
 
 SPECIAL = torch.tensor(
     [nan, inf, -inf, 0.0, -0.0, 1.0, -1.5, 2.5, 3.5, -2.5, 1e30, -1e-30, 88.9, -104.0, 0.5]
@@ -603,3 +609,44 @@ def test_the_seed_of_a_text_is_chosen():
     first, same, other = (capture_text(text, seed=seed)[1][0] for seed in (0, 0, 1))
     assert torch.equal(first, same)
     assert not torch.equal(first, other)
+
+
+def scheduled(schedule: str) -> Executor:
+    """A softmax of 7 rows of 127 under a schedule that a user wrote into the text of Loop IR."""
+    compiled = dlc.compile(lambda x: F.softmax(x, -1), (torch.empty(7, 127),), backend="host")
+    text, count = re.subn(r'schedule "[^"]*"', f'schedule "{schedule}"', compiled.ir("loop"))
+    assert count == 1
+    ctx = register(Context())
+    module = LocParser(ctx, text, "<edited>").parse_module()
+    run_pipeline(ctx, module, "kernel")
+    return Executor(module, get_backend("host"))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "tileify,cooperative-reduce{threads=96 rows=3 vector=2}",
+        "tileify,cooperative-reduce{threads=1024},stage-inputs{budget=100}",
+        "tileify,cooperative-reduce{threads=32 vector=0}",
+        "tileify,blockify-launch{block=5 thread=5}",
+        "",
+    ],
+)
+def test_edited_schedules_are_right(schedule: str):
+    x = torch.randn(7, 127)
+    (found,) = scheduled(schedule)([x])
+    accuracy = compare(found, F.softmax(x.double(), -1), F.softmax(x, -1), 127)
+    assert accuracy.ok, accuracy
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("tileify,canonicalize", "unknown pass 'canonicalize'"),
+        ("tileify,cooperative-reduce{thread=32}", "has no option 'thread'"),
+        ("tileify{", "Expected argument name here"),
+    ],
+)
+def test_schedules_that_name_no_step_are_refused(schedule: str, message: str):
+    with pytest.raises(PipelineError, match=message):
+        scheduled(schedule)

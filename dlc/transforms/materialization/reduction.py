@@ -10,6 +10,7 @@ from xdsl.ir import Block, BlockArgument, SSAValue
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
+from dlc.dialects.staging import ChunkOp
 from dlc.ir.expr import Expr
 from dlc.schedule.target import WARP
 from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
@@ -50,14 +51,35 @@ def _read(e: Emitter, arrays: Sequence[LocalArray]) -> list[SSAValue]:
 
 
 def uniform_conditions(e: Emitter, op: tile.ReduceOp) -> list[Expr]:
-    """The fold's conditions if they are the same for all threads of the block, else none."""
-    if e.guard:
+    """
+    The fold's conditions if they are the same for all threads of the block and iterations in which
+    they do not hold can be skipped, else none.
+    """
+    if e.guard or not _can_skip(e, op):
         return []
     for condition in op.yielded.where:
         for value in condition.values():
             if not all(_is_uniform(axis) for axis in e.along[value]):
                 return []
     return list(op.yielded.where)
+
+
+def _can_skip(e: Emitter, op: tile.ReduceOp) -> bool:
+    """
+    Can iterations be skipped? Chunks of rings are requested in earlier iterations than use them and
+    counted one by one, so that a loop over them may skip none but the last.
+    """
+    if not any(isinstance(o, ChunkOp) for o in op.body.walk()):
+        return True
+    if len(op.axes_of(SERIAL)) != 1:
+        return not op.yielded.where
+    (axis,) = op.axes_of(SERIAL)
+    for condition in op.yielded.where:
+        step = condition.coefficient(axis)
+        others = [v for v in condition.values() if v is not axis]
+        if step is None or step > 0 or any(axis in e.along[v] for v in others):
+            return False
+    return True
 
 
 def conditions_at(e: Emitter, loop: tile.ReduceOp, chunk: Expr) -> list[Expr]:

@@ -14,7 +14,7 @@
 // GROUP: blockify-launch: mm: skipped, group must be at least 1 block column, not 0
 // DIVIDE: blockify-launch: mm: skipped, 3 threads do not divide a block of 10 points
 // MANY: blockify-launch: mm: skipped, 4096 threads are more than the 1024 that a block can have
-// NEEDS: blockify-launch: mm: skipped, it needs block and thread
+// NEEDS: blockify-launch: mm: skipped, it needs block and thread, the points and threads along each axis
 
 // CHECK: tile.launch block(%bj in 3) thread(%ti in 16, %tj in 16) serial(%ei in 8, %ej in 8) {
 // CHECK: tile.load %A[%ti * 8 + %ei, %k]

@@ -8,16 +8,13 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16 vector=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{vector=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BK
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BK
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},chunk-matmul-k{bk=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=AGAIN
 // RUN: dlc-opt %s -p 'chunk-matmul-k{bk=16}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=EARLY
 // SHORT: chunk-matmul-k: mm: skipped, no K is longer than a chunk of 4096
 // SHORT: chunk-matmul-k: row_sum: skipped, it has no contraction
-// REMARK: chunk-matmul-k: mm: 1 reduce in chunks of 16, in runs of 4
-// WIDE-REMARK: chunk-matmul-k: mm: 0 reduce in chunks of 4096, in runs of 8
+// REMARK: chunk-matmul-k: mm: K in chunks of 16, runs of 4
+// WIDE-REMARK: chunk-matmul-k: mm: K in runs of 8
 // DIVIDE: chunk-matmul-k: mm: skipped, a vector of {{[05]}} points does not divide a chunk of 16
 // BK: chunk-matmul-k: mm: skipped, it needs bk, the points of K in a chunk
-// AGAIN: chunk-matmul-k: mm: 1 reduce in chunks of 16
-// AGAIN: chunk-matmul-k: mm: skipped, it has no contraction
 // EARLY: chunk-matmul-k: mm: skipped, tileify has not run
 
 // A ragged last chunk folds the identity.

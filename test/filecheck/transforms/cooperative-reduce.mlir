@@ -7,9 +7,12 @@
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=32}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
 // OTHER: cooperative-reduce: nested: skipped, a loop of it holds another loop
 // OTHER: cooperative-reduce: copy: skipped, it has no reduce
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=32 vector=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=VECTOR
+// VECTOR: cooperative-reduce: row_sum: skipped, vector must be at least 1 element, not 0
+// OTHER: cooperative-reduce: one: skipped, a loop of it has one point
 // POWER: cooperative-reduce: row_sum: skipped, threads must be a power of two up to 32 or a multiple of 32, not 48
 // MANY: cooperative-reduce: row_sum: skipped, 4 rows of 512 threads are not a block of at most 1024
-// NEEDS: cooperative-reduce: row_sum: skipped, it needs threads
+// NEEDS: cooperative-reduce: row_sum: skipped, it needs threads, the threads for a row
 
 // CHECK-LABEL: tile.kernel @row_sum
 // CHECK: tile.launch block(%brow in 8) thread(%trow in 4, %t in 64) {
@@ -57,5 +60,15 @@
   loop.for %i in 30, %j in 1000 {
     %a = loop.load %x[%i, %j] : memref<30x1000xf32>
     loop.store %a, %v[%i, %j] : memref<30x1000xf32>
+  }
+}
+
+%w = tile.kernel @one(%x: memref<30x1000xf32> = %x) -> (%w: memref<30xf32>) {
+  tile.launch thread(%row in 30) {
+    %s = tile.reduce add -> f32 {
+      %a = tile.load %x[%row, 0] : memref<30x1000xf32>
+      tile.yield %a : f32
+    }
+    tile.store %s, %w[%row] : memref<30xf32>
   }
 }

@@ -1,38 +1,31 @@
-// Steps whose precondition is missing leave the kernel as it is and say why.
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=1},chunk-reduce{bk=32},permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},async-copy,pad-smem,pipeline-k-outer' --remarks 2>&1 >/dev/null | filecheck %s
-// CHECK: split-matmul-k: mm: skipped, it needs splits, at least 2 parts of a reduce
-// CHECK: chunk-reduce: mm: skipped, it has no reduce but contractions and those in chunks already
-// CHECK: permute-register-tile: mm: skipped, it has no register axis (register-tile makes them)
-// CHECK: double-buffer: mm: skipped, it has no loop over chunks that stages them
-// CHECK: tma-copy: mm: skipped, the kernel's schedule does not name it
-// CHECK: split-inner-for-swizzle: mm: skipped, it has no TMA ring (tma-copy makes them)
-// CHECK: async-copy: mm: skipped, it has no ring (double-buffer makes them)
-// CHECK: pad-smem: mm: skipped, it has no buffer in shared memory (stage-inputs makes them)
-// CHECK: pipeline-k-outer: mm: skipped, it has no ring (double-buffer makes them)
+// A step that its kernel's schedule names and whose precondition is missing says what is missing,
+// and leaves the kernel as it is. What each step declines otherwise is tested in its own file.
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k,split-matmul-k,cooperative-reduce,blockify-launch,chunk-reduce,stage-inputs,register-tile,permute-register-tile,double-buffer,tma-copy,split-inner-for-swizzle,async-copy,pad-smem,pipeline-k-outer,mark-unroll' --remarks 2>%t.remarks | filecheck %s
+// RUN: filecheck %s --check-prefix=REMARK --input-file=%t.remarks
+// REMARK: tileify: copy: thread axes %i, %j
+// REMARK-NEXT: chunk-matmul-k: copy: skipped, it has no contraction
+// REMARK-NEXT: split-matmul-k: copy: skipped, it has 0 reduces beside each other, not one
+// REMARK-NEXT: cooperative-reduce: copy: skipped, it has no reduce
+// REMARK-NEXT: blockify-launch: copy: skipped, the kernel's schedule does not name it
+// REMARK-NEXT: chunk-reduce: copy: skipped, it has no reduce but contractions and those in chunks already
+// REMARK-NEXT: stage-inputs: copy: skipped, its threads are not partitioned into blocks yet
+// REMARK-NEXT: register-tile: copy: skipped, it has no serial axis (blockify-launch makes them)
+// REMARK-NEXT: permute-register-tile: copy: skipped, it has no register axis (register-tile makes them)
+// REMARK-NEXT: double-buffer: copy: skipped, it has no loop over chunks that stages them
+// REMARK-NEXT: tma-copy: copy: skipped, it has no ring (double-buffer makes them)
+// REMARK-NEXT: split-inner-for-swizzle: copy: skipped, it has no TMA ring (tma-copy makes them)
+// REMARK-NEXT: async-copy: copy: skipped, it has no ring (double-buffer makes them)
+// REMARK-NEXT: pad-smem: copy: skipped, it has no buffer in shared memory (stage-inputs makes them)
+// REMARK-NEXT: pipeline-k-outer: copy: skipped, it has no ring (double-buffer makes them)
+// REMARK-NEXT: mark-unroll: copy: skipped, it has no innermost serial loop of at most 16 points
 
-// Where the schedule names them, they say what is missing.
-// RUN: dlc-opt %s -p 'tileify,permute-register-tile,tma-copy,async-copy,pad-smem,pipeline-k-outer' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NAMED
-// NAMED: permute-register-tile: copy: skipped, it has no register axis (register-tile makes them)
-// NAMED: tma-copy: copy: skipped, it has no ring (double-buffer makes them)
-// NAMED: async-copy: copy: skipped, it has no ring (double-buffer makes them)
-// NAMED: pad-smem: copy: skipped, it has no buffer in shared memory (stage-inputs makes them)
-// NAMED: pipeline-k-outer: copy: skipped, it has no ring (double-buffer makes them)
+// CHECK: tile.launch thread(%i in 100, %j in 2040) {
+// CHECK-NEXT: %a = tile.load %A[%i, %j] : memref<100x2040xf32>
+// CHECK-NEXT: tile.store %a, %D[%i, %j] : memref<100x2040xf32>
+// CHECK-NEXT: }
 %A = "test.op"() : () -> tensor<100x2040xf32>
-%B = "test.op"() : () -> tensor<2040x257xf32>
-%C = loop.kernel @mm(%A: memref<100x2040xf32> = %A, %B: memref<2040x257xf32> = %B) -> (%C: memref<100x257xf32>) {
-  loop.for %i in 100, %j in 257 {
-    %acc = loop.reduce add %k in 2040 -> f32 {
-      %a = loop.load %A[%i, %k] : memref<100x2040xf32>
-      %b = loop.load %B[%k, %j] : memref<2040x257xf32>
-      %p = arith.mulf %a, %b : f32
-      loop.yield %p : f32
-    }
-    loop.store %acc, %C[%i, %j] : memref<100x257xf32>
-  }
-}
-
 %D = loop.kernel @copy(%A: memref<100x2040xf32> = %A) -> (%D: memref<100x2040xf32>)
-    schedule "tileify,permute-register-tile,tma-copy,async-copy,pad-smem,pipeline-k-outer" {
+    schedule "tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=2 then=\"tileify\"},cooperative-reduce{threads=32 rows=1 vector=4},chunk-reduce{bk=32},stage-inputs{budget=49152},register-tile{extents=4},permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},async-copy,pad-smem,pipeline-k-outer,mark-unroll{limit=16}" {
   loop.for %i in 100, %j in 2040 {
     %a = loop.load %A[%i, %j] : memref<100x2040xf32>
     loop.store %a, %D[%i, %j] : memref<100x2040xf32>
