@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dlc.analysis.layout import strides_of
 from dlc.analysis.tensor_maps import tma_obstacle
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL
-from dlc.dialects.kernel_tma import map_dims
+from dlc.dialects.kernel_tma import BOX_ALIGNMENT, holds_box, map_dims
 from dlc.dialects.swizzle import SwizzleAttr
 
 
@@ -45,8 +46,20 @@ def ring_obstacle(kernel: tile.KernelOp, ring: tile.RingOp) -> str | None:
     alignment = kernel.alignment(slab.source)  # pyright: ignore[reportArgumentType]
     if obstacle := tma_obstacle(slab.source_type, ring_box(ring), alignment):
         return obstacle
+    layout, box = ring.ring_type.layout, [n for n in ring_box(ring) if n != 1]
+    swizzle = layout.bytes.data if isinstance(layout, SwizzleAttr) else 0
+    if not holds_box(ring.ring_type, box, swizzle):
+        return f"expected slots without padding, found {ring.ring_type}"
     dims = map_dims(slab.source_type.get_shape(), ring_box(ring))
     for d, subscript in enumerate(slab.subscripts):
         if d not in dims and subscript.range != (0, 0):
             return f"expected subscript 0 along dimension {d}, which has one element"
+    return None
+
+
+def slot_obstacle(ring: tile.RingOp) -> str | None:
+    """Why the accelerator cannot write the slots of a ring where they lie; None if it can."""
+    distance = strides_of(ring.ring_type)[0] * ring.element_bytes
+    if ring.depth > 1 and distance % BOX_ALIGNMENT:
+        return f"expected slots a multiple of {BOX_ALIGNMENT} bytes apart, found {distance} bytes"
     return None

@@ -502,7 +502,7 @@ class TmaLoadOp(IndexedOp):
             raise VerifyException(
                 f"expected a target of {source.element_type} in shared memory, found {target}"
             )
-        if not _holds(target, [n for n in box if n != 1], self.map_op.swizzle_bytes):
+        if not holds_box(target, [n for n in box if n != 1], self.map_op.swizzle_bytes):
             raise VerifyException(
                 f"expected a target whose last dimensions are the box {list(box)}, dense or with "
                 f"the map's swizzle, found {target}"
@@ -556,7 +556,7 @@ class TmaLoadOp(IndexedOp):
         printer.print_attribute(self.target.type)
 
 
-def _holds(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -> bool:
+def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -> bool:
     """Can the last dimensions of a buffer hold a box, sizes of 1 left out, as it is written?"""
     shape, layout = target.get_shape(), target.layout
     if len(shape) < len(box):

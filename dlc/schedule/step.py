@@ -24,6 +24,10 @@ from dlc.schedule.heuristics import choose_schedule
 from dlc.schedule.target import target_of
 
 
+CHOOSING = "schedule-kernels"
+"""The pass that chooses schedules, under whose name a choice is remarked wherever it is made."""
+
+
 class Decline(Exception):
     """A step cannot act on a kernel; the message says why. Raised before anything is changed."""
 
@@ -42,11 +46,16 @@ def parse_schedule(schedule: str) -> tuple[ArgSpec, ...]:
     return tuple(parse_pipeline(schedule))
 
 
-def ensure_schedule(kernel: loop.KernelOp, module: ModuleOp) -> str:
-    """The schedule of a kernel, chosen now if it has none."""
-    if kernel.schedule is None:
-        kernel.schedule = StringAttr(choose_schedule(kernel, target_of(module)).schedule)
-    return kernel.schedule.data
+def ensure_schedule(kernel: loop.KernelOp, module: ModuleOp) -> None:
+    """Writes the default schedule on a kernel that has none, and remarks why it is chosen."""
+    if kernel.schedule is not None:
+        return
+    choice = choose_schedule(kernel, target_of(module))
+    kernel.schedule = StringAttr(choice.schedule)
+    remark(CHOOSING, kernel.name_, f"gets {choice.schedule}")
+    remark(CHOOSING, kernel.name_, f"because {choice.reason}")
+    for lost in choice.lost:
+        remark(CHOOSING, kernel.name_, f"rather than {lost}")
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ class Candidate:
         return (
             f"{rows}x{columns} blocks of {self.thread_count} threads, chunks of {self.chunk}"
             f"{split}: {self.seconds * 1e6:.3g} us ({times}; {self.blocks} blocks, "
-            f"{self.resident} on an SM, {self.target.sms} SMs)"
+            f"{self.resident} on an SM)"
         )
 
 

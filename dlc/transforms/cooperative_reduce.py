@@ -14,6 +14,7 @@ from dlc.dialects.access import indexed_ops
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr
+from dlc.remarks import counted
 from dlc.schedule.step import Decline, SchedulingPass
 from dlc.schedule.target import MAX_THREADS, WARP
 
@@ -80,7 +81,9 @@ class CooperativeReducePass(SchedulingPass):
             _deal(op, thread, self.threads, vector)
             if isinstance(op, tile.ReduceOp):
                 _combine(op, thread)
-        return f"{self.threads} threads for a row, {rows} rows in a block, runs of {vector}"
+        return (
+            f"{self.threads} threads for a row, {counted(rows, 'row')} in a block, runs of {vector}"
+        )
 
     def _check(self, launch: tile.LaunchOp) -> None:
         threads = self.threads

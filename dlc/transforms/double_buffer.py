@@ -13,6 +13,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.kernel import element_bytes
 from dlc.ir.expr import Expr
+from dlc.remarks import counted
 from dlc.schedule.step import Decline, SchedulingPass
 from dlc.schedule.target import target_of
 
@@ -65,7 +66,7 @@ class DoubleBufferPass(SchedulingPass):
             raise Decline(f"{need} B > {limit} B of shared memory at depth {depth}")
         for loop, stages in loops.items():
             _to_rings(loop, stages, depth)
-        return f"{len(ringed)} rings of {depth} slots, {need} B of shared memory"
+        return f"{counted(len(ringed), 'ring')} of {depth} slots, {need} B of shared memory"
 
 
 def _chunked(op: Operation) -> list[tile.StageOp]:

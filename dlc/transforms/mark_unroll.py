@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.staging import ChunkOp
+from dlc.remarks import counted
 from dlc.schedule.step import Decline, SchedulingPass
 
 
@@ -43,7 +44,7 @@ class MarkUnrollPass(SchedulingPass):
             raise Decline(f"it has no innermost serial loop of at most {self.limit} points")
         for op in marked:
             op.attributes["unroll"] = UnitAttr()
-        return f"{len(marked)} loops"
+        return counted(len(marked), "loop")
 
     def _fits(self, op: object) -> bool:
         if not isinstance(op, tile.ForOp | tile.ReduceOp) or not op.axes_of(SERIAL):

@@ -13,7 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.barriers import place_barriers
 from dlc.dialects import kernel, loop, tile
 from dlc.ir.loop_to_tile import as_tile
-from dlc.remarks import remark
+from dlc.remarks import counted, remark
 from dlc.transforms.materialization.body import emit_launch
 from dlc.transforms.materialization.emitter import Emitter
 from dlc.transforms.materialization.launch import decode_axes
@@ -43,7 +43,7 @@ class MaterializeTilesPass(ModulePass):
             remark(
                 self.name,
                 func.name_,
-                f"grid {func.grid_size}, block {func.block_size}, {barriers} barriers",
+                f"grid {func.grid_size}, block {func.block_size}, {counted(barriers, 'barrier')}",
             )
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from dlc.dialects import loop
 from dlc.remarks import remark
-from dlc.schedule.heuristics import choose_schedule
-from dlc.schedule.target import target_of
+from dlc.schedule.step import CHOOSING, ensure_schedule
 
 
 @dataclass(frozen=True)
@@ -31,16 +30,11 @@ class ScheduleKernelsPass(ModulePass):
     ```
     """
 
-    name = "schedule-kernels"
+    name = CHOOSING
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in [inner for inner in op.walk() if isinstance(inner, loop.KernelOp)]:
             if kernel.schedule is not None:
                 remark(self.name, kernel.name_, f"keeps {kernel.schedule.data}")
-                continue
-            choice = choose_schedule(kernel, target_of(op))
-            kernel.schedule = StringAttr(choice.schedule)
-            remark(self.name, kernel.name_, f"gets {choice.schedule}")
-            remark(self.name, kernel.name_, f"because {choice.reason}")
-            for lost in choice.lost:
-                remark(self.name, kernel.name_, f"rather than {lost}")
+            else:
+                ensure_schedule(kernel, op)

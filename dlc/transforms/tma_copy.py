@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.builtin import ModuleOp, NoneAttr, StridedLayoutAttr, StringAttr
+from xdsl.dialects.builtin import ModuleOp, StridedLayoutAttr, StringAttr
 
 from dlc.analysis.layout import strides_of
 from dlc.analysis.rings import rings_by_loop
@@ -13,6 +13,7 @@ from dlc.analysis.tma_rings import loop_obstacle, ring_obstacle
 from dlc.dialects import tile
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 from dlc.dialects.staging import TMA
+from dlc.dialects.swizzle import SwizzleAttr
 from dlc.schedule.step import Decline, SchedulingPass
 from dlc.schedule.target import target_of
 
@@ -86,6 +87,6 @@ def _fill_by_tma(ring: tile.RingOp) -> None:
     ring.kind = StringAttr(TMA)
     strides = list(strides_of(ring.ring_type))
     unit = BOX_ALIGNMENT // ring.element_bytes
-    if isinstance(ring.ring_type.layout, NoneAttr) and strides[0] % unit:
+    if not isinstance(ring.ring_type.layout, SwizzleAttr) and strides[0] % unit:
         strides[0] = -(-prod(ring.slab.slab_sizes) // unit) * unit
         ring.set_layout(StridedLayoutAttr(strides))

@@ -26,6 +26,8 @@ AsyncMode = Literal["late", "early"]
 
 _HERE = Path(__file__).parent
 _HEADER = _HERE / "dlc_host.h"
+# From C++17 on, libstdc++'s <math.h> brings special functions that take most of the compile time.
+_KERNEL_FLAGS = ("-std=c++14", "-include", str(_HEADER))
 _SCHEDULER = _HERE / "scheduler.cpp"
 _ORDERS: dict[str, int] = {"forward": 0, "reverse": 1, "random": 2}
 _SCALARS: dict[str, Any] = {
@@ -116,7 +118,8 @@ class HostKernel:
     @property
     def key(self) -> str:
         """The address of the compiled object in the cache."""
-        return content_key(self.text, self.name, _HEADER.read_text(), compiler.fingerprint())
+        header = _HEADER.read_text()
+        return content_key(self.text, self.name, _KERNEL_FLAGS[0], header, compiler.fingerprint())
 
     def compile(self) -> Path:
         """The shared object, compiled if it is not in the cache. BackendError with the reason."""
@@ -128,7 +131,7 @@ class HostKernel:
         def build(directory: Path) -> dict[str, int]:
             source = directory / f"{self.name}.cpp"
             source.write_text(text)
-            compiler.compile_shared(source, directory / "kernel.so", ["-include", str(_HEADER)])
+            compiler.compile_shared(source, directory / "kernel.so", _KERNEL_FLAGS)
             return {}
 
         return lookup_or_build("host", self.key, "kernel.so", build)

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from dlc.analysis.rings import rings_by_loop, run_of
-from dlc.analysis.tma_rings import loop_obstacle, ring_box, ring_obstacle
+from dlc.analysis.tma_rings import loop_obstacle, ring_box, ring_obstacle, slot_obstacle
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
@@ -41,7 +41,7 @@ from dlc.transforms.materialization.reduction import conditions_at
 
 def start(e: Emitter, ring: tile.RingOp) -> None:
     """Emits the tensor map of a ring; the first one initializes the mbarriers of all."""
-    if obstacle := ring_obstacle(e.source, ring):
+    if obstacle := ring_obstacle(e.source, ring) or slot_obstacle(ring):
         fail(ring, f"the tensor memory accelerator cannot fill this ring: {obstacle}")
     layout = ring.ring_type.layout
     swizzle = layout.bytes.data if isinstance(layout, SwizzleAttr) else None

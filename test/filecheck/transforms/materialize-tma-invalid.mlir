@@ -89,3 +89,23 @@ func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
   }
   func.return %y : tensor<1xf32>
 }
+
+// -----
+
+// CHECK: the tensor memory accelerator cannot fill this ring: expected slots a multiple of 128 bytes apart, found 32 bytes
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  %y = tile.kernel @slots(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring tma %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}

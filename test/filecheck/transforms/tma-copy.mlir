@@ -290,3 +290,45 @@ func.func @main(%x: tensor<f32>) -> tensor<1xf32> {
   }
   func.return %y : tensor<1xf32>
 }
+
+// -----
+
+// Boxes are written without padding (pad-smem has run).
+func.func @main(%x: tensor<64x64xf32>) -> tensor<1xf32> {
+  // REMARK: tma-copy: padded: skipped, x: expected slots without padding, found memref<2x8x8xf32, strided<[96, 12, 1]>, #tile.shared>
+  %y = tile.kernel @padded(%x: memref<64x64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[%n * 8, 0] [8, 8] : memref<64x64xf32> -> memref<2x8x8xf32, strided<[96, 12, 1]>, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8x8xf32, strided<[96, 12, 1]>, #tile.shared> -> memref<8x8xf32, strided<[12, 1]>, #tile.shared>
+        %v = tile.load %a[0, 0] : memref<8x8xf32, strided<[12, 1]>, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
+
+// -----
+
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  // CHECK: tile.ring tma %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, strided<[32, 1]>, #tile.shared>
+  // REMARK: tma-copy: apart: x in boxes of 8
+  %y = tile.kernel @apart(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) schedule "tma-copy" {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, strided<[8, 1]>, #tile.shared>
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        tile.fill %r[%k]
+        %a = tile.acquire %r[%k] : memref<2x8xf32, strided<[8, 1]>, #tile.shared> -> memref<8xf32, strided<[1]>, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, strided<[1]>, #tile.shared>
+        tile.release %r[%k]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
