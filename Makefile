@@ -1,4 +1,4 @@
-# make demo | test | lint | types | clean
+# make demo | test | prefix | lint | types | clean
 #
 # The first of them makes .venv and installs everything; a change of pyproject.toml installs again.
 # TORCH is what pip installs where torch is missing and there is no GPU. It may carry pip's options:
@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
 
 RMSNORM := torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))
 
-.PHONY: demo test lint types clean
+.PHONY: demo test prefix lint types clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml
@@ -43,6 +43,10 @@ test: $(STAMP)
 	$(BIN)/lit -v -j2 test/filecheck || status=1; \
 	$(BIN)/pytest -q -n 2 || status=1; \
 	exit $$status
+
+# Each prefix of the scheduling steps without each one of its steps, of every family of kernels: long.
+prefix: $(STAMP)
+	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 test/python/test_schedules.py
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

@@ -23,7 +23,6 @@ from dlc.remarks import remark
 from dlc.schedule.heuristics import choose_schedule
 from dlc.schedule.target import target_of
 
-
 CHOOSING = "schedule-kernels"
 """The pass that chooses schedules, under whose name a choice is remarked wherever it is made."""
 

@@ -198,13 +198,19 @@ class Candidate:
             "L2": self.l2_seconds,
             "combine": self.combine_seconds,
         }
-        times = ", ".join(f"{name} {s * 1e6:.3g}" for name, s in parts.items() if s)
+        times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
         return (
             f"{rows}x{columns} blocks of {self.thread_count} threads, chunks of {self.chunk}"
-            f"{split}: {self.seconds * 1e6:.3g} us ({times}; {self.blocks} blocks, "
+            f"{split}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
+
+
+def _us(seconds: float) -> str:
+    """Microseconds, of three digits at least."""
+    us = seconds * 1e6
+    return f"{us:.3g}" if us < 1000 else f"{us:.0f}"
 
 
 def _utilization(warps: float) -> float:

@@ -58,7 +58,9 @@ class DoubleBufferPass(SchedulingPass):
         loops = {loop: stages for loop in kernel.launch.walk() if (stages := _chunked(loop))}
         if not loops:
             raise Decline("it has no loop over chunks that stages them")
-        ringed = {s: _ring_type(s, depth) for stages in loops.values() for s in stages}
+        ringed: dict[Operation, MemRefType[Attribute]] = {
+            s: _ring_type(s, depth) for stages in loops.values() for s in stages
+        }
         buffers = (op for op in kernel.launch.walk() if isinstance(op, tile.StageOp | tile.RingOp))
         need = sum(_bytes(ringed.get(op, op.result.type)) for op in buffers)
         limit = target_of(module).shared_per_block
@@ -123,7 +125,7 @@ def _ring(
 ) -> tile.RingOp:
     """The ring of what a stage stages at every point of `axis`."""
     chunk = Expr.of(body.block.args[0])
-    base = [s.substitute({axis: chunk}.get) for s in stage.subscripts]
+    base = [s.substitute(lambda v: chunk if v is axis else None) for s in stage.subscripts]
     body.block.add_op(tile.SlabOp(stage.source, base, stage.slab_sizes))
     ring = tile.RingOp(chunks, body, depth)
     ring.set_layout(_ring_type(stage, depth).layout)

@@ -16,7 +16,7 @@ from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp, loops_around
 from dlc.dialects.kernel import element_bytes
 from dlc.ir.expr import Expr
 from dlc.schedule.step import Decline, SchedulingPass
-from dlc.schedule.target import MAX_THREADS
+from dlc.schedule.target import MAX_THREADS, target_of
 
 
 @dataclass
@@ -70,7 +70,7 @@ class StageInputsPass(SchedulingPass):
     name = "stage-inputs"
 
     budget: int | None = None
-    """Bytes of shared memory that slabs may take together."""
+    """Bytes of shared memory that slabs may take together; at most what the target has."""
     buffers: tuple[str, ...] | None = None
     """The inputs that may be staged, by name; all if not given."""
 
@@ -82,12 +82,15 @@ class StageInputsPass(SchedulingPass):
             raise Decline("its threads are not partitioned into blocks yet")
         slabs = _slabs(kernel)
         if self.buffers is not None:
+            names = {ref.name_hint for ref in kernel.input_refs}
+            if unknown := [name for name in self.buffers if name not in names]:
+                raise Decline(f"it has no input {' or '.join(unknown)}")
             slabs = [s for s in slabs if s.source.name_hint in self.buffers]
         slabs = [s for s in slabs if s.reuse > 1]
         if not slabs:
             raise Decline("no block reads an input more than once in a loop")
         staged: list[Slab] = []
-        left = self.budget
+        left = limit = min(self.budget, target_of(module).shared_per_block)
         for slab in sorted(slabs, key=lambda s: (-s.reuse, s.bytes)):
             served = {load for s in staged for load in s.loads}
             if slab.bytes <= left and not served & slab.loads.keys():
@@ -95,7 +98,7 @@ class StageInputsPass(SchedulingPass):
                 left -= slab.bytes
         if not staged:
             smallest = min(s.bytes for s in slabs)
-            raise Decline(f"{smallest} B > {self.budget} B of shared memory")
+            raise Decline(f"{smallest} B > {limit} B of shared memory")
         for slab in sorted(staged, key=slabs.index):
             _stage(slab)
         for op in launch.walk():

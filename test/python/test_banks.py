@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import kernels
 import numpy as np
 import pytest
-from test_schedules import apply, check, parse
+from harness import apply, interpret, lowered, parse
+from harness import scheduled as loops_of
 from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr, f32
 from xdsl.utils.exceptions import VerifyException
 
@@ -214,7 +214,7 @@ GEMM = (
 
 
 def scheduled(case: kernels.Case, pipeline: str) -> tile.KernelOp:
-    module = parse(with_schedule(case, pipeline).text)
+    module = loops_of(case, pipeline)
     apply(module, pipeline)
     (found,) = [op for op in module.walk() if isinstance(op, tile.KernelOp)]
     return found
@@ -317,10 +317,6 @@ def test_results(case: kernels.Case, bk: int) -> None:
         "pipeline-k-outer",
     ):
         pipeline = small(bk, steps)
-        check(with_schedule(case, pipeline), pipeline)
-
-
-def with_schedule(case: kernels.Case, pipeline: str) -> kernels.Case:
-    """The case with a schedule on its kernel, for steps without options."""
-    text = case.text.replace(") {\n\n", f') schedule "{pipeline}" {{\n\n')
-    return replace(case, text=text)
+        module = loops_of(case, pipeline)
+        apply(module, pipeline)
+        interpret(case, lowered(module), pipeline)

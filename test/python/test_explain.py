@@ -8,7 +8,7 @@ from dlc.pipeline import STEPS
 from dlc.remarks import Remark
 from dlc.tools.explain import WIDTH, Explanation
 
-LONG = "64x128 blocks of 128 threads, chunks of 16, K in 4 parts: 4.3 us (issue 57.1, memory 14.7)"
+LONG = "64x128 blocks of 128 threads, chunks of 16, K in 4 parts: 4.3 s (issue 57.1, memory 14.7)"
 
 
 def explain(*remarks: tuple[str, str], colour: bool = False) -> list[str]:
@@ -26,9 +26,9 @@ def test_a_number_stays_with_its_word() -> None:
         ("schedule-kernels", f"because {LONG}"), ("schedule-kernels", f"rather than {LONG}")
     )
     assert lines[1:5] == [
-        "  because                 64x128 blocks of 128 threads, chunks of 16, K in 4 parts: 4.3 us",
+        "  because                 64x128 blocks of 128 threads, chunks of 16, K in 4 parts: 4.3 s",
         "                          (issue 57.1, memory 14.7)",
-        "    rather than           64x128 blocks of 128 threads, chunks of 16, K in 4 parts: 4.3 us",
+        "    rather than           64x128 blocks of 128 threads, chunks of 16, K in 4 parts: 4.3 s",
         "                          (issue 57.1, memory 14.7)",
     ]
     assert max(map(len, lines)) <= WIDTH
@@ -59,3 +59,7 @@ def test_colours() -> None:
     assert lines[0].startswith("\033[1mk\033[0m for ")
     assert lines[1] == "  async-copy              \033[2mskipped, no ring\033[0m"
     assert lines[2] == "  tileify                 thread axes"
+
+
+def test_no_kernel() -> None:
+    assert str(Explanation(False)) == "no kernel was scheduled"

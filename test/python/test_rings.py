@@ -4,41 +4,45 @@ from __future__ import annotations
 
 import kernels
 import pytest
-from test_schedules import check
+from harness import apply, interpret, lowered, on_host, scheduled
+from xdsl.dialects.builtin import ModuleOp
 
 TILES = "blockify-launch{block=16,32 thread=4,8},stage-inputs{budget=65536}"
 REGISTERS = "register-tile{extents=4,4}"
-
-
-def pipeline(depth: int, steps: str, *, vector: int = 4) -> str:
-    """A GEMM's schedule with chunks of 8."""
-    chunks = f"chunk-matmul-k{{bk=8 vector={vector}}}"
-    ring = f"double-buffer{{depth={depth}}}"
-    return ",".join(s for s in ("tileify", chunks, TILES, REGISTERS, ring, steps) if s)
-
-
-def with_steps(case: kernels.Case, steps: str) -> kernels.Case:
-    """The kernel with a schedule that names bare steps."""
-    text = case.text.replace(") {\n\n", f') schedule "{steps}" {{\n\n', 1)
-    assert text != case.text
-    return kernels.Case(case.name, text, case.inputs, case.expected, case.longest)
-
-
 FILLS = ("", "async-copy", "pipeline-k-outer", "async-copy,pipeline-k-outer")
+LAUNCHES = [
+    {"async_mode": mode, "order": order, "seed": 3}
+    for mode in ("late", "early")
+    for order in ("forward", "reverse", "random")
+]
 
 
-@pytest.mark.parametrize("mode", ["late", "early"])
+def ringed(case: kernels.Case, depth: int, steps: str) -> ModuleOp:
+    """Kernel IR of a GEMM in chunks of 8, with rings."""
+    ring = f"double-buffer{{depth={depth}}}"
+    pipeline = f"tileify,chunk-matmul-k{{bk=8 vector=4}},{TILES},{REGISTERS},{ring},{steps}"
+    module = scheduled(case, pipeline.rstrip(","))
+    apply(module, pipeline.rstrip(","))
+    return lowered(module)
+
+
 @pytest.mark.parametrize("steps", FILLS)
 @pytest.mark.parametrize("depth", [2, 3, 4])
-@pytest.mark.parametrize("k", [5, 9, 16, 24, 50])
-def test_depths_and_chunks(k: int, depth: int, steps: str, mode: str) -> None:
-    case = with_steps(kernels.gemm(20, 37, k), steps or "tileify")
-    check(case, pipeline(depth, steps), async_mode=mode, order="reverse")
+@pytest.mark.parametrize("k", [5, 24, 50])
+def test_depths_and_chunks(k: int, depth: int, steps: str) -> None:
+    case = kernels.gemm(20, 37, k)
+    interpret(case, ringed(case, depth, steps), f"depth {depth}, {steps}")
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse", "random"])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_full_pipeline(transposed: bool, order: str) -> None:
-    case = with_steps(kernels.gemm(33, 40, 56, transposed=transposed), FILLS[-1])
-    for mode in ("late", "early"):
-        check(case, pipeline(3, FILLS[-1] + ",mark-unroll{limit=8}"), async_mode=mode, order=order)
+@pytest.mark.parametrize(
+    ("case", "depth", "steps"),
+    [
+        (kernels.gemm(20, 37, 50), 2, FILLS[1]),
+        (kernels.gemm(20, 37, 50), 2, FILLS[3]),
+        (kernels.gemm(20, 37, 9), 4, FILLS[3]),
+        (kernels.gemm(33, 40, 56), 3, FILLS[3] + ",mark-unroll{limit=8}"),
+        (kernels.gemm(33, 40, 56, transposed=True), 3, FILLS[3] + ",mark-unroll{limit=8}"),
+    ],
+)
+def test_on_the_host(case: kernels.Case, depth: int, steps: str) -> None:
+    on_host(case, ringed(case, depth, steps), f"depth {depth}, {steps}", LAUNCHES)

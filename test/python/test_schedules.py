@@ -133,7 +133,7 @@ CONTRACTIONS = (
         depth=2,
         bytes=64,
     ),
-    contraction(kernels.attention(4, 2, 12, 8), kernels.attention(2, 2, 19, 7), splits=2, depth=2),
+    contraction(kernels.attention(4, 2, 12, 4), kernels.attention(2, 2, 19, 7), splits=2, depth=2),
 )
 OTHERS = (
     other(ROWS, kernels.rms_norm(5, 68), kernels.rms_norm(3, 101)),
@@ -216,16 +216,21 @@ def test_every_prefix(family: Family) -> None:
     ids=lambda f: f.case.name,
 )
 def test_every_step_left_out(family: Family) -> None:
-    """Of the whole schedule; for the whole matrix, of every prefix."""
+    """
+    Of the whole schedule; for the whole matrix, of every prefix. Without a step that does nothing
+    to the prefix before it, the states are those with it.
+    """
     for target, schedule in family.schedules.items():
         prefix = scheduled(family.case, schedule, target)
         for n, left_out in enumerate(STEPS):
-            module = prefix.clone()
+            module, before = prefix.clone(), str(prefix)
+            run(prefix, left_out)
+            if str(prefix) == before:
+                continue
             for step in STEPS[n + 1 :]:
                 run(module, step)
                 if WHOLE or step == STEPS[-1]:
                     check(family.case, module, f"{target}: the steps to {step} without {left_out}")
-            run(prefix, left_out)
 
 
 def test_every_step_acts_somewhere() -> None:
@@ -277,7 +282,7 @@ EDGES = (
     kernels.softmax(1, 1),
     kernels.softmax(3, 1),
     kernels.softmax(2, 2048),
-    kernels.softmax(127, 127),
+    kernels.softmax(33, 127),
     kernels.column_sum(1, 5),
     kernels.column_sum(0, 5),
     kernels.column_sum(5, 0),
@@ -285,9 +290,9 @@ EDGES = (
     kernels.total(0),
     kernels.total(1),
     kernels.total(5000),
-    kernels.argmax(3, 4096),
+    kernels.argmax(3, 1030),
     kernels.pad_pointwise(1, 1),
-    kernels.pad_pointwise(3, 4096),
+    kernels.pad_pointwise(3, 1028),
     kernels.pad_pointwise(0, 4),
     kernels.silu_mul(1, 3),
     kernels.rms_norm(1, 2048),
@@ -297,7 +302,8 @@ EDGES = (
 @pytest.mark.parametrize("case", EDGES, ids=lambda c: c.name)
 def test_edge_sizes(case: kernels.Case) -> None:
     module = scheduled(case, None)
-    check(case, module, "no step")
+    if case.longest < 100:
+        check(case, module, "no step")
     run(module, ",".join(STEPS))
     check(case, module, "dlc's schedule")
 

@@ -3,79 +3,18 @@
 from __future__ import annotations
 
 import kernels
-import numpy as np
 import pytest
+from harness import apply, interpret, lowered, on_host, parse
 from kernels import Case
-from test_schedules import apply, check_bounds, parse
-from xdsl.dialects import func
-from xdsl.dialects.builtin import MemRefType, ModuleOp, i64
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ModuleOp
 
-from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
-from dlc.backend.host.launcher import host_arguments
-from dlc.backend.host.runtime import HostKernel, compile_all
-from dlc.dialects import kernel, tile
+from dlc.dialects import tile
 from dlc.registry import parse_pipeline
-
-GUARD, CANARY = 1024, -12345.0
 
 
 def run(case: Case, module: ModuleOp) -> None:
-    """
-    Runs the kernels of `@main` on the host, and compares the results with fp64. Every output,
-    workspaces included, is poisoned first and has canaries around it.
-    """
-    apply(module, "materialize-tiles", round_trip=False)
-    funcs = {op.name_: op for op in module.walk() if isinstance(op, kernel.FuncOp)}
-    for f in funcs.values():
-        check_bounds(f)
-    apply(module, "vectorize-accesses,drop-redundant-barriers", round_trip=False)
-    hosts = {n: HostKernel(print_kernel(f), n, parameter_types(f)) for n, f in funcs.items()}
-    compile_all(hosts[n] for n, f in funcs.items() if f.grid_size)
-    main = next(op for op in module.ops if isinstance(op, func.FuncOp))
-    values: dict[SSAValue, np.ndarray] = dict(zip(main.body.block.args, case.inputs, strict=True))
-    for op in main.body.block.ops:
-        if isinstance(op, func.ReturnOp):
-            compare(case, [values[v] for v in op.operands])
-            return
-        assert isinstance(op, kernel.LaunchOp)
-        assert op.callee is not None
-        memories = [poisoned(ref.type) for ref in op.callee.output_refs]
-        outputs = [m[GUARD : m.size - GUARD] for m in memories]
-        inputs = [values[v] for v in op.inputs]
-        f = funcs[op.callee.name_]
-        hosts[f.name_].launch(
-            host_arguments(f, [a.ctypes.data for a in (*inputs, *outputs)]),
-            f.grid_size,
-            max(f.block_size, 1),
-            dynamic_shared_bytes(f),
-        )
-        for memory, value, flat in zip(memories, op.outputs, outputs, strict=True):
-            assert (memory[:GUARD] == CANARY).all()
-            assert (memory[memory.size - GUARD :] == CANARY).all()
-            values[value] = flat
-
-
-def poisoned(type: object) -> np.ndarray:
-    """A flat array for a memref that is poisoned, with canaries before and behind it."""
-    assert isinstance(type, MemRefType)
-    size = int(np.prod(type.get_shape(), dtype=int))
-    memory = np.full(size + 2 * GUARD, CANARY, np.int64 if type.element_type == i64 else np.float32)
-    memory[GUARD : GUARD + size] = -99 if type.element_type == i64 else np.nan
-    return memory
-
-
-def compare(case: Case, results: list[np.ndarray]) -> None:
-    exact = [x.astype(np.float64) if x.dtype == np.float32 else x for x in case.inputs]
-    for flat, expected in zip(results, case.expected(*exact), strict=True):
-        result = flat.reshape(np.shape(expected))
-        if result.dtype == np.int64:
-            np.testing.assert_array_equal(result, expected)
-            continue
-        scale = np.abs(expected).max(initial=0)
-        error = np.abs(result - expected).max(initial=0)
-        # Each of n terms is rounded once, relative to sums that grow like the square root of n.
-        assert error <= np.finfo(np.float32).eps * scale * max(4, 2 * case.longest**0.5)
+    """Runs the kernels of a module in the interpreter, in order."""
+    interpret(case, lowered(module, round_trip=False), "after the steps")
 
 
 def check(case: Case, pipeline: str, *, kernel_count: int) -> ModuleOp:
@@ -84,80 +23,8 @@ def check(case: Case, pipeline: str, *, kernel_count: int) -> ModuleOp:
     apply(module, pipeline)
     kernel_ops = [op for op in module.walk() if isinstance(op, tile.KernelOp)]
     assert len(kernel_ops) == kernel_count, pipeline
-    run(case, module.clone())
+    run(case, module)
     return module
-
-
-def linear(m: int, n: int, k: int) -> Case:
-    """Two outputs, x @ w + residual and its relu times a row's factor, which is read before."""
-    rng = np.random.default_rng(7)
-    x, w, r, f = (
-        rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n), (m,))
-    )
-    text = f"""
-func.func @main(%x: tensor<{m}x{k}xf32>, %w: tensor<{k}x{n}xf32>, %r: tensor<{m}x{n}xf32>,
-    %f: tensor<{m}xf32>) -> (tensor<{m}x{n}xf32>, tensor<{m}x{n}xf32>) {{
-  %y, %z = loop.kernel @linear(%x: memref<{m}x{k}xf32> = %x, %w: memref<{k}x{n}xf32> = %w,
-      %r: memref<{m}x{n}xf32> = %r, %f: memref<{m}xf32> = %f)
-      -> (%y: memref<{m}x{n}xf32>, %z: memref<{m}x{n}xf32>) {{
-    %zero = arith.constant 0.0 : f32
-    loop.for %i in {m}, %j in {n} {{
-      %e = loop.load %f[%i] : memref<{m}xf32>
-      %acc = loop.reduce add %k in {k} -> f32 {{
-        %a = loop.load %x[%i, %k] : memref<{m}x{k}xf32>
-        %ae = arith.mulf %a, %e : f32
-        %b = loop.load %w[%k, %j] : memref<{k}x{n}xf32>
-        %p = arith.mulf %ae, %b : f32
-        loop.yield %p : f32
-      }}
-      %c = loop.load %r[%i, %j] : memref<{m}x{n}xf32>
-      %s = arith.addf %acc, %c : f32
-      loop.store %s, %y[%i, %j] : memref<{m}x{n}xf32>
-      %t = arith.maximumf %s, %zero : f32
-      %u = arith.mulf %t, %e : f32
-      loop.store %u, %z[%i, %j] : memref<{m}x{n}xf32>
-    }}
-  }}
-  func.return %y, %z : tensor<{m}x{n}xf32>, tensor<{m}x{n}xf32>
-}}
-"""
-
-    def expected(x: np.ndarray, w: np.ndarray, r: np.ndarray, f: np.ndarray) -> list[np.ndarray]:
-        y = (x * f[:, None]) @ w + r
-        return [y, np.maximum(y, 0) * f[:, None]]
-
-    return Case(f"linear_{m}x{n}x{k}", text, (x, w, r, f), expected, k)
-
-
-def row_norm(rows: int, columns: int) -> Case:
-    """Each row over its largest element: a loop follows the reduce."""
-    x = np.random.default_rng(8).standard_normal((rows, columns)).astype(np.float32)
-    type = f"memref<{rows}x{columns}xf32>"
-    text = f"""
-func.func @main(%x: tensor<{rows}x{columns}xf32>) -> tensor<{rows}x{columns}xf32> {{
-  %y = loop.kernel @row_norm(%x: {type} = %x) -> (%y: {type}) {{
-    loop.for %row in {rows} {{
-      %m = loop.reduce max %k in {columns} -> f32 {{
-        %a = loop.load %x[%row, %k] : {type}
-        loop.yield %a : f32
-      }}
-      loop.for %c in {columns} {{
-        %a = loop.load %x[%row, %c] : {type}
-        %q = arith.divf %a, %m : f32
-        loop.store %q, %y[%row, %c] : {type}
-      }}
-    }}
-  }}
-  func.return %y : tensor<{rows}x{columns}xf32>
-}}
-"""
-    return Case(
-        f"row_norm_{rows}x{columns}",
-        text,
-        (x,),
-        lambda x: [x / x.max(axis=1, keepdims=True)],
-        columns,
-    )
 
 
 THEN = "tileify,blockify-launch{block=4,16 thread=4,4},register-tile{extents=4}"
@@ -173,13 +40,13 @@ SPLITS = (
     (kernels.gemm(1, 29, 37), "chunk-matmul-k{bk=5}", 3),
     (kernels.gemm(7, 1, 37), "", 3),
     (kernels.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3),
-    (linear(13, 17, 53), "chunk-matmul-k{bk=4}", 5),
+    (kernels.linear(13, 17, 53), "chunk-matmul-k{bk=4}", 5),
 )
 REDUCES = (
     (kernels.total(1009), 7),
     (kernels.total(3), 5),
     (kernels.argmax(5, 77), 4),
-    (row_norm(3, 101), 3),
+    (kernels.row_norm(3, 101), 3),
     (kernels.column_sum(53, 37), 4),
 )
 
@@ -193,6 +60,14 @@ def test_split_contractions(case: Case, chunk: str, splits: int) -> None:
     assert second.schedule is not None
     # What bare steps do to the second kernel is what `then` says, with the options there.
     assert "register-tile{extents=4}" in second.schedule.data
+
+
+def test_on_the_host() -> None:
+    """Kernels one after the other, the second of which reads what the first left."""
+    case, chunk, splits = SPLITS[-1]
+    module = parse(case.text)
+    apply(module, f'tileify,{chunk},split-matmul-k{{splits={splits} then="{THEN}"}},{GEMM}')
+    on_host(case, lowered(module), "split", [{"order": "forward"}, {"order": "reverse"}])
 
 
 @pytest.mark.parametrize(("case", "splits"), REDUCES, ids=lambda v: getattr(v, "name", v))
@@ -215,7 +90,7 @@ def test_every_prefix_of_a_split() -> None:
     for step in steps:
         apply(module, step)
         if step not in steps[:2]:
-            run(case, module.clone())
+            run(case, module)
 
 
 def test_splitting_twice_and_the_empty_grid() -> None:

@@ -5,6 +5,8 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},stage-inputs{budget=49152}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=EARLY
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},stage-inputs{buffers="B"}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BARE
 // BARE: stage-inputs: mm: skipped, it needs budget, the bytes of shared memory for slabs
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,128 thread=16,16},stage-inputs{budget=49152 buffers="B","bias"}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NAMES
+// NAMES: stage-inputs: mm: skipped, it has no input bias
 // ONE: stage-inputs: mm: staged A (8192 B, read 128 times)
 // NONE: stage-inputs: mm: skipped, 8192 B > 100 B of shared memory
 // EARLY: stage-inputs: mm: skipped, its threads are not partitioned into blocks yet
@@ -143,3 +145,16 @@ tile.kernel @triangle(%x: memref<8x30xf32> = %x) -> () {
 // RUN: dlc-opt %s -p 'stage-inputs{budget=120}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SMALL
 // SMALL: stage-inputs: one_factor: staged z (16 B, read 64 times)
 // SMALL: stage-inputs: triangle: skipped, 128 B > 120 B of shared memory
+
+// However large the budget, no more than the target has.
+// RUN: dlc-opt %s -p 'stage-inputs{budget=1000000}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=TARGET
+// TARGET: stage-inputs: large: skipped, 400000 B > 232448 B of shared memory
+%l = "test.op"() : () -> tensor<100000xf32>
+tile.kernel @large(%l: memref<100000xf32> = %l) -> () {
+  tile.launch thread(%t in 64) {
+    %acc = tile.reduce add serial(%k in 100000) -> f32 {
+      %a = tile.load %l[%k] : memref<100000xf32>
+      tile.yield %a : f32
+    }
+  }
+}
