@@ -42,6 +42,8 @@ CHUNK_INSTRUCTIONS = 40
 """What a warp issues for a chunk beside copies and computing: barrier, slot, addresses."""
 COPY_INSTRUCTIONS = 4
 """What a thread issues for one copy of 16 bytes."""
+UNHIDDEN = 0.1
+"""The share of shared memory's clocks that computing does not hide."""
 TOLERANCE = 1.02
 """What the estimate cannot tell apart."""
 WAVEFRONTS = 4
@@ -146,7 +148,8 @@ class Candidate:
         copies = COPY_INSTRUCTIONS * self.slab_bytes / 16 / WARP
         fixed = (CHUNK_INSTRUCTIONS * warps + copies) * WARP / t.issue_lanes
         issue = (ffma + loads) * WARP / t.issue_lanes
-        return fixed + steps * max(ffma * WARP / t.fp32_lanes, issue, wavefronts)
+        longest = max(ffma * WARP / t.fp32_lanes, issue, wavefronts)
+        return fixed + steps * (longest + UNHIDDEN * wavefronts)
 
     @cached_property
     def issue_seconds(self) -> float:
