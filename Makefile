@@ -44,7 +44,7 @@ test: $(STAMP)
 	$(BIN)/pytest -q -n 2 || status=1; \
 	exit $$status
 
-# Each prefix of the scheduling steps without each one of its steps, of every family of kernels: long.
+# The scheduling steps at length: every prefix without each of its steps, more sizes, more options.
 prefix: $(STAMP)
 	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 test/python/test_schedules.py
 

@@ -160,22 +160,37 @@ class Slots:
             self._known[key] = number.constant if number.is_constant else None
         return self._known[key]
 
+    def taken(self, op: scf.IfOp) -> bool | None:
+        """
+        Is an if of a loop being played through taken in this iteration? None if that is not known,
+        and for ifs that, once not taken, may be taken again.
+        """
+        conditions = self._falling(op) or []
+        values = [condition.substitute(self.at.get) for condition in conditions]
+        if any(value.is_constant and value.constant < 0 for value in values):
+            return False
+        return True if values and all(value.is_constant for value in values) else None
+
     def ends_loop(self, op: Operation) -> bool:
         """
-        Is `op` an if in a loop being played through that, once not taken, never is again? Not
+        May `op`, an if in a loop being played through, not be taken from this iteration on? Not
         taking it then is like leaving the loop.
         """
+        return isinstance(op, scf.IfOp) and bool(self._falling(op)) and self.taken(op) is None
+
+    def _falling(self, op: scf.IfOp) -> list[Expr] | None:
+        """The conditions of an if in a loop being played through, if they do not become true."""
         loop = op.parent_op()
-        if not isinstance(op, scf.IfOp) or op.results or op.false_region.blocks:
-            return False
+        if op.results or op.false_region.blocks or not isinstance(test := op.cond.owner, Operation):
+            return None
         if not isinstance(loop, scf.ForOp) or loop.body.block.args[0] not in self.at:
-            return False
-        test = op.cond.owner
+            return None
         if not isinstance(test, kernel.TestOp):
-            return False
+            return None
         index = loop.body.block.args[0]
-        steps = [_expanded(condition).coefficient(index) for condition in test.where]
-        return all(step is not None and step <= 0 for step in steps)
+        conditions = [_expanded(condition) for condition in test.where]
+        steps = [condition.coefficient(index) for condition in conditions]
+        return conditions if all(step is not None and step <= 0 for step in steps) else None
 
     def _first_subscript(self, op: Operation) -> Expr | None:
         if op not in self._first:
@@ -238,6 +253,8 @@ class _Walk:
         match op:
             case scf.ForOp():
                 return self._loop(op, state)
+            case scf.IfOp() if (taken := self._slots.taken(op)) is not None:
+                return self._block(op.true_region.block, state) if taken else state
             case scf.IfOp() if self._slots.ends_loop(op):
                 return self._block(op.true_region.block, state)
             case scf.IfOp():
@@ -281,15 +298,29 @@ class _Walk:
         first, step = constant_of(op.lb), constant_of(op.step)
         assert first is not None
         assert step is not None
-        ends = state.copy()
-        for iteration in range(min(trips, 2 * self._slots.periods[op] + 2)):
+        left: list[_State] = []
+        for iteration in self._iterations(op, trips):
             self._slots.at[index] = first + iteration * step
+            if any(map(self._slots.ends_loop, op.body.block.ops)):
+                left.append(state.copy())
             state = self._block(op.body.block, state)
-            ends.join(state)
-        after = ends if any(map(self._slots.ends_loop, op.body.block.ops)) else state
+        for earlier in left:
+            state.join(earlier)
         del self._slots.at[index]
-        after.forget_slots()
-        return after
+        state.forget_slots()
+        return state
+
+    def _iterations(self, op: scf.ForOp, trips: int) -> Iterator[int]:
+        """
+        The first iterations, until every slot has been in every state; of a loop that is entered
+        again also the last ones, which may request nothing any more, from the same slot on.
+        """
+        period = self._slots.periods[op]
+        few = 2 * period + 2
+        yield from range(min(trips, few))
+        if any(isinstance(around, scf.ForOp) for around in _around(op)):
+            tail = max(few, trips - few)
+            yield from range(tail - (tail - few) % period, trips)
 
     def _meet(self, access: Access, slot: int | None, state: _State) -> None:
         for earlier, other in state.accesses:
@@ -317,6 +348,12 @@ def accesses(op: Operation) -> Iterator[Access]:
             yield Access(op, op, op.barriers, False)  # they order each other, and what is copied
         case _:
             pass
+
+
+def _around(op: Operation) -> Iterator[Operation]:
+    while (parent := op.parent_op()) is not None:
+        yield parent
+        op = parent
 
 
 def trip_count(op: scf.ForOp) -> int | None:

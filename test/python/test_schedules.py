@@ -277,8 +277,8 @@ EDGES = (
     kernels.gemm(5, 6, 1),
     kernels.gemm(5, 6, 0),
     kernels.gemm(0, 6, 5),
-    kernels.gemm(64, 64, 32),
-    kernels.gemm(64, 64, 32, transposed=True),
+    kernels.gemm(64, 32, 16),
+    kernels.gemm(32, 64, 16, transposed=True),
     kernels.softmax(1, 1),
     kernels.softmax(3, 1),
     kernels.softmax(2, 2048),
@@ -306,6 +306,23 @@ def test_edge_sizes(case: kernels.Case) -> None:
         check(case, module, "no step")
     run(module, ",".join(STEPS))
     check(case, module, "dlc's schedule")
+
+
+REENTERED = (
+    "tileify,chunk-reduce{{bk={bk}}},blockify-launch{{block=8,64 thread=4,8}},"
+    "stage-inputs{{budget=4096}},register-tile{{extents=2,8}},double-buffer{{depth={depth}}},"
+    "async-copy,pipeline-k-outer"
+)
+
+
+@pytest.mark.parametrize(("size", "bk", "depth"), [(7, 1, 2), (12, 1, 3)])
+def test_rings_of_loops_that_are_entered_again(size: int, bk: int, depth: int) -> None:
+    """The sum of a score is a loop over chunks in a loop over scores."""
+    case, schedule = kernels.attention(2, 2, 19, size), REENTERED.format(bk=bk, depth=depth)
+    module = scheduled(case, schedule, "sm_80")
+    run(module, ",".join(STEPS))
+    assert str(module).count("tile.ring async") == 3
+    check(case, module, schedule)
 
 
 # Random schedules.
