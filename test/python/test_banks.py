@@ -62,7 +62,9 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "width", "word", "expected"), PATTERNS, ids=[p[0] for p in PATTERNS])
+@pytest.mark.parametrize(
+    ("name", "width", "word", "expected"), PATTERNS, ids=[p[0] for p in PATTERNS]
+)
 def test_known_patterns(name: str, width: int, word, expected: int) -> None:
     del name
     lanes = [int(4 * word(t)) for t in LANES]
