@@ -46,7 +46,7 @@ test: $(STAMP)
 
 # The scheduling steps at length: every prefix without each of its steps, more sizes, more options.
 prefix: $(STAMP)
-	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 test/python/test_schedules.py
+	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 test/python/test_schedules.py test/python/test_bench.py
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

@@ -91,7 +91,7 @@ def test_programs_are_accurate_at_any_extent(name: str, m: int, n: int):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-@pytest.mark.parametrize(("m", "n"), [(6, 40), (5, 127), (1, 1), (0, 16)])
+@pytest.mark.parametrize(("m", "n"), [(5, 127), (1, 1), (0, 16)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_stage_reads_back_and_goes_on(name: str, m: int, n: int):
     module, args = captured(name, m, n)
