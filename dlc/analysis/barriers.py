@@ -40,10 +40,12 @@ def place_barriers(func: kernel.FuncOp) -> int:
     uniform = _Uniformity()
     slots = Slots(func)
     placed: list[kernel.BarrierOp] = []
-    while missing := missing_barriers(func, slots):
+    missing = missing_barriers(func, slots)
+    while missing:
         second = missing[0].second
         open_ = [c for c in missing if c.second.at is second.at]
-        placed.append(_separate(func, open_, uniform, slots))
+        barrier, missing = _separate(func, open_, uniform, slots)
+        placed.append(barrier)
     for barrier in list(placed):
         if not missing_barriers(func, slots, frozenset((barrier,))):
             Rewriter.erase_op(barrier)
@@ -112,16 +114,19 @@ class _Uniformity:
 
 def _separate(
     func: kernel.FuncOp, missing: list[Conflict], uniform: _Uniformity, slots: Slots
-) -> kernel.BarrierOp:
-    """Inserts a barrier before the common second access that resolves one conflict or more."""
+) -> tuple[kernel.BarrierOp, list[Conflict]]:
+    """
+    Inserts a barrier before the common second access that resolves one conflict or more; the
+    conflicts that are left are returned, too.
+    """
     second = missing[0].second.at
     for place in _places(func, missing, uniform):
         barrier = kernel.BarrierOp()
         barrier.location = place.location
         Rewriter.insert_op(barrier, InsertPoint.before(place))
-        left = set(missing_barriers(func, slots))
-        if any(c not in left for c in missing):
-            return barrier
+        left = missing_barriers(func, slots)
+        if not set(missing) <= set(left):
+            return barrier, left
         Rewriter.erase_op(barrier)
     fail(
         second,

@@ -134,6 +134,8 @@ class Slots:
         self._known: dict[object, int | None] = {}
         self._first: dict[Operation, Expr | None] = {}
         self._matters: dict[Operation, bool] = {}
+        self._falling: dict[scf.IfOp, list[Expr]] = {}
+        self._taken: dict[object, bool | None] = {}
         for op in func.walk():
             for value, period in _chosen_slots(self._first_subscript(op)):
                 loop = value.owner.parent_op() if isinstance(value.owner, Block) else None
@@ -165,32 +167,29 @@ class Slots:
         Is an if of a loop being played through taken in this iteration? None if that is not known,
         and for ifs that, once not taken, may be taken again.
         """
-        conditions = self._falling(op) or []
-        values = [condition.substitute(self.at.get) for condition in conditions]
-        if any(value.is_constant and value.constant < 0 for value in values):
-            return False
-        return True if values and all(value.is_constant for value in values) else None
+        conditions = self._played(op)
+        key = (op, tuple(self.at.get(v) for c in conditions for v in c.values()))
+        if key not in self._taken:
+            values = [condition.substitute(self.at.get) for condition in conditions]
+            never = any(value.is_constant and value.constant < 0 for value in values)
+            known = bool(values) and all(value.is_constant for value in values)
+            self._taken[key] = False if never else True if known else None
+        return self._taken[key]
 
     def ends_loop(self, op: Operation) -> bool:
         """
         May `op`, an if in a loop being played through, not be taken from this iteration on? Not
         taking it then is like leaving the loop.
         """
-        return isinstance(op, scf.IfOp) and bool(self._falling(op)) and self.taken(op) is None
+        return isinstance(op, scf.IfOp) and bool(self._played(op)) and self.taken(op) is None
 
-    def _falling(self, op: scf.IfOp) -> list[Expr] | None:
-        """The conditions of an if in a loop being played through, if they do not become true."""
+    def _played(self, op: scf.IfOp) -> list[Expr]:
+        """The conditions of an if, if its loop is being played through and they fall."""
+        if op not in self._falling:
+            self._falling[op] = _falling(op)
         loop = op.parent_op()
-        if op.results or op.false_region.blocks or not isinstance(test := op.cond.owner, Operation):
-            return None
-        if not isinstance(loop, scf.ForOp) or loop.body.block.args[0] not in self.at:
-            return None
-        if not isinstance(test, kernel.TestOp):
-            return None
-        index = loop.body.block.args[0]
-        conditions = [_expanded(condition) for condition in test.where]
-        steps = [condition.coefficient(index) for condition in conditions]
-        return conditions if all(step is not None and step <= 0 for step in steps) else None
+        played = isinstance(loop, scf.ForOp) and loop.body.block.args[0] in self.at
+        return self._falling[op] if played else []
 
     def _first_subscript(self, op: Operation) -> Expr | None:
         if op not in self._first:
@@ -204,6 +203,19 @@ class Slots:
             # In one dimension the subscript is that of an element, and a vector has several.
             self._first[op] = _expanded(subscripts[0]) if len(subscripts) > 1 else None
         return self._first[op]
+
+
+def _falling(op: scf.IfOp) -> list[Expr]:
+    """The conditions of an if in a loop, if none of them becomes true again later."""
+    loop, test = op.parent_op(), op.cond.owner
+    if op.results or op.false_region.blocks or not isinstance(loop, scf.ForOp):
+        return []
+    if not isinstance(test, kernel.TestOp):
+        return []
+    index = loop.body.block.args[0]
+    conditions = [_expanded(condition) for condition in test.where]
+    steps = [condition.coefficient(index) for condition in conditions]
+    return conditions if all(step is not None and step <= 0 for step in steps) else []
 
 
 def _expanded(expr: Expr) -> Expr:

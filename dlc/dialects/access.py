@@ -45,7 +45,7 @@ from dlc.dialects.index_syntax import (
     print_subscripts,
     print_where,
 )
-from dlc.ir.expr import Expr, from_affine, to_map
+from dlc.ir.expr import Expr, from_affine, once, to_map
 
 Replace = Callable[[SSAValue], Expr | SSAValue | int | None]
 
@@ -60,14 +60,15 @@ class IndexedOp(IRDLOperation, ABC):
     @property
     def subscripts(self) -> tuple[Expr, ...]:
         """The subscripts, outermost dimension first."""
-        return tuple(from_affine(e, self.indices) for e in self.map.data.results)
+        return once(self, lambda: exprs_of(self.map, self.indices))
 
     @property
     def where(self) -> tuple[Expr, ...]:
         """The conditions, each holding where it is >= 0."""
         if self.conditions is None:
             return ()
-        return tuple(from_affine(e, self.indices) for e in self.conditions.data.results)
+        conditions = self.conditions
+        return once((self, "where"), lambda: exprs_of(conditions, self.indices))
 
     def set_index(self, subscripts: Sequence[Expr], where: Sequence[Expr]) -> None:
         """Replaces subscripts and conditions, and with them the index operands."""
@@ -102,6 +103,11 @@ class IndexedOp(IRDLOperation, ABC):
     def print_where(self, printer: Printer) -> None:
         if self.conditions is not None:
             print_where(printer, self.conditions.data, self.indices)
+
+
+def exprs_of(map: AffineMapAttr, indices: Sequence[SSAValue]) -> tuple[Expr, ...]:
+    """The results of a map over index operands."""
+    return tuple(from_affine(e, indices) for e in map.data.results)
 
 
 def verify_maps(maps: Sequence[AffineMapAttr | None], indices: int) -> None:

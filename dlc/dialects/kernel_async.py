@@ -29,7 +29,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import index_parts, parse_memref_type, verify_maps
+from dlc.dialects.access import exprs_of, index_parts, parse_memref_type, verify_maps
 from dlc.dialects.index_syntax import (
     parse_conditions,
     parse_expr,
@@ -37,7 +37,7 @@ from dlc.dialects.index_syntax import (
     print_where,
 )
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared
-from dlc.ir.expr import Expr, from_affine
+from dlc.ir.expr import Expr, once
 
 
 @irdl_op_definition
@@ -81,17 +81,18 @@ class CpAsyncOp(IRDLOperation):
 
     @property
     def subscripts(self) -> tuple[Expr, ...]:
-        return tuple(from_affine(e, self.indices) for e in self.map.data.results)
+        return once(self, lambda: exprs_of(self.map, self.indices))
 
     @property
     def target_subscripts(self) -> tuple[Expr, ...]:
-        return tuple(from_affine(e, self.indices) for e in self.target_map.data.results)
+        return once((self, "target"), lambda: exprs_of(self.target_map, self.indices))
 
     @property
     def where(self) -> tuple[Expr, ...]:
         if self.conditions is None:
             return ()
-        return tuple(from_affine(e, self.indices) for e in self.conditions.data.results)
+        conditions = self.conditions
+        return once((self, "where"), lambda: exprs_of(conditions, self.indices))
 
     def verify_(self) -> None:
         source, target = self.source.type, self.target.type

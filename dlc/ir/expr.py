@@ -10,10 +10,13 @@ as soon as `v` is an axis of extent 4. Operations carry expressions as affine ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
+from typing import TypeVar
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
@@ -31,6 +34,36 @@ Range = tuple[float, float]
 """Inclusive bounds; infinite where nothing is known."""
 
 UNKNOWN: Range = (float("-inf"), float("inf"))
+
+T = TypeVar("T")
+
+_computed: ContextVar[dict[object, object] | None] = ContextVar("computed", default=None)
+
+
+@contextmanager
+def unchanged_ir() -> Iterator[None]:
+    """
+    While it is entered, no operation changes its operands, maps or extents, so that ranges and
+    subscripts are computed once; others may come and go. For analyses, verifiers and printers.
+    """
+    if _computed.get() is not None:
+        yield
+        return
+    token = _computed.set({})
+    try:
+        yield
+    finally:
+        _computed.reset(token)
+
+
+def once(key: object, compute: Callable[[], T]) -> T:
+    """What `compute` gives, computed once for a key while the IR is known not to change."""
+    computed = _computed.get()
+    if computed is None:
+        return compute()
+    if key not in computed:
+        computed[key] = compute()
+    return computed[key]  # pyright: ignore[reportReturnType]
 
 
 @dataclass(frozen=True)
@@ -176,7 +209,8 @@ class Expr:
 
     def substitute(self, replace: Callable[[SSAValue], Expr | SSAValue | int | None]) -> Expr:
         """The expression with every value for which `replace` gives something replaced."""
-        result = Expr((), self.constant)
+        sums: dict[Atom, int] = {}
+        constant = self.constant
         for atom, coefficient in self.terms:
             if isinstance(atom, SSAValue):
                 new = replace(atom)
@@ -185,8 +219,10 @@ class Expr:
                 part = atom.base.substitute(replace) // atom.divisor
             else:
                 part = atom.base.substitute(replace) % atom.divisor
-            result = result + part * coefficient
-        return result
+            constant += part.constant * coefficient
+            for inner, factor in part.terms:
+                sums[inner] = sums.get(inner, 0) + factor * coefficient
+        return _recombine(Expr(tuple((a, c) for a, c in sums.items() if c), constant))
 
     def evaluate(self, values: Mapping[SSAValue, int]) -> int:
         """The number that the expression has at a point."""
@@ -236,6 +272,10 @@ def range_of(value: SSAValue) -> Range:
     Inclusive bounds of an index value: an axis gives `[0, extent)`, an op with a method
     `index_range` that range, an `scf.for` with constant bounds its first and last index.
     """
+    return once(value, lambda: _range_of(value))
+
+
+def _range_of(value: SSAValue) -> Range:
     owner = value.owner
     if not isinstance(owner, Block):
         if (known := constant_of(value)) is not None:
@@ -256,29 +296,46 @@ def range_of(value: SSAValue) -> Range:
 
 def from_affine(expr: AffineExpr, operands: Sequence[SSAValue | Expr]) -> Expr:
     """The expression that an affine expression over `operands` means, normalized."""
+    sums: dict[Atom, int] = {}
+    constant = _add_affine(expr, operands, 1, sums)
+    return _recombine(Expr(tuple((a, c) for a, c in sums.items() if c), constant))
+
+
+def _add_affine(
+    expr: AffineExpr, operands: Sequence[SSAValue | Expr], factor: int, sums: dict[Atom, int]
+) -> int:
+    """Adds the terms of `expr * factor` to `sums`; the constant is returned."""
     match expr:
         case AffineConstantExpr():
-            return Expr((), expr.value)
+            return expr.value * factor
         case AffineDimExpr():
-            return Expr.of(operands[expr.position])
+            part = Expr.of(operands[expr.position])
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
+            first = _add_affine(expr.lhs, operands, factor, sums)
+            return first + _add_affine(expr.rhs, operands, factor, sums)
         case AffineBinaryOpExpr():
-            lhs, rhs = from_affine(expr.lhs, operands), from_affine(expr.rhs, operands)
-            match expr.kind:
-                case AffineBinaryOpKind.Add:
-                    return lhs + rhs
-                case AffineBinaryOpKind.Mul if rhs.is_constant:
-                    return lhs * rhs.constant
-                case AffineBinaryOpKind.Mul if lhs.is_constant:
-                    return rhs * lhs.constant
-                case AffineBinaryOpKind.FloorDiv if rhs.is_constant and rhs.constant > 0:
-                    return lhs // rhs.constant
-                case AffineBinaryOpKind.Mod if rhs.is_constant and rhs.constant > 0:
-                    return lhs % rhs.constant
-                case _:
-                    pass
+            part = _affine_term(expr, operands)
         case _:
-            pass
-    raise ValueError(f"not an index expression of this compiler: {expr}")
+            raise ValueError(f"not an index expression of this compiler: {expr}")
+    for atom, coefficient in part.terms:
+        sums[atom] = sums.get(atom, 0) + coefficient * factor
+    return part.constant * factor
+
+
+def _affine_term(expr: AffineBinaryOpExpr, operands: Sequence[SSAValue | Expr]) -> Expr:
+    """A product, quotient or remainder with a constant."""
+    lhs, rhs = from_affine(expr.lhs, operands), from_affine(expr.rhs, operands)
+    match expr.kind:
+        case AffineBinaryOpKind.Mul if rhs.is_constant:
+            return lhs * rhs.constant
+        case AffineBinaryOpKind.Mul if lhs.is_constant:
+            return rhs * lhs.constant
+        case AffineBinaryOpKind.FloorDiv if rhs.is_constant and rhs.constant > 0:
+            return lhs // rhs.constant
+        case AffineBinaryOpKind.Mod if rhs.is_constant and rhs.constant > 0:
+            return lhs % rhs.constant
+        case _:
+            raise ValueError(f"not an index expression of this compiler: {expr}")
 
 
 def to_affine(expr: Expr, operands: list[SSAValue]) -> AffineExpr:

@@ -11,6 +11,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.analysis.barriers import redundant_barriers
 from dlc.dialects import kernel
+from dlc.ir.expr import unchanged_ir
 from dlc.remarks import remark
 
 
@@ -36,7 +37,8 @@ class DropRedundantBarriersPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
-            redundant = redundant_barriers(func)
+            with unchanged_ir():
+                redundant = redundant_barriers(func)
             for barrier in redundant:
                 Rewriter.erase_op(barrier)
             if redundant:

@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.barriers import place_barriers
 from dlc.dialects import kernel, loop, tile
+from dlc.ir.expr import unchanged_ir
 from dlc.ir.loop_to_tile import as_tile
 from dlc.remarks import counted, remark
 from dlc.transforms.materialization.body import emit_launch
@@ -38,7 +39,8 @@ class MaterializeTilesPass(ModulePass):
             if isinstance(source, loop.KernelOp):
                 source = as_tile(source)
             func = materialize(source)
-            barriers = place_barriers(func)
+            with unchanged_ir():
+                barriers = place_barriers(func)
             _replace(source, func, op)
             remark(
                 self.name,

@@ -15,6 +15,7 @@ from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.staging import TMA, slot_type
 from dlc.dialects.swizzle import SwizzleAttr
+from dlc.ir.expr import unchanged_ir
 from dlc.schedule.step import Decline, SchedulingPass
 from dlc.schedule.target import target_of
 
@@ -58,10 +59,11 @@ class PadSmemPass(SchedulingPass):
         notes: list[str] = []
         refused: list[str] = []
         for buffer in buffers:
-            type, before = _type(buffer), accesses_of(kernel, buffer, _type(buffer))
-            if not _excess(before):
-                continue
-            best, after = _best(kernel, buffer, before)
+            with unchanged_ir():
+                type, before = _type(buffer), accesses_of(kernel, buffer, _type(buffer))
+                if not _excess(before):
+                    continue
+                best, after = _best(kernel, buffer, before)
             name = buffer.result.name_hint or "a buffer"
             more = _bytes(best) - _bytes(type)
             if best == type:

@@ -16,7 +16,7 @@ from dlc.dialects.axes import REGISTER, THREAD
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.staging import slot_type
 from dlc.ir.axis_edit import Axis, keep, replace_axes
-from dlc.ir.expr import Expr, FloorDiv, Mod
+from dlc.ir.expr import Expr, FloorDiv, Mod, unchanged_ir
 from dlc.schedule.step import Decline, SchedulingPass
 
 STRIPS = (4, 2)
@@ -176,13 +176,15 @@ class _Cost:
 
     @staticmethod
     def of(kernel: tile.KernelOp) -> _Cost:
-        reads, others = report_reads(kernel), report_global(kernel)
-        return _Cost(
-            tuple(reads),
-            sum(_relieved(kernel, b, reads) for b in dict.fromkeys(a.buffer for a in reads)),
-            sum(a.times * a.sectors for a in others),
-            sum(a.times for a in (*reads, *others)),
-        )
+        with unchanged_ir():
+            reads, others = report_reads(kernel), report_global(kernel)
+            buffers = dict.fromkeys(a.buffer for a in reads)
+            return _Cost(
+                tuple(reads),
+                sum(_relieved(kernel, b, reads) for b in buffers),
+                sum(a.times * a.sectors for a in others),
+                sum(a.times for a in (*reads, *others)),
+            )
 
     @property
     def key(self) -> tuple[float, float, float, int]:

@@ -47,7 +47,7 @@ from dlc.backend.cuda.prelude import prelude_for
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import StoreOpBase, element_type
-from dlc.ir.expr import Expr, constant_of
+from dlc.ir.expr import Expr, constant_of, unchanged_ir
 
 __all__ = [
     "CudaTarget",
@@ -78,8 +78,9 @@ def print_kernel(func: kernel.FuncOp) -> str:
 
 
 def _print(funcs: Iterable[kernel.FuncOp]) -> str:
-    printers = [_KernelPrinter(func) for func in funcs]
-    texts = [printer.print() for printer in printers]
+    with unchanged_ir():
+        printers = [_KernelPrinter(func) for func in funcs]
+        texts = [printer.print() for printer in printers]
     helpers = {name for printer in printers for name in printer.helpers}
     return prelude_for(helpers) + "\n".join(texts)
 
