@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import gcd, prod
 from operator import mul
 
@@ -34,11 +35,45 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     return tuple(reversed(strides[: type.get_num_dims()]))
 
 
-def _panel(type: MemRefType[Attribute]) -> int | None:
-    """The elements of a row of a panel, if a memref is swizzled."""
-    if isinstance(type.layout, SwizzleAttr):
-        return type.layout.bytes.data // element_bytes(type.element_type)
-    return None
+@dataclass(frozen=True)
+class _Panels:
+    """The panels of a swizzled memref, in elements."""
+
+    width: int
+    """Of a row of a panel."""
+    merged: int
+    """Rows of the memref that make up one."""
+    rows: int
+    """Of a panel."""
+    count: int
+    unit: int
+    """What stays together."""
+    run: int
+    """Rows that trade places alike."""
+
+    @staticmethod
+    def of(type: MemRefType[Attribute]) -> _Panels | None:
+        """None if the memref is not swizzled."""
+        if not isinstance(layout := type.layout, SwizzleAttr):
+            return None
+        size, bytes = element_bytes(type.element_type), layout.bytes.data
+        rows, columns = type.get_shape()[-2:]
+        width = bytes // size
+        merged, count = max(width // columns, 1), max(columns // width, 1)
+        run = layout.lines.data * (PERIOD * UNIT // bytes)
+        return _Panels(width, merged, rows // merged, count, UNIT // size, run)
+
+    @property
+    def units(self) -> int:
+        """Of a row."""
+        return self.width // self.unit
+
+    def within(self, row: Expr, column: Expr) -> tuple[Expr, Expr, Expr]:
+        """The panel of an element, and its row and column there."""
+        row, part = row // self.merged, row % self.merged
+        if self.count == 1:
+            return Expr(), row, part * (self.width // self.merged) + column
+        return column // self.width, row, column % self.width
 
 
 def has_unit_stride(type: MemRefType[Attribute]) -> bool:
@@ -51,18 +86,10 @@ def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Ex
     The distance of an element from the memref's address, in elements; of a swizzled memref as if
     the units of a row had not traded places (see `place_of`).
     """
-    total = Expr((), _layout_offset(type))
-    strides = strides_of(type)
-    if (width := _panel(type)) is not None:
-        rows, columns = type.get_shape()[-2:]
-        *outer, row, column = subscripts
-        subscripts = [*outer, row, column // width, column % width]
-        if columns == width:
-            subscripts = [*outer, row, Expr(), column]
-        strides = (*strides[:-2], width, rows * width, 1)
-    for subscript, stride in zip(subscripts, strides, strict=True):
-        total = total + subscript * stride
-    return total
+    if _Panels.of(type) is not None:
+        place = place_of(type, subscripts)
+        return place.base + place.unit
+    return sum(map(mul, subscripts, strides_of(type)), Expr((), _layout_offset(type)))
 
 
 @dataclass(frozen=True)
@@ -81,32 +108,30 @@ class Place:
 
 def place_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Place:
     """The place of an element; 0 is exchanged unless the memref is swizzled."""
-    offset, width = linear_offset(type, subscripts), _panel(type)
-    if width is None:
-        return Place(offset, Expr(), Expr())
-    row, column = subscripts[-2:]
-    unit = UNIT // element_bytes(type.element_type)
-    units = width // unit
-    exchange = ((row // (PERIOD // units)) % units) * unit
-    if type.get_shape()[-1] > width:
-        column = column % width
-    return Place(offset - column, column, exchange)
+    if (panels := _Panels.of(type)) is None:
+        return Place(linear_offset(type, subscripts), Expr(), Expr())
+    *outer, row, column = subscripts
+    panel, row, column = panels.within(row, column)
+    line = row * panels.width + panel * (panels.rows * panels.width)
+    base = sum(map(mul, outer, strides_of(type)), Expr()) + line
+    exchange = ((row // panels.run) % panels.units) * panels.unit
+    return Place(base, column, exchange)
 
 
 def offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
     """The place of an element as a function of its subscripts, like `place_of`."""
-    first, strides, width = _layout_offset(type), strides_of(type), _panel(type)
-    if width is None:
+    first, strides, panels = _layout_offset(type), strides_of(type), _Panels.of(type)
+    if panels is None:
         return lambda at: first + sum(map(mul, at, strides))
-    rows = type.get_shape()[-2]
-    unit = UNIT // element_bytes(type.element_type)
-    units = width // unit
+    width, merged, rows = panels.width, panels.merged, panels.rows
+    run, units, unit, columns = panels.run, panels.units, panels.unit, type.get_shape()[-1]
 
     def swizzled(at: Sequence[int]) -> int:
         *outer, row, column = at
-        panel, column = divmod(column, width)
-        exchange = row // (PERIOD // units) % units * unit
-        inner = panel * rows * width + row * width + (column ^ exchange)
+        row, part = divmod(row, merged)
+        panel, column = divmod(part * columns + column, width)
+        exchange = row // run % units * unit
+        inner = (panel * rows + row) * width + (column ^ exchange)
         return sum(map(mul, outer, strides)) + inner
 
     return swizzled
@@ -129,12 +154,12 @@ def padded(type: MemRefType[Attribute], padding: int) -> MemRefType[Attribute]:
 
 
 def swizzled(
-    type: MemRefType[Attribute], at_most: int = max(WIDTHS)
+    type: MemRefType[Attribute], widths: Sequence[int] = WIDTHS, runs: Sequence[int] = (1,)
 ) -> list[MemRefType[Attribute]]:
-    """The type with each swizzle of at most so many bytes that fits its rows, widest first."""
+    """The type with each swizzle, of the given widths and runs of lines, that fits its rows."""
     found: list[MemRefType[Attribute]] = []
-    for width in sorted((w for w in WIDTHS if w <= at_most), reverse=True):
-        layout = SwizzleAttr(width)
+    for width, lines in product(sorted(widths, reverse=True), runs):
+        layout = SwizzleAttr(width, lines)
         new = MemRefType(type.element_type, type.get_shape(), layout, type.memory_space)
         try:
             verify_layout(new)

@@ -565,7 +565,8 @@ def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -
     if isinstance(layout, SwizzleAttr):
         panels = last[-1] / box[-1]
         fits = panels == 1 if len(box) > 2 else len(box) == 2 and panels.is_integer()
-        return fits and layout.bytes.data == swizzle and last[:-1] == list(box[:-1])
+        plain = layout.lines.data == 1 and layout.bytes.data == swizzle
+        return fits and plain and last[:-1] == list(box[:-1])
     if swizzle or last != list(box):
         return False
     if isinstance(layout, StridedLayoutAttr):

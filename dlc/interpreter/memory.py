@@ -36,16 +36,17 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides[: len(shape)]))
 
 
-def swizzled(offset: Any, swizzle: int, bytes: int) -> Any:
+def swizzled(offset: Any, swizzle: int, bytes: int, lines: int = 1) -> Any:
     """
     Where a swizzle of so many bytes, 0 for none, puts the element that would lie at an offset, in
     elements of `bytes`; and back. Bits 4 to 6 of the address are xor-ed with bits 7 to 9, as many
-    as there are units of 16 bytes in a row (PTX ISA, "Swizzling modes").
+    as there are units of 16 bytes in a row (PTX ISA, "Swizzling modes"); with higher bits if runs
+    of several lines of 128 bytes trade places alike.
     """
     if swizzle == 0:
         return offset
     address = offset * bytes
-    return (address ^ ((address >> 7 & (swizzle // 16 - 1)) << 4)) // bytes
+    return (address ^ ((address // (128 * lines) & (swizzle // 16 - 1)) << 4)) // bytes
 
 
 class Memory:
@@ -67,7 +68,11 @@ class Memory:
         self.shared = is_shared(ref)
         self.size = span(type) if self.shared else int(np.prod(self.shape))
         self.steps = self.strides if self.shared else _row_major(self.shape)
-        self.swizzle = type.layout.bytes.data if isinstance(type.layout, SwizzleAttr) else 0
+        self.swizzle, self.lines = 0, 1
+        if isinstance(layout := type.layout, SwizzleAttr):
+            self.swizzle, self.lines = layout.bytes.data, layout.lines.data
+            *outer, row, column = self.strides
+            self.steps = (*outer, min(row, self.swizzle // self.bytes), column)
         self.data: NDArray[Any] = np.zeros(0, self.element)
         self.shadow: Shadow | None = None
         self.guard: Callable[[Operation, Elements, Lanes], None] | None = None
@@ -85,7 +90,8 @@ class Memory:
     def place(self, element: int) -> str:
         """An element as it is written: `%x[3, 4]`."""
         if self.shared:
-            element = swizzled(element % max(self.size, 1), self.swizzle, self.bytes)
+            within = element % max(self.size, 1)
+            element = swizzled(within, self.swizzle, self.bytes, self.lines)
         parts: list[int] = []
         for stride in self.steps:
             part, element = divmod(element, max(stride, 1))
@@ -120,13 +126,13 @@ class Memory:
             inner = self._panelled(inner)
         if width > 1:
             self._check_alignment(op, inner, lanes, width)
-        element = swizzled(_dot(inner, self.steps), self.swizzle, self.bytes)
+        element = swizzled(_dot(inner, self.steps), self.swizzle, self.bytes, self.lines)
         return element + self.machine.block_of[lanes] * self.size if self.shared else element
 
     def _panelled(self, subscripts: Sequence[Index]) -> list[Index]:
         """Row and column of a swizzled memref within its panels, which follow each other."""
         *outer, row, column = subscripts
-        width = self.swizzle // self.bytes
+        width = min(self.swizzle // self.bytes, self.shape[-1])
         return [*outer, row + column // width * self.shape[-2], column % width]
 
     def _check_alignment(

@@ -14,7 +14,7 @@ from dlc.analysis.layout import padded, span, strides_of, swizzled
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.staging import TMA, slot_type
-from dlc.dialects.swizzle import SwizzleAttr
+from dlc.dialects.swizzle import RUNS, WIDTHS, SwizzleAttr
 from dlc.ir.expr import unchanged_ir
 from dlc.schedule.step import Decline, SchedulingPass
 from dlc.schedule.target import target_of
@@ -120,7 +120,8 @@ def _best(
     if slab.get_num_dims() < 2:
         return best, found
     unit = max(max(a.width for a in before) // element_bytes(plain.element_type), 1)
-    for type in (*_paddings(plain, unit), *swizzled(plain)):
+    swizzles = [*swizzled(plain), *swizzled(plain, [max(WIDTHS)], RUNS[1:])]
+    for type in (*_paddings(plain, unit), *swizzles):
         if _excess(reads_of(kernel, buffer, type)) >= _excess(found):
             continue
         accesses = accesses_of(kernel, buffer, type)

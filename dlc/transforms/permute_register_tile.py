@@ -15,11 +15,13 @@ from dlc.dialects.access import IndexedOp, indexed_ops
 from dlc.dialects.axes import REGISTER, THREAD
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.staging import slot_type
+from dlc.dialects.swizzle import RUNS, WIDTHS
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr, FloorDiv, Mod, unchanged_ir
 from dlc.schedule.step import Decline, SchedulingPass
 
-STRIPS = (4, 2)
+STRIPS, INTERLEAVED = "strips", "interleaved"
+WIDTHS_OF_STRIPS = (4, 2)
 """Elements of a strip: 16 or 8 bytes of 4-byte elements."""
 
 Pair = tuple[int, int]
@@ -47,8 +49,8 @@ class PermuteRegisterTilePass(SchedulingPass):
     Faster because conflicting loads from shared memory are served one after the other, and because
     neighbouring threads that store neighbouring elements fill whole sectors. The order is the one
     with the fewest conflicts (`dlc.analysis.banks`) under which no load from shared memory becomes
-    narrower, in the layouts that `pad-smem` or `split-inner-for-swizzle` can give the buffers, then
-    in those they have; then with the fewest sectors of global memory, then instructions.
+    narrower, in the layouts that `pad-smem` or `split-inner-for-swizzle` can give the buffers; then
+    with the fewest sectors of global memory, instructions, and conflicts in the present layouts.
 
     ```
     tile.launch … thread(%tj in 16) register(%rj in 8) {
@@ -63,8 +65,14 @@ class PermuteRegisterTilePass(SchedulingPass):
 
     name = "permute-register-tile"
 
+    order: str | None = None
+    """`strips` or `interleaved`: the only order to try. TMA writes none of the layouts from which
+    strips of columns of a transposed operand are read without conflicts."""
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
+        if self.order not in (None, STRIPS, INTERLEAVED):
+            raise Decline(f"order must be {STRIPS} or {INTERLEAVED}, not {self.order}")
         if not launch.axes_of(REGISTER):
             raise Decline("it has no register axis (register-tile makes them)")
         pairs = _pairs(launch)
@@ -75,7 +83,7 @@ class PermuteRegisterTilePass(SchedulingPass):
         notes: list[str] = []
         for pair in pairs:
             best = before
-            for order in _orders(launch.extent(launch.axes[pair[1]])):
+            for order in self._orders(launch.extent(launch.axes[pair[1]])):
                 trial = kernel.clone()
                 _permute(trial.launch, {pair: order})
                 cost = _Cost.of(trial)
@@ -89,6 +97,13 @@ class PermuteRegisterTilePass(SchedulingPass):
             raise Decline("no order of its register tile conflicts less")
         _permute(launch, orders)
         return "; ".join(notes)
+
+    def _orders(self, extent: int) -> list[Order]:
+        """What can be tried for a register axis of so many points."""
+        strip = next((n for n in WIDTHS_OF_STRIPS if extent % n == 0), None)
+        strips = [Order(strip)] if strip is not None and extent > strip else []
+        orders = {STRIPS: strips, INTERLEAVED: [Order(None)]}
+        return [o for name, some in orders.items() if self.order in (None, name) for o in some]
 
 
 def _pairs(launch: tile.LaunchOp) -> list[Pair]:
@@ -120,13 +135,6 @@ def _is_together(expr: Expr, t: BlockArgument, r: BlockArgument, extent: int) ->
     return atoms.get(t, 0) == extent * atoms.get(r, 0) and all(
         _is_together(base, t, r, extent) for base in inner
     )
-
-
-def _orders(extent: int) -> list[Order]:
-    """What can be tried for a register axis of so many points."""
-    strip = next((n for n in STRIPS if extent % n == 0), None)
-    strips = [Order(strip)] if strip is not None and extent > strip else []
-    return [*strips, Order(None)]
 
 
 def _permute(launch: tile.LaunchOp, orders: Mapping[Pair, Order]) -> None:
@@ -187,8 +195,8 @@ class _Cost:
             )
 
     @property
-    def key(self) -> tuple[float, float, float, int]:
-        return self.relieved, sum(a.excess for a in self.reads), self.sectors, self.instructions
+    def key(self) -> tuple[float, float, int, float]:
+        return self.relieved, self.sectors, self.instructions, sum(a.excess for a in self.reads)
 
     def no_narrower(self, other: _Cost) -> bool:
         """Is every load from shared memory at least as wide as under another order?"""
@@ -217,6 +225,8 @@ def _relieved(kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess]
     if not best or slab.get_num_dims() < 2:
         return best
     unit = max(a.width for a in mine) // element_bytes(type.element_type)
-    for layout in (padded(type, max(unit, 1)), *swizzled(type)[:1]):
+    for layout in (padded(type, max(unit, 1)), *swizzled(type, [max(WIDTHS)], RUNS)):
         best = min(best, sum(a.excess for a in reads_of(kernel, buffer, layout)))
+        if not best:
+            break
     return best

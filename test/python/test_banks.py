@@ -25,7 +25,7 @@ from dlc.analysis.layout import offset_in, padded, place_of, span, strides_of, s
 from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.runtime import HostKernel
 from dlc.dialects import kernel, tile
-from dlc.dialects.swizzle import SwizzleAttr, verify_layout
+from dlc.dialects.swizzle import RUNS, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr
 
 F4 = 16
@@ -140,6 +140,24 @@ def test_a_wide_slab_is_swizzled_panel_by_panel() -> None:
         assert [_place(type, slot, row, 4 * column + n) - first for n in range(4)] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(("lines", "rows", "columns"), [(2, 32, 16), (4, 32, 32), (2, 16, 64)])
+def test_runs_of_lines_trade_places_alike(lines: int, rows: int, columns: int) -> None:
+    """Each run of 2 or 4 lines of 128 bytes xors bits 4 to 6 of addresses with the same number."""
+    type = MemRefType(f32, [2, rows, columns], SwizzleAttr(128, lines), kernel.SharedAttr())
+    for slot, row, column in np.ndindex(2, rows, columns):
+        panel, inner = divmod(column, 32)
+        element = (slot * rows * columns) + panel * rows * 32 + row * min(columns, 32) + inner
+        address = 4 * element
+        address ^= (address // (128 * lines) & 7) << 4
+        assert 4 * _place(type, slot, row, column) == address
+
+
+def test_strips_of_rows_hit_distinct_banks() -> None:
+    for type in swizzled(_type(64, 16), [128], [2]) + swizzled(_type(64, 32), [128], [4]):
+        strips = {_place(type, 4 * t, 0) * 4 // 16 % 8 for t in range(8)}
+        assert strips == set(range(8))
+
+
 def test_places_of_strided_buffers() -> None:
     type = MemRefType(f32, [3, 8, 16], StridedLayoutAttr([160, 20, 1], 4), kernel.SharedAttr())
     assert _place(type, 2, 3, 5) == 4 + 320 + 60 + 5
@@ -149,9 +167,16 @@ def test_places_of_strided_buffers() -> None:
 
 def test_which_layouts_fit() -> None:
     assert [t.layout for t in swizzled(_type(16, 64))] == [SwizzleAttr(n) for n in (128, 64, 32)]
-    assert [t.layout for t in swizzled(_type(16, 64), 64)] == [SwizzleAttr(64), SwizzleAttr(32)]
+    assert [t.layout for t in swizzled(_type(16, 64), [64, 32])] == [
+        SwizzleAttr(64),
+        SwizzleAttr(32),
+    ]
     assert [t.layout for t in swizzled(_type(16, 24))] == [SwizzleAttr(32)]
     assert swizzled(_type(12, 64)) == swizzled(_type(64)) == []
+    assert [t.layout for t in swizzled(_type(32, 16), [128], RUNS)] == [SwizzleAttr(128, 2)]
+    assert [t.layout for t in swizzled(_type(32, 64), [128], RUNS)] == [
+        SwizzleAttr(128, lines) for lines in (1, 2, 4)
+    ]
     assert padded(_type(3, 8, 16), 4).layout == StridedLayoutAttr([160, 20, 1])
     assert strides_of(padded(_type(3, 8, 16), 4)) == (160, 20, 1)
     for strides in ([15, 1], [16], [16, 0]):
@@ -280,15 +305,17 @@ def test_ragged_threads_and_columns() -> None:
 @pytest.mark.parametrize("bk", [16, 32, 64])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_schedules_without_conflicts(transposed: bool, bk: int, rings: str) -> None:
+    by_tma = transposed and "tma-copy" in rings
+    order = "{order=interleaved}" if by_tma else ""
     pipeline = (
         GEMM.replace("BK", str(bk))
-        + f",permute-register-tile{rings},split-inner-for-swizzle{{bytes=128}},pad-smem"
+        + f",permute-register-tile{order}{rings},split-inner-for-swizzle{{bytes=128}},pad-smem"
     )
     found = scheduled(kernels.gemm(256, 256, 256, transposed=transposed), pipeline)
     accesses = report(found)
     assert set(worst(accesses).values()) == {1}
     assert {a.width for a in accesses} == {16}
-    assert {a.width for a in report_global(found)} == ({4} if transposed else {16})
+    assert {a.width for a in report_global(found)} == ({4} if by_tma else {16})
 
 
 # Results.

@@ -1,5 +1,8 @@
 // RUN: dlc-opt %s -p permute-register-tile --split-input-file --remarks 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
+// RUN: dlc-opt %s -p 'permute-register-tile{order=interleaved}' --split-input-file | filecheck %s --check-prefix=INTERLEAVED
+// RUN: dlc-opt %s -p 'permute-register-tile{order=diagonal}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=ORDER
+// ORDER: permute-register-tile: strips: skipped, order must be strips or interleaved, not diagonal
 
 // Strips, in all subscripts and conditions: loads from shared memory stay vectors.
 func.func @main(%x: tensor<16x256xf32>) -> tensor<250xf32> {
@@ -22,19 +25,23 @@ func.func @main(%x: tensor<16x256xf32>) -> tensor<250xf32> {
 
 // -----
 
-// Interleaved: the rows that a warp reads follow each other, and then can be padded or swizzled.
+// Strips of rows can be read without conflicts once the rows are swizzled in runs of lines; TMA
+// wants the rows that a warp reads to follow each other.
 func.func @main(%x: tensor<256x32xf32>) -> tensor<256xf32> {
-  // REMARK: permute-register-tile: rows: %t, %r interleaved: fewer conflicts once padded or swizzled, sectors of global memory from 64 to 32
+  // REMARK: permute-register-tile: rows: %t, %r in strips of 4: fewer conflicts once padded or swizzled, sectors of global memory from 64 to 32
   %y = tile.kernel @rows(%x: memref<256x32xf32> = %x) -> (%y: memref<256xf32>) schedule "permute-register-tile" {
-    // CHECK: tile.launch thread(%t in 32) register(%r in 8) {
+    // CHECK: tile.launch thread(%t in 32) register(%ro in 2, %ri in 4) {
+    // INTERLEAVED: tile.launch thread(%t in 32) register(%r in 8) {
     tile.launch thread(%t in 32) register(%r in 8) {
       %xs = tile.stage %x[0, 0] [256, 32] : memref<256x32xf32> -> memref<256x32xf32, #tile.shared>
       %s = tile.reduce add serial(%k in 8) register(%v in 4) -> f32 {
-        // CHECK: tile.load %xs[%r * 32 + %t, %k * 4 + %v]
+        // CHECK: tile.load %xs[%ro * 128 + %t * 4 + %ri, %k * 4 + %v]
+        // INTERLEAVED: tile.load %xs[%r * 32 + %t, %k * 4 + %v]
         %e = tile.load %xs[%t * 8 + %r, %k * 4 + %v] : memref<256x32xf32, #tile.shared>
         tile.yield %e : f32
       }
-      // CHECK: tile.store %s, %y[%r * 32 + %t]
+      // CHECK: tile.store %s, %y[%ro * 128 + %t * 4 + %ri]
+      // INTERLEAVED: tile.store %s, %y[%r * 32 + %t]
       tile.store %s, %y[%t * 8 + %r] : memref<256xf32>
     }
   }

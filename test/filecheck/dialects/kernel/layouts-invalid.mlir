@@ -56,6 +56,20 @@ kernel.func @width() -> () grid 1 block 1 {
 
 // -----
 
+kernel.func @lines() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<32x32xf32, #kernel.swizzle<128, 3>, #kernel.shared>
+}
+// CHECK: expected runs of 1, 2 or 4 lines of a swizzle, found 3
+
+// -----
+
+kernel.func @rows_of_runs() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<16x16xf32, #kernel.swizzle<128, 2>, #kernel.shared>
+}
+// CHECK: expected rows of a multiple of 128 bytes or of 128 bytes divided by a power of two, a multiple of 32 of them, found memref<16x16xf32, #kernel.swizzle<128, 2>, #kernel.shared>
+
+// -----
+
 kernel.func @one_row() -> () grid 1 block 1 {
   %s = kernel.alloc_shared : memref<32xf32, #kernel.swizzle<128>, #kernel.shared>
 }
