@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import gcd, prod
 from operator import mul
 
@@ -14,7 +13,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.swizzle import PERIOD, UNIT, WIDTHS, SwizzleAttr, verify_layout
+from dlc.dialects.swizzle import (
+    PERIOD,
+    UNIT,
+    WIDTHS,
+    PaddedGroupsAttr,
+    SwizzleAttr,
+    verify_layout,
+)
 from dlc.ir.expr import Expr, FloorDiv, Mod
 
 MAX_BYTES = 16
@@ -24,56 +30,46 @@ MAX_BYTES = 16
 def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     """
     The strides of a memref in elements, outermost first; of a swizzled one, those that it would
-    have with its rows in order (see `place_of`).
+    have with its rows in order (see `place_of`); of padded groups, those within a group.
     """
     if isinstance(type.layout, StridedLayoutAttr):
         return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
-    assert isinstance(type.layout, NoneAttr | SwizzleAttr), f"unexpected layout {type.layout}"
     strides = [1]
     for extent in reversed(type.get_shape()[1:]):
         strides.append(strides[-1] * max(extent, 1))
+    if (groups := _Groups.of(type)) is not None:
+        strides[2:] = [n // strides[2] * groups.count * groups.stride for n in strides[2:]]
+    else:
+        assert isinstance(type.layout, NoneAttr | SwizzleAttr), f"unexpected layout {type.layout}"
     return tuple(reversed(strides[: type.get_num_dims()]))
 
 
 @dataclass(frozen=True)
-class _Panels:
-    """The panels of a swizzled memref, in elements."""
+class _Groups:
+    """The groups of rows of a memref with padding between them."""
 
-    width: int
-    """Of a row of a panel."""
-    merged: int
-    """Rows of the memref that make up one."""
     rows: int
-    """Of a panel."""
+    """Of a group."""
+    columns: int
+    stride: int
+    """Elements from a group to the next."""
     count: int
-    unit: int
-    """What stays together."""
-    run: int
-    """Rows that trade places alike."""
+    """Of a matrix."""
 
     @staticmethod
-    def of(type: MemRefType[Attribute]) -> _Panels | None:
-        """None if the memref is not swizzled."""
-        if not isinstance(layout := type.layout, SwizzleAttr):
+    def of(type: MemRefType[Attribute]) -> _Groups | None:
+        """None if a memref has no such layout."""
+        if not isinstance(layout := type.layout, PaddedGroupsAttr):
             return None
-        size, bytes = element_bytes(type.element_type), layout.bytes.data
-        rows, columns = type.get_shape()[-2:]
-        width = bytes // size
-        merged, count = max(width // columns, 1), max(columns // width, 1)
-        run = layout.lines.data * (PERIOD * UNIT // bytes)
-        return _Panels(width, merged, rows // merged, count, UNIT // size, run)
+        (rows, columns), each = type.get_shape()[-2:], layout.rows.data
+        return _Groups(each, columns, each * columns + layout.padding.data, rows // each)
 
-    @property
-    def units(self) -> int:
-        """Of a row."""
-        return self.width // self.unit
 
-    def within(self, row: Expr, column: Expr) -> tuple[Expr, Expr, Expr]:
-        """The panel of an element, and its row and column there."""
-        row, part = row // self.merged, row % self.merged
-        if self.count == 1:
-            return Expr(), row, part * (self.width // self.merged) + column
-        return column // self.width, row, column % self.width
+def _panel(type: MemRefType[Attribute]) -> int | None:
+    """The elements of a row of a panel, if a memref is swizzled."""
+    if isinstance(type.layout, SwizzleAttr):
+        return type.layout.bytes.data // element_bytes(type.element_type)
+    return None
 
 
 def has_unit_stride(type: MemRefType[Attribute]) -> bool:
@@ -86,10 +82,22 @@ def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Ex
     The distance of an element from the memref's address, in elements; of a swizzled memref as if
     the units of a row had not traded places (see `place_of`).
     """
-    if _Panels.of(type) is not None:
-        place = place_of(type, subscripts)
-        return place.base + place.unit
-    return sum(map(mul, subscripts, strides_of(type)), Expr((), _layout_offset(type)))
+    total = Expr((), _layout_offset(type))
+    strides = strides_of(type)
+    if (width := _panel(type)) is not None:
+        rows, columns = type.get_shape()[-2:]
+        *outer, row, column = subscripts
+        subscripts = [*outer, row, column // width, column % width]
+        if columns == width:
+            subscripts = [*outer, row, Expr(), column]
+        strides = (*strides[:-2], width, rows * width, 1)
+    if (groups := _Groups.of(type)) is not None:
+        *outer, row, column = subscripts
+        subscripts = [*outer, row // groups.rows, row % groups.rows, column]
+        strides = (*strides[:-2], groups.stride, groups.columns, 1)
+    for subscript, stride in zip(subscripts, strides, strict=True):
+        total = total + subscript * stride
+    return total
 
 
 @dataclass(frozen=True)
@@ -108,30 +116,36 @@ class Place:
 
 def place_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Place:
     """The place of an element; 0 is exchanged unless the memref is swizzled."""
-    if (panels := _Panels.of(type)) is None:
-        return Place(linear_offset(type, subscripts), Expr(), Expr())
-    *outer, row, column = subscripts
-    panel, row, column = panels.within(row, column)
-    line = row * panels.width + panel * (panels.rows * panels.width)
-    base = sum(map(mul, outer, strides_of(type)), Expr()) + line
-    exchange = ((row // panels.run) % panels.units) * panels.unit
-    return Place(base, column, exchange)
+    offset, width = linear_offset(type, subscripts), _panel(type)
+    if width is None:
+        return Place(offset, Expr(), Expr())
+    row, column = subscripts[-2:]
+    unit = UNIT // element_bytes(type.element_type)
+    units = width // unit
+    exchange = ((row // (PERIOD // units)) % units) * unit
+    if type.get_shape()[-1] > width:
+        column = column % width
+    return Place(offset - column, column, exchange)
 
 
 def offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
     """The place of an element as a function of its subscripts, like `place_of`."""
-    first, strides, panels = _layout_offset(type), strides_of(type), _Panels.of(type)
-    if panels is None:
+    first, strides, width = _layout_offset(type), strides_of(type), _panel(type)
+    if (groups := _Groups.of(type)) is not None:
+        (*outer, _, _), each, stride = strides, groups.rows, groups.stride
+        steps = (*outer, stride, groups.columns, 1)
+        return lambda at: sum(map(mul, (*at[:-2], *divmod(at[-2], each), at[-1]), steps))
+    if width is None:
         return lambda at: first + sum(map(mul, at, strides))
-    width, merged, rows = panels.width, panels.merged, panels.rows
-    run, units, unit, columns = panels.run, panels.units, panels.unit, type.get_shape()[-1]
+    rows = type.get_shape()[-2]
+    unit = UNIT // element_bytes(type.element_type)
+    units = width // unit
 
     def swizzled(at: Sequence[int]) -> int:
         *outer, row, column = at
-        row, part = divmod(row, merged)
-        panel, column = divmod(part * columns + column, width)
-        exchange = row // run % units * unit
-        inner = (panel * rows + row) * width + (column ^ exchange)
+        panel, column = divmod(column, width)
+        exchange = row // (PERIOD // units) % units * unit
+        inner = panel * rows * width + row * width + (column ^ exchange)
         return sum(map(mul, outer, strides)) + inner
 
     return swizzled
@@ -153,13 +167,23 @@ def padded(type: MemRefType[Attribute], padding: int) -> MemRefType[Attribute]:
     return MemRefType(type.element_type, shape, layout, type.memory_space)
 
 
+def group_padded(type: MemRefType[Attribute], padding: int) -> list[MemRefType[Attribute]]:
+    """The type with so many elements between groups of 2, 4 or 8 rows, as far as they fit."""
+    shape = type.get_shape()
+    return [
+        MemRefType(type.element_type, shape, PaddedGroupsAttr(rows, padding), type.memory_space)
+        for rows in (2, 4, 8)
+        if shape[-2] % rows == 0
+    ]
+
+
 def swizzled(
-    type: MemRefType[Attribute], widths: Sequence[int] = WIDTHS, runs: Sequence[int] = (1,)
+    type: MemRefType[Attribute], at_most: int = max(WIDTHS)
 ) -> list[MemRefType[Attribute]]:
-    """The type with each swizzle, of the given widths and runs of lines, that fits its rows."""
+    """The type with each swizzle of at most so many bytes that fits its rows, widest first."""
     found: list[MemRefType[Attribute]] = []
-    for width, lines in product(sorted(widths, reverse=True), runs):
-        layout = SwizzleAttr(width, lines)
+    for width in sorted((w for w in WIDTHS if w <= at_most), reverse=True):
+        layout = SwizzleAttr(width)
         new = MemRefType(type.element_type, type.get_shape(), layout, type.memory_space)
         try:
             verify_layout(new)
@@ -176,6 +200,8 @@ def span(type: MemRefType[Attribute]) -> int:
         return 0
     if isinstance(type.layout, SwizzleAttr):
         return prod(shape)
+    if (groups := _Groups.of(type)) is not None:
+        return prod(shape[:-2]) * groups.count * groups.stride
     steps = zip(shape, strides_of(type), strict=True)
     return _layout_offset(type) + sum((n - 1) * stride for n, stride in steps) + 1
 

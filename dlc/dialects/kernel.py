@@ -109,7 +109,7 @@ from dlc.dialects.kernel_tma import (
     TmaLoadOp,
 )
 from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
-from dlc.dialects.swizzle import SwizzleAttr, verify_layout
+from dlc.dialects.swizzle import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr
 from dlc.schedule.target import MAX_THREADS
 
@@ -601,5 +601,5 @@ Kernel = Dialect(
         FenceProxyAsyncOp,
         SyncWarpOp,
     ],
-    [SharedAttr, LocalAttr, SwizzleAttr, TensorMapType, MbarriersType],
+    [SharedAttr, LocalAttr, SwizzleAttr, PaddedGroupsAttr, TensorMapType, MbarriersType],
 )

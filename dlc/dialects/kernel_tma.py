@@ -35,6 +35,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
+    NoneAttr,
     StridedLayoutAttr,
     i64,
 )
@@ -565,14 +566,13 @@ def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -
     if isinstance(layout, SwizzleAttr):
         panels = last[-1] / box[-1]
         fits = panels == 1 if len(box) > 2 else len(box) == 2 and panels.is_integer()
-        plain = layout.lines.data == 1 and layout.bytes.data == swizzle
-        return fits and plain and last[:-1] == list(box[:-1])
+        return fits and layout.bytes.data == swizzle and last[:-1] == list(box[:-1])
     if swizzle or last != list(box):
         return False
     if isinstance(layout, StridedLayoutAttr):
         dense = [prod(box[d + 1 :]) for d in range(len(box))]
         return list(layout.get_strides())[len(shape) - len(box) :] == dense
-    return True
+    return isinstance(layout, NoneAttr)
 
 
 @irdl_op_definition

@@ -20,8 +20,6 @@ UNIT = 16
 """Bytes that stay together (PTX ISA, "Swizzling modes")."""
 PERIOD = 8
 """Rows after which a swizzle repeats; with their bytes, also what its buffers are aligned to."""
-RUNS = (1, 2, 4)
-"""Lines of 128 bytes that can trade places alike."""
 
 
 @irdl_attr_definition
@@ -34,27 +32,15 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
     of row r lies where unit `u xor (r * bytes / 128) mod (bytes / 16)` would. This is how the
     tensor memory accelerator writes boxes as wide as a panel (PTX ISA, "Swizzling modes"), and what
     lets the lanes of a warp read a column of 16-byte units from distinct banks.
-
-    `#kernel.swizzle<128, 4>`: runs of 2 or 4 lines of 128 bytes trade places alike, so that lanes
-    read rows from distinct banks that are as many lines apart. Rows may be shorter than a panel
-    then: those that share its bytes count as one row. The threads write such buffers themselves.
     """
 
     name = "kernel.swizzle"
     bytes: IntAttr
-    lines: IntAttr
 
-    def __init__(self, bytes: int | IntAttr, lines: int | IntAttr = 1) -> None:
-        super().__init__(
-            IntAttr(bytes) if isinstance(bytes, int) else bytes,
-            IntAttr(lines) if isinstance(lines, int) else lines,
-        )
+    def __init__(self, bytes: int | IntAttr) -> None:
+        super().__init__(IntAttr(bytes) if isinstance(bytes, int) else bytes)
 
     def verify(self) -> None:
-        if self.lines.data not in RUNS:
-            raise VerifyException(
-                f"expected runs of 1, 2 or 4 lines of a swizzle, found {self.lines.data}"
-            )
         if self.bytes.data not in WIDTHS:
             raise VerifyException(
                 f"expected a swizzle of 32, 64 or 128 bytes, found {self.bytes.data}"
@@ -63,20 +49,58 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            bytes = parser.parse_integer(allow_boolean=False, allow_negative=False)
-            lines = 1
-            if parser.parse_optional_punctuation(","):
-                lines = parser.parse_integer(allow_boolean=False, allow_negative=False)
-            return [IntAttr(bytes), IntAttr(lines)]
+            return [IntAttr(parser.parse_integer(allow_boolean=False, allow_negative=False))]
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_int(self.bytes.data)
-            if self.lines.data > 1:
-                printer.print_string(f", {self.lines.data}")
 
     def get_affine_map(self) -> AffineMap:
         raise ValueError("a swizzle is no affine map: see dlc.analysis.layout.place_of")
+
+
+@irdl_attr_definition
+class PaddedGroupsAttr(ParametrizedAttribute, MemRefLayoutAttr):
+    """
+    `#kernel.padded_groups<4, 8>`: after every 4 rows, 8 elements are left out.
+
+    The rows of a matrix (the last two dimensions) lie one after the other, but for the padding
+    between groups; matrices follow each other likewise. Lanes that read a row of each group then
+    find them in distinct banks, and yet places are sums of multiples of the lane and of the row
+    in its group.
+    """
+
+    name = "kernel.padded_groups"
+    rows: IntAttr
+    padding: IntAttr
+
+    def __init__(self, rows: int | IntAttr, padding: int | IntAttr) -> None:
+        super().__init__(
+            IntAttr(rows) if isinstance(rows, int) else rows,
+            IntAttr(padding) if isinstance(padding, int) else padding,
+        )
+
+    def verify(self) -> None:
+        if self.rows.data < 1 or self.padding.data < 0:
+            raise VerifyException(
+                "expected groups of at least one row and a padding of at least 0 elements, found "
+                f"{self.rows.data} and {self.padding.data}"
+            )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            rows = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            parser.parse_punctuation(",")
+            padding = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            return [IntAttr(rows), IntAttr(padding)]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.rows.data}, {self.padding.data}")
+
+    def get_affine_map(self) -> AffineMap:
+        raise ValueError("a layout in shared memory: see dlc.analysis.layout.place_of")
 
 
 def verify_layout(type: MemRefType[Attribute]) -> None:
@@ -85,12 +109,16 @@ def verify_layout(type: MemRefType[Attribute]) -> None:
     if isinstance(layout, NoneAttr):
         return
     if isinstance(layout, SwizzleAttr):
-        _verify_swizzle(type, layout.bytes.data, layout.lines.data)
+        _verify_swizzle(type, layout.bytes.data)
+        return
+    if isinstance(layout, PaddedGroupsAttr):
+        if len(shape) < 2 or shape[-2] % layout.rows.data:
+            raise VerifyException(f"expected a multiple of {layout.rows.data} rows, found {type}")
         return
     if not isinstance(layout, StridedLayoutAttr) or layout.get_offset() != 0:
         raise VerifyException(
-            "expected a layout strided<[…]> without an offset or #kernel.swizzle<…> in shared "
-            f"memory, found {layout}"
+            "expected a layout strided<[…]> without an offset, #kernel.swizzle<…> or "
+            f"#kernel.padded_groups<…> in shared memory, found {layout}"
         )
     strides = layout.get_strides()
     if len(strides) != len(shape) or None in strides:
@@ -104,14 +132,11 @@ def verify_layout(type: MemRefType[Attribute]) -> None:
         inner = (stride or 1) * extent
 
 
-def _verify_swizzle(type: MemRefType[Attribute], bytes: int, lines: int) -> None:
+def _verify_swizzle(type: MemRefType[Attribute], bytes: int) -> None:
     shape = type.get_shape()
     row = shape[-1] * element_bytes(type.element_type) if shape else 0
-    merged = bytes // row if lines > 1 and row and bytes % row == row % UNIT == 0 else 1
-    repeats = PERIOD * lines * merged
-    if len(shape) < 2 or row * merged % bytes or shape[-2] % repeats:
-        shorter = f" or of {bytes} bytes divided by a power of two" if lines > 1 else ""
+    if len(shape) < 2 or row % bytes or shape[-2] % PERIOD:
         raise VerifyException(
-            f"expected rows of a multiple of {bytes} bytes{shorter}, a multiple of {repeats} of "
-            f"them, found {type}"
+            f"expected rows of a multiple of {bytes} bytes, a multiple of {PERIOD} of them, "
+            f"found {type}"
         )

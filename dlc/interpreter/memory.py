@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.analysis.layout import span, strides_of
 from dlc.dialects.kernel_memory import element_bytes, is_shared
-from dlc.dialects.swizzle import SwizzleAttr
+from dlc.dialects.swizzle import PaddedGroupsAttr, SwizzleAttr
 from dlc.interpreter.expressions import Index
 from dlc.interpreter.machine import Lanes, Machine, compressed, first_of
 from dlc.interpreter.scalars import Value, dtype_of
@@ -36,17 +36,16 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides[: len(shape)]))
 
 
-def swizzled(offset: Any, swizzle: int, bytes: int, lines: int = 1) -> Any:
+def swizzled(offset: Any, swizzle: int, bytes: int) -> Any:
     """
     Where a swizzle of so many bytes, 0 for none, puts the element that would lie at an offset, in
     elements of `bytes`; and back. Bits 4 to 6 of the address are xor-ed with bits 7 to 9, as many
-    as there are units of 16 bytes in a row (PTX ISA, "Swizzling modes"); with higher bits if runs
-    of several lines of 128 bytes trade places alike.
+    as there are units of 16 bytes in a row (PTX ISA, "Swizzling modes").
     """
     if swizzle == 0:
         return offset
     address = offset * bytes
-    return (address ^ ((address // (128 * lines) & (swizzle // 16 - 1)) << 4)) // bytes
+    return (address ^ ((address >> 7 & (swizzle // 16 - 1)) << 4)) // bytes
 
 
 class Memory:
@@ -68,11 +67,14 @@ class Memory:
         self.shared = is_shared(ref)
         self.size = span(type) if self.shared else int(np.prod(self.shape))
         self.steps = self.strides if self.shared else _row_major(self.shape)
-        self.swizzle, self.lines = 0, 1
+        self.swizzle = self.group = 0
+        outer = self.strides[:-2]
         if isinstance(layout := type.layout, SwizzleAttr):
-            self.swizzle, self.lines = layout.bytes.data, layout.lines.data
-            *outer, row, column = self.strides
-            self.steps = (*outer, min(row, self.swizzle // self.bytes), column)
+            self.swizzle = layout.bytes.data
+            self.steps = (*outer, self.swizzle // self.bytes, 1)
+        elif isinstance(layout, PaddedGroupsAttr):
+            self.group, columns = layout.rows.data, self.shape[-1]
+            self.steps = (*outer, self.group * columns + layout.padding.data, columns, 1)
         self.data: NDArray[Any] = np.zeros(0, self.element)
         self.shadow: Shadow | None = None
         self.guard: Callable[[Operation, Elements, Lanes], None] | None = None
@@ -90,8 +92,7 @@ class Memory:
     def place(self, element: int) -> str:
         """An element as it is written: `%x[3, 4]`."""
         if self.shared:
-            within = element % max(self.size, 1)
-            element = swizzled(within, self.swizzle, self.bytes, self.lines)
+            element = swizzled(element % max(self.size, 1), self.swizzle, self.bytes)
         parts: list[int] = []
         for stride in self.steps:
             part, element = divmod(element, max(stride, 1))
@@ -99,6 +100,9 @@ class Memory:
         if self.swizzle:
             panels, parts[-2] = divmod(parts[-2], self.shape[-2])
             parts[-1] += panels * self.swizzle // self.bytes
+        if self.group:
+            *outer, group, row, column = parts
+            parts = [*outer, group * self.group + row, column]
         return f"{self.name}[{', '.join(map(str, parts))}]"
 
     def fill(self, array: NDArray[Any]) -> None:
@@ -122,24 +126,29 @@ class Memory:
                 outside = bool(subscript.size) and (subscript.min() < 0 or subscript.max() >= end)
             if outside:
                 raise self._outside(op, inner, lanes, dim, end)
-        if self.swizzle:
-            inner = self._panelled(inner)
+        if self.swizzle or self.group:
+            inner = self._divided(inner)
         if width > 1:
             self._check_alignment(op, inner, lanes, width)
-        element = swizzled(_dot(inner, self.steps), self.swizzle, self.bytes, self.lines)
+        element = swizzled(_dot(inner, self.steps), self.swizzle, self.bytes)
         return element + self.machine.block_of[lanes] * self.size if self.shared else element
 
-    def _panelled(self, subscripts: Sequence[Index]) -> list[Index]:
-        """Row and column of a swizzled memref within its panels, which follow each other."""
+    def _divided(self, subscripts: Sequence[Index]) -> list[Index]:
+        """
+        Row and column of a swizzled memref within its panels, which follow each other; or the
+        group of a row, the row in it and the column.
+        """
         *outer, row, column = subscripts
-        width = min(self.swizzle // self.bytes, self.shape[-1])
+        if self.group:
+            return [*outer, row // self.group, row % self.group, column]
+        width = self.swizzle // self.bytes
         return [*outer, row + column // width * self.shape[-2], column % width]
 
     def _check_alignment(
         self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int
     ) -> None:
         size = width * self.bytes
-        offset = _dot(subscripts, self.strides)
+        offset = _dot(subscripts, self.steps if self.shared else self.strides)
         if not self.shape or self.strides[-1] != 1:
             sentence = f"{width} elements of {self.name} are no neighbours in memory: {self.type}"
             raise self.machine.hazard("misaligned", op, sentence)

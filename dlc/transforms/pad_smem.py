@@ -10,11 +10,11 @@ from xdsl.ir import Attribute
 from xdsl.rewriter import Rewriter
 
 from dlc.analysis.banks import BANK_BYTES, BANKS, BankAccess, Buffer, accesses_of, reads_of
-from dlc.analysis.layout import padded, span, strides_of, swizzled
+from dlc.analysis.layout import group_padded, padded, span, strides_of
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.staging import TMA, slot_type
-from dlc.dialects.swizzle import RUNS, WIDTHS, SwizzleAttr
+from dlc.dialects.swizzle import PaddedGroupsAttr
 from dlc.ir.expr import unchanged_ir
 from dlc.schedule.step import Decline, SchedulingPass
 from dlc.schedule.target import target_of
@@ -29,9 +29,9 @@ class PadSmemPass(SchedulingPass):
 
     Legal always: a layout changes no subscript. Rows grow by as little as leaves no conflict in the
     bank model (`dlc.analysis.banks`), reads and writes counted; by whole accesses, so that what is
-    16 bytes wide stays so. Where every padding leaves some, as where rows are read by units of 16
-    bytes that are written in order, a swizzle may leave less. Buffers without conflicts stay as
-    they are, as do those that TMA fills, whose boxes have no padding.
+    16 bytes wide stays so. Where that leaves some, as where lanes read every fourth row, groups of
+    rows are padded. Buffers without conflicts stay as they are, as do those that TMA fills, whose
+    boxes have no padding.
     Faster because conflicting accesses of a warp are served one after the other.
 
     ```
@@ -73,12 +73,9 @@ class PadSmemPass(SchedulingPass):
             else:
                 room -= more
                 padded[buffer] = best
-                what = (
-                    f"swizzled by {best.layout.bytes.data} B"
-                    if isinstance(best.layout, SwizzleAttr)
-                    else f"{strides_of(best)[-2]} elements apart"
+                notes.append(
+                    f"rows of {name} {_described(best)}: {_ways(before)}, now {_ways(after)}"
                 )
-                notes.append(f"rows of {name} {what}: {_ways(before)}, now {_ways(after)}")
         if not padded:
             raise Decline("; ".join(refused) or "its buffers have no bank conflicts")
         for buffer, type in padded.items():
@@ -92,6 +89,14 @@ class PadSmemPass(SchedulingPass):
 def _type(buffer: Buffer) -> Type:
     assert isinstance(buffer.result.type, MemRefType)
     return buffer.result.type
+
+
+def _described(type: Type) -> str:
+    match type.layout:
+        case PaddedGroupsAttr(rows=rows, padding=padding):
+            return f"in groups of {rows.data}, {padding.data} elements between them"
+        case _:
+            return f"{strides_of(type)[-2]} elements apart"
 
 
 def _bytes(type: Type) -> int:
@@ -120,8 +125,7 @@ def _best(
     if slab.get_num_dims() < 2:
         return best, found
     unit = max(max(a.width for a in before) // element_bytes(plain.element_type), 1)
-    swizzles = [*swizzled(plain), *swizzled(plain, [max(WIDTHS)], RUNS[1:])]
-    for type in (*_paddings(plain, unit), *swizzles):
+    for type in (*_paddings(plain, unit), *group_padded(plain, unit)):
         if _excess(reads_of(kernel, buffer, type)) >= _excess(found):
             continue
         accesses = accesses_of(kernel, buffer, type)

@@ -9,13 +9,12 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import BlockArgument
 
 from dlc.analysis.banks import BankAccess, Buffer, reads_of, report_global, report_reads
-from dlc.analysis.layout import padded, swizzled
+from dlc.analysis.layout import group_padded, padded, swizzled
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp, indexed_ops
 from dlc.dialects.axes import REGISTER, THREAD
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.staging import slot_type
-from dlc.dialects.swizzle import RUNS, WIDTHS
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr, FloorDiv, Mod, unchanged_ir
 from dlc.schedule.step import Decline, SchedulingPass
@@ -225,7 +224,8 @@ def _relieved(kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess]
     if not best or slab.get_num_dims() < 2:
         return best
     unit = max(a.width for a in mine) // element_bytes(type.element_type)
-    for layout in (padded(type, max(unit, 1)), *swizzled(type, [max(WIDTHS)], RUNS)):
+    unit = max(unit, 1)
+    for layout in (padded(type, unit), *group_padded(type, unit), *swizzled(type)[:1]):
         best = min(best, sum(a.excess for a in reads_of(kernel, buffer, layout)))
         if not best:
             break

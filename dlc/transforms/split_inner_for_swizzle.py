@@ -99,7 +99,7 @@ def _fitting(ring: tile.RingOp, at_most: int) -> list[MemRefType[Attribute]]:
         return []
     return [
         new
-        for new in swizzled(type, [width for width in WIDTHS if width <= at_most])
+        for new in swizzled(type, at_most)
         if type.get_num_dims() == 3
         or (isinstance(new.layout, SwizzleAttr) and new.layout.bytes.data == row)
     ]

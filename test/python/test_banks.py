@@ -21,11 +21,19 @@ from dlc.analysis.banks import (
     wavefronts,
     ways,
 )
-from dlc.analysis.layout import offset_in, padded, place_of, span, strides_of, swizzled
+from dlc.analysis.layout import (
+    group_padded,
+    offset_in,
+    padded,
+    place_of,
+    span,
+    strides_of,
+    swizzled,
+)
 from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.runtime import HostKernel
 from dlc.dialects import kernel, tile
-from dlc.dialects.swizzle import RUNS, SwizzleAttr, verify_layout
+from dlc.dialects.swizzle import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr
 
 F4 = 16
@@ -140,22 +148,20 @@ def test_a_wide_slab_is_swizzled_panel_by_panel() -> None:
         assert [_place(type, slot, row, 4 * column + n) - first for n in range(4)] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(("lines", "rows", "columns"), [(2, 32, 16), (4, 32, 32), (2, 16, 64)])
-def test_runs_of_lines_trade_places_alike(lines: int, rows: int, columns: int) -> None:
-    """Each run of 2 or 4 lines of 128 bytes xors bits 4 to 6 of addresses with the same number."""
-    type = MemRefType(f32, [2, rows, columns], SwizzleAttr(128, lines), kernel.SharedAttr())
-    for slot, row, column in np.ndindex(2, rows, columns):
-        panel, inner = divmod(column, 32)
-        element = (slot * rows * columns) + panel * rows * 32 + row * min(columns, 32) + inner
-        address = 4 * element
-        address ^= (address // (128 * lines) & 7) << 4
-        assert 4 * _place(type, slot, row, column) == address
+def test_groups_of_rows_lie_apart() -> None:
+    type = MemRefType(f32, [2, 12, 16], PaddedGroupsAttr(4, 8), kernel.SharedAttr())
+    assert strides_of(type) == (3 * 72, 16, 1)
+    assert span(type) == 2 * 3 * 72
+    for slot, row, column in np.ndindex(2, 12, 16):
+        place = slot * 216 + row // 4 * 72 + row % 4 * 16 + column
+        assert _place(type, slot, row, column) == place
 
 
-def test_strips_of_rows_hit_distinct_banks() -> None:
-    for type in swizzled(_type(64, 16), [128], [2]) + swizzled(_type(64, 32), [128], [4]):
-        strips = {_place(type, 4 * t, 0) * 4 // 16 % 8 for t in range(8)}
-        assert strips == set(range(8))
+@pytest.mark.parametrize("columns", [8, 16, 32, 64])
+def test_strips_of_rows_hit_distinct_banks(columns: int) -> None:
+    """Lanes 0 to 7 read 16 bytes of rows 0, 4, 8 and so on, of one of 4 groups of rows or more."""
+    (type,) = [t for t in group_padded(_type(64, columns), 4) if t.layout == PaddedGroupsAttr(4, 4)]
+    assert {_place(type, 4 * t, 0) // 4 % 8 for t in range(8)} == set(range(8))
 
 
 def test_places_of_strided_buffers() -> None:
@@ -167,15 +173,11 @@ def test_places_of_strided_buffers() -> None:
 
 def test_which_layouts_fit() -> None:
     assert [t.layout for t in swizzled(_type(16, 64))] == [SwizzleAttr(n) for n in (128, 64, 32)]
-    assert [t.layout for t in swizzled(_type(16, 64), [64, 32])] == [
-        SwizzleAttr(64),
-        SwizzleAttr(32),
-    ]
+    assert [t.layout for t in swizzled(_type(16, 64), 64)] == [SwizzleAttr(64), SwizzleAttr(32)]
     assert [t.layout for t in swizzled(_type(16, 24))] == [SwizzleAttr(32)]
     assert swizzled(_type(12, 64)) == swizzled(_type(64)) == []
-    assert [t.layout for t in swizzled(_type(32, 16), [128], RUNS)] == [SwizzleAttr(128, 2)]
-    assert [t.layout for t in swizzled(_type(32, 64), [128], RUNS)] == [
-        SwizzleAttr(128, lines) for lines in (1, 2, 4)
+    assert [t.layout for t in group_padded(_type(12, 16), 4)] == [
+        PaddedGroupsAttr(rows, 4) for rows in (2, 4)
     ]
     assert padded(_type(3, 8, 16), 4).layout == StridedLayoutAttr([160, 20, 1])
     assert strides_of(padded(_type(3, 8, 16), 4)) == (160, 20, 1)

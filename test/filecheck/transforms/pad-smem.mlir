@@ -61,11 +61,11 @@ func.func @main(%x: tensor<32x32xf32>) -> tensor<32xf32> {
 
 // -----
 
-// Rows of 64 bytes: every padding leaves writes that conflict, a swizzle does not.
-// CHECK: tile.stage %x[0, 0] [32, 16] : memref<32x16xf32> -> memref<32x16xf32, #kernel.swizzle<64>, #tile.shared>
+// Rows of 64 bytes: every padding of rows leaves writes that conflict, that of pairs does not.
+// CHECK: tile.stage %x[0, 0] [32, 16] : memref<32x16xf32> -> memref<32x16xf32, #kernel.padded_groups<2, 4>, #tile.shared>
 func.func @main(%x: tensor<32x16xf32>) -> tensor<32xf32> {
-  // REMARK: pad-smem: swizzle: rows of xs swizzled by 64 B: reads 4 ways, writes 1, now reads 1 ways, writes 1
-  %y = tile.kernel @swizzle(%x: memref<32x16xf32> = %x) -> (%y: memref<32xf32>) schedule "pad-smem" {
+  // REMARK: pad-smem: groups: rows of xs in groups of 2, 4 elements between them: reads 4 ways, writes 1, now reads 1 ways, writes 1
+  %y = tile.kernel @groups(%x: memref<32x16xf32> = %x) -> (%y: memref<32xf32>) schedule "pad-smem" {
     tile.launch thread(%t in 32) {
       %xs = tile.stage %x[0, 0] [32, 16] : memref<32x16xf32> -> memref<32x16xf32, #tile.shared>
       %s = tile.reduce add serial(%k in 4) register(%v in 4) -> f32 {

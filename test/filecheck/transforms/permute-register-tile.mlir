@@ -25,10 +25,10 @@ func.func @main(%x: tensor<16x256xf32>) -> tensor<250xf32> {
 
 // -----
 
-// Strips of rows can be read without conflicts once the rows are swizzled in runs of lines; TMA
-// wants the rows that a warp reads to follow each other.
+// Strips of rows can be read without conflicts once groups of rows are padded; TMA wants the rows
+// that a warp reads to follow each other.
 func.func @main(%x: tensor<256x32xf32>) -> tensor<256xf32> {
-  // REMARK: permute-register-tile: rows: %t, %r in strips of 4: fewer conflicts once padded or swizzled, sectors of global memory from 64 to 32
+  // REMARK: permute-register-tile: rows: %t, %r in strips of 4: sectors of global memory from 64 to 32
   %y = tile.kernel @rows(%x: memref<256x32xf32> = %x) -> (%y: memref<256xf32>) schedule "permute-register-tile" {
     // CHECK: tile.launch thread(%t in 32) register(%ro in 2, %ri in 4) {
     // INTERLEAVED: tile.launch thread(%t in 32) register(%r in 8) {

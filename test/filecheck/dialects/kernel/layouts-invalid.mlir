@@ -17,7 +17,7 @@ kernel.func @rank() -> () grid 1 block 1 {
 kernel.func @offset() -> () grid 1 block 1 {
   %s = kernel.alloc_shared : memref<8x16xf32, strided<[16, 1], offset: 4>, #kernel.shared>
 }
-// CHECK: expected a layout strided<[…]> without an offset or #kernel.swizzle<…> in shared memory, found strided<[16, 1], offset: 4>
+// CHECK: expected a layout strided<[…]> without an offset, #kernel.swizzle<…> or #kernel.padded_groups<…> in shared memory, found strided<[16, 1], offset: 4>
 
 // -----
 
@@ -45,7 +45,7 @@ kernel.func @unknown() -> () grid 1 block 1 {
 kernel.func @map() -> () grid 1 block 1 {
   %s = kernel.alloc_shared : memref<8x16xf32, affine_map<(d0, d1) -> (d1, d0)>, #kernel.shared>
 }
-// CHECK: expected a layout strided<[…]> without an offset or #kernel.swizzle<…> in shared memory, found affine_map<(d0, d1) -> (d1, d0)>
+// CHECK: expected a layout strided<[…]> without an offset, #kernel.swizzle<…> or #kernel.padded_groups<…> in shared memory, found affine_map<(d0, d1) -> (d1, d0)>
 
 // -----
 
@@ -56,17 +56,17 @@ kernel.func @width() -> () grid 1 block 1 {
 
 // -----
 
-kernel.func @lines() -> () grid 1 block 1 {
-  %s = kernel.alloc_shared : memref<32x32xf32, #kernel.swizzle<128, 3>, #kernel.shared>
+kernel.func @groups() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<32x32xf32, #kernel.padded_groups<0, 4>, #kernel.shared>
 }
-// CHECK: expected runs of 1, 2 or 4 lines of a swizzle, found 3
+// CHECK: expected groups of at least one row and a padding of at least 0 elements, found 0 and 4
 
 // -----
 
-kernel.func @rows_of_runs() -> () grid 1 block 1 {
-  %s = kernel.alloc_shared : memref<16x16xf32, #kernel.swizzle<128, 2>, #kernel.shared>
+kernel.func @rows_of_groups() -> () grid 1 block 1 {
+  %s = kernel.alloc_shared : memref<14x16xf32, #kernel.padded_groups<4, 4>, #kernel.shared>
 }
-// CHECK: expected rows of a multiple of 128 bytes or of 128 bytes divided by a power of two, a multiple of 32 of them, found memref<16x16xf32, #kernel.swizzle<128, 2>, #kernel.shared>
+// CHECK: expected a multiple of 4 rows, found memref<14x16xf32, #kernel.padded_groups<4, 4>, #kernel.shared>
 
 // -----
 

@@ -8,8 +8,8 @@ kernel.func @layouts() -> () grid 1 block 32 {
   %swizzled = kernel.alloc_shared : memref<3x128x64xf32, #kernel.swizzle<128>, #kernel.shared>
   // CHECK-NEXT: kernel.alloc_shared : memref<8x8xf32, #kernel.swizzle<32>, #kernel.shared>
   %narrow = kernel.alloc_shared : memref<8x8xf32, #kernel.swizzle<32>, #kernel.shared>
-  // CHECK-NEXT: kernel.alloc_shared : memref<32x16xf32, #kernel.swizzle<128, 2>, #kernel.shared>
-  %runs = kernel.alloc_shared : memref<32x16xf32, #kernel.swizzle<128, 2>, #kernel.shared>
+  // CHECK-NEXT: kernel.alloc_shared : memref<3x32x16xf32, #kernel.padded_groups<4, 4>, #kernel.shared>
+  %groups = kernel.alloc_shared : memref<3x32x16xf32, #kernel.padded_groups<4, 4>, #kernel.shared>
   // CHECK-NEXT: kernel.load %swizzled[2, 127, 60] : memref<3x128x64xf32, #kernel.swizzle<128>, #kernel.shared> -> vector<4xf32>
   %v = kernel.load %swizzled[2, 127, 60] : memref<3x128x64xf32, #kernel.swizzle<128>, #kernel.shared> -> vector<4xf32>
 }

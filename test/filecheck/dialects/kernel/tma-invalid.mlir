@@ -234,12 +234,12 @@ kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
 
 // -----
 
-// CHECK: expected a target whose last dimensions are the box [16, 32], dense or with the map's swizzle, found memref<16x32xf32, #kernel.swizzle<128, 2>, #kernel.shared>
+// CHECK: expected a target whose last dimensions are the box [8, 32], dense or with the map's swizzle, found memref<8x32xf32, #kernel.padded_groups<4, 4>, #kernel.shared>
 kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
-  %m = kernel.tensor_map %x box [16, 32] swizzle 128 : memref<100x64xf32>
-  %s = kernel.alloc_shared : memref<16x32xf32, #kernel.swizzle<128, 2>, #kernel.shared>
+  %m = kernel.tensor_map %x box [8, 32] : memref<100x64xf32>
+  %s = kernel.alloc_shared : memref<8x32xf32, #kernel.padded_groups<4, 4>, #kernel.shared>
   %f = kernel.alloc_mbarriers 1
-  kernel.tma_load %m[0, 0] -> %s[0, 0], %f[0] : memref<16x32xf32, #kernel.swizzle<128, 2>, #kernel.shared>
+  kernel.tma_load %m[0, 0] -> %s[0, 0], %f[0] : memref<8x32xf32, #kernel.padded_groups<4, 4>, #kernel.shared>
 }
 
 // -----
