@@ -44,8 +44,10 @@ COPY_INSTRUCTIONS = 4
 """What a thread issues for one copy of 16 bytes."""
 UNHIDDEN = 0.1
 """The share of shared memory's clocks that computing does not hide."""
-TOLERANCE = 1.02
+TOLERANCE = 1.1
 """What the estimate cannot tell apart."""
+DENSE = 0.85
+"""The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
 WAVEFRONTS = 4
 """Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
 START = 2500
@@ -136,20 +138,33 @@ class Candidate:
             t.shared_per_sm // (self.shared_bytes + 1024),
         )
 
+    @property
+    def step(self) -> tuple[int, int]:
+        """Multiply-adds and shared loads that a thread issues for four points of K."""
+        rows, columns = self.thread
+        return VECTOR * rows * columns, rows + ceil(columns / VECTOR) * VECTOR
+
+    @property
+    def beside(self) -> float:
+        """Instructions that a thread issues for a chunk beside its steps."""
+        return CHUNK_INSTRUCTIONS + COPY_INSTRUCTIONS * self.slab_bytes / 16 / self.thread_count
+
+    @cached_property
+    def share(self) -> float:
+        """The share of multiply-adds among the instructions of a chunk."""
+        ffma, loads = self.step
+        steps = self.chunk / VECTOR
+        return steps * ffma / (steps * (ffma + loads) + self.beside)
+
     @cached_property
     def chunk_clocks(self) -> float:
         """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
-        rows, columns = self.thread
-        t, warps = self.target, self.thread_count / WARP
-        ffma = VECTOR * rows * columns
-        loads = rows + ceil(columns / VECTOR) * VECTOR
+        t, warps, (ffma, loads) = self.target, self.thread_count / WARP, self.step
         wavefronts = WAVEFRONTS * loads
-        steps = self.chunk / VECTOR * warps
-        copies = COPY_INSTRUCTIONS * self.slab_bytes / 16 / WARP
-        fixed = (CHUNK_INSTRUCTIONS * warps + copies) * WARP / t.issue_lanes
         issue = (ffma + loads) * WARP / t.issue_lanes
         longest = max(ffma * WARP / t.fp32_lanes, issue, wavefronts)
-        return fixed + steps * (longest + UNHIDDEN * wavefronts)
+        steps = self.chunk / VECTOR * (longest + UNHIDDEN * wavefronts)
+        return warps * (self.beside * WARP / t.issue_lanes + steps)
 
     @cached_property
     def issue_seconds(self) -> float:
@@ -225,15 +240,15 @@ def _utilization(warps: float) -> float:
 @lru_cache(maxsize=256)
 def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
     """
-    All candidates that fit, the best first: of those that are about as fast as the fastest, the one
-    whose threads hold most, which leans least on the caches, then the fastest.
+    All candidates that fit, the best first: of those that are about as fast as the fastest, the
+    fastest whose threads issue little beside multiply-adds.
     """
     fitting = [c for c in _all(problem, target) if c.seconds < inf]
     limit = TOLERANCE * min((c.seconds for c in fitting), default=0)
 
     def rank(c: Candidate) -> tuple[float, ...]:
         slower = c.seconds > limit
-        return slower, 0 if slower else -prod(c.thread), c.seconds, -prod(c.thread), -c.depth
+        return slower, not slower and c.share < DENSE, c.seconds, -prod(c.thread), -c.depth
 
     return tuple(sorted(fitting, key=rank))
 
