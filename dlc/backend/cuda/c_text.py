@@ -27,6 +27,16 @@ COLUMNS = 100
 """The longest line of printed text."""
 
 
+def comment(text: str) -> list[str]:
+    """The lines of a comment, which is broken after spaces and commas."""
+    lines = ["//"]
+    for part in re.split(r"(?<=,)|(?<= )", f" {text}"):
+        if len(lines[-1]) + len(part.rstrip()) > COLUMNS:
+            lines.append("//  ")
+        lines[-1] += part
+    return [line.rstrip() for line in lines]
+
+
 class Level(IntEnum):
     """How tightly an expression binds, loosest first (C++17, [expr])."""
 

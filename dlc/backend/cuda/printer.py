@@ -14,7 +14,6 @@ The text compiles with nvcc, and with a C++ compiler behind the host backend's h
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -29,7 +28,17 @@ from xdsl.utils.target import Target
 from dlc.analysis.layout import place_of, span
 from dlc.backend.cuda.c_index import IndexText
 from dlc.backend.cuda.c_scalar import function_name, mentions_twice, scalar, value_type
-from dlc.backend.cuda.c_text import COLUMNS, Level, Text, binary, c_type, call, constant, ternary
+from dlc.backend.cuda.c_text import (
+    COLUMNS,
+    Level,
+    Text,
+    binary,
+    c_type,
+    call,
+    comment,
+    constant,
+    ternary,
+)
 from dlc.backend.cuda.c_values import Memory, Values
 from dlc.backend.cuda.interface import (
     MBARRIER_BYTES,
@@ -116,12 +125,10 @@ class _KernelPrinter(Values):
 
     def print(self) -> str:
         func = self.func
-        what = f"// grid {func.grid_size}, block {func.block_size}"
+        what = f"grid {func.grid_size}, block {func.block_size}"
         if func.schedule is not None:
             what += f"; schedule: {func.schedule.data}"
-        self.lines += textwrap.wrap(
-            what, COLUMNS, subsequent_indent="//   ", break_on_hyphens=False
-        )
+        self.lines += comment(what)
         self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size})')
         types = parameter_types(func)
         maps = [op.result for op in func.tensor_maps]
