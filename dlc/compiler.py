@@ -182,9 +182,9 @@ class CompiledProgram:
 def compile(
     f: Callable[..., Any],
     args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
     target: str | None = None,
     backend: BackendLike = None,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.

@@ -187,7 +187,7 @@ def test_other_constants_compile_a_variant():
         return x * by + shift
 
     x = torch.randn(4)
-    compiled = dlc.compile(scale, (x, 2.0), {"shift": 1.0}, backend="host")
+    compiled = dlc.compile(scale, (x, 2.0), backend="host", kwargs={"shift": 1.0})
     assert torch.equal(compiled(x, 2.0, shift=1.0), x * 2 + 1)
     assert torch.equal(compiled(x, 3.0), x * 3)
     assert len(compiled.variants) == 2
