@@ -11,10 +11,13 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.barriers import place_barriers
+from dlc.backend.cuda.interface import shared_bytes
+from dlc.diagnostics import fail
 from dlc.dialects import kernel, loop, tile
 from dlc.ir.expr import unchanged_ir
 from dlc.ir.loop_to_tile import as_tile
 from dlc.remarks import counted, remark
+from dlc.schedule.target import Target, target_of
 from dlc.transforms.materialization.body import emit_launch
 from dlc.transforms.materialization.emitter import Emitter
 from dlc.transforms.materialization.launch import decode_axes
@@ -41,6 +44,7 @@ class MaterializeTilesPass(ModulePass):
             func = materialize(source)
             with unchanged_ir():
                 barriers = place_barriers(func)
+            _check_shared_memory(func, target_of(op), source)
             _replace(source, func, op)
             remark(
                 self.name,
@@ -63,6 +67,16 @@ def materialize(source: tile.KernelOp) -> kernel.FuncOp:
     decode_axes(e, func)
     emit_launch(e)
     return func
+
+
+def _check_shared_memory(func: kernel.FuncOp, target: Target, source: tile.KernelOp) -> None:
+    if (need := shared_bytes(func)) > target.shared_per_block:
+        fail(
+            source,
+            f"kernel '{func.name_}' needs {need} B of shared memory, and a block on {target.name} "
+            f"can have {target.shared_per_block} B",
+            "stage less (`stage-inputs{budget=…}`), use fewer slots, or give a block fewer rows",
+        )
 
 
 def _replace(source: tile.KernelOp, func: kernel.FuncOp, module: ModuleOp) -> None:

@@ -44,7 +44,8 @@ class SplitInnerForSwizzlePass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         if self.bytes not in WIDTHS:
-            raise Decline(f"it needs bytes, a swizzle of 32, 64 or 128, not {self.bytes}")
+            given = "" if self.bytes is None else f", not {self.bytes}"
+            raise Decline(f"it needs bytes, a swizzle of 32, 64 or 128{given}")
         rings = [op for op in kernel.launch.walk() if _is_plain(op)]
         if not rings:
             raise Decline("it has no TMA ring (tma-copy makes them)")

@@ -187,7 +187,7 @@ def test_gemm_reads_well() -> None:
 
 
 def test_a_scheduled_gemm_reads_like_one_written_by_hand() -> None:
-    """128 x 2048 @ 2048 x 5632 on sm_90, its partial sums included: short, and named after parts."""
+    """128 x 2048 @ 2048 x 5632 on sm_90, partial sums included: short, with names of its parts."""
     operands = torch.randn(128, 2048), torch.randn(2048, 5632)
     program = dlc.compile(lambda x, w: x @ w, operands, "sm_90")
     text = "".join(k.source[k.source.index("// grid") :] for k in program.kernels)
@@ -604,6 +604,8 @@ def test_names() -> None:
     assert kernel_name("expf") == "expf_kernel"
     assert kernel_name("double") == "double_kernel"
     assert kernel_name("load4") == "load4_kernel"
+    assert kernel_name("main") == "main_kernel"
+    assert kernel_name("dlc_thread") == "dlc_thread_kernel"
     assert kernel_name("rms_norm") == "rms_norm"
     assert kernel_name("layer.norm") == "layer_norm"
     text = printed(

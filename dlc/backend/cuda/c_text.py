@@ -225,7 +225,7 @@ _LIBRARY = frozenset(
     sinh sinpi cospi sqrt srand srand48 srandom stpcpy stpncpy strcat strchr strcmp strcoll strcpy
     strcspn strdup strerror strlen strncat strncmp strncpy strndup strpbrk strrchr strsep strspn
     strstr strtod strtok strtol strtoul strxfrm swab system tan tanh tgamma trunc unlockpt unsetenv
-    valloc y0 y1 yn clock time printf puts assert
+    valloc y0 y1 yn clock time printf puts assert main
     """.split()
 )
 
@@ -240,6 +240,7 @@ def kernel_name(name: str) -> str:
     name = _sanitized(name)
     single = name.removesuffix("f").removesuffix("l")
     taken = {name, single} & _LIBRARY or name in _WORDS or name in PRELUDE
+    taken = taken or name.startswith("dlc_")  # the host header's
     return f"{name}_kernel" if taken else name
 
 

@@ -109,3 +109,17 @@ func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
   }
   func.return %y : tensor<1xf32>
 }
+
+// -----
+
+// CHECK: kernel 'large' needs 240000 B of shared memory, and a block on sm_90 can have 232448 B
+func.func @main(%x: tensor<60000xf32>) -> tensor<32xf32> {
+  %y = tile.kernel @large(%x: memref<60000xf32> = %x) -> (%y: memref<32xf32>) {
+    tile.launch thread(%t in 32) {
+      %s = tile.stage %x[0] [60000] : memref<60000xf32> -> memref<60000xf32, #tile.shared>
+      %v = tile.load %s[%t * 100] : memref<60000xf32, #tile.shared>
+      tile.store %v, %y[%t] : memref<32xf32>
+    }
+  }
+  func.return %y : tensor<32xf32>
+}
