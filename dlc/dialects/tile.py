@@ -145,9 +145,10 @@ class LaunchOp(ForOpBase):
                 mentioned = frozenset[SSAValue]().union(*(along[i] for i in once_along(op)))
                 if missing := along[op.value] - mentioned:
                     names = ", ".join(f"%{a.name_hint}" for a in missing)
+                    across = "" if isinstance(op, StoreOp) else " or those that it adds across"
                     raise VerifyException(
-                        f"expected a stored value that varies only along axes of its subscripts, "
-                        f"found one that also varies along {names}"
+                        f"expected a stored value that varies only along axes of its subscripts"
+                        f"{across}, found one that also varies along {names}"
                     )
 
 

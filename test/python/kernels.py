@@ -103,10 +103,11 @@ def batched(*extents: int) -> Case:
     *batch, m, n, k = extents
     x, w = _normal(1, *batch, m, k), _normal(2, *batch, k, n)
     names = ["%h", "%b"][2 - len(batch) :]
-    outer = ", ".join(f"{name} in {extent}" for name, extent in zip(names, batch, strict=True))
+    axes = zip([*names, "%i", "%j"], [*batch, m, n], strict=True)
+    outer = ", ".join(f"{name} in {extent}" for name, extent in axes)
     at = "".join(f"{name}, " for name in names)
     body = f"""
-    loop.for {outer}, %i in {m}, %j in {n} {{
+    loop.for {outer} {{
       %acc = loop.reduce add %k in {k} -> f32 {{
         %a = loop.load %x[{at}%i, %k] : {_memref(x.shape)}
         %c = loop.load %w[{at}%k, %j] : {_memref(w.shape)}

@@ -59,9 +59,9 @@
 // CHECK: %ks = kernel.index %bid floordiv 8
 // CHECK: %i = kernel.index (%bid floordiv 2) mod 4
 // CHECK: %b = kernel.index %bid mod 2
-// CHECK: scf.for %r
-// CHECK: kernel.atomic_add %{{.*}}, %y[%i, %{{.*}}] where (%b < 1, %t < 1) : memref<4x2xf32>
 // CHECK: kernel.store %c, %z[%i] where (%ks < 1, %b < 1, %t < 1) : memref<4xf32>
+// CHECK-NEXT: scf.for %r
+// CHECK: kernel.atomic_add %{{.*}}, %y[%i, %{{.*}}] where (%b < 1, %t < 1) : memref<4x2xf32>
 %x = "test.op"() : () -> tensor<3x4x2xf32>
 %y, %z = tile.kernel @adds(%x: memref<3x4x2xf32> = %x) -> (%y: memref<4x2xf32> zeroed, %z: memref<4xf32>) {
   tile.launch block(%ks in 3, %i in 4, %b in 2) thread(%t in 8) register(%r in 2) {

@@ -121,7 +121,7 @@ tile.kernel @yields() -> () {
     tile.atomic_add %p, %y[%i] across(%ks) : memref<4xf32>
   }
 }
-// CHECK: expected a stored value that varies only along axes of its subscripts, found one that also varies along %t
+// CHECK: expected a stored value that varies only along axes of its subscripts or those that it adds across, found one that also varies along %t
 
 // -----
 
@@ -131,7 +131,7 @@ tile.kernel @yields() -> () {
     tile.atomic_add %p, %y[%i] across(%ks) : memref<4xf32>
   }
 }
-// CHECK: expected a stored value that varies only along axes of its subscripts, found one that also varies along %r
+// CHECK: expected a stored value that varies only along axes of its subscripts or those that it adds across, found one that also varies along %r
 
 // -----
 
@@ -141,7 +141,7 @@ tile.kernel @yields() -> () {
     tile.atomic_add %p, %y[%i] : memref<4xf32>
   }
 }
-// CHECK: expected a stored value that varies only along axes of its subscripts, found one that also varies along %ks
+// CHECK: expected a stored value that varies only along axes of its subscripts or those that it adds across, found one that also varies along %ks
 
 // -----
 
