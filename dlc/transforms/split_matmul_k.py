@@ -178,12 +178,13 @@ def _sole_store(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> tile.StoreOp:
     (sum,) = reduce.results
     if not has_atomic_add(sum.type):
         raise Decline(f"its sum is of type {sum.type}, and atomic adds are of f32, f64 or i32")
-    store, *others = (op for op in launch.walk() if isinstance(op, tile.StoreOp))
-    if others or store.value is not sum:
+    stores = [op for op in launch.walk() if isinstance(op, tile.StoreOp)]
+    if len(stores) != 1 or stores[0].value is not sum:
         raise Decline(
             "it stores more than its sum, or not the sum itself, for which the parts have to be "
             "added up before (combine=workspace does that)"
         )
+    (store,) = stores
     assert isinstance(store.ref.type, MemRefType)
     points, elements = prod(map(launch.extent, launch.axes)), prod(store.ref.type.get_shape())
     if store.where or store.parent_op() is not launch or points != elements:

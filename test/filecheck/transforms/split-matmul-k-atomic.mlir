@@ -2,6 +2,7 @@
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},blockify-launch{block=4,8 thread=2,4},register-tile{extents=2,2}' --split-input-file | filecheck %s --check-prefix=LATER
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},cooperative-reduce{threads=32}' --split-input-file | filecheck %s --check-prefix=ROWS
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
+// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},materialize-tiles' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic then="tileify"}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=THEN
 // THEN: split-matmul-k: mm: skipped, combine=atomic makes no second kernel for then to schedule
 
@@ -18,6 +19,9 @@
 // CHECK-NEXT: }
 // CHECK-NEXT: }
 // CHECK-NEXT: }
+
+// CUDA: // grid 3, block 70; zeroed before: C; schedule:
+// CUDA: atomic_add(&C[{{.*}}], acc);
 
 // Blocks beyond a ragged edge of the output add nothing.
 // LATER: tile.launch block(%ks in 3, %bi in 3) thread(%ti in 2, %tj in 4) register(%ri in 2, %rj in 2)
