@@ -39,6 +39,7 @@ SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
 Buffer = tile.StageOp | tile.RingOp
 Lanes = Sequence[int | None]
 """The byte address of each lane of a warp; None for lanes that take no part."""
+Effect = tile.StoreOp | tile.AtomicAddOp
 OfThreads = Callable[[tuple[int, ...]], int]
 """A number as a function of where the thread axes stand."""
 
@@ -124,9 +125,9 @@ class BankAccess:
 
 @dataclass(frozen=True)
 class GlobalAccess:
-    """A load or store of global memory by the warps of a block."""
+    """A load, store or atomic add of global memory by the warps of a block."""
 
-    op: tile.LoadOp | tile.StoreOp
+    op: tile.LoadOp | Effect
     width: int
     """Bytes that a lane accesses at once."""
     sectors: float
@@ -178,10 +179,10 @@ def _by_tma(op: tile.StageOp | tile.FillOp) -> bool:
 
 
 def report_global(kernel: tile.KernelOp) -> list[GlobalAccess]:
-    """The loads and stores of global memory; stages and rings, which copy rows, are left out."""
+    """The accesses of global memory; stages and rings, which copy rows, are left out."""
     found: list[GlobalAccess] = []
     for op in kernel.launch.walk():
-        if isinstance(op, tile.LoadOp | tile.StoreOp) and shared_by(op.ref) is None:
+        if isinstance(op, tile.LoadOp | Effect) and shared_by(op.ref) is None:
             walk = _Walk.of(kernel.launch, op, op.ref.type, kernel.alignment(op.ref))
             counts = [sectors(lanes, walk.width) for lanes in walk.warps()]
             found.append(GlobalAccess(op, walk.width, sum(counts) / len(counts), walk.times))
@@ -251,12 +252,15 @@ def _sampled_warps(threads: int) -> list[range]:
 
 
 def access_width(
-    op: tile.LoadOp | tile.StoreOp, type: MemRefType[Attribute], alignment: int
+    op: tile.LoadOp | Effect, type: MemRefType[Attribute], alignment: int
 ) -> tuple[BlockArgument | None, int]:
     """
     The register axis along which an access takes neighbouring elements of a memref of the given
     type, and how many it takes at once; `alignment` is that of the memref's address, in bytes.
+    Atomic adds take one.
     """
+    if isinstance(op, tile.AtomicAddOp):
+        return None, 1
     registers = [(loop, a) for loop in loops_around(op) for a in loop.axes_of(REGISTER)]
     axis = fragment_axis(op, [a for _, a in registers])
     if axis is None:
@@ -298,7 +302,7 @@ class _Walk:
     @staticmethod
     def of(
         launch: tile.LaunchOp,
-        op: tile.LoadOp | tile.StoreOp,
+        op: tile.LoadOp | Effect,
         type: Attribute,
         alignment: int,
     ) -> _Walk:

@@ -4,8 +4,9 @@ Runs `@main` of a Kernel IR module on torch tensors.
     executor = Executor(module, get_backend("host"))
     results = executor(tensors)
 
-`@main` is a list of launches: the executor allocates what they write, launches them in order and
-drops a tensor after its last use. Where kernels run is behind the interface `Backend`.
+`@main` is a list of launches: the executor allocates what they write, fills with zeros what is to
+be zeroed, launches them in order and drops a tensor after its last use. Where kernels run is behind
+the interface `Backend`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,10 @@ class Backend(Protocol):
 
     def running(self) -> AbstractContextManager[None]:
         """What is around the launches of one program."""
+        ...
+
+    def zero(self, tensor: torch.Tensor) -> None:
+        """Fills a tensor with zeros, after the launches before."""
         ...
 
     def launch(self, func: kernel.FuncOp, tensors: Sequence[torch.Tensor]) -> None:
@@ -171,6 +176,8 @@ class _Launch:
     outputs: tuple[int, ...]
     layouts: tuple[Layout, ...]
     """Of the outputs."""
+    zeroed: tuple[int, ...]
+    """Outputs that hold zeros at the start."""
     dead: tuple[int, ...]
     """Values that nothing uses any more."""
 
@@ -232,6 +239,11 @@ class Executor:
                 tuple(self._numbers[v] for v in op.inputs),
                 tuple(self._numbers[v] for v in op.outputs),
                 tuple(Layout.of(ref.type) for ref in callee.output_refs),
+                tuple(
+                    self._numbers[value]
+                    for value, ref in zip(op.outputs, callee.output_refs, strict=True)
+                    if ref in callee.zeroed_refs
+                ),
                 tuple(self._numbers[v] for v in (*ended, *unused) if v not in kept),
             )
         )
@@ -264,8 +276,10 @@ class Executor:
     ) -> None:
         outputs = [layout.allocate(self.backend.device) for layout in launch.layouts]
         values.update(zip(launch.outputs, outputs, strict=True))
+        begin = time.perf_counter()
+        for number in launch.zeroed:
+            self.backend.zero(values[number])
         if launch.func.grid_size > 0:
-            begin = time.perf_counter()
             self.backend.launch(launch.func, [*(values[i] for i in launch.inputs), *outputs])
             if on_launch is not None:
                 _synchronize(self.backend.device)

@@ -14,7 +14,10 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects.builtin import (
     AffineMapAttr,
     DenseArrayBase,
+    Float32Type,
+    Float64Type,
     IndexType,
+    IntegerType,
     MemRefType,
     VectorType,
     i32,
@@ -330,6 +333,30 @@ class StoreOpBase(IndexedOp, ABC):
         if isinstance(self.value.type, VectorType):
             printer.print_string(", ")
             printer.print_attribute(self.value.type)
+
+
+class AtomicAddOpBase(StoreOpBase, ABC):
+    """
+    `d.atomic_add %value, %ref[expr, …] (where (condition, …))? : memref`
+
+    Adds a value to an element, indivisibly: in any order with the atomic adds of other threads.
+    """
+
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def verify_(self) -> None:
+        super().verify_()
+        if not has_atomic_add(self.value.type):
+            raise VerifyException(
+                f"expected a value of type f32, f64 or i32, found {self.value.type}"
+            )
+
+
+def has_atomic_add(type: Attribute) -> bool:
+    """Can values of this type be added atomically (CUDA C++ Programming Guide, "atomicAdd()")?"""
+    if isinstance(type, IntegerType):
+        return type.bitwidth == 32
+    return isinstance(type, Float32Type | Float64Type)
 
 
 class IndexOpBase(IndexedOp, ABC):

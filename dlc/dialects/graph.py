@@ -10,6 +10,7 @@ A kernel in the graph of kernels that `@main` is, in a form shared by the loop a
 
 Outside, a kernel takes and gives tensors; inside, it reads and writes memrefs of the same shape,
 inputs first, then outputs. `align` is what is known of an input's address in bytes (default 16).
+An output is new memory, uninitialized, or full of zeros if it says `%y: memref<4xf32> zeroed`.
 Names inside are a scope of their own.
 """
 
@@ -19,6 +20,7 @@ from abc import ABC
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
+    I64,
     DenseArrayBase,
     MemRefType,
     StringAttr,
@@ -40,6 +42,8 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import AtomicAddOpBase
 
 DEFAULT_ALIGNMENT = 16
 
@@ -79,6 +83,28 @@ def print_schedule(printer: Printer, schedule: str) -> None:
     printer.print_string(f' schedule "{escaped}"')
 
 
+def positions(values: Sequence[int]) -> DenseArrayBase[I64] | None:
+    """Which of some outputs are meant, as a property; None for none of them."""
+    return DenseArrayBase.from_list(i64, list(values)) if values else None
+
+
+def chosen(
+    outputs: Sequence[BlockArgument], which: DenseArrayBase[I64] | None
+) -> tuple[BlockArgument, ...]:
+    """The outputs that `positions` says."""
+    values = () if which is None else which.get_values()
+    return tuple(output for n, output in enumerate(outputs) if n in values)
+
+
+def verify_positions(which: DenseArrayBase[I64] | None, count: int) -> None:
+    """Checks that `positions` are of some of `count` outputs, in order."""
+    found = [] if which is None else [int(n) for n in which.get_values()]
+    if found != [n for n in range(count) if n in found]:
+        raise VerifyException(
+            f"expected rising positions of zeroed outputs below {count}, found {found}"
+        )
+
+
 class KernelOpBase(IRDLOperation, ABC):
     """Base of the kernel operations; see the module's text."""
 
@@ -86,6 +112,7 @@ class KernelOpBase(IRDLOperation, ABC):
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
     alignments = prop_def(DenseArrayBase.constr(i64))
+    zeroed = opt_prop_def(DenseArrayBase.constr(i64))
     schedule = opt_prop_def(StringAttr)
     body = region_def("single_block")
 
@@ -98,6 +125,7 @@ class KernelOpBase(IRDLOperation, ABC):
         body: Region,
         alignments: Sequence[int] | None = None,
         schedule: str | None = None,
+        zeroed: Sequence[int] = (),
     ) -> None:
         types = [tensor_of(a.type) for a in body.block.args[len(inputs) :]]
         super().__init__(
@@ -109,6 +137,7 @@ class KernelOpBase(IRDLOperation, ABC):
                 "alignments": DenseArrayBase.from_list(
                     i64, list(alignments or [DEFAULT_ALIGNMENT] * len(inputs))
                 ),
+                "zeroed": positions(zeroed),
                 "schedule": None if schedule is None else StringAttr(schedule),
             },
         )
@@ -129,6 +158,11 @@ class KernelOpBase(IRDLOperation, ABC):
     @property
     def output_refs(self) -> tuple[BlockArgument, ...]:
         return self.refs[len(self.inputs) :]
+
+    @property
+    def zeroed_refs(self) -> tuple[BlockArgument, ...]:
+        """The outputs that are full of zeros when the kernel begins."""
+        return chosen(self.output_refs, self.zeroed)
 
     def alignment(self, ref: SSAValue) -> int:
         """What is known of a memref's address, in bytes."""
@@ -151,6 +185,14 @@ class KernelOpBase(IRDLOperation, ABC):
                 f"expected an alignment for each of {len(self.inputs)} inputs, found "
                 f"{len(self.alignments.get_values())}"
             )
+        verify_positions(self.zeroed, len(self.outputs))
+        for ref in self.zeroed_refs:
+            for use in ref.uses:
+                if not isinstance(use.operation, AtomicAddOpBase):
+                    raise VerifyException(
+                        f"expected a zeroed output that atomic adds alone use, found "
+                        f"%{ref.name_hint}, which '{use.operation.name}' uses"
+                    )
 
     @classmethod
     def parse(cls, parser: Parser) -> KernelOpBase:
@@ -158,6 +200,7 @@ class KernelOpBase(IRDLOperation, ABC):
         arguments: list[Parser.Argument] = []
         operands: list[UnresolvedOperand] = []
         alignments: list[int] = []
+        zeroed: list[int] = []
 
         def memref() -> None:
             argument = parser.parse_argument(expect_type=False)
@@ -171,18 +214,23 @@ class KernelOpBase(IRDLOperation, ABC):
             parser.parse_punctuation("=")
             operands.append(parser.parse_unresolved_operand())
 
+        def output() -> None:
+            memref()
+            if parser.parse_optional_keyword("zeroed"):
+                zeroed.append(len(arguments) - 1 - len(operands))
+
         parser.parse_comma_separated_list(parser.Delimiter.PAREN, bound)
         inputs = [
             parser.resolve_operand(operand, tensor_of(argument.type))
             for operand, argument in zip(operands, arguments, strict=True)
         ]
         parser.parse_punctuation("->")
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, memref)
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, output)
         schedule = None
         if parser.parse_optional_keyword("schedule"):
             schedule = parser.parse_str_literal()
         region = parse_isolated_region(parser, arguments)
-        op = cls(name.data, inputs, region, alignments, schedule)
+        op = cls(name.data, inputs, region, alignments, schedule, zeroed)
         op.attributes |= parser.parse_optional_attr_dict()
         return op
 
@@ -203,11 +251,18 @@ class KernelOpBase(IRDLOperation, ABC):
             printer.print_string(" = ")
             printer.print_ssa_value(self.inputs[ref.index])
 
+        zeroed = self.zeroed_refs
+
+        def output(ref: BlockArgument) -> None:
+            memref(ref)
+            if ref in zeroed:
+                printer.print_string(" zeroed")
+
         with printer.in_parens():
             printer.print_list(self.input_refs, bound)
         printer.print_string(" -> ")
         with printer.in_parens():
-            printer.print_list(self.output_refs, memref)
+            printer.print_list(self.output_refs, output)
         if self.schedule is not None:
             print_schedule(printer, self.schedule.data)
         printer.print_string(" ")

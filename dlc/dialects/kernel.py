@@ -74,6 +74,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import (
+    AtomicAddOpBase,
     IndexedOp,
     IndexOpBase,
     LoadOpBase,
@@ -84,10 +85,13 @@ from dlc.dialects.access import (
 )
 from dlc.dialects.graph import (
     DEFAULT_ALIGNMENT,
+    chosen,
     forget_outer_names,
     parse_isolated_region,
+    positions,
     print_schedule,
     tensor_of,
+    verify_positions,
 )
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
 from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, verify_space
@@ -117,14 +121,17 @@ from dlc.schedule.target import MAX_THREADS
 @irdl_op_definition
 class FuncOp(IRDLOperation):
     """
-    `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref, …) grid 32 block 256 { … }`
+    `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …) grid 32 block 256 { … }`
 
     A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
+    Outputs are new memory, uninitialized but for those that are zeroed: they hold zeros at the
+    start, also where the grid is empty.
     """
 
     name = "kernel.func"
     sym_name = prop_def(SymbolNameConstraint())
     alignments = prop_def(DenseArrayBase.constr(i64))
+    zeroed = opt_prop_def(DenseArrayBase.constr(i64))
     grid = prop_def(IntegerAttr)
     block = prop_def(IntegerAttr)
     schedule = opt_prop_def(StringAttr)
@@ -139,6 +146,7 @@ class FuncOp(IRDLOperation):
         grid: int,
         block: int,
         schedule: str | None = None,
+        zeroed: Sequence[int] = (),
     ) -> None:
         super().__init__(
             regions=[body],
@@ -147,6 +155,7 @@ class FuncOp(IRDLOperation):
                 "alignments": DenseArrayBase.from_list(i64, list(alignments)),
                 "grid": IntegerAttr(grid, i64),
                 "block": IntegerAttr(block, i64),
+                "zeroed": positions(zeroed),
                 "schedule": None if schedule is None else StringAttr(schedule),
             },
         )
@@ -167,6 +176,11 @@ class FuncOp(IRDLOperation):
     @property
     def output_refs(self) -> tuple[BlockArgument, ...]:
         return self.refs[len(self.alignments.get_values()) :]
+
+    @property
+    def zeroed_refs(self) -> tuple[BlockArgument, ...]:
+        """The outputs that are full of zeros when the kernel begins."""
+        return chosen(self.output_refs, self.zeroed)
 
     @property
     def tensor_maps(self) -> tuple[TensorMapOp, ...]:
@@ -194,6 +208,7 @@ class FuncOp(IRDLOperation):
             )
         if len(self.alignments.get_values()) > len(self.refs):
             raise VerifyException("expected at most one alignment per memref")
+        verify_positions(self.zeroed, len(self.output_refs))
         for ref in self.refs:
             if not isinstance(ref.type, MemRefType):
                 raise VerifyException(f"expected memrefs as arguments, found {ref.type}")
@@ -209,6 +224,7 @@ class FuncOp(IRDLOperation):
     def parse(cls, parser: Parser) -> FuncOp:
         name = parser.parse_symbol_name()
         alignments: list[int] = []
+        zeroed: list[int] = []
         arguments: list[Parser.Argument] = []
 
         def memref() -> None:
@@ -221,26 +237,34 @@ class FuncOp(IRDLOperation):
             stated = parser.parse_optional_keyword("align")
             alignments.append(parser.parse_integer() if stated else DEFAULT_ALIGNMENT)
 
+        def output() -> None:
+            memref()
+            if parser.parse_optional_keyword("zeroed"):
+                zeroed.append(len(arguments) - 1 - len(alignments))
+
         parser.parse_comma_separated_list(parser.Delimiter.PAREN, aligned)
         parser.parse_punctuation("->")
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, memref)
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, output)
         parser.parse_keyword("grid")
         grid = parser.parse_integer()
         parser.parse_keyword("block")
         block = parser.parse_integer()
         schedule = parser.parse_str_literal() if parser.parse_optional_keyword("schedule") else None
         region = parse_isolated_region(parser, arguments)
-        op = cls(name.data, region, alignments, grid, block, schedule)
+        op = cls(name.data, region, alignments, grid, block, schedule, zeroed)
         op.attributes |= parser.parse_optional_attr_dict()
         return op
 
     def print(self, printer: Printer) -> None:
         forget_outer_names(printer)
+        zeroed = self.zeroed_refs
 
         def memref(ref: BlockArgument) -> None:
             printer.print_block_argument(ref)
             if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:
                 printer.print_string(f" align {alignment}")
+            if ref in zeroed:
+                printer.print_string(" zeroed")
 
         printer.print_string(" ")
         printer.print_symbol_name(self.name_)
@@ -563,11 +587,10 @@ class ShuffleOp(IRDLOperation):
 
 
 @irdl_op_definition
-class AtomicAddOp(StoreOpBase):
+class AtomicAddOp(AtomicAddOpBase):
     """`kernel.atomic_add %v, %y[expr, …] (where (condition, …))? : memref`"""
 
     name = "kernel.atomic_add"
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
 
 Kernel = Dialect(

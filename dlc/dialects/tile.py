@@ -19,7 +19,8 @@ tile.launch block(%row in 32) thread(%t in 256) {
 ```
 
 A value varies along the axes that its definition mentions, directly or through operands. Effects
-happen once per point of the axes in their subscripts and conditions. Barriers do not exist here.
+happen once per point of the axes in their subscripts and conditions, and of those that an atomic
+add is said to go across. Barriers do not exist here.
 Slabs of inputs in shared memory, and the rings that fetch them ahead, are in `staging`.
 """
 
@@ -30,15 +31,17 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     IndexType,
+    MemRefType,
     StringAttr,
 )
-from xdsl.ir import Dialect, SSAValue
+from xdsl.ir import Block, Dialect, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     lazy_traits_def,
+    operand_def,
     prop_def,
     traits_def,
     var_operand_def,
@@ -59,11 +62,15 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import (
+    AtomicAddOpBase,
     IndexOpBase,
     LoadOpBase,
     SelectOpBase,
     StoreOpBase,
     YieldOpBase,
+    index_parts,
+    parse_index,
+    parse_memref_type,
 )
 from dlc.dialects.axes import (
     BLOCK,
@@ -75,6 +82,7 @@ from dlc.dialects.axes import (
     verify_monoid,
 )
 from dlc.dialects.graph import KernelOpBase
+from dlc.dialects.index_syntax import print_subscripts
 from dlc.dialects.staging import (
     AcquireOp,
     FillOp,
@@ -84,6 +92,7 @@ from dlc.dialects.staging import (
     SlabOp,
     StageOp,
 )
+from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.variance import variance
 
@@ -104,6 +113,11 @@ class KernelOp(KernelOpBase):
         launches = [op for op in self.body.block.ops if isinstance(op, LaunchOp)]
         if len(launches) != 1:
             raise VerifyException(f"expected one tile.launch, found {len(launches)}")
+        for op in self.launch.walk():
+            if isinstance(op, AtomicAddOp) and op.ref not in self.zeroed_refs:
+                raise VerifyException(
+                    f"expected '{op.name}' to add to a zeroed output, found %{op.ref.name_hint}"
+                )
 
 
 @irdl_op_definition
@@ -127,13 +141,14 @@ class LaunchOp(ForOpBase):
         super().verify_()
         along = variance(self)
         for op in self.walk():
-            if isinstance(op, StoreOp):
-                mentioned = frozenset[SSAValue]().union(*(along[i] for i in op.indices))
+            if isinstance(op, StoreOp | AtomicAddOp):
+                mentioned = frozenset[SSAValue]().union(*(along[i] for i in once_along(op)))
                 if missing := along[op.value] - mentioned:
                     names = ", ".join(f"%{a.name_hint}" for a in missing)
+                    across = "" if isinstance(op, StoreOp) else " or those that it adds across"
                     raise VerifyException(
-                        f"expected a stored value that varies only along axes of its subscripts, "
-                        f"found one that also varies along {names}"
+                        f"expected a stored value that varies only along axes of its subscripts"
+                        f"{across}, found one that also varies along {names}"
                     )
 
 
@@ -183,6 +198,100 @@ class StoreOp(StoreOpBase):
 
     name = "tile.store"
     traits = traits_def(MemoryWriteEffect())
+
+
+@irdl_op_definition
+class AtomicAddOp(AtomicAddOpBase):
+    """
+    `tile.atomic_add %v, %y[expr, …] (where (condition, …))? (across(%b, …))? : memref`
+
+    Adds, once per point of the axes in its subscripts and conditions and of those that it goes
+    across, to a zeroed output. The latter are block axes of the launch: what the blocks hold along
+    them are parts of one sum, as those of threads are to `tile.combine`. The value varies along no
+    other axes: an element would get more than one value, and threads or registers of a block are
+    folded before. At other axes, only the first point adds.
+    """
+
+    name = "tile.atomic_add"
+    value = operand_def(AnyAttr())
+    ref = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    axes = var_operand_def(IndexType())
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def __init__(
+        self,
+        value: SSAValue,
+        ref: SSAValue,
+        subscripts: Sequence[Expr],
+        axes: Sequence[SSAValue],
+        where: Sequence[Expr] = (),
+    ) -> None:
+        indices, map, conditions = index_parts(subscripts, where)
+        IRDLOperation.__init__(
+            self,
+            operands=[value, ref, indices, axes],
+            properties={"map": map, "conditions": conditions},
+        )
+
+    def verify_(self) -> None:
+        super().verify_()
+        for axis in self.axes:
+            launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
+            if not isinstance(launch, LaunchOp) or launch.kind(axis) != BLOCK:
+                raise VerifyException(f"expected block axes to add across, found %{axis.name_hint}")
+            if launch.extent(axis) < 2:
+                raise VerifyException(
+                    f"expected axes of at least 2 points to add across, found %{axis.name_hint}"
+                )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> AtomicAddOp:
+        value = parser.parse_unresolved_operand()
+        parser.parse_punctuation(",")
+        ref = parser.parse_unresolved_operand()
+        indices, map, conditions = parse_index(parser, subscripts=True)
+        axes: list[SSAValue] = []
+        if parser.parse_optional_keyword("across"):
+            axes = parser.parse_comma_separated_list(
+                parser.Delimiter.PAREN, lambda: parser.parse_operand(IndexType())
+            )
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        type = parse_memref_type(parser)
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            operands=[
+                parser.resolve_operand(value, type.element_type),
+                parser.resolve_operand(ref, type),
+                indices,
+                axes,
+            ],
+            properties={"map": map, "conditions": conditions},
+            attributes=attributes,
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.value)
+        printer.print_string(", ")
+        printer.print_ssa_value(self.ref)
+        print_subscripts(printer, self.map.data, self.indices)
+        self.print_where(printer)
+        if self.axes:
+            printer.print_string(" across")
+            with printer.in_parens():
+                printer.print_list(self.axes, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.ref.type)
+
+
+def once_along(op: StoreOp | AtomicAddOp) -> tuple[SSAValue, ...]:
+    """The index values at each of whose points an effect happens once."""
+    return (*op.indices, *op.axes) if isinstance(op, AtomicAddOp) else tuple(op.indices)
 
 
 @irdl_op_definition
@@ -276,6 +385,7 @@ Tile = Dialect(
         YieldOp,
         LoadOp,
         StoreOp,
+        AtomicAddOp,
         IndexOp,
         SelectOp,
         CombineOp,

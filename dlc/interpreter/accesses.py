@@ -74,8 +74,6 @@ def store(program: Program, op: StoreOpBase) -> Step:
         return store_local
     memory = program.memory[op.ref]
     atomic = isinstance(op, kernel.AtomicAddOp)
-    if atomic and machine.ordered_by_clocks:
-        raise Hazard("not checked", op, "atomic operations beside mbarriers are not modelled")
 
     def store() -> None:
         lanes = machine.where(holds())

@@ -82,12 +82,12 @@ class Memory:
         self._offsets: dict[tuple[tuple[Index, ...], int], int] = {}
         """Where accesses with subscripts that all threads share were found to lie."""
 
-    def allocate(self) -> None:
-        """Uninitialized elements: of shared memory for every block."""
+    def allocate(self, *, zeroed: bool = False) -> None:
+        """New elements, zero or uninitialized: of shared memory for every block."""
         count = self.size * (self.machine.blocks if self.shared else 1)
         self.data = np.zeros(count, self.element)
         self.guard = None
-        self.shadow = Shadow(self.place, count, self.machine, shared=self.shared)
+        self.shadow = Shadow(self.place, count, self.machine, shared=self.shared, zeroed=zeroed)
 
     def place(self, element: int) -> str:
         """An element as it is written: `%x[3, 4]`."""

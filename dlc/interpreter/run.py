@@ -31,8 +31,8 @@ def run_kernel(kernel_func: kernel.FuncOp, inputs: Sequence[Array]) -> list[Arra
     program = Program(kernel_func)
     _fill(program, inputs)
     outputs = [program.memory[ref] for ref in kernel_func.output_refs]
-    for memory in outputs:
-        memory.allocate()
+    for ref in kernel_func.output_refs:
+        program.memory[ref].allocate(zeroed=ref in kernel_func.zeroed_refs)
     step = _blocks_at_once(program)
     with np.errstate(all="ignore"):
         for first in range(0, kernel_func.grid_size, step):

@@ -21,6 +21,8 @@ from dlc.interpreter.machine import ACTOR_BITS, ACTOR_MASK, Lanes, Machine, firs
 Elements = NDArray[np.int64]
 Packed = NDArray[np.int64]
 NOBODY = -1
+BEFORE = -2
+"""The writer of what holds a value when the kernel begins."""
 SEVERAL = ACTOR_MASK
 """The actor of atomic operations by several threads."""
 
@@ -102,13 +104,19 @@ class Shadow:
     """
 
     def __init__(
-        self, place: Callable[[int], str], size: int, machine: Machine, *, shared: bool
+        self,
+        place: Callable[[int], str],
+        size: int,
+        machine: Machine,
+        *,
+        shared: bool,
+        zeroed: bool = False,
     ) -> None:
         self.place = place
         """How an element is written."""
         self.machine = machine
         self.shared = shared
-        self.writer = np.full(size, NOBODY, np.int64)
+        self.writer = np.full(size, BEFORE if zeroed else NOBODY, np.int64)
         self.time = np.full(size, NEVER, np.int32)
         self.atomic = np.zeros(size, np.bool_)
         self._readers: Readers | None = None
@@ -177,6 +185,9 @@ class Shadow:
         if not self.shared:
             blocks = actors // self.machine.actors - self.machine.first_block
             late |= blocks != self.machine.block_of[lanes]
+        if self.machine.ordered_by_clocks:  # of the threads that SEVERAL are, no times are known
+            late |= actors == SEVERAL
+        late &= writers != BEFORE
         if not late.any():
             return
         unwritten = writers == NOBODY
@@ -187,6 +198,9 @@ class Shadow:
         late &= ~unwritten & (actors != self.machine.actor_of[lanes])
         if late.any():
             at = first_of(late)
+            if self.machine.ordered_by_clocks and actors[at] == SEVERAL:
+                sentence = f"{self.place(int(elements[at]))} after atomic adds of several threads"
+                raise self.machine.hazard("not checked", op, sentence, [int(lanes[at])])
             verb = "reads" if reads else "writes"
             raise self._race(op, elements[at], lanes[at], int(writers[at]), verb)
 

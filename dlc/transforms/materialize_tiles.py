@@ -63,6 +63,7 @@ def materialize(source: tile.KernelOp) -> kernel.FuncOp:
         1,
         1,
         None if source.schedule is None else source.schedule.data,
+        [source.output_refs.index(ref) for ref in source.zeroed_refs],
     )
     decode_axes(e, func)
     emit_launch(e)

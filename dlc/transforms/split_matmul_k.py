@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import loop, tile
+from dlc.dialects.access import has_atomic_add
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, new_body
-from dlc.dialects.graph import DEFAULT_ALIGNMENT, unique_name
+from dlc.dialects.graph import DEFAULT_ALIGNMENT, positions, unique_name
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr
 from dlc.registry import parse_pipeline
@@ -27,7 +28,9 @@ class SplitMatmulKPass(SchedulingPass):
 
     Legal because monoids are associative: splits are runs of the axis and are folded in order, so
     results do not depend on timing. A split beyond a ragged end stores the identity. All that
-    depends on the reduce moves to the second kernel.
+    depends on the reduce moves to the second kernel. With `combine=atomic` the blocks add what they
+    hold to an output that holds zeros before, in the order in which they come by: results of f32
+    differ by rounding from run to run. Legal when the output's elements are the sums themselves.
     Faster when the free axes make too few blocks for the multiprocessors there are.
 
     ```
@@ -52,6 +55,13 @@ class SplitMatmulKPass(SchedulingPass):
         }
         %s = arith.addf %acc, %c : f32
     ```
+    and, without the addition of `%c`, with `splits=3 combine=atomic`,
+    ```
+    %C = tile.kernel @mm(%A, %B) -> (%C: … zeroed) {
+      tile.launch block(%ks in 3) thread(%i in 100, %j in 64) {
+        %acc = tile.reduce add serial(%ko in 43) -> f32 { … }
+        tile.atomic_add %acc, %C[%i, %j] across(%ks)
+    ```
     """
 
     name = "split-matmul-k"
@@ -59,7 +69,7 @@ class SplitMatmulKPass(SchedulingPass):
     splits: int | None = None
     """Parts of the reduce's outermost axis."""
     combine: str | None = None
-    """`workspace`, which is what happens if not given, or `atomic`, which declines."""
+    """`workspace`, which is what happens if not given, or `atomic`."""
     then: str | None = None
     """The schedule of the kernel that combines; `tileify` alone if not given."""
 
@@ -67,7 +77,15 @@ class SplitMatmulKPass(SchedulingPass):
         reduce = self._check(kernel)
         assert self.splits is not None
         axis = _split_axis(reduce, self.splits)
-        name, extent = axis.name_hint, reduce.extent(axis)
+        extent = reduce.extent(axis)
+        parts_are = (
+            f"{self.splits} parts of %{axis.name_hint} in {extent}, "
+            f"each of at most {ceil(extent / self.splits)} points"
+        )
+        if self.combine == "atomic":
+            store = _sole_store(kernel, reduce)
+            _add_parts(kernel, store, _split(kernel.launch, reduce, axis, self.splits))
+            return f"{parts_are}, added up atomically"
         names = {op.name_ for op in module.walk() if isinstance(op, tile.KernelOp | loop.KernelOp)}
         copies: dict[SSAValue, SSAValue] = {}
         second = kernel.clone(copies)
@@ -87,22 +105,18 @@ class SplitMatmulKPass(SchedulingPass):
             StringAttr(self.then or "tileify"),
         )
         Rewriter.replace_op(kernel, [first, second], second.outputs)
-        each = ceil(extent / self.splits)
-        return f"{self.splits} parts of %{name} in {extent}, each of at most {each} points"
+        return parts_are
 
     def _check(self, kernel: tile.KernelOp) -> tile.ReduceOp:
         """The reduce to split, if there is one and the options make sense."""
         if self.splits is None or self.splits < 2:
             raise Decline("it needs splits, at least 2 parts of a reduce")
-        if self.combine == "atomic":
-            raise Decline(
-                "atomic adds need an output that is zeroed before, and the outputs of a kernel "
-                "are new (combine=workspace needs none)"
-            )
-        if self.combine not in (None, "workspace"):
+        if self.combine not in (None, "workspace", "atomic"):
             raise Decline(f"combine must be workspace or atomic, not {self.combine}")
         if self.then is not None:
             parse_pipeline(self.then)
+            if self.combine == "atomic":
+                raise Decline("combine=atomic makes no second kernel for then to schedule")
         launch = kernel.launch
         shared = any(isinstance(r.type, MemRefType) for op in launch.walk() for r in op.results)
         combines = any(isinstance(op, tile.CombineOp) for op in launch.walk())
@@ -115,6 +129,8 @@ class SplitMatmulKPass(SchedulingPass):
             raise Decline("a reduce of it stands in a loop")
         if len(reduces) != 1:
             raise Decline(f"it has {len(reduces)} reduces beside each other, not one")
+        if kernel.zeroed_refs:
+            raise Decline("it adds to its output atomically already")
         loads = [op for op in launch.walk() if isinstance(op, tile.LoadOp)]
         if any(op.ref in kernel.output_refs for op in loads):
             raise Decline("it reads what it stores")
@@ -152,6 +168,39 @@ def _split(
 
     replace_axes(reduce, new, meaning)
     return ks
+
+
+def _sole_store(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> tile.StoreOp:
+    """The store of a reduce's result that atomic adds of its parts can take the place of."""
+    launch = kernel.launch
+    if reduce.monoid_name.data != "add":
+        raise Decline(f"its monoid is {reduce.monoid_name.data}, and atomic operations only add")
+    (sum,) = reduce.results
+    if not has_atomic_add(sum.type):
+        raise Decline(f"its sum is of type {sum.type}, and atomic adds are of f32, f64 or i32")
+    stores = [op for op in launch.walk() if isinstance(op, tile.StoreOp)]
+    if len(stores) != 1 or stores[0].value is not sum:
+        raise Decline(
+            "it stores more than its sum, or not the sum itself, for which the parts have to be "
+            "added up before (combine=workspace does that)"
+        )
+    (store,) = stores
+    assert isinstance(store.ref.type, MemRefType)
+    points, elements = prod(map(launch.extent, launch.axes)), prod(store.ref.type.get_shape())
+    if store.where or store.parent_op() is not launch or points != elements:
+        raise Decline(
+            "atomic adds need each element to be stored at one point, unconditionally, and a store "
+            f"at {points} points is to {elements} elements (combine=workspace takes any)"
+        )
+    return store
+
+
+def _add_parts(kernel: tile.KernelOp, store: tile.StoreOp, ks: BlockArgument) -> None:
+    """Makes the blocks along `ks` add to what a kernel stored, which is zeroed before."""
+    add = tile.AtomicAddOp(store.value, store.ref, store.subscripts, [ks])
+    add.location = store.location
+    Rewriter.replace_op(store, add)
+    kernel.zeroed = positions([n for n, ref in enumerate(kernel.output_refs) if ref is add.ref])
 
 
 def _store_parts(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> list[BlockArgument]:

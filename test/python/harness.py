@@ -122,7 +122,7 @@ def on_host(
 def _launch_all(
     case: kernels.Case, module: ModuleOp, hosts: dict[str, HostKernel], options: dict[str, Any]
 ) -> list[Array]:
-    """What `@main` returns. Outputs, workspaces too, are poisoned first and have canaries."""
+    """What `@main` returns. Outputs, workspaces too, are zeroed or poisoned, and have canaries."""
     main = next(op for op in module.ops if isinstance(op, func.FuncOp))
     values: dict[SSAValue, Array] = dict(zip(main.body.block.args, case.inputs, strict=True))
     for op in main.body.block.ops:
@@ -131,7 +131,8 @@ def _launch_all(
         assert isinstance(op, kernel.LaunchOp)
         callee = op.callee
         assert callee is not None
-        memories = [_poisoned(ref.type) for ref in callee.output_refs]
+        zeroed = callee.zeroed_refs
+        memories = [_new_memory(ref.type, zeroed=ref in zeroed) for ref in callee.output_refs]
         outputs = [m[GUARD : m.size - GUARD] for m in memories]
         addresses = [a.ctypes.data for a in (*(values[v] for v in op.inputs), *outputs)]
         if callee.grid_size:
@@ -149,13 +150,14 @@ def _launch_all(
     raise AssertionError("@main returns nothing")
 
 
-def _poisoned(type: object) -> Array:
-    """Flat memory for a memref, poisoned, with canaries before and behind it."""
+def _new_memory(type: object, *, zeroed: bool) -> Array:
+    """Flat memory for a memref, zeroed or poisoned, with canaries before and behind it."""
     assert isinstance(type, MemRefType)
     size = int(np.prod(type.get_shape(), dtype=int))
     assert type.element_type != i1
     memory = np.full(size + 2 * GUARD, CANARY, np.int64 if type.element_type == i64 else np.float32)
-    memory[GUARD : GUARD + size] = -99 if type.element_type == i64 else np.nan
+    poison = -99 if type.element_type == i64 else np.nan
+    memory[GUARD : GUARD + size] = 0 if zeroed else poison
     return memory
 
 

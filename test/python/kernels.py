@@ -98,21 +98,27 @@ def gemm(m: int, n: int, k: int, *, transposed: bool = False) -> Case:
     )
 
 
-def batched(b: int, m: int, n: int, k: int) -> Case:
-    """A batch of products."""
-    x, w = _normal(1, b, m, k), _normal(2, b, k, n)
+def batched(*extents: int) -> Case:
+    """Products of m x k and k x n, the last three extents, along up to two axes before."""
+    *batch, m, n, k = extents
+    x, w = _normal(1, *batch, m, k), _normal(2, *batch, k, n)
+    names = ["%h", "%b"][2 - len(batch) :]
+    axes = zip([*names, "%i", "%j"], [*batch, m, n], strict=True)
+    outer = ", ".join(f"{name} in {extent}" for name, extent in axes)
+    at = "".join(f"{name}, " for name in names)
     body = f"""
-    loop.for %b in {b}, %i in {m}, %j in {n} {{
+    loop.for {outer} {{
       %acc = loop.reduce add %k in {k} -> f32 {{
-        %a = loop.load %x[%b, %i, %k] : {_memref([b, m, k])}
-        %c = loop.load %w[%b, %k, %j] : {_memref([b, k, n])}
+        %a = loop.load %x[{at}%i, %k] : {_memref(x.shape)}
+        %c = loop.load %w[{at}%k, %j] : {_memref(w.shape)}
         %p = arith.mulf %a, %c : f32
         loop.yield %p : f32
       }}
-      loop.store %acc, %y[%b, %i, %j] : {_memref([b, m, n])}
+      loop.store %acc, %y[{at}%i, %j] : {_memref([*batch, m, n])}
     }}"""
-    text = _module("bmm", {"x": x, "w": w}, {"y": [b, m, n]}, body)
-    return Case(f"batched_{b}x{m}x{n}x{k}", text, (x, w), lambda x, w: [x @ w], k)
+    text = _module("bmm", {"x": x, "w": w}, {"y": [*batch, m, n]}, body)
+    name = "x".join(map(str, extents))
+    return Case(f"batched_{name}", text, (x, w), lambda x, w: [x @ w], k)
 
 
 def linear(m: int, n: int, k: int) -> Case:

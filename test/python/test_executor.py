@@ -43,6 +43,23 @@ func.func @main(%x: tensor<0x3xf32>) -> tensor<0x3xf32> {
 }
 """
 
+ZEROED = """
+kernel.func @pairs(%x: memref<4xf32>) -> (%y: memref<2x2xf32, strided<[1, 2]>> zeroed)
+    grid 2 block 4 {
+  %b = kernel.block_id
+  %t = kernel.thread_id
+  %a = kernel.load %x[%t] : memref<4xf32>
+  kernel.atomic_add %a, %y[%t floordiv 2, 1] : memref<2x2xf32, strided<[1, 2]>>
+}
+kernel.func @none(%x: memref<4xf32>) -> (%y: memref<3xf32> zeroed) grid 0 block 32 {
+}
+func.func @main(%x: tensor<4xf32>) -> (tensor<2x2xf32>, tensor<3xf32>) {
+  %y = kernel.launch @pairs(%x) : (tensor<4xf32>) -> (tensor<2x2xf32>)
+  %z = kernel.launch @none(%x) : (tensor<4xf32>) -> (tensor<3xf32>)
+  func.return %y, %z : tensor<2x2xf32>, tensor<3xf32>
+}
+"""
+
 COLUMNS = """
 kernel.func @copy(%x: memref<2x3xf32, strided<[1, 2]>>)
     -> (%y: memref<2x3xf32, strided<[1, 2]>>) grid 2 block 3 {
@@ -121,6 +138,14 @@ def test_a_grid_of_no_blocks_is_not_launched():
 
     (result,) = Executor(parse(NOTHING), Refusing())([torch.empty(0, 3)])
     assert result.shape == (0, 3)
+
+
+def test_what_is_to_be_zeroed_is(monkeypatch: pytest.MonkeyPatch):
+    allocate = torch.empty_strided
+    monkeypatch.setattr(torch, "empty_strided", lambda *a, **k: allocate(*a, **k).fill_(torch.nan))
+    y, z = Executor(parse(ZEROED), get_backend("host"))([torch.tensor([1.0, 2, 3, 4])])
+    assert y.tolist() == [[0, 6], [0, 14]]
+    assert z.tolist() == [0, 0, 0]
 
 
 def test_results_have_the_strides_of_their_memrefs():

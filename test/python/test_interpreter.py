@@ -451,6 +451,66 @@ def test_hazards(name: str) -> None:
     assert re.search(message, str(hazard)), str(hazard)
 
 
+# Atomic additions of two blocks to a zeroed output.
+
+ZEROED = "%y: memref<64xf32> zeroed"
+ADDS = """
+  %a = kernel.load %x[%t] : memref<64xf32>
+  kernel.atomic_add %a, %y[%t floordiv 2] : memref<64xf32>"""
+MBARRIERS = """
+  %m = kernel.alloc_mbarriers 1
+  %first = kernel.test where (%t < 1)
+  scf.if %first {
+    kernel.mbarrier_init %m[0], 64
+  }"""
+
+
+@pytest.mark.parametrize("clocks", ["", MBARRIERS], ids=["barriers", "mbarriers"])
+def test_blocks_add_to_zeros(clocks: str) -> None:
+    text = body(clocks + ADDS, grid=3, output=ZEROED)
+    np.testing.assert_array_equal(run(text), [*(3 * X.reshape(32, 2).sum(axis=1)), *[0] * 32])
+
+
+PLAIN = {
+    "stores after adding": (
+        f"{ADDS}\n  kernel.store %a, %y[%t] where (%b >= 1) : memref<64xf32>",
+        r"writes %y\[0\], written by atomic operations of several threads",
+    ),
+    "adds after storing": (
+        "kernel.store %zero, %y[%t] where (%b < 1) : memref<64xf32>\n  kernel.barrier" + ADDS,
+        r"thread 0 of block 1 .* %y\[0\], written by thread 0 of block 0",
+    ),
+    "reads after adding": (
+        f"{ADDS}\n  %v = kernel.load %y[%t] where (%b >= 1) : memref<64xf32>",
+        r"reads %y\[0\], written by atomic operations of several threads",
+    ),
+    "adds after reading": (
+        "%v = kernel.load %y[%t] where (%b < 1) : memref<64xf32>" + ADDS,
+        r"writes %y\[0\], read by thread",
+    ),
+    "of one thread": (
+        "kernel.atomic_add %zero, %y[%t] where (%b < 1) : memref<64xf32>"
+        "\n  %v = kernel.load %y[%t] where (%b >= 1) : memref<64xf32>",
+        r"thread 0 of block 1 reads %y\[0\], written by thread 0 of block 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_atomic_and_plain_accesses_race(name: str) -> None:
+    text, message = PLAIN[name]
+    hazard = report(body(text, grid=2, output=ZEROED))
+    assert hazard.kind == "race", str(hazard)
+    assert re.search(message, str(hazard)), str(hazard)
+
+
+def test_what_mbarriers_may_order_is_not_checked() -> None:
+    text, _ = PLAIN["reads after adding"]
+    hazard = report(body(MBARRIERS + text, grid=2, output=ZEROED))
+    assert hazard.kind == "not checked", str(hazard)
+    assert "%y[0] after atomic adds of several threads" in str(hazard)
+
+
 def test_a_hazard_names_its_place() -> None:
     text = body(HAZARDS["read, then written"][0])
     module = LocParser(register(Context()), text, "k.mlir").parse_module()

@@ -339,11 +339,11 @@ def random_schedule(rng: random.Random) -> list[str]:
     block = [t * e * rng.choice((1, 1, 1, 2)) for t, e in zip(thread, extents, strict=True)]
     vector = rng.choice((1, 2, 4))
     then = pick("", f' then="{THEN}"', ' then="tileify,cooperative-reduce{threads=4 vector=2}"')
-    atomic = " combine=workspace" if rng.random() < 0.2 else ""
+    combine = {0: " combine=workspace", 1: " combine=atomic"}.get(int(rng.random() * 5), then)
     steps = [
         "tileify",
         f"chunk-matmul-k{{bk={vector * rng.choice((1, 2, 3, 4))} vector={vector}}}",
-        f"split-matmul-k{{splits={pick(2, 3, 5, 8)}{atomic}{then}}}",
+        f"split-matmul-k{{splits={pick(2, 3, 5, 8)}{combine}}}",
         f"cooperative-reduce{{threads={pick(2, 4, 8, 32, 64, 96)} rows={pick(1, 2, 5, 8)} "
         f"vector={pick(1, 2, 4)}}}",
         f"blockify-launch{{block={block[0]},{block[1]} thread={thread[0]},{thread[1]}"

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import kernels
+import numpy as np
 import pytest
-from harness import apply, interpret, lowered, on_host, parse
+import torch
+from harness import STEPS, apply, interpret, lowered, on_host, parse, scheduled
 from kernels import Case
+from test_printer import nvcc_takes
+from test_rings import LAUNCHES
+from test_schedules import tiled
 from xdsl.dialects.builtin import ModuleOp
 
+from dlc.backend.cuda.printer import print_module
+from dlc.backend.executor import Executor, get_backend
 from dlc.dialects import tile
+from dlc.interpreter import run_module
 from dlc.registry import parse_pipeline
 
 
@@ -108,6 +118,97 @@ def test_a_schedule_in_a_schedule_is_text() -> None:
     text = f'split-matmul-k{{splits=3 then="{THEN}"}}'
     (step,) = parse_pipeline(text)
     assert str(step) == text
+
+
+# Parts that are added atomically.
+
+ROW_STEPS = "cooperative-reduce{threads=8 rows=2 vector=4},stage-inputs"
+ATOMIC = (
+    (kernels.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3, GEMM),
+    (kernels.batched(2, 3, 5, 7, 23), "chunk-matmul-k{bk=4}", 7, GEMM),  # the last has no chunk
+    (kernels.batched(1, 5, 7, 4), "", 6, ""),  # more parts than points
+    (kernels.total(1009), "", 7, "cooperative-reduce{threads=64 vector=4}"),
+    (kernels.total(3), "", 5, ROW_STEPS),
+    (kernels.column_sum(53, 37), "", 4, ROW_STEPS),
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "chunk", "splits", "steps"), ATOMIC, ids=lambda v: getattr(v, "name", v)
+)
+def test_atomic_parts(case: Case, chunk: str, splits: int, steps: str) -> None:
+    """After each step, in the interpreter."""
+    module = parse(case.text)
+    split = f"split-matmul-k{{splits={splits} combine=atomic}}"
+    apply(module, ",".join(s for s in ("tileify", chunk, split) if s))
+    for step in parse_pipeline(steps):
+        run(case, module)
+        apply(module, str(step))
+    assert sum(isinstance(op, tile.KernelOp) for op in module.walk()) == 1
+    assert any(isinstance(op, tile.AtomicAddOp) for op in module.walk())
+    run(case, module)
+
+
+@pytest.mark.parametrize(("target", "copy"), [("sm_80", "cp_async"), ("sm_90", "tma_load")])
+def test_rings_of_parts_that_are_added_atomically(target: str, copy: str) -> None:
+    """A whole schedule: the split, then tiles, rings, asynchronous copies and their pipeline."""
+    case = kernels.batched(2, 20, 24, 68)
+    schedule = re.sub(' then="[^"]*"', " combine=atomic", tiled(target, splits=3, depth=3))
+    module = scheduled(case, schedule, target)
+    apply(module, ",".join(STEPS))
+    module = lowered(module)
+    assert f"kernel.{copy}" in str(module)
+    assert "kernel.atomic_add" in str(module)
+    interpret(case, module, schedule)
+    on_host(case, module, schedule, LAUNCHES[::3])
+
+
+def test_nvcc_takes_atomic_adds() -> None:
+    module = parse(ATOMIC[0][0].text)
+    apply(
+        module, f"tileify,chunk-matmul-k{{bk=4}},split-matmul-k{{splits=3 combine=atomic}},{GEMM}"
+    )
+    nvcc_takes(print_module(lowered(module)), "sm_80")
+
+
+COUNT = """
+func.func @main(%x: tensor<50x{type}>) -> (tensor<{type}>, tensor<3x{type}>) {{
+  %y = loop.kernel @sum(%x: memref<50x{type}> = %x) -> (%y: memref<{type}>) {{
+    %s = loop.reduce add %k in 50 -> {type} {{
+      %a = loop.load %x[%k] : memref<50x{type}>
+      loop.yield %a : {type}
+    }}
+    loop.store %s, %y[] : memref<{type}>
+  }}
+  %z = loop.kernel @count() -> (%z: memref<3x{type}>) {{
+    %one = arith.constant {one} : {type}
+    loop.for %i in 3 {{
+      %s = loop.reduce add %k in 8 -> {type} {{
+        loop.yield %one : {type}
+      }}
+      loop.store %s, %z[%i] : memref<3x{type}>
+    }}
+  }}
+  func.return %y, %z : tensor<{type}>, tensor<3x{type}>
+}}
+"""
+
+
+@pytest.mark.parametrize(("type", "one"), [("f32", "1.0"), ("f64", "1.0"), ("i32", "1")])
+def test_atomic_sums_of_every_type(type: str, one: str) -> None:
+    """One of what differs from block to block, and one of what is the same in all of them."""
+    module = parse(COUNT.format(type=type, one=one))
+    apply(module, "tileify,split-matmul-k{splits=4 combine=atomic}")
+    assert str(module).count("tile.atomic_add") == 2
+    module = lowered(module)
+    dtype = {"f32": torch.float32, "f64": torch.float64, "i32": torch.int32}[type]
+    x = torch.arange(50, dtype=dtype)
+    for _ in range(2):  # the second time, new memory is what the first left behind
+        y, z = Executor(module, get_backend("host"))([x])
+        assert (y.item(), z.tolist()) == (1225, [8, 8, 8])
+    found = run_module(module, [x.numpy()])
+    np.testing.assert_array_equal(found[0], 1225)
+    np.testing.assert_array_equal(found[1], [8, 8, 8])
 
 
 CHUNKS = (

@@ -21,7 +21,7 @@ from typing import IO
 
 from xdsl.context import Context
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerType, ModuleOp, VectorType
+from xdsl.dialects.builtin import ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
@@ -33,7 +33,6 @@ from dlc.backend.cuda.c_text import (
     Level,
     Text,
     binary,
-    c_type,
     call,
     comment,
     constant,
@@ -125,11 +124,6 @@ class _KernelPrinter(Values):
 
     def print(self) -> str:
         func = self.func
-        what = f"grid {func.grid_size}, block {func.block_size}"
-        if func.schedule is not None:
-            what += f"; schedule: {func.schedule.data}"
-        self.lines += comment(what)
-        self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size})')
         types = parameter_types(func)
         maps = [op.result for op in func.tensor_maps]
         parameters: list[str] = []
@@ -137,6 +131,13 @@ class _KernelPrinter(Values):
             parameters.append(f"{type} {self.name(map, 'map')}")
         for type, ref in zip(types[len(maps) :], func.refs, strict=True):
             parameters.append(f"{type} __restrict__ {self.name(ref, 'ref')}")
+        what = f"grid {func.grid_size}, block {func.block_size}"
+        if zeroed := ", ".join(self.text[ref].text for ref in func.zeroed_refs):
+            what += f"; zeroed before: {zeroed}"
+        if func.schedule is not None:
+            what += f"; schedule: {func.schedule.data}"
+        self.lines += comment(what)
+        self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size})')
         head = f"{c_name(func)}({', '.join(parameters)}) {{"
         if len(head) > COLUMNS:
             head = f"{c_name(func)}(\n    " + ",\n    ".join(parameters) + ") {"
@@ -526,9 +527,6 @@ class _KernelPrinter(Values):
         self._effect(None, f"{call(helper, Text(f'&{target}'), Text(f'&{source}'), where)};")
 
     def _atomic_add(self, op: kernel.AtomicAddOp) -> None:
-        type = op.value.type
-        if (isinstance(type, IntegerType) and type.width.data != 32) or c_type(type) is None:
-            fail(op, f"atomic_add expects f32, f64 or i32, found {type}")
         self.helpers.add("atomic_add")
         place = self._element_text(op.ref, op.subscripts)
         where = self.index.conditions(op.where)

@@ -105,6 +105,10 @@ class CudaBackend:
             yield
             current.wait_stream(ours)
 
+    def zero(self, tensor: torch.Tensor) -> None:
+        with torch.cuda.stream(self._torch_stream):
+            tensor.zero_()
+
     def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
         loaded = self._kernels[func]
         addresses = [tensor.data_ptr() for tensor in tensors]

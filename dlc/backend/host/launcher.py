@@ -73,6 +73,9 @@ class HostBackend:
     def running(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def zero(self, tensor: torch.Tensor) -> None:
+        tensor.zero_()
+
     def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
         kernel, shared = self._kernels[func]
         kernel.launch(

@@ -169,7 +169,7 @@ def _emit_scalar(e: Emitter, op: Operation) -> None:
     if isinstance(op, tile.LoadOp):
         e.scalars[op.result] = load(e, op)
         return
-    if isinstance(op, tile.StoreOp):
+    if isinstance(op, tile.StoreOp | tile.AtomicAddOp):
         store(e, op)
         return
     if isinstance(op, tile.SelectOp):

@@ -68,7 +68,7 @@ class Emitter:
         """Threads of a block."""
         self.thread_id = Expr()
         self.once: dict[BlockArgument, Expr] = {}
-        """Thread axes that stores may have to be restricted along: axis to its expression."""
+        """Block and thread axes that effects may be restricted along: axis to its expression."""
         self.guard: list[Expr] = []
         """Conditions that hold for the threads that have work."""
         self.slots: dict[SSAValue, tuple[SSAValue, Expr]] = {}

@@ -57,7 +57,7 @@ def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
         if (last - point).range[0] < 0:
             e.guard.append(last - point)
         _decode(e, threads, point, launch)
-    for axis in threads:
+    for axis in (*blocks, *threads):
         e.once[axis] = Expr.of(e.scalars[axis]) if axis in e.scalars else Expr()
 
 

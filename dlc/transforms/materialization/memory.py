@@ -38,13 +38,14 @@ def load(e: Emitter, op: tile.LoadOp) -> SSAValue:
     return e.insert(new, op.result.name_hint)
 
 
-def store(e: Emitter, op: tile.StoreOp) -> None:
-    """Emits a store at the current point, once per point of its subscripts."""
-    along = frozenset[SSAValue]().union(*(e.along[i] for i in op.indices))
+def store(e: Emitter, op: tile.StoreOp | tile.AtomicAddOp) -> None:
+    """Emits a store or an atomic add at the current point, once per point of its axes."""
+    along = frozenset[SSAValue]().union(*(e.along[i] for i in tile.once_along(op)))
     where = [*e.exprs(op.where), *e.guard]
     where += [Expr() - index for axis, index in e.once.items() if axis not in along]
     subscripts = e.exprs(op.subscripts)
-    new = kernel.StoreOp(e.value(op.value), e.scalars[op.ref], subscripts, simplify_where(where))
+    effect = kernel.AtomicAddOp if isinstance(op, tile.AtomicAddOp) else kernel.StoreOp
+    new = effect(e.value(op.value), e.scalars[op.ref], subscripts, simplify_where(where))
     new.location = op.location
     e.builder.insert(new)
 

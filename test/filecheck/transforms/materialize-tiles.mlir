@@ -52,6 +52,28 @@
 
 // -----
 
+// An atomic add happens once per point of its subscripts and of the axes that it goes across: the
+// first points of other block and thread axes execute it, and every point of a register axis.
+// CHECK-LABEL: kernel.func @adds
+// CHECK-SAME: (%x: memref<3x4x2xf32>) -> (%y: memref<4x2xf32> zeroed, %z: memref<4xf32>) grid 24 block 8
+// CHECK: %ks = kernel.index %bid floordiv 8
+// CHECK: %i = kernel.index (%bid floordiv 2) mod 4
+// CHECK: %b = kernel.index %bid mod 2
+// CHECK: kernel.store %c, %z[%i] where (%ks < 1, %b < 1, %t < 1) : memref<4xf32>
+// CHECK-NEXT: scf.for %r
+// CHECK: kernel.atomic_add %{{.*}}, %y[%i, %{{.*}}] where (%b < 1, %t < 1) : memref<4x2xf32>
+%x = "test.op"() : () -> tensor<3x4x2xf32>
+%y, %z = tile.kernel @adds(%x: memref<3x4x2xf32> = %x) -> (%y: memref<4x2xf32> zeroed, %z: memref<4xf32>) {
+  tile.launch block(%ks in 3, %i in 4, %b in 2) thread(%t in 8) register(%r in 2) {
+    %a = tile.load %x[%ks, %i, %r] : memref<3x4x2xf32>
+    tile.atomic_add %a, %y[%i, %r] across(%ks) : memref<4x2xf32>
+    %c = tile.load %x[0, %i, 0] : memref<3x4x2xf32>
+    tile.store %c, %z[%i] : memref<4xf32>
+  }
+}
+
+// -----
+
 // Register axes are local arrays and unrolled loops; ops along the same axes share a loop, and a
 // reduce that is only yielded accumulates in place.
 // CHECK-LABEL: kernel.func @registers

@@ -4,7 +4,6 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=3 combine=workspace}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{combine="workspace"}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=1}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=ATOMIC
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=tree}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=8,8 thread=8,8},split-matmul-k{splits=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=LATE
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=32},split-matmul-k{splits=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=COMBINED
@@ -18,7 +17,6 @@
 // SAYS: split-matmul-k: one: skipped, its reduce has no serial axis of at least 2 points
 // SAYS: split-matmul-k: reads: skipped, it reads what it stores
 // NEEDS: split-matmul-k: mm: skipped, it needs splits, at least 2 parts of a reduce
-// ATOMIC: split-matmul-k: mm: skipped, atomic adds need an output that is zeroed before, and the outputs of a kernel are new (combine=workspace needs none)
 // OTHER: split-matmul-k: mm: skipped, combine must be workspace or atomic, not tree
 // LATE: split-matmul-k: mm: skipped, the launch is partitioned already
 // COMBINED: split-matmul-k: total: skipped, the launch is partitioned already

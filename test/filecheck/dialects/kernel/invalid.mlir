@@ -214,3 +214,19 @@ kernel.func @maps(%x: memref<4xf32>) -> () grid 1 block 1 {
   %v = "kernel.load"(%x) <{map = affine_map<(d0) -> (d0)>, operandSegmentSizes = array<i32: 1, 0, 0>}> : (memref<4xf32>) -> f32
 }
 // CHECK: expected affine maps over the 0 index operands and no symbols, found 1 dimensions and 0 symbols
+
+// -----
+
+"kernel.func"() <{alignments = array<i64>, block = 1, grid = 1, sym_name = "zeroed", zeroed = array<i64: 1, 0, 2>}> ({
+^bb0(%y: memref<4xf32>, %z: memref<4xf32>):
+}) : () -> ()
+// CHECK: expected rising positions of zeroed outputs below 2, found [1, 0, 2]
+
+// -----
+
+kernel.func @add(%x: memref<4xf16>) -> (%y: memref<f16> zeroed) grid 1 block 4 {
+  %t = kernel.thread_id
+  %v = kernel.load %x[%t] : memref<4xf16>
+  kernel.atomic_add %v, %y[] : memref<f16>
+}
+// CHECK: expected a value of type f32, f64 or i32, found f16

@@ -43,6 +43,16 @@ kernel.func @k(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 4) -> (%y: me
   kernel.atomic_add %o, %y[0, %t] where (%t < 5) : memref<32x2048xf32>
 }
 
+// An output is uninitialized memory, or zeroed.
+// CHECK: kernel.func @zeroed(%x: memref<4xi32>) -> (%y: memref<4xi32>, %z: memref<i32> zeroed) grid 1 block 4 {
+kernel.func @zeroed(%x: memref<4xi32>) -> (%y: memref<4xi32>, %z: memref<i32> zeroed) grid 1 block 4 {
+  %t = kernel.thread_id
+  %v = kernel.load %x[%t] : memref<4xi32>
+  kernel.store %v, %y[%t] : memref<4xi32>
+  // CHECK: kernel.atomic_add %v, %z[] : memref<i32>
+  kernel.atomic_add %v, %z[] : memref<i32>
+}
+
 // CHECK: func.func @main
 func.func @main(%x: tensor<32x2048xf32>, %w: tensor<2048xf32>) -> tensor<32x2048xf32> {
   // CHECK-NEXT: %y = kernel.launch @k(%x, %w) : (tensor<32x2048xf32>, tensor<2048xf32>) -> (tensor<32x2048xf32>)

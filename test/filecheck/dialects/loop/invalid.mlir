@@ -256,3 +256,13 @@ func.func @main() -> () {
 %x = "test.op"() : () -> memref<4xf32>
 %a = loop.load %x[0] : f32
 // CHECK: expected a memref type, found f32
+
+// -----
+
+%y = loop.kernel @stored() -> (%y: memref<4xf32> zeroed) {
+  %zero = arith.constant 0.0 : f32
+  loop.for %i in 4 {
+    loop.store %zero, %y[%i] : memref<4xf32>
+  }
+}
+// CHECK: expected a zeroed output that atomic adds alone use, found %y, which 'loop.store' uses

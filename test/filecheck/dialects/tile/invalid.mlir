@@ -111,3 +111,93 @@ tile.kernel @yields() -> () {
   tile.yield
 }) : () -> ()
 // CHECK: expected one extent per axis, found 2 extents for 1 axes
+
+// -----
+
+// What threads hold is combined before; what blocks hold is added across them.
+%y = tile.kernel @adds_threads() -> (%y: memref<4xf32> zeroed) {
+  tile.launch block(%ks in 3, %i in 4) thread(%t in 8) {
+    %p = "test.op"(%ks, %t) : (index, index) -> f32
+    tile.atomic_add %p, %y[%i] across(%ks) : memref<4xf32>
+  }
+}
+// CHECK: expected a stored value that varies only along axes of its subscripts or those that it adds across, found one that also varies along %t
+
+// -----
+
+%y = tile.kernel @adds_registers() -> (%y: memref<4xf32> zeroed) {
+  tile.launch block(%ks in 3, %i in 4) register(%r in 8) {
+    %p = "test.op"(%ks, %r) : (index, index) -> f32
+    tile.atomic_add %p, %y[%i] across(%ks) : memref<4xf32>
+  }
+}
+// CHECK: expected a stored value that varies only along axes of its subscripts or those that it adds across, found one that also varies along %r
+
+// -----
+
+%y = tile.kernel @adds_unsaid() -> (%y: memref<4xf32> zeroed) {
+  tile.launch block(%ks in 3, %i in 4) {
+    %p = "test.op"(%ks) : (index) -> f32
+    tile.atomic_add %p, %y[%i] : memref<4xf32>
+  }
+}
+// CHECK: expected a stored value that varies only along axes of its subscripts or those that it adds across, found one that also varies along %ks
+
+// -----
+
+%y = tile.kernel @across_threads() -> (%y: memref<4xf32> zeroed) {
+  tile.launch block(%i in 4) thread(%t in 8) {
+    %p = "test.op"(%t) : (index) -> f32
+    tile.atomic_add %p, %y[%i] across(%t) : memref<4xf32>
+  }
+}
+// CHECK: expected block axes to add across, found %t
+
+// -----
+
+%y = tile.kernel @across_one() -> (%y: memref<f32> zeroed) {
+  tile.launch block(%ks in 1) {
+    %p = "test.op"(%ks) : (index) -> f32
+    tile.atomic_add %p, %y[] across(%ks) : memref<f32>
+  }
+}
+// CHECK: expected axes of at least 2 points to add across, found %ks
+
+// -----
+
+%y = tile.kernel @adds_type() -> (%y: memref<i64> zeroed) {
+  tile.launch block(%ks in 3) {
+    %p = "test.op"(%ks) : (index) -> i64
+    tile.atomic_add %p, %y[] across(%ks) : memref<i64>
+  }
+}
+// CHECK: expected a value of type f32, f64 or i32, found i64
+
+// -----
+
+%y = tile.kernel @adds_to_anything() -> (%y: memref<f32>) {
+  tile.launch block(%ks in 3) {
+    %p = "test.op"(%ks) : (index) -> f32
+    tile.atomic_add %p, %y[] across(%ks) : memref<f32>
+  }
+}
+// CHECK: expected 'tile.atomic_add' to add to a zeroed output, found %y
+
+// -----
+
+%y = tile.kernel @reads() -> (%y: memref<4xf32> zeroed) {
+  tile.launch block(%i in 4) {
+    %p = tile.load %y[3 - %i] : memref<4xf32>
+    tile.atomic_add %p, %y[%i] : memref<4xf32>
+  }
+}
+// CHECK: expected a zeroed output that atomic adds alone use, found %y, which 'tile.load' uses
+
+// -----
+
+%y = "tile.kernel"() <{sym_name = "position", alignments = array<i64>, zeroed = array<i64: 1>}> ({
+^bb0(%y: memref<4xf32>):
+  tile.launch {
+  }
+}) : () -> tensor<4xf32>
+// CHECK: expected rising positions of zeroed outputs below 1, found [1]

@@ -31,3 +31,17 @@
     }
   }
 }
+
+// Outputs are uninitialized or zeroed; blocks add to the latter.
+// CHECK: %z, %s = tile.kernel @sum(%x: memref<32x2040xf32> = %x) -> (%z: memref<32xf32>, %s: memref<32xf32> zeroed) {
+%z, %s = tile.kernel @sum(%x: memref<32x2040xf32> = %x) -> (%z: memref<32xf32>, %s: memref<32xf32> zeroed) {
+  tile.launch block(%ks in 3, %kt in 4) thread(%i in 32) {
+    %p = tile.load %x[%i, %ks * 4 + %kt] : memref<32x2040xf32>
+    // CHECK: tile.atomic_add %p, %s[%i] where (%i < 30) across(%ks, %kt) {note} : memref<32xf32>
+    tile.atomic_add %p, %s[%i] where (%i < 30) across(%ks, %kt) {note} : memref<32xf32>
+    %q = tile.load %x[%i, 0] : memref<32x2040xf32>
+    // CHECK: tile.atomic_add %q, %s[%i] : memref<32xf32>
+    tile.atomic_add %q, %s[%i] : memref<32xf32>
+    tile.store %q, %z[%i] : memref<32xf32>
+  }
+}
