@@ -240,7 +240,7 @@ def _computing(
     offset, size = offset_in(type), element_bytes(type.element_type)
     others = dict.fromkeys((v for e in subscripts for v in e.values()), 0)
     width = 1
-    if lanes > 1 and (op is loop or fragment_axis(op, loop.axes[-1:]) is not None):
+    if lanes > 1 and (op is loop or _along_rows(op, loop)):
         base = [e.substitute(lambda v: 0 if v is loop.axes[-1] else None) for e in subscripts]
         width = min(lanes, vector_width(type, base, SHARED_ALIGNMENT))
 
@@ -251,6 +251,11 @@ def _computing(
     rounds, warps = _dealt(kernel, loop.sizes, lanes, place)
     times = rounds * lanes // width * prod(n for n, _ in _loops(loop))
     return _judge(op, buffer, op is loop, width * size, warps, times)
+
+
+def _along_rows(op: Operation, loop: tile.ComputeOp) -> bool:
+    """Does a load take neighbouring elements for neighbours in a row of a computed slab?"""
+    return isinstance(op, tile.LoadOp) and fragment_axis(op, loop.axes[-1:]) is not None
 
 
 def _dealt(

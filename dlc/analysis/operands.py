@@ -116,11 +116,10 @@ def _operand(kernel: tile.KernelOp, op: Operation) -> ComputedOperand | None:
     if not _collect(kernel, op.results[0], ops):
         return None
     path = loops_around(op)
-    stages = [s for o in ops if (s := _stage_of(o)) is not None]
-    depths = [path.index(s) for stage in stages if (s := stage.parent_op()) in path]
-    if not depths:
+    scopes = {stage.parent_op() for o in ops if (stage := _stage_of(o)) is not None}
+    depth = max((n for n, loop in enumerate(path) if loop in scopes), default=None)
+    if depth is None:
         return None
-    depth = max(depths)
     fixed = {a for loop in path[1 : depth + 1] for a in loop.axes}
     fixed.update(kernel.launch.axes_of(BLOCK))
     walked = {a: loop.extent(a) for loop in path for a in loop.axes if a not in fixed}

@@ -76,13 +76,13 @@ class ComputeOp(AxesOp):
         verify_buffer(
             self.result.type, MemRefType(element, extents, memory_space=SharedAttr()), "a result"
         )
-        *body, last = self.body.block.ops if self.body.block.ops else [None]
+        last = self.body.block.last_op
         found = [v.type for v in last.values] if isinstance(last, YieldOpBase) else []
         if found != [element]:
             raise VerifyException(
                 f"expected a body that yields ({element}), found ({', '.join(map(str, found))})"
             )
-        for op in body:
+        for op in self.body.block.ops:
             if not isinstance(op, LoadOpBase) and (op.regions or not op.has_trait(Pure)):
                 raise VerifyException(f"expected a body of loads and arithmetic, found '{op.name}'")
 

@@ -47,7 +47,8 @@ class Slab:
 @dataclass(frozen=True)
 class StageInputsPass(SchedulingPass):
     """
-    Slabs of inputs that a block reads more than once are fetched into shared memory first.
+    Slabs of inputs that a block reads more than once are fetched into shared memory first, and what
+    is computed of them more than once is computed once.
 
     Legal when a subscript is a sum of a part that is fixed where the slab is staged and a part
     that the block's threads and the loops inside walk through. A load keeps its conditions if it
@@ -55,7 +56,8 @@ class StageInputsPass(SchedulingPass):
     beyond the input.
     Faster because each element is fetched from global memory once per block. Slabs are taken by
     most reuse first, then the smallest, while they fit in the budget; what is read outside of
-    loops is not staged.
+    loops is not staged. Then, with `compute`, a value in a reduce that is computed of staged slabs
+    gets a slab of its own if that fits: the threads compute each element together, once.
 
     ```
     tile.reduce add serial(%ko in 128) … { tile.reduce add serial(%ki in 16) … {
@@ -67,6 +69,15 @@ class StageInputsPass(SchedulingPass):
       %As = tile.stage %A[%bi * 128, %ko * 16] [128, 16] : … -> memref<128x16xf32, #tile.shared>
       tile.reduce add serial(%ki in 16) … { %a = tile.load %As[%ti * 8 + %ei, %ki]
     ```
+    and, with `compute=true`, where a product takes `%h = math.tanh %a`,
+    ```
+      %h_smem = tile.compute thread(%p in 128, %q in 16) {
+        %a = tile.load %As[%p, %q] …
+        %h = math.tanh %a : f32
+        tile.yield %h : f32
+      } : memref<128x16xf32, #tile.shared>
+      tile.reduce add serial(%ki in 16) … { %h = tile.load %h_smem[%ti * 8 + %ei, %ki]
+    ```
     """
 
     name = "stage-inputs"
@@ -76,8 +87,7 @@ class StageInputsPass(SchedulingPass):
     buffers: tuple[str, ...] | None = None
     """The inputs that may be staged, by name; all if not given."""
     compute: bool | None = None
-    """Compute what reduces compute of staged inputs once for a block, where slabs of it fit in the
-    budget too."""
+    """Give what reduces compute of staged slabs slabs of its own, in the same budget."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -212,7 +222,8 @@ def _compute(operand: ComputedOperand) -> None:
 def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
     """
     Drops the conditions of a sum of products that hold exactly where a subscript of either factor
-    is within its input: beyond, both are 0, and so is their product.
+    is within its input: beyond, both are 0, and so is their product. A computed factor is 0 where
+    its own conditions say so.
     """
     yielded = reduce.yielded
     if reduce.monoid_name.data != "add" or len(yielded.values) != 1:
@@ -233,8 +244,8 @@ def _inside(value: SSAValue) -> list[Expr]:
         return []
     stage = load.ref.owner
     if isinstance(stage, tile.ComputeOp):
-        at = dict(zip(stage.axes, load.subscripts, strict=True))
-        return [c.substitute(lambda v: at.get(v)) for c in stage.yielded.where]  # pyright: ignore
+        at: dict[SSAValue, Expr] = dict(zip(stage.axes, load.subscripts, strict=True))
+        return [c.substitute(at.get) for c in stage.yielded.where]
     if not isinstance(stage, tile.StageOp):
         return []
     within = iter(load.subscripts)

@@ -27,10 +27,8 @@ def compute(e: Emitter, op: tile.ComputeOp, emit: Callable[[Sequence[Operation]]
     zero = MONOIDS["add"].identity([value.type])[0]
 
     def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
-        at = dict(zip(op.axes, place, strict=True))
-        begins = {axis: at.pop(axis) for axis in lanes}
-        e.meanings.update(at)
-        e.origins.update(begins)
+        for axis, at in zip(op.axes, place, strict=True):
+            (e.origins if axis in lanes else e.meanings)[axis] = at
         e.registers = [*lanes, *e.registers]
         with e.only_if(inside):
             emit(list(op.body.block.ops))
