@@ -94,7 +94,8 @@ class ComputedOperand:
 def computed_operands(kernel: tile.KernelOp) -> list[ComputedOperand]:
     """
     The floats in reduces that are computed from staged inputs by loads and arithmetic, and of which
-    a block reads an element more than once; of values in each other's computation the last.
+    a block reads an element more than once, in program order; of values in each other's
+    computation the last.
     """
     found: list[ComputedOperand] = []
     covered = set[Operation]()
@@ -102,7 +103,7 @@ def computed_operands(kernel: tile.KernelOp) -> list[ComputedOperand]:
         if op not in covered and isinstance(op.parent_op(), tile.ReduceOp):
             operand = _operand(kernel, op)
             if operand is not None and operand.reuse > 1:
-                found.append(operand)
+                found.insert(0, operand)
                 covered.update(operand.ops)
     return found
 

@@ -181,8 +181,8 @@ def _stage(slab: Slab) -> None:
 
 def _compute(operand: ComputedOperand) -> None:
     """
-    Computes an operand where its inputs are staged, 0 where its reduce folds nothing because an
-    input ends, and loads it where it was computed.
+    Computes an operand after the stages of its inputs and their neighbours, as 0 where its reduce
+    folds nothing because an input ends, and loads it where it was computed.
     """
     value, old = operand.value, operand.value.owner
     assert isinstance(old, Operation)
@@ -209,7 +209,10 @@ def _compute(operand: ComputedOperand) -> None:
     compute = tile.ComputeOp(operand.sizes, value.type, body)
     compute.result.name_hint = f"{operand.name}_smem"
     compute.location = old.location
-    Rewriter.insert_op(compute, InsertPoint.after(operand.last_stage))
+    last: Operation = operand.last_stage
+    while isinstance(last.next_op, tile.StageOp | tile.ComputeOp):
+        last = last.next_op
+    Rewriter.insert_op(compute, InsertPoint.after(last))
     load = tile.LoadOp(compute.result, operand.places)
     load.result.name_hint = value.name_hint
     load.location = old.location
