@@ -105,7 +105,7 @@ PLAIN = contraction(
 COMPUTED = contraction(
     kernels.silu_matmul(19, 20, 52),
     kernels.silu_matmul(19, 33, 71),
-    kernels.silu_matmul(1, 33, 64),
+    kernels.silu_matmul(20, 36, 64),
     bk=8,
     splits=2,
     depth=2,
