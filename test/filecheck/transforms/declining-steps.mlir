@@ -31,22 +31,3 @@
     loop.store %a, %D[%i, %j] : memref<100x2040xf32>
   }
 }
-
-// Steps that deal threads anew come before a slab is computed by those that there are.
-// RUN: dlc-opt %s -p 'cooperative-reduce{threads=32},blockify-launch{block=8 thread=8}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=COMPUTED
-// COMPUTED: cooperative-reduce: computed: skipped, slabs are computed already for the threads that there are
-// COMPUTED: blockify-launch: computed: skipped, slabs are staged already for the blocks that there are
-%cx = "test.op"() : () -> tensor<64xf32>
-%cy = tile.kernel @computed(%x: memref<64xf32> = %cx) -> (%y: memref<64xf32>) {
-  tile.launch thread(%t in 64) {
-    %h = tile.compute thread(%p in 64) {
-      %a = tile.load %x[%p] : memref<64xf32>
-      tile.yield %a : f32
-    } : memref<64xf32, #tile.shared>
-    %s = tile.reduce add serial(%k in 64) -> f32 {
-      %v = tile.load %h[%k] : memref<64xf32, #tile.shared>
-      tile.yield %v : f32
-    }
-    tile.store %s, %y[%t] : memref<64xf32>
-  }
-}
