@@ -20,7 +20,7 @@ from operator import mul
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from dlc.analysis.fragments import copy_width, fragment_axis, shared_by
+from dlc.analysis.fragments import Buffer, copy_width, fragment_axis, run_width, shared_by
 from dlc.analysis.layout import holds_alike, linear_offset, offset_in, vector_width
 from dlc.analysis.rings import is_async
 from dlc.dialects import tile
@@ -36,7 +36,8 @@ SHARED_ALIGNMENT = 16
 SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
 """How many warps of a block and rounds of a copy are looked at."""
 
-Buffer = tile.StageOp | tile.RingOp
+Filling = tile.StageOp | tile.ComputeOp | tile.FillOp
+"""What the threads of a block write shared memory by."""
 Lanes = Sequence[int | None]
 """The byte address of each lane of a warp; None for lanes that take no part."""
 Effect = tile.StoreOp | tile.AtomicAddOp
@@ -92,7 +93,7 @@ class BankAccess:
     """A read or write of shared memory by the warps of a block, as far as they were looked at."""
 
     op: Operation
-    """The load, stage or fill."""
+    """The load, stage, computing loop or fill."""
     buffer: Buffer
     writes: bool
     width: int
@@ -141,14 +142,14 @@ def report(kernel: tile.KernelOp) -> list[BankAccess]:
 
 
 def report_reads(kernel: tile.KernelOp) -> list[BankAccess]:
-    """Every load from a stage or ring, in program order."""
+    """Every load from a shared buffer, in program order."""
     loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
     return [_read(kernel, op, op.ref.type) for op in loads if shared_by(op.ref) is not None]
 
 
 def report_writes(kernel: tile.KernelOp) -> list[BankAccess]:
-    """Every copy into a stage or ring by the threads, in program order."""
-    copies = (op for op in kernel.launch.walk() if isinstance(op, tile.StageOp | tile.FillOp))
+    """Every copy into a stage or ring by the threads, every computed slab, in program order."""
+    copies = (op for op in kernel.launch.walk() if isinstance(op, Filling))
     return [_write(kernel, op, _buffer(op).result.type) for op in copies if not _by_tma(op)]
 
 
@@ -156,7 +157,7 @@ def accesses_of(
     kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
 ) -> list[BankAccess]:
     """Every access of a stage or ring, as if its result had a type with another layout."""
-    copies = (op for op in kernel.launch.walk() if isinstance(op, tile.StageOp | tile.FillOp))
+    copies = (op for op in kernel.launch.walk() if isinstance(op, Filling))
     writes = [op for op in copies if _buffer(op) is buffer and not _by_tma(op)]
     return [*reads_of(kernel, buffer, type), *(_write(kernel, op, type) for op in writes)]
 
@@ -170,19 +171,24 @@ def reads_of(
     return [_read(kernel, op, slot) for op in loads if shared_by(op.ref) is buffer]
 
 
-def _buffer(op: tile.StageOp | tile.FillOp) -> Buffer:
+def _buffer(op: Filling) -> Buffer:
     return op.source if isinstance(op, tile.FillOp) else op
 
 
-def _by_tma(op: tile.StageOp | tile.FillOp) -> bool:
+def _by_tma(op: Filling) -> bool:
     return isinstance(op, tile.FillOp) and op.source.fill_kind == TMA
 
 
 def report_global(kernel: tile.KernelOp) -> list[GlobalAccess]:
-    """The accesses of global memory; stages and rings, which copy rows, are left out."""
+    """
+    The accesses of global memory; stages, rings and computed slabs, which are filled along rows,
+    are left out.
+    """
     found: list[GlobalAccess] = []
     for op in kernel.launch.walk():
-        if isinstance(op, tile.LoadOp | Effect) and shared_by(op.ref) is None:
+        if not isinstance(op, tile.LoadOp | Effect) or shared_by(op.ref) is not None:
+            continue
+        if not isinstance(op.parent_op(), tile.ComputeOp):
             walk = _Walk.of(kernel.launch, op, op.ref.type, kernel.alignment(op.ref))
             counts = [sectors(lanes, walk.width) for lanes in walk.warps()]
             found.append(GlobalAccess(op, walk.width, sum(counts) / len(counts), walk.times))
@@ -192,22 +198,77 @@ def report_global(kernel: tile.KernelOp) -> list[GlobalAccess]:
 def _read(kernel: tile.KernelOp, op: tile.LoadOp, type: Attribute) -> BankAccess:
     buffer = shared_by(op.ref)
     assert buffer is not None
+    if isinstance(computing := op.parent_op(), tile.ComputeOp):
+        lanes = run_width(computing.result_type)
+        return _computing(kernel, computing, op, buffer, type, op.subscripts, lanes)
     walk = _Walk.of(kernel.launch, op, type, SHARED_ALIGNMENT)
     return _judge(op, buffer, False, walk.width, walk.warps(), walk.times)
 
 
-def _write(kernel: tile.KernelOp, op: tile.StageOp | tile.FillOp, type: Attribute) -> BankAccess:
-    """The copy of a slab: thread t writes run t, then run t + threads, and so on."""
+def _write(kernel: tile.KernelOp, op: Filling, type: Attribute) -> BankAccess:
+    """The copy or computation of a slab, dealt over the threads in runs."""
     assert isinstance(type, MemRefType)
+    if isinstance(op, tile.ComputeOp):
+        subscripts = [Expr.of(a) for a in op.axes]
+        return _computing(kernel, op, op, op, type, subscripts, run_width(type))
     slab = op.source.slab if isinstance(op, tile.FillOp) else op
     sizes = slab.slab_sizes
     size = element_bytes(type.element_type)
     width = copy_width(slab, kernel.alignment(slab.source), whole=is_async(op))
+    prefix = [0] if isinstance(op, tile.FillOp) else []
+    offset = offset_in(type)
+
+    def place(at: Sequence[int]) -> int:
+        kept = (n for n, extent in zip(at, sizes, strict=True) if extent != 1)
+        return offset([*prefix, *kept]) * size
+
+    rounds, warps = _dealt(kernel, sizes, width, place)
+    times = rounds * prod(n for n, _ in _loops(op))
+    return _judge(op, _buffer(op), True, width * size, warps, times)
+
+
+def _computing(
+    kernel: tile.KernelOp,
+    loop: tile.ComputeOp,
+    op: tile.ComputeOp | tile.LoadOp,
+    buffer: Buffer,
+    type: Attribute,
+    subscripts: Sequence[Expr],
+    lanes: int,
+) -> BankAccess:
+    """What a computing loop reads or writes, in runs of `lanes` elements of its slab."""
+    assert isinstance(type, MemRefType)
+    offset, size = offset_in(type), element_bytes(type.element_type)
+    others = dict.fromkeys((v for e in subscripts for v in e.values()), 0)
+    width = 1
+    if lanes > 1 and (op is loop or _along_rows(op, loop)):
+        base = [e.substitute(lambda v: 0 if v is loop.axes[-1] else None) for e in subscripts]
+        width = min(lanes, vector_width(type, base, SHARED_ALIGNMENT))
+
+    def place(at: Sequence[int]) -> int:
+        point = {**others, **dict(zip(loop.axes, at, strict=True))}
+        return offset([e.evaluate(point) for e in subscripts]) * size
+
+    rounds, warps = _dealt(kernel, loop.sizes, lanes, place)
+    times = rounds * lanes // width * prod(n for n, _ in _loops(loop))
+    return _judge(op, buffer, op is loop, width * size, warps, times)
+
+
+def _along_rows(op: Operation, loop: tile.ComputeOp) -> bool:
+    """Does a load take neighbouring elements for neighbours in a row of a computed slab?"""
+    return isinstance(op, tile.LoadOp) and fragment_axis(op, loop.axes[-1:]) is not None
+
+
+def _dealt(
+    kernel: tile.KernelOp, sizes: Sequence[int], width: int, place: Callable[[Sequence[int]], int]
+) -> tuple[int, Iterator[Lanes]]:
+    """
+    How often a thread has a run of a slab (run t, t + threads, … are thread t's), and the addresses
+    of the sampled warps, `place` being that of an element.
+    """
     threads = max(1, prod(kernel.launch.extent(a) for a in kernel.launch.axes_of(THREAD)))
     runs = prod(sizes) // width
     rounds = -(-runs // threads)
-    prefix = [0] if isinstance(op, tile.FillOp) else []
-    offset = offset_in(type)
 
     def address(run: int) -> int | None:
         if run >= runs:
@@ -215,18 +276,16 @@ def _write(kernel: tile.KernelOp, op: tile.StageOp | tile.FillOp, type: Attribut
         at: list[int] = []
         rest = run * width
         for extent in reversed(sizes):
-            if extent != 1:
-                at.insert(0, rest % extent)
+            at.insert(0, rest % extent)
             rest //= extent
-        return offset([*prefix, *at]) * size
+        return place(at)
 
     def warps() -> Iterator[Lanes]:
         for round in range(min(rounds, SAMPLED_ROUNDS)):
             for warp in _sampled_warps(threads):
                 yield [address(round * threads + thread) for thread in warp]
 
-    times = rounds * prod(n for n, _ in _loops(op))
-    return _judge(op, _buffer(op), True, width * size, warps(), times)
+    return rounds, warps()
 
 
 def _judge(

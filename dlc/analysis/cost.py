@@ -10,8 +10,9 @@ does one after the other. What is counted:
   that do not fit in an SM.
 - Every load that runs, from L2: not once a thread but once a warp where it does not vary along the
   innermost free axis, and not again in a later sweep over a row that an SM can hold.
-- In a contraction that can be tiled, an operand is read once per block along the axes that only the
-  other operand has, and work inlined in it is repeated by each thread along them.
+- In a contraction that can be tiled, an operand is read, and what is inlined in it computed, once
+  per block along the axes that only the other operand has: a block computes each element of a
+  staged operand once (`stage-inputs`), and a row of blocks as often as it has blocks.
 - A kernel of dependent sweeps uses only as many SMs as it has rows.
 """
 
@@ -34,9 +35,6 @@ from dlc.schedule.target import Target
 
 TILE = 128
 """The extent of a contraction's tile along rows and along columns."""
-
-THREAD_TILE = 8
-"""The extent of what a thread holds of it; each thread does what stands between load and use."""
 
 INLINED = 2
 """What an operation costs beside a multiply-add, which counts two and takes one instruction."""
@@ -198,21 +196,20 @@ class _Walk:
         for op in c.reduce.body.block.ops:
             varies = self.along[op.results[0]] if op.results else frozenset[SSAValue]()
             repeats = points
-            tile = TILE if isinstance(op, LoadOp) else THREAD_TILE
             if not varies.intersection(c.columns):
-                repeats = points / columns * ceil(columns / tile)
+                repeats = points / columns * ceil(columns / TILE)
             elif not varies.intersection(c.rows):
-                repeats = points / rows * ceil(rows / tile)
+                repeats = points / rows * ceil(rows / TILE)
             if isinstance(op, LoadOp):
                 self.l2[self._touch(op, points)] = _bytes(op.ref.type, repeats)
             elif repeats == points:
                 self._count(op, points)
             else:
-                self.flops += INLINED * repeats * _flops(op)
+                self.flops += INLINED * repeats * flops_of(op)
 
     def _count(self, op: Operation, points: int) -> None:
         if not isinstance(op, LoadOp):
-            self.flops += points * _flops(op)
+            self.flops += points * flops_of(op)
             return
         row = self._touch(op, points)
         outer = [a for a in self.along[op.result] if isinstance(a.owner, Block)]
@@ -261,8 +258,9 @@ def _innermost_axis(op: Operation) -> BlockArgument | None:
     return loops[-1].axes[-1] if loops and loops[-1].axes else None
 
 
-def _flops(op: Operation) -> float:
-    if isinstance(op, StoreOp) or not op.results:
+def flops_of(op: Operation) -> float:
+    """What arithmetic on floats counts; 0 for any other operation."""
+    if isinstance(op, LoadOp | StoreOp) or not op.results:
         return 0
     if not isinstance(op.results[0].type, AnyFloat) or op.name == "arith.constant":
         return 0

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
-from dlc.analysis.layout import has_unit_stride, known_divisor, strides_of, vector_width
+from dlc.analysis.layout import MAX_BYTES, has_unit_stride, known_divisor, strides_of, vector_width
 from dlc.dialects import tile
 from dlc.dialects.staging import SlabOpBase
+from dlc.ir.expr import Expr
+
+Buffer = tile.StageOp | tile.ComputeOp | tile.RingOp
+"""What has a buffer in shared memory."""
 
 
 def fragment_axis(
@@ -47,9 +51,21 @@ def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
     return width
 
 
-def shared_by(ref: SSAValue) -> tile.StageOp | tile.RingOp | None:
-    """The stage or ring that a shared buffer of a tile kernel comes from."""
+def run_width(type: MemRefType[Attribute]) -> int:
+    """
+    How many neighbouring elements of a computed slab of a type a thread computes at once: a divisor
+    of its rows, at most 16 bytes.
+    """
+    shape = type.get_shape()
+    width = vector_width(type, [Expr()] * len(shape), MAX_BYTES)
+    while any(n % width for n in (*shape[-1:], *strides_of(type)[:-1])):
+        width //= 2
+    return width
+
+
+def shared_by(ref: SSAValue) -> Buffer | None:
+    """The stage, computed slab or ring that a shared buffer of a tile kernel comes from."""
     owner = ref.owner
     if isinstance(owner, tile.AcquireOp):
         return owner.source
-    return owner if isinstance(owner, tile.StageOp | tile.RingOp) else None
+    return owner if isinstance(owner, Buffer) else None

@@ -164,9 +164,10 @@ def parse_axes(parser: Parser, kinds: Sequence[str]) -> Axes:
     return arguments, extents, found
 
 
-def _axes_properties(
+def axes_properties(
     op: type[AxesOp], extents: Sequence[int], kinds: Sequence[str]
 ) -> dict[str, Attribute | None]:
+    """The properties that state the axes of an operation."""
     return {
         "extents": DenseArrayBase.from_list(i64, list(extents)),
         "kinds": ArrayAttr([StringAttr(k) for k in kinds]) if op.KINDS else None,
@@ -195,7 +196,7 @@ class ForOpBase(AxesOp, ABC):
 
     def __init__(self, extents: Sequence[int], body: Region, kinds: Sequence[str] = ()) -> None:
         terminate(body, self.YIELD)
-        super().__init__(regions=[body], properties=_axes_properties(type(self), extents, kinds))
+        super().__init__(regions=[body], properties=axes_properties(type(self), extents, kinds))
 
     def verify_(self) -> None:
         self.verify_axes()
@@ -233,7 +234,7 @@ class ReduceOpBase(AxesOp, ABC):
             regions=[body],
             properties={
                 "monoid": StringAttr(monoid),
-                **_axes_properties(type(self), extents, kinds),
+                **axes_properties(type(self), extents, kinds),
             },
             result_types=[list(result_types)],
         )

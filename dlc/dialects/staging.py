@@ -131,7 +131,7 @@ def slab_type(source: MemRefType[Attribute], sizes: Sequence[int]) -> MemRefType
     return MemRefType(source.element_type, shape, memory_space=SharedAttr())
 
 
-def _verify_type(found: Attribute, expected: MemRefType[Attribute], what: str) -> None:
+def verify_buffer(found: Attribute, expected: MemRefType[Attribute], what: str) -> None:
     """Checks a buffer's type; it may have any layout of shared memory."""
     assert isinstance(found, MemRefType)
     plain = MemRefType(found.element_type, found.get_shape(), memory_space=found.memory_space)
@@ -166,7 +166,7 @@ class StageOp(SlabOpBase):
 
     def verify_(self) -> None:
         self.verify_slab()
-        _verify_type(self.result.type, slab_type(self.source_type, self.slab_sizes), "a result")
+        verify_buffer(self.result.type, slab_type(self.source_type, self.slab_sizes), "a result")
 
     @classmethod
     def parse(cls, parser: Parser) -> StageOp:
@@ -306,7 +306,7 @@ class RingOp(IRDLOperation):
             raise VerifyException(f"expected the kind {ASYNC} or {TMA}, found {self.fill_kind}")
         if not self.ring_type.get_shape() or self.depth < 1:
             raise VerifyException(f"expected a number of slots in front, found {self.ring_type}")
-        _verify_type(self.result.type, ring_type(self.slab, self.depth), "a result")
+        verify_buffer(self.result.type, ring_type(self.slab, self.depth), "a result")
 
     @classmethod
     def parse(cls, parser: Parser) -> RingOp:

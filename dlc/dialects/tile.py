@@ -21,7 +21,8 @@ tile.launch block(%row in 32) thread(%t in 256) {
 A value varies along the axes that its definition mentions, directly or through operands. Effects
 happen once per point of the axes in their subscripts and conditions, and of those that an atomic
 add is said to go across. Barriers do not exist here.
-Slabs of inputs in shared memory, and the rings that fetch them ahead, are in `staging`.
+Slabs of inputs in shared memory, and the rings that fetch them ahead, are in `staging`; slabs that
+are computed in `computing`.
 """
 
 from __future__ import annotations
@@ -77,10 +78,12 @@ from dlc.dialects.axes import (
     REGISTER,
     SERIAL,
     THREAD,
+    AxesOp,
     ForOpBase,
     ReduceOpBase,
     verify_monoid,
 )
+from dlc.dialects.computing import ComputeOp
 from dlc.dialects.graph import KernelOpBase
 from dlc.dialects.index_syntax import print_subscripts
 from dlc.dialects.staging import (
@@ -122,10 +125,15 @@ class KernelOp(KernelOpBase):
 
 @irdl_op_definition
 class YieldOp(YieldOpBase):
-    """`tile.yield %a, … (where (condition, …))? : type, …`: what a reduce folds."""
+    """
+    `tile.yield %a, … (where (condition, …))? : type, …`: what a reduce folds, or the element that
+    is computed.
+    """
 
     name = "tile.yield"
-    traits = lazy_traits_def(lambda: (IsTerminator(), Pure(), HasParent(LaunchOp, ForOp, ReduceOp)))
+    traits = lazy_traits_def(
+        lambda: (IsTerminator(), Pure(), HasParent(LaunchOp, ForOp, ReduceOp, ComputeOp))
+    )
 
 
 @irdl_op_definition
@@ -150,6 +158,18 @@ class LaunchOp(ForOpBase):
                         f"expected a stored value that varies only along axes of its subscripts"
                         f"{across}, found one that also varies along {names}"
                     )
+            elif isinstance(op, ComputeOp) and (own := [a for a in along[op.result] if _own(a)]):
+                names = ", ".join(f"%{a.name_hint}" for a in own)
+                raise VerifyException(
+                    "expected a computed slab that is the same for all threads of a block, found "
+                    f"one that varies along {names}"
+                )
+
+
+def _own(axis: SSAValue) -> bool:
+    """Does each thread of a block stand elsewhere along an axis, or at several points?"""
+    loop = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
+    return isinstance(loop, AxesOp) and loop.kind(axis) in (THREAD, REGISTER)
 
 
 @irdl_op_definition
@@ -390,6 +410,7 @@ Tile = Dialect(
         SelectOp,
         CombineOp,
         StageOp,
+        ComputeOp,
         RingOp,
         SlabOp,
         FillOp,

@@ -15,6 +15,7 @@ from math import ceil, prod
 from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.contraction import Contraction, contractions
+from dlc.analysis.cost import flops_of
 from dlc.analysis.layout import strides_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -80,6 +81,16 @@ def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choic
     def operands(axis: SSAValue) -> int:
         return sum(axis in along[op.result] for op in chunked)
 
+    def work(axes: Sequence[SSAValue], others: Sequence[SSAValue]) -> float:
+        """What is computed of one operand, the one that varies along the axes."""
+        own = (op for op in reduce.body.walk() if op.results)
+        return sum(
+            flops_of(op)
+            for op in own
+            if along[op.results[0]].intersection(axes)
+            and not along[op.results[0]].intersection(others)
+        )
+
     problem = Problem(
         batch=prod(extents) // max(outer.extent(row) * outer.extent(column), 1),
         rows=outer.extent(row),
@@ -88,6 +99,8 @@ def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choic
         row_operands=operands(row),
         column_operands=operands(column),
         bytes_=max(element_bytes(op.result.type) for op in loads),
+        row_work=work(found.rows, found.columns),
+        column_work=work(found.columns, found.rows),
     )
     fitting = candidates(problem, target)
     if not fitting:
@@ -101,7 +114,7 @@ def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choic
         )
 
     chunk = min(best.chunk, problem.k + -problem.k % VECTOR)
-    slabs = 0
+    slabs = best.computed_bytes
     for op in chunked:
         tiled = zip((row, column), best.block, strict=True)
         points = chunk * prod(n for axis, n in tiled if axis in along[op.result])
@@ -114,7 +127,7 @@ def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choic
     group = f" group={PANEL}" if _panels(problem, best) else ""
     steps += [
         f"blockify-launch{{block={per_axis(*best.block)} thread={per_axis(*best.threads)}{group}}}",
-        f"stage-inputs{{budget={slabs}}}",
+        f"stage-inputs{{budget={slabs}{' compute=true' if best.computes else ''}}}",
         f"register-tile{{extents={per_axis(*best.thread)}}}",
         "permute-register-tile",
     ]

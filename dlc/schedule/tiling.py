@@ -6,7 +6,9 @@ many parts K is split. Its time is the longest of three, plus launches:
 
 - *issue*: the busiest SM works through its blocks, as many at once as registers, threads and shared
   memory allow. A chunk costs the instructions of its multiply-adds, shared loads and copies, or the
-  wavefronts of its shared loads, and at least the latency of a copy that rings do not hide.
+  wavefronts of its shared loads, and at least the latency of a copy that rings do not hide. What
+  is computed of inputs is computed by every thread that reads it or, for one more barrier, once
+  for a block, into a slab of its own: whichever takes fewer instructions.
 - *memory*: operands and results once, at the memory's rate; *l2*: what all blocks fetch, at L2's.
 
 A split adds a kernel that reads the partial sums from where they fit, L2 or memory.
@@ -66,6 +68,10 @@ class Problem:
     column_operands: int = 1
     bytes_: int = 4
     """Bytes of an element."""
+    row_work: float = 0
+    """Instructions that compute an element along rows; 0 if that is an element of an input."""
+    column_work: float = 0
+    """Instructions that compute an element along columns."""
 
     @property
     def compulsory_bytes(self) -> int:
@@ -101,19 +107,27 @@ class Candidate:
 
     @property
     def slab_bytes(self) -> int:
-        """Bytes of shared memory that one chunk takes."""
-        rows, columns = self.block
+        """Bytes of shared memory that one chunk of the inputs takes."""
         p = self.problem
-        return (
-            (rows * p.row_operands + columns * p.column_operands)
-            * min(self.chunk, p.k + -p.k % VECTOR)
-            * p.bytes_
-        )
+        return self._bytes(p.row_operands, p.column_operands)
+
+    @property
+    def computed_bytes(self) -> int:
+        """Bytes of shared memory for a chunk of what is computed once for the block."""
+        p = self.problem
+        return self._bytes(p.row_work > 0, p.column_work > 0) if self.computes else 0
+
+    def _bytes(self, row_operands: int, column_operands: int) -> int:
+        """Bytes of one chunk of so many operands."""
+        p, (rows, columns) = self.problem, self.block
+        points = min(self.chunk, p.k + -p.k % VECTOR)
+        return (rows * row_operands + columns * column_operands) * points * p.bytes_
 
     @property
     def shared_bytes(self) -> int:
         """With all slots, and room for padding."""
-        return self.slab_bytes * (self.depth if self.chunks > 1 else 1) * 5 // 4
+        slots = self.depth if self.chunks > 1 else 1
+        return (self.slab_bytes * slots + self.computed_bytes) * 5 // 4
 
     @property
     def registers(self) -> int:
@@ -147,7 +161,9 @@ class Candidate:
     @property
     def beside(self) -> float:
         """Instructions that a thread issues for a chunk beside its steps."""
-        return CHUNK_INSTRUCTIONS + COPY_INSTRUCTIONS * self.slab_bytes / 16 / self.thread_count
+        copies = COPY_INSTRUCTIONS * self.slab_bytes / 16
+        work = self._work(together=self.computes)
+        return CHUNK_INSTRUCTIONS + (copies + work) / self.thread_count
 
     @cached_property
     def share(self) -> float:
@@ -155,6 +171,21 @@ class Candidate:
         ffma, loads = self.step
         steps = self.chunk / VECTOR
         return steps * ffma / (steps * (ffma + loads) + self.beside)
+
+    @cached_property
+    def computes(self) -> bool:
+        """Is what is computed of inputs computed once for the block?"""
+        return self._work(together=True) < self._work(together=False)
+
+    def _work(self, *, together: bool) -> float:
+        """Instructions of all threads in a chunk for what is computed, together or by each."""
+        p, threads = self.problem, self.thread_count
+        rows, columns = self.block if together else (n * threads for n in self.thread)
+        work = self.chunk * (rows * p.row_work + columns * p.column_work)
+        if together:
+            slab = self._bytes(p.row_work > 0, p.column_work > 0)
+            work += CHUNK_INSTRUCTIONS * threads + COPY_INSTRUCTIONS * slab / 16
+        return work
 
     @cached_property
     def chunk_clocks(self) -> float:

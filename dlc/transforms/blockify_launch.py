@@ -117,7 +117,7 @@ class BlockifyLaunchPass(SchedulingPass):
         count = prod((*_align(self.thread, len(free)), combined))
         if count > MAX_THREADS:
             raise Decline(f"{count} threads are more than the {MAX_THREADS} that a block can have")
-        if any(isinstance(op, tile.StageOp) for op in launch.walk()):
+        if any(isinstance(op, tile.StageOp | tile.ComputeOp) for op in launch.walk()):
             raise Decline("slabs are staged already for the blocks that there are")
 
 

@@ -102,6 +102,8 @@ class CooperativeReducePass(SchedulingPass):
             )
         if any(launch.kind(a) not in (BLOCK, THREAD) for a in launch.axes) or _partitioned(launch):
             raise Decline("the launch is partitioned already")
+        if any(isinstance(op, tile.ComputeOp) for op in launch.walk()):
+            raise Decline("slabs are computed already for the threads that there are")
         top = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
         reduces = [op for op in top if isinstance(op, tile.ReduceOp)]
         if not reduces:

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, StridedLayoutAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.fragments import Buffer
 from dlc.analysis.layout import span, strides_of
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
@@ -61,7 +62,7 @@ class DoubleBufferPass(SchedulingPass):
         ringed: dict[Operation, MemRefType[Attribute]] = {
             s: _ring_type(s, depth) for stages in loops.values() for s in stages
         }
-        buffers = (op for op in kernel.launch.walk() if isinstance(op, tile.StageOp | tile.RingOp))
+        buffers = (op for op in kernel.launch.walk() if isinstance(op, Buffer))
         need = sum(_bytes(ringed.get(op, op.result.type)) for op in buffers)
         limit = target_of(module).shared_per_block
         if need > limit:

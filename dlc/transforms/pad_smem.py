@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import Rewriter
 
-from dlc.analysis.banks import BANK_BYTES, BANKS, BankAccess, Buffer, accesses_of, reads_of
+from dlc.analysis.banks import BANK_BYTES, BANKS, BankAccess, accesses_of, reads_of
+from dlc.analysis.fragments import Buffer
 from dlc.analysis.layout import group_padded, padded, span, strides_of
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
@@ -48,7 +49,7 @@ class PadSmemPass(SchedulingPass):
     name = "pad-smem"
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        found = [op for op in kernel.launch.walk() if isinstance(op, tile.StageOp | tile.RingOp)]
+        found = [op for op in kernel.launch.walk() if isinstance(op, Buffer)]
         if not found:
             raise Decline("it has no buffer in shared memory (stage-inputs makes them)")
         buffers = [b for b in found if not isinstance(b, tile.RingOp) or b.fill_kind != TMA]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import BlockArgument
 
-from dlc.analysis.banks import BankAccess, Buffer, reads_of, report_global, report_reads
+from dlc.analysis.banks import BankAccess, reads_of, report_global, report_reads
+from dlc.analysis.fragments import Buffer
 from dlc.analysis.layout import group_padded, padded, swizzled
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp, indexed_ops

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.operands import ComputedOperand, computed_operands, separate
 from dlc.dialects import tile
-from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp, loops_around
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp, loops_around, new_body
 from dlc.dialects.kernel import element_bytes
 from dlc.ir.expr import Expr
 from dlc.schedule.step import Decline, SchedulingPass
@@ -45,7 +47,8 @@ class Slab:
 @dataclass(frozen=True)
 class StageInputsPass(SchedulingPass):
     """
-    Slabs of inputs that a block reads more than once are fetched into shared memory first.
+    Slabs of inputs that a block reads more than once are fetched into shared memory first, and what
+    is computed of them more than once is computed once.
 
     Legal when a subscript is a sum of a part that is fixed where the slab is staged and a part
     that the block's threads and the loops inside walk through. A load keeps its conditions if it
@@ -53,7 +56,8 @@ class StageInputsPass(SchedulingPass):
     beyond the input.
     Faster because each element is fetched from global memory once per block. Slabs are taken by
     most reuse first, then the smallest, while they fit in the budget; what is read outside of
-    loops is not staged.
+    loops is not staged. Then, with `compute`, a value in a reduce that is computed of staged slabs
+    gets a slab of its own if that fits: the threads compute each element together, once.
 
     ```
     tile.reduce add serial(%ko in 128) … { tile.reduce add serial(%ki in 16) … {
@@ -65,6 +69,15 @@ class StageInputsPass(SchedulingPass):
       %As = tile.stage %A[%bi * 128, %ko * 16] [128, 16] : … -> memref<128x16xf32, #tile.shared>
       tile.reduce add serial(%ki in 16) … { %a = tile.load %As[%ti * 8 + %ei, %ki]
     ```
+    and, with `compute=true`, where a product takes `%h = math.tanh %a`,
+    ```
+      %h_smem = tile.compute thread(%p in 128, %q in 16) {
+        %a = tile.load %As[%p, %q] …
+        %h = math.tanh %a : f32
+        tile.yield %h : f32
+      } : memref<128x16xf32, #tile.shared>
+      tile.reduce add serial(%ki in 16) … { %h = tile.load %h_smem[%ti * 8 + %ei, %ki]
+    ```
     """
 
     name = "stage-inputs"
@@ -73,6 +86,8 @@ class StageInputsPass(SchedulingPass):
     """Bytes of shared memory that slabs may take together; at most what the target has."""
     buffers: tuple[str, ...] | None = None
     """The inputs that may be staged, by name; all if not given."""
+    compute: bool | None = None
+    """Give what reduces compute of staged slabs slabs of its own, in the same budget."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -101,12 +116,23 @@ class StageInputsPass(SchedulingPass):
             raise Decline(f"{smallest} B > {limit} B of shared memory")
         for slab in sorted(staged, key=slabs.index):
             _stage(slab)
+        notes = ["staged " + ", ".join(_note(str(s.source.name_hint), s) for s in staged)]
+        computed = computed_operands(kernel) if self.compute else []
+        for operand in sorted(computed, key=lambda o: (-o.reuse, o.bytes)):
+            if operand.bytes <= left:
+                left -= operand.bytes
+                notes.append(f"computed {_note(operand.name, operand)}")
+                _compute(operand)
+            else:
+                notes.append(f"{operand.bytes} B for {operand.name} > {left} B left")
         for op in launch.walk():
             if isinstance(op, tile.ReduceOp):
                 drop_guards_of_zeros(op)
-        return "staged " + ", ".join(
-            f"{s.source.name_hint} ({s.bytes} B, read {s.reuse:.3g} times)" for s in staged
-        )
+        return "; ".join(notes)
+
+
+def _note(name: str, slab: Slab | ComputedOperand) -> str:
+    return f"{name} ({slab.bytes} B, read {slab.reuse:.3g} times)"
 
 
 def _slabs(kernel: tile.KernelOp) -> list[Slab]:
@@ -123,7 +149,7 @@ def _slabs(kernel: tile.KernelOp) -> list[Slab]:
             fixed = {a for op in path[1 : depth + 1] for a in op.axes}
             fixed.update(kernel.launch.axes_of(BLOCK))
             walked = {a: op.extent(a) for op in path for a in op.axes if a not in fixed}
-            parts = [_separate(e, fixed, walked.keys()) for e in load.subscripts]
+            parts = [separate(e, fixed, walked.keys()) for e in load.subscripts]
             if None in parts or not parts:
                 continue
             base = tuple(p[0] for p in parts if p)
@@ -135,24 +161,6 @@ def _slabs(kernel: tile.KernelOp) -> list[Slab]:
             slab.loads[load] = within
             slab.reads += prod(walked.values())
     return list(found.values())
-
-
-def _separate(
-    expr: Expr, fixed: set[BlockArgument], walked: Collection[BlockArgument]
-) -> tuple[Expr, Expr] | None:
-    """Splits a subscript into a part of fixed axes and one of walked axes from 0 on."""
-    base, within = Expr((), expr.constant), Expr()
-    for term in expr.terms:
-        part = Expr((term,))
-        values = set(part.values())
-        if values <= fixed:
-            base = base + part
-        elif values <= set(walked):
-            within = within + part
-        else:
-            return None
-    low = int(within.range[0])
-    return base + low, within - low
 
 
 def _stage(slab: Slab) -> None:
@@ -171,10 +179,54 @@ def _stage(slab: Slab) -> None:
         Rewriter.replace_op(load, new)
 
 
+def _compute(operand: ComputedOperand) -> None:
+    """
+    Computes an operand after the stages of its inputs and their neighbours, as 0 where its reduce
+    folds nothing because an input ends, and loads it where it was computed.
+    """
+    value, old = operand.value, operand.value.owner
+    assert isinstance(old, Operation)
+    reduce = old.parent_op()
+    assert isinstance(reduce, tile.ReduceOp)
+    body = new_body(len(operand.sizes), "pqrstuvw")
+    element = [Expr.of(a) for a in body.block.args]
+
+    def at(exprs: Sequence[Expr]) -> list[Expr]:
+        found = [operand.at(e, element) for e in exprs]
+        return [e.substitute(copies.get) for e in found if e is not None]
+
+    copies: dict[SSAValue, SSAValue] = {}
+    beyond: list[Expr] = []
+    for op in operand.ops:
+        new = op.clone(copies)
+        new.location = op.location
+        if isinstance(op, IndexedOp) and isinstance(new, IndexedOp):
+            new.set_index(at(op.subscripts), at(op.where))
+        body.block.add_op(new)
+        beyond += _inside(new.results[0])
+    where = [c for c in at(reduce.yielded.where) if c in beyond]
+    body.block.add_op(tile.YieldOp([copies[value]], where))
+    compute = tile.ComputeOp(operand.sizes, value.type, body)
+    compute.result.name_hint = f"{operand.name}_smem"
+    compute.location = old.location
+    last: Operation = operand.last_stage
+    while isinstance(last.next_op, tile.StageOp | tile.ComputeOp):
+        last = last.next_op
+    Rewriter.insert_op(compute, InsertPoint.after(last))
+    load = tile.LoadOp(compute.result, operand.places)
+    load.result.name_hint = value.name_hint
+    load.location = old.location
+    Rewriter.replace_op(old, load)
+    for op in reversed(operand.ops[:-1]):
+        if not any(r.uses for r in op.results):
+            Rewriter.erase_op(op)
+
+
 def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
     """
     Drops the conditions of a sum of products that hold exactly where a subscript of either factor
-    is within its input: beyond, both are 0, and so is their product.
+    is within its input: beyond, both are 0, and so is their product. A computed factor is 0 where
+    its own conditions say so.
     """
     yielded = reduce.yielded
     if reduce.monoid_name.data != "add" or len(yielded.values) != 1:
@@ -188,12 +240,15 @@ def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
         yielded.set_index(yielded.subscripts, kept)
 
 
-def _inside(factor: SSAValue) -> list[Expr]:
+def _inside(value: SSAValue) -> list[Expr]:
     """Conditions such that a staged value is 0 where one of them does not hold."""
-    load = factor.owner
+    load = value.owner
     if not isinstance(load, tile.LoadOp) or load.where:
         return []
     stage = load.ref.owner
+    if isinstance(stage, tile.ComputeOp):
+        at: dict[SSAValue, Expr] = dict(zip(stage.axes, load.subscripts, strict=True))
+        return [c.substitute(at.get) for c in stage.yielded.where]
     if not isinstance(stage, tile.StageOp):
         return []
     within = iter(load.subscripts)

@@ -179,6 +179,25 @@ def silu_matmul(m: int, n: int, k: int) -> Case:
     )
 
 
+def quotient_matmul(m: int, n: int, k: int) -> Case:
+    """(g / u) @ w: an operand that is no number where both inputs are 0."""
+    g, u, w = _normal(1, m, k), 1 + np.abs(_normal(2, m, k)), _normal(3, k, n)
+    body = f"""
+    loop.for %i in {m}, %j in {n} {{
+      %acc = loop.reduce add %k in {k} -> f32 {{
+        %a = loop.load %g[%i, %k] : {_memref([m, k])}
+        %b = loop.load %u[%i, %k] : {_memref([m, k])}
+        %h = arith.divf %a, %b : f32
+        %c = loop.load %w[%k, %j] : {_memref([k, n])}
+        %p = arith.mulf %h, %c : f32
+        loop.yield %p : f32
+      }}
+      loop.store %acc, %y[%i, %j] : {_memref([m, n])}
+    }}"""
+    text = _module("quotient_matmul", {"g": g, "u": u, "w": w}, {"y": [m, n]}, body)
+    return Case(f"quotient_matmul_{m}x{n}x{k}", text, (g, u, w), lambda g, u, w: [(g / u) @ w], k)
+
+
 _SILU = """%negative = arith.negf %a : f32
         %exp = math.exp %negative : f32
         %denominator = arith.addf %exp, %one : f32

@@ -13,6 +13,7 @@ from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.dialects.staging import TMA, ChunkOp
 from dlc.transforms.materialization import tma
+from dlc.transforms.materialization.computing import compute
 from dlc.transforms.materialization.copies import acquire, fill, stage
 from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
 from dlc.transforms.materialization.memory import fragment_axes, load, load_fragment, store
@@ -26,6 +27,8 @@ from dlc.transforms.materialization.reduction import (
 )
 
 Tail = Callable[[], None]
+_TOGETHER = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp | ChunkOp
+"""What the threads of a block do together."""
 
 
 def emit_launch(e: Emitter) -> None:
@@ -65,7 +68,7 @@ def emit_ops(
         if isinstance(op, YieldOpBase | tile.IndexOp | arith.ConstantOp):
             continue  # the fold is the tail; the others are emitted where they are used
         axes = () if op.regions else e.register_axes(op)
-        shared = isinstance(op, tile.CombineOp | tile.StageOp | tile.RingOp | ChunkOp)
+        shared = isinstance(op, _TOGETHER)
         if axes and not shared and fragment_axes(e, op) is None:
             if group and e.register_axes(group[0]) != axes:
                 _flush(e, group)
@@ -143,6 +146,8 @@ def _emit(e: Emitter, op: Operation) -> None:
             e.over(fragment_axes(e, op) or e.register_axes(op), lambda: store(e, op))
         case tile.StageOp():
             stage(e, op)
+        case tile.ComputeOp():
+            compute(e, op, lambda ops: emit_ops(e, ops))
         case tile.RingOp():
             e.allocate_shared(op.result)
             if op.fill_kind == TMA:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
@@ -92,21 +92,36 @@ def _copy(
     sizes = slab.slab_sizes
     alignment = e.source.alignment(slab.source)  # pyright: ignore[reportArgumentType]
     width = copy_width(slab, alignment, whole=asynchronous)
-    runs = prod(sizes) // width
-    rounds = -(-runs // e.threads)
     base = e.exprs(slab.subscripts)
 
-    def one(round: Expr) -> None:
-        run = round * e.threads + e.thread_id
-        inside = simplify_where([Expr((), runs - 1) - run])
-        place = _decode(run * width, sizes)
+    def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
         _copy_run(e, slab, slot, base, place, inside, known, width, asynchronous)
 
+    deal(e, sizes, width, one)
+
+
+def deal(
+    e: Emitter,
+    sizes: Sequence[int],
+    width: int,
+    one: Callable[[Sequence[Expr], Sequence[Expr]], None],
+) -> None:
+    """
+    Deals a slab in runs of `width` elements over the threads, run t, t + threads, … to thread t.
+    `one` emits what is done with a run, given its subscripts and which threads have it.
+    """
+    runs = prod(sizes) // width
+    rounds = -(-runs // e.threads)
+
+    def at(round: Expr) -> None:
+        run = round * e.threads + e.thread_id
+        one(_decode(run * width, sizes), simplify_where([Expr((), runs - 1) - run]))
+
     if rounds == 1:
-        one(Expr())
+        at(Expr())
     else:
         with e.loop(rounds, "round", unroll=rounds <= UNROLLED_ROUNDS) as index:
-            one(Expr.of(index))
+            at(Expr.of(index))
 
 
 def _decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:

@@ -78,6 +78,8 @@ class Emitter:
         self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
         self.meanings: dict[SSAValue, Expr] = {}
         """Index values that stand for expressions, over Kernel IR values, at the moment."""
+        self.origins: dict[SSAValue, Expr] = {}
+        """Where register axes that stand for a run of points begin, at the moment."""
         self.loaded: dict[SSAValue, SSAValue] = {}
         """What has been read from arrays at the current point."""
         self._constants: dict[Attribute, SSAValue] = {}
@@ -237,6 +239,8 @@ class Emitter:
         def replace(value: SSAValue) -> Expr | SSAValue:
             if value in self.meanings:
                 return self.meanings[value]
+            if value in self.origins:
+                return self.origins[value] + self.value(value)
             owner = value.owner
             if isinstance(owner, tile.IndexOp):
                 return self.expr(owner.subscripts[0])

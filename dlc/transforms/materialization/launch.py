@@ -29,7 +29,8 @@ def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
     block_points = prod(launch.extent(a) for a in blocks)
     thread_points = prod(launch.extent(a) for a in threads)
     together = any(
-        isinstance(op, tile.CombineOp | tile.StageOp | tile.RingOp) for op in launch.walk()
+        isinstance(op, tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp)
+        for op in launch.walk()
     )
     whole = together or (bool(blocks) and thread_points <= MAX_THREADS) or thread_points <= 1
     e.threads = max(thread_points, 1) if whole else max(1, min(DEALT_THREADS, thread_points))

@@ -1,0 +1,182 @@
+"""
+Which values in a reduce are computed from staged inputs again by every thread that reads the same
+elements, and what numbers these elements: what could be computed once for a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, IndexType
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.traits import Pure
+
+from dlc.dialects import tile
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import BLOCK, AxesOp, loops_around
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.ir.expr import Expr
+
+
+def separate(
+    expr: Expr, fixed: Collection[SSAValue], walked: Collection[SSAValue]
+) -> tuple[Expr, Expr] | None:
+    """Splits a subscript into a part of fixed axes and one of walked axes from 0 on."""
+    base, within = Expr((), expr.constant), Expr()
+    for term in expr.terms:
+        part = Expr((term,))
+        values = set(part.values())
+        if values <= set(fixed):
+            base = base + part
+        elif values <= set(walked):
+            within = within + part
+        else:
+            return None
+    low = int(within.range[0])
+    return base + low, within - low
+
+
+@dataclass(frozen=True)
+class ComputedOperand:
+    """A value in a reduce, and what it is computed from."""
+
+    value: SSAValue
+    scope: AxesOp
+    """The innermost loop at whose start one of its inputs is staged."""
+    ops: tuple[Operation, ...]
+    """The loads and the arithmetic that give the value, each after what it needs."""
+    places: tuple[Expr, ...]
+    """The subscripts of the value's element within a slab of all that a block computes."""
+    walked: tuple[BlockArgument, ...]
+    """The axes that the threads and the loops within the scope walk."""
+    reads: int
+    """How many elements the block reads of it, all threads counted."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(int(place.range[1]) + 1 for place in self.places)
+
+    @property
+    def reuse(self) -> float:
+        """How often a block reads, and so computes, an element."""
+        return self.reads / prod(self.sizes)
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.sizes) * element_bytes(self.value.type)
+
+    @property
+    def name(self) -> str:
+        return self.value.name_hint or "v"
+
+    @property
+    def last_stage(self) -> tile.StageOp:
+        """The last of the stages in the scope that the value is computed from."""
+        own = {_stage_of(op) for op in self.ops}
+        stages = [op for op in self.scope.body.block.ops if op in own]
+        assert isinstance(stages[-1], tile.StageOp)
+        return stages[-1]
+
+    def at(self, expr: Expr, element: Sequence[Expr]) -> Expr | None:
+        """An expression where the element is computed; None if its place does not tell that."""
+        for place, subscript in zip(self.places, element, strict=True):
+            atom, step = place.terms[0]
+            factor, rest = divmod(expr.coefficients.get(atom, 0), step)
+            if rest:
+                return None
+            expr = expr + (subscript - place) * factor
+        return None if set(expr.values()) & set(self.walked) else expr
+
+
+def computed_operands(kernel: tile.KernelOp) -> list[ComputedOperand]:
+    """
+    The floats in reduces that are computed from staged inputs by loads and arithmetic, and of which
+    a block reads an element more than once, in program order; of values in each other's
+    computation the last.
+    """
+    found: list[ComputedOperand] = []
+    covered = set[Operation]()
+    for op in reversed(list(kernel.launch.walk())):
+        if op not in covered and isinstance(op.parent_op(), tile.ReduceOp):
+            operand = _operand(kernel, op)
+            if operand is not None and operand.reuse > 1:
+                found.insert(0, operand)
+                covered.update(operand.ops)
+    return found
+
+
+def _operand(kernel: tile.KernelOp, op: Operation) -> ComputedOperand | None:
+    """What an operation computes, if that is a float computed from staged inputs."""
+    ops: dict[Operation, None] = {}
+    plain = isinstance(op, tile.LoadOp | arith.ConstantOp)
+    if plain or len(op.results) != 1 or not isinstance(op.results[0].type, AnyFloat):
+        return None
+    if not _collect(kernel, op.results[0], ops):
+        return None
+    path = loops_around(op)
+    scopes = {stage.parent_op() for o in ops if (stage := _stage_of(o)) is not None}
+    depth = max((n for n, loop in enumerate(path) if loop in scopes), default=None)
+    if depth is None:
+        return None
+    fixed = {a for loop in path[1 : depth + 1] for a in loop.axes}
+    fixed.update(kernel.launch.axes_of(BLOCK))
+    walked = {a: loop.extent(a) for loop in path for a in loop.axes if a not in fixed}
+    indexed = [o for o in ops if isinstance(o, IndexedOp)]
+    operand = ComputedOperand(
+        op.results[0],
+        path[depth],
+        tuple(ops),
+        _places(indexed, fixed, walked.keys()),
+        tuple(walked),
+        prod(walked.values()),
+    )
+    anywhere = [Expr()] * len(operand.places)
+    exprs = [e for o in indexed for e in (*o.subscripts, *o.where)]
+    return operand if all(operand.at(e, anywhere) is not None for e in exprs) else None
+
+
+def _stage_of(op: Operation) -> tile.StageOp | None:
+    """The stage that an operation loads from."""
+    stage = op.ref.owner if isinstance(op, tile.LoadOp) else None
+    return stage if isinstance(stage, tile.StageOp) else None
+
+
+def _collect(kernel: tile.KernelOp, value: SSAValue, ops: dict[Operation, None]) -> bool:
+    """Adds what a value is computed from; is that loads of inputs and arithmetic alone?"""
+    op = value.owner
+    if isinstance(op, Block):
+        return isinstance(value.type, IndexType)  # an axis
+    if op in ops or not kernel.launch.is_ancestor(op):
+        return True
+    operands = list(op.operands)
+    if isinstance(op, tile.LoadOp):
+        if op.ref not in kernel.input_refs and _stage_of(op) is None:
+            return False
+        operands.remove(op.ref)
+    elif op.regions or not op.has_trait(Pure):
+        return False
+    if not all(_collect(kernel, operand, ops) for operand in operands):
+        return False
+    ops[op] = None
+    return True
+
+
+def _places(
+    ops: Sequence[IndexedOp], fixed: Collection[SSAValue], walked: Collection[SSAValue]
+) -> tuple[Expr, ...]:
+    """
+    Sums of walked axes, no axis in two of them, that number elements as the subscripts of the op
+    with most of them do, and then those of the others.
+    """
+    places: list[Expr] = []
+    for op in sorted(ops, key=lambda op: -len(op.subscripts)):
+        for subscript in op.subscripts:
+            parts = separate(subscript, fixed, walked)
+            place = Expr() if parts is None else parts[1]
+            taken = {value for earlier in places for value in earlier.values()}
+            if place.terms and taken.isdisjoint(place.values()):
+                places.append(place)
+    return tuple(places)

@@ -1,0 +1,109 @@
+"""
+The part of the `tile` dialect that computes slabs in shared memory: see `ComputeOp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, Region
+from xdsl.irdl import IRDLOperation, irdl_op_definition, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import Pure, RecursiveMemoryEffect
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import LoadOpBase, YieldOpBase, parse_memref_type
+from dlc.dialects.axes import THREAD, AxesOp, axes_properties, parse_axes
+from dlc.dialects.staging import SharedAttr, verify_buffer
+
+
+@irdl_op_definition
+class ComputeOp(AxesOp):
+    """
+    A slab of which the threads of the block together compute each element once.
+
+    ```
+    %h = tile.compute thread(%p in 128, %q in 16) {
+      %g = tile.load %g_smem[%p, %q] : memref<128x16xf32, #tile.shared>
+      %v = math.tanh %g : f32
+      tile.yield %v where (%ko * 16 + %q < 2040) : f32
+    } : memref<128x16xf32, #tile.shared>
+    ```
+
+    The axes are the dimensions of the slab; its elements are dealt over all threads like those of
+    a copy. The element where a condition is false is 0. What is yielded may vary along block and
+    serial axes around, not along what the threads hold of their own.
+    """
+
+    name = "tile.compute"
+    result = result_def(MemRefType)
+    traits = traits_def(RecursiveMemoryEffect())
+
+    KINDS: ClassVar = (THREAD,)
+
+    def __init__(self, extents: Sequence[int], element: Attribute, body: Region) -> None:
+        super().__init__(
+            regions=[body],
+            properties=axes_properties(type(self), extents, [THREAD] * len(extents)),
+            result_types=[MemRefType(element, extents, memory_space=SharedAttr())],
+        )
+
+    @property
+    def result_type(self) -> MemRefType[Attribute]:
+        assert isinstance(self.result.type, MemRefType)
+        return self.result.type
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The extents of the slab."""
+        return self.result_type.get_shape()
+
+    @property
+    def yielded(self) -> YieldOpBase:
+        last = self.body.block.last_op
+        assert isinstance(last, YieldOpBase)
+        return last
+
+    def verify_(self) -> None:
+        self.verify_axes()
+        element = self.result_type.element_type
+        extents = [self.extent(a) for a in self.axes]
+        if 0 in extents:
+            raise VerifyException(f"expected extents of at least 1, found {extents}")
+        verify_buffer(
+            self.result.type, MemRefType(element, extents, memory_space=SharedAttr()), "a result"
+        )
+        last = self.body.block.last_op
+        found = [v.type for v in last.values] if isinstance(last, YieldOpBase) else []
+        if found != [element]:
+            raise VerifyException(
+                f"expected a body that yields ({element}), found ({', '.join(map(str, found))})"
+            )
+        for op in self.body.block.ops:
+            if not isinstance(op, LoadOpBase) and (op.regions or not op.has_trait(Pure)):
+                raise VerifyException(f"expected a body of loads and arithmetic, found '{op.name}'")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ComputeOp:
+        arguments, extents, kinds = parse_axes(parser, cls.KINDS)
+        body = parser.parse_region(arguments)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls.__new__(cls)
+        IRDLOperation.__init__(
+            op,
+            regions=[body],
+            properties=axes_properties(cls, extents, kinds),
+            attributes=attributes,
+            result_types=[parse_memref_type(parser)],
+        )
+        return op
+
+    def print(self, printer: Printer) -> None:
+        self.print_axes(printer)
+        self.print_body(printer)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
