@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xdsl.dialects import scf
+from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.dialects import kernel
@@ -193,15 +194,19 @@ class Slots:
 
     def _first_subscript(self, op: Operation) -> Expr | None:
         if op not in self._first:
+            subscripts: tuple[Expr, ...] = ()
+            wide = False
             match op:
                 case kernel.LoadOp() | kernel.StoreOp() if kernel.is_shared(op.ref):
-                    subscripts = op.subscripts
+                    value = op.result if isinstance(op, kernel.LoadOp) else op.value
+                    subscripts, wide = op.subscripts, isinstance(value.type, VectorType)
                 case kernel.CpAsyncOp():
-                    subscripts = op.target_subscripts
+                    subscripts, wide = op.target_subscripts, op.elements.value.data > 1
                 case _:
-                    subscripts = ()
+                    pass
             # In one dimension the subscript is that of an element, and a vector has several.
-            self._first[op] = _expanded(subscripts[0]) if len(subscripts) > 1 else None
+            several = wide and len(subscripts) == 1
+            self._first[op] = _expanded(subscripts[0]) if subscripts and not several else None
         return self._first[op]
 
 

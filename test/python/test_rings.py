@@ -46,3 +46,15 @@ def test_depths_and_chunks(k: int, depth: int, steps: str) -> None:
 )
 def test_on_the_host(case: kernels.Case, depth: int, steps: str) -> None:
     on_host(case, ringed(case, depth, steps), f"depth {depth}, {steps}", LAUNCHES)
+
+
+def test_slots_of_one_element() -> None:
+    """A row of one point and chunks of one point of K: slots are told apart all the same."""
+    case = kernels.silu_matmul(1, 33, 64)
+    pipeline = (
+        "tileify,chunk-matmul-k{bk=16 vector=4},chunk-reduce{bk=1},stage-inputs{budget=200000},"
+        "double-buffer{depth=2},async-copy,pipeline-k-outer"
+    )
+    module = scheduled(case, pipeline, "sm_80")
+    apply(module, pipeline)
+    interpret(case, lowered(module), pipeline)
