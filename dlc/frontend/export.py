@@ -54,7 +54,9 @@ def free_values(function: Callable[..., Any]) -> dict[str, Any]:
             if isinstance(owner, torch.nn.Module):
                 found.setdefault(type(owner).__name__.lower(), owner)
             current = current.__func__
-        if not inspect.isfunction(current) or current.__module__.split(".")[0] == "torch":
+        if not inspect.isfunction(current):
+            continue
+        if (current.__module__ or "").split(".")[0] == "torch":  # what eval made has no module
             continue
         free = inspect.getclosurevars(current)
         for name, value in {**free.nonlocals, **free.globals}.items():
