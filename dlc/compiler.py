@@ -91,11 +91,11 @@ class Variant:
         self._dtypes = [torch_dtype(t.element_type) for t in types if isinstance(t, TensorType)]
 
     def module(self, stage: Stage) -> ModuleOp:
-        """The program's module at a stage; it must not be changed."""
+        """The program's module at a stage; it must not be changed. Loop IR is made on the way."""
         if stage not in self._modules:
             before = STAGES[: STAGES.index(stage)]
-            earlier: list[Stage] = [s for s in before if s in self._modules]
-            module = self._modules[earlier[-1]].clone()
+            earlier: list[Stage] = [s for s in before if s in self._modules or s == "loop"]
+            module = self.module(earlier[-1]).clone()
             run_pipeline(compiler_context(), module, stage)
             self._modules[stage] = module
         return self._modules[stage]

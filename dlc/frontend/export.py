@@ -12,6 +12,9 @@ from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any
 
 import torch
+from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
+from torch._ops import OpOverload
+from torch.export import exported_program
 from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
@@ -51,7 +54,9 @@ def free_values(function: Callable[..., Any]) -> dict[str, Any]:
             if isinstance(owner, torch.nn.Module):
                 found.setdefault(type(owner).__name__.lower(), owner)
             current = current.__func__
-        if not inspect.isfunction(current) or current.__module__.split(".")[0] == "torch":
+        if not inspect.isfunction(current):
+            continue
+        if (current.__module__ or "").split(".")[0] == "torch":  # what eval made has no module
             continue
         free = inspect.getclosurevars(current)
         for name, value in {**free.nonlocals, **free.globals}.items():
@@ -80,6 +85,7 @@ def export(
             for name, inner in exported.graph_module.named_modules():
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
+            stack.enter_context(_kept_whole(exported))
             return exported.run_decompositions({})
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
@@ -96,6 +102,27 @@ def explain(error: Exception) -> str:
         )
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
     return f"torch.export cannot trace the program: {type(error).__name__}: {first}"
+
+
+@contextmanager
+def _kept_whole(exported: torch.export.ExportedProgram) -> Iterator[None]:
+    """
+    Makes PyTorch keep the composite operations of this program whole. Left alone, it overrides all
+    that it knows, some 600, which takes most of the time of an export.
+    """
+    modules = (m for m in exported.graph_module.modules() if isinstance(m, GraphModule))
+    used = {node.target for module in modules for node in module.graph.nodes}
+
+    def split(table: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        kept = (op for op in used if isinstance(op, OpOverload) and _is_preservable_cia_op(op))
+        return dict.fromkeys(kept, _special_op_to_preserve_cia), table
+
+    whole = exported_program._split_decomp_table_to_cia_and_python_decomp
+    exported_program._split_decomp_table_to_cia_and_python_decomp = split
+    try:
+        yield
+    finally:
+        exported_program._split_decomp_table_to_cia_and_python_decomp = whole
 
 
 @contextmanager

@@ -39,13 +39,13 @@ def parse(text: str) -> ModuleOp:
 
 
 def apply(module: ModuleOp, pipeline: str, *, round_trip: bool = True) -> None:
-    """Runs passes; after each the module verifies and its text parses back to itself."""
+    """Runs passes; after each the module verifies, after the last its text parses to itself."""
     for step in parse_pipeline(pipeline):
         step.apply(Context(), module)
         module.verify()
         verify_dominance(module)
-        if round_trip:
-            read_back(str(module))
+    if round_trip:
+        read_back(str(module))
 
 
 def read_back(text: str) -> None:

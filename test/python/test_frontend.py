@@ -192,7 +192,9 @@ def test_the_operations_are_those_of_the_exported_graph() -> None:
         def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
             a, b = torch.split(x, 2, dim=1)
             y = torch.cat([a, b[:, :1]], dim=1)[i]
-            return nn.functional.gelu(y, approximate="tanh").softmax(-1)
+            y = torch.einsum("ij,kj->ik", y, y).square_().reshape(4) @ x.new_ones(4, 6)
+            y = nn.functional.group_norm(nn.functional.rms_norm(y, (6,)).view(1, 2, 3), 2)
+            return nn.functional.gelu(y, approximate="tanh").softmax(-1).clip_(0, 1)
 
     args = (torch.randn(3, 4), torch.tensor([0, 2]))
     with torch.no_grad():
@@ -228,6 +230,7 @@ def test_the_operations_are_those_of_the_exported_graph() -> None:
         ),
         (lambda x: torch.einsum("ij,kj->ik", x, x), (torch.ones(2, 3),)),
         (lambda x: x.split([1, 2], dim=0)[1].unbind(0), (torch.randn(3, 2),)),
+        (eval("lambda x: x + 1", {}), (torch.randn(3),)),  # of no module
     ],
 )
 def test_functions(function: Any, args: tuple[Any, ...]) -> None:

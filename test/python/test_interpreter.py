@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import kernels
 import numpy as np
@@ -31,14 +30,6 @@ GEMM = (
     "stage-inputs{{budget=49152}},register-tile{{extents=4,4}},double-buffer{{depth={depth}}},"
     "{copies}pipeline-k-outer,mark-unroll{{limit=16}}"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DLC_CACHE_DIR", str(path))
-        yield path
 
 
 def parse(text: str) -> ModuleOp:

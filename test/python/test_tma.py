@@ -7,7 +7,7 @@ import itertools
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,14 +46,6 @@ from dlc.schedule.step import parse_schedule
 
 RUNS = list(itertools.product(("late", "early"), ("forward", "reverse", "random")))
 """When copies land, and which thread goes first."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DLC_CACHE_DIR", str(path))
-        yield path
 
 
 def func_of(text: str) -> FuncOp:

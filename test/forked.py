@@ -1,0 +1,134 @@
+"""
+dlc, dlc-opt and filecheck by fork, for lit, which runs them hundreds of times.
+
+To import what they need takes half a second, ten times what most of them then do. So one server
+imports all of it and, for each run, forks a process of its own, which has the arguments, folder,
+environment and standard files of the one that lit starts.
+
+    forked_tools(environment)            starts a server; a folder with the tools as commands
+    python forked.py PATH TOOL ARGS...   runs a tool by the server that listens at PATH
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+
+TOOLS = {
+    "dlc": "dlc.tools.dlc_cli",
+    "dlc-opt": "dlc.tools.dlc_opt",
+    "filecheck": "filecheck.main",
+}
+SECONDS = 60
+"""After which a run is killed: lit ends only the process that it started."""
+
+
+def run_by_server(path: str, argv: list[str]) -> int:
+    """Has a tool run with the standard files of this process, and returns its exit code."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        request = f"{(argv, os.getcwd(), dict(os.environ))!r}\n".encode()
+        sent = socket.send_fds(server, [request], [0, 1, 2])
+        server.sendall(request[sent:])
+        code = server.recv(1)
+    return code[0] if code else 1
+
+
+def serve(listener: socket.socket) -> None:
+    """Answers requests until the process that started this one is gone."""
+    import signal
+    from importlib import import_module
+
+    mains = {name: import_module(module).main for name, module in TOOLS.items()}
+    for module in ("dlc.compiler", "dlc.tools.run_report", "dlc.tools.program_input"):
+        import_module(module)
+    for name in import_module("dlc.registry").PASSES:
+        import_module("dlc.registry").get_pass(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the runs
+    parent = os.getppid()
+    listener.settimeout(1)
+    while os.getppid() == parent:
+        try:
+            connection, _ = listener.accept()
+        except TimeoutError:
+            continue
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.alarm(SECONDS)
+            os._exit(answer(connection, mains))
+        connection.close()
+
+
+def answer(connection: socket.socket, mains: dict[str, Callable[[], object]]) -> int:
+    import ast
+
+    connection.settimeout(None)
+    request, files, *_ = socket.recv_fds(connection, 1 << 16, 3)
+    while not request.endswith(b"\n"):
+        request += connection.recv(1 << 16)
+    sys.argv, folder, environment = ast.literal_eval(request.decode())
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    code = exit_code(mains[sys.argv[0]])
+    connection.sendall(bytes([code]))
+    return code
+
+
+def exit_code(main: Callable[[], object]) -> int:
+    """What the process of a script that ends in `sys.exit(main())` ends with."""
+    import traceback
+
+    try:
+        code = main()
+    except SystemExit as stop:
+        code = stop.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code if isinstance(code, int) else int(code is not None)
+
+
+def forked_tools(environment: Mapping[str, str]) -> str:
+    """
+    A folder with the tools as commands. Their server imports them in an environment, and lives as
+    long as this process.
+    """
+    import shlex
+    import subprocess
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    temporary = TemporaryDirectory(prefix="dlc-")
+    folder = Path(temporary.name)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path := str(folder / "socket"))
+    listener.listen(64)
+    number = listener.fileno()
+    server = subprocess.Popen(
+        [sys.executable, __file__, str(number)], env=environment, pass_fds=[number]
+    )
+    for name in TOOLS:
+        client = shlex.join([sys.executable, "-I", "-S", __file__, path, name])
+        (folder / name).write_text(f'#!/bin/sh\nexec {client} "$@"\n')
+        (folder / name).chmod(0o755)
+    _kept.extend((temporary, listener, server))
+    return str(folder)
+
+
+_kept: list[object] = []
+"""What ends when it is collected."""
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        serve(socket.socket(fileno=int(sys.argv[1])))
+    else:
+        sys.exit(run_by_server(sys.argv[1], sys.argv[2:]))
