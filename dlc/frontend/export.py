@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any
 
 import torch
-from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
 from torch._ops import OpOverload
 from torch.export import exported_program
 from torch.fx import GraphModule, Interpreter
@@ -108,8 +107,16 @@ def explain(error: Exception) -> str:
 def _kept_whole(exported: torch.export.ExportedProgram) -> Iterator[None]:
     """
     Makes PyTorch keep the composite operations of this program whole. Left alone, it overrides all
-    that it knows, some 600, which takes most of the time of an export.
+    that it knows, some 600, which takes most of the time of an export; so it is where it has none
+    of the functions that say which they are.
     """
+    try:
+        from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
+
+        whole = exported_program._split_decomp_table_to_cia_and_python_decomp
+    except (ImportError, AttributeError):
+        yield
+        return
     modules = (m for m in exported.graph_module.modules() if isinstance(m, GraphModule))
     used = {node.target for module in modules for node in module.graph.nodes}
 
@@ -117,7 +124,6 @@ def _kept_whole(exported: torch.export.ExportedProgram) -> Iterator[None]:
         kept = (op for op in used if isinstance(op, OpOverload) and _is_preservable_cia_op(op))
         return dict.fromkeys(kept, _special_op_to_preserve_cia), table
 
-    whole = exported_program._split_decomp_table_to_cia_and_python_decomp
     exported_program._split_decomp_table_to_cia_and_python_decomp = split
     try:
         yield
