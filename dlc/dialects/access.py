@@ -301,6 +301,7 @@ class StoreOpBase(IndexedOp, ABC):
         parser.parse_punctuation(",")
         ref = parser.parse_unresolved_operand()
         indices, map, conditions = parse_index(parser, subscripts=True)
+        more = cls.parse_more(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
         type = parse_memref_type(parser)
@@ -314,11 +315,20 @@ class StoreOpBase(IndexedOp, ABC):
                 parser.resolve_operand(value, value_type),
                 parser.resolve_operand(ref, type),
                 indices,
+                *more,
             ],
             properties={"map": map, "conditions": conditions},
             attributes=attributes,
         )
         return op
+
+    @classmethod
+    def parse_more(cls, parser: Parser) -> tuple[list[SSAValue], ...]:
+        """Parses what stands behind the conditions: the operands beside those of all stores."""
+        return ()
+
+    def print_more(self, printer: Printer) -> None:
+        """Prints what `parse_more` parses."""
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -327,6 +337,7 @@ class StoreOpBase(IndexedOp, ABC):
         printer.print_ssa_value(self.ref)
         print_subscripts(printer, self.map.data, self.indices)
         self.print_where(printer)
+        self.print_more(printer)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         printer.print_attribute(self.ref.type)

@@ -47,6 +47,13 @@ class AxesOp(IRDLOperation, ABC):
     def axes(self) -> tuple[BlockArgument, ...]:
         return tuple(self.body.block.args)
 
+    @property
+    def yielded(self) -> YieldOpBase:
+        """The yield at the end of the body."""
+        last = self.body.block.last_op
+        assert isinstance(last, YieldOpBase)
+        return last
+
     def extent(self, axis: SSAValue) -> int:
         """The number of points of one of this operation's axes."""
         assert isinstance(axis, BlockArgument)
@@ -242,12 +249,6 @@ class ReduceOpBase(AxesOp, ABC):
     @property
     def monoid(self) -> Monoid:
         return MONOIDS[self.monoid_name.data]
-
-    @property
-    def yielded(self) -> YieldOpBase:
-        last = self.body.block.last_op
-        assert isinstance(last, YieldOpBase)
-        return last
 
     def verify_(self) -> None:
         verify_monoid(self.monoid_name.data, [r.type for r in self.results])

@@ -61,12 +61,6 @@ class ComputeOp(AxesOp):
         """The extents of the slab."""
         return self.result_type.get_shape()
 
-    @property
-    def yielded(self) -> YieldOpBase:
-        last = self.body.block.last_op
-        assert isinstance(last, YieldOpBase)
-        return last
-
     def verify_(self) -> None:
         self.verify_axes()
         element = self.result_type.element_type

@@ -70,8 +70,6 @@ from dlc.dialects.access import (
     StoreOpBase,
     YieldOpBase,
     index_parts,
-    parse_index,
-    parse_memref_type,
 )
 from dlc.dialects.axes import (
     BLOCK,
@@ -85,7 +83,6 @@ from dlc.dialects.axes import (
 )
 from dlc.dialects.computing import ComputeOp
 from dlc.dialects.graph import KernelOpBase
-from dlc.dialects.index_syntax import print_subscripts
 from dlc.dialects.staging import (
     AcquireOp,
     FillOp,
@@ -266,47 +263,19 @@ class AtomicAddOp(AtomicAddOpBase):
                 )
 
     @classmethod
-    def parse(cls, parser: Parser) -> AtomicAddOp:
-        value = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        ref = parser.parse_unresolved_operand()
-        indices, map, conditions = parse_index(parser, subscripts=True)
-        axes: list[SSAValue] = []
-        if parser.parse_optional_keyword("across"):
-            axes = parser.parse_comma_separated_list(
-                parser.Delimiter.PAREN, lambda: parser.parse_operand(IndexType())
-            )
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_memref_type(parser)
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[
-                parser.resolve_operand(value, type.element_type),
-                parser.resolve_operand(ref, type),
-                indices,
-                axes,
-            ],
-            properties={"map": map, "conditions": conditions},
-            attributes=attributes,
+    def parse_more(cls, parser: Parser) -> tuple[list[SSAValue], ...]:
+        if parser.parse_optional_keyword("across") is None:
+            return ([],)
+        delimiter = parser.Delimiter.PAREN
+        return (
+            parser.parse_comma_separated_list(delimiter, lambda: parser.parse_operand(IndexType())),
         )
-        return op
 
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.value)
-        printer.print_string(", ")
-        printer.print_ssa_value(self.ref)
-        print_subscripts(printer, self.map.data, self.indices)
-        self.print_where(printer)
+    def print_more(self, printer: Printer) -> None:
         if self.axes:
             printer.print_string(" across")
             with printer.in_parens():
                 printer.print_list(self.axes, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.ref.type)
 
 
 def once_along(op: StoreOp | AtomicAddOp) -> tuple[SSAValue, ...]:
