@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -53,11 +54,13 @@ def import_program(
     kwargs: Mapping[str, Any] | None = None,
     *,
     sources: Mapping[str, str] | None = None,
+    exporting: AbstractContextManager[object] = nullcontext(),
 ) -> ImportedProgram:
     """
     Exports `module` (a module in the mode it is in, or a function) as called with `args` and
     `kwargs` and mirrors the functional ATen graph in Torch IR. `sources` maps file names of the
-    program's code to the names to be shown in locations.
+    program's code to the names to be shown in locations; `exporting` is entered around PyTorch's
+    own part.
 
     Raises ImportFailure where PyTorch cannot export the program, and UnsupportedError with every
     operation that has no representation: shapes that depend on data, control flow, complex numbers.
@@ -66,7 +69,8 @@ def import_program(
     signature = signature_of(module)
     args, kwargs = canonical_call(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
-    exported = export(root, args, kwargs, shown_as)
+    with exporting:
+        exported = export(root, args, kwargs, shown_as)
     return _Importer(root, module, exported, signature, args, kwargs, shown_as).run()
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,28 +71,11 @@ def load_program(
         else:
             assert script is not None
             module, args = capture_script(script, seed)
-    with timing.phase("dlc", "import to Torch IR"), _timed_export(timing):
-        program = import_program(module, args)
+    with timing.phase("dlc", "import to Torch IR"):
+        exporting = timing.phase("torch", "torch.export")
+        program = import_program(module, args, exporting=exporting)
     set_target(program.module, target or default_target())
     return Loaded(program.module, program, args)
-
-
-@contextmanager
-def _timed_export(timing: Timing) -> Iterator[None]:
-    """Counts torch.export as PyTorch's time within `import_program`."""
-    from dlc.frontend import fx
-
-    original = fx.export
-
-    def timed(*args: Any) -> Any:
-        with timing.phase("torch", "torch.export"):
-            return original(*args)
-
-    fx.export = timed
-    try:
-        yield
-    finally:
-        fx.export = original
 
 
 def kind_of(file: str) -> str:
