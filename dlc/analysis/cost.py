@@ -120,15 +120,18 @@ def _units(kernel: KernelOp) -> float:
 
 
 def _steps(block: Block) -> int:
-    """How many iterations follow each other in a thread: outermost loops are dealt over blocks,
-    the loops and reduces in them over the threads of a block, what is in those over nothing."""
-    steps = 0
-    for op in block.ops:
-        if isinstance(op, ForOp) and isinstance(block.parent_op(), KernelOp):
-            steps += _steps(op.body.block)
-        elif isinstance(op, ForOp | ReduceOp):
-            steps += ceil(trip_count(op) / THREADS) * (1 + _serial(op.body.block))
-    return steps
+    """
+    How many iterations follow each other in a thread: outermost loops are dealt over blocks, the
+    loops and reduces in them over the threads of a block; where there are loops in those, over
+    nothing, since a thread takes the whole row then.
+    """
+    if len(rows := [op for op in block.ops if isinstance(op, ForOp)]) == 1:
+        if isinstance(block.parent_op(), KernelOp):
+            return _steps(rows[0].body.block)
+    sweeps = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
+    if any(_serial(op.body.block) for op in sweeps):
+        return _serial(block)
+    return sum(ceil(trip_count(op) / THREADS) for op in sweeps)
 
 
 def _serial(block: Block) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.contraction import Contraction, contractions
@@ -209,14 +210,16 @@ def _split(splits: int, then: str) -> str:
 
 
 def _unit_stride(reduces: list[loop.ReduceOp], axis: BlockArgument | None) -> int:
-    """How many loads have neighbouring elements along an axis (the reduce's own if None)."""
+    """The elements of what is loaded with neighbours along an axis (the reduce's own if None)."""
     count = 0
     for reduce in reduces:
         along = reduce.axes[-1] if axis is None else axis
         for op in reduce.body.walk():
             if isinstance(op, loop.LoadOp) and op.subscripts:
-                unit = strides_of(op.ref.type)[-1] == 1  # pyright: ignore[reportArgumentType]
-                count += unit and op.subscripts[-1].coefficient(along) == 1
+                assert isinstance(op.ref.type, MemRefType)
+                unit = strides_of(op.ref.type)[-1] == 1
+                unit = unit and op.subscripts[-1].coefficient(along) == 1
+                count += prod(op.ref.type.get_shape()) if unit else 0
     return count
 
 
