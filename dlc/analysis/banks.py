@@ -431,10 +431,10 @@ def _points(
 ) -> Iterator[dict[SSAValue, int]]:
     """
     Points of the axes that are no thread axes, given the second and the last place of each: where
-    the place is a sum, moving them shifts all lanes alike, and the first point stands for all.
+    the offset is a sum, moving them shifts all lanes alike, and the first point stands for all.
     """
     yield dict.fromkeys(steps, 0)
-    is_sum = all(isinstance(a, SSAValue) for e in subscripts for a, _ in e.terms)
+    is_sum = all(isinstance(a, SSAValue) for a, _ in linear_offset(type, subscripts).terms)
     if is_sum and not isinstance(type.layout, SwizzleAttr):
         return
     yield {a: last for a, (_, last) in steps.items()}

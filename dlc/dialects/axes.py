@@ -27,7 +27,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import YieldOpBase
+from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.ir.monoid import MONOIDS, Monoid
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
@@ -92,6 +92,13 @@ class AxesOp(IRDLOperation, ABC):
                 raise VerifyException(f"expected axes of type index, found {axis.type}")
             if extent < 0:
                 raise VerifyException(f"expected extents >= 0, found {extent}")
+            for use in axis.uses:
+                if not _names_axis(use.operation, axis):
+                    raise VerifyException(
+                        "expected axes in subscripts and conditions only, found "
+                        f"%{axis.name_hint}, which '{use.operation.name}' uses as a value (an "
+                        "index operation makes a value of it)"
+                    )
         if (self.kinds is None) != (not self.KINDS):
             raise VerifyException(
                 f"expected {'a kind for each axis' if self.KINDS else 'axes without kinds'}"
@@ -127,6 +134,12 @@ class AxesOp(IRDLOperation, ABC):
             self.body, print_entry_block_args=False, print_block_terminators=explicit
         )
         printer.print_op_attributes(self.attributes)
+
+
+def _names_axis(op: Operation, axis: SSAValue) -> bool:
+    """Does an operation mention an axis in subscripts or conditions, or work across it?"""
+    indices = op.indices if isinstance(op, IndexedOp) else ()
+    return axis in indices or axis in getattr(op, "axes", ())
 
 
 def loops_around(op: Operation) -> list[AxesOp]:

@@ -307,6 +307,7 @@ class RingOp(IRDLOperation):
         if not self.ring_type.get_shape() or self.depth < 1:
             raise VerifyException(f"expected a number of slots in front, found {self.ring_type}")
         verify_buffer(self.result.type, ring_type(self.slab, self.depth), "a result")
+        verify_layout(slot_type(self.ring_type))
 
     @classmethod
     def parse(cls, parser: Parser) -> RingOp:

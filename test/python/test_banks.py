@@ -287,6 +287,33 @@ def test_scalar_reads_across_rows() -> None:
     assert "%x_smem[%ri * 16 + %ti, %ki]" in str(after)
 
 
+GROUPS = """
+func.func @main(%x: tensor<104x4xf32>) -> tensor<32xf32> {
+  %y = tile.kernel @k(%x: memref<104x4xf32> = %x) -> (%y: memref<32xf32>) {
+    tile.launch thread(%t in 32) {
+      %s = tile.stage %x[0, 0] [104, 4] : memref<104x4xf32>
+          -> memref<104x4xf32, #kernel.padded_groups<2, 4>, #tile.shared>
+      %sum = tile.reduce add serial(%k in 8) register(%v in 4) -> f32 {
+        %e = tile.load %s[%t * 3 + %k, %v]
+            : memref<104x4xf32, #kernel.padded_groups<2, 4>, #tile.shared>
+        tile.yield %e : f32
+      }
+      tile.store %sum, %y[%t] : memref<32xf32>
+    }
+  }
+  func.return %y : tensor<32xf32>
+}
+"""
+
+
+def test_every_row_of_a_group_counts() -> None:
+    """Lanes that begin in even rows find distinct banks, those that begin in odd ones do not."""
+    (found,) = [op for op in parse(GROUPS).walk() if isinstance(op, tile.KernelOp)]
+    read, _ = report(found)
+    assert (read.width, read.writes) == (16, False)
+    assert read.ways > 1
+
+
 def test_ragged_threads_and_columns() -> None:
     """Slabs of 6 columns are copied by 2s; the last warp has 16 lanes."""
     pipeline = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -131,6 +132,16 @@ def test_vv_prints_a_diff_for_each_pass(files: dict[str, Path], capsys):
     coloured = stdout_of(capsys, "compile", "-c", MATMUL, "--ir", "tile", "-vv", "--color=always")
     assert "\033[32m+" in coloured
     assert re.sub(r"\033\[\d*m", "", coloured) == out
+
+
+def test_the_readme_shows_what_is_printed(capsys: pytest.CaptureFixture[str]):
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    listings = re.findall(r"^```\n\$ dlc (compile .*)\n((?:.*\n)*?)```$", text, re.MULTILINE)
+    assert len(listings) == 3
+    program = shlex.split(listings[0][0])[2]
+    for command, shown in listings:
+        argv = shlex.split(command.partition(" | ")[0].replace("…the same…", program))
+        assert shown in stdout_of(capsys, *argv), command
 
 
 def test_timing_tells_torch_from_dlc(capsys: pytest.CaptureFixture[str]):

@@ -266,3 +266,13 @@ func.func @main() -> () {
   }
 }
 // CHECK: expected a zeroed output that atomic adds alone use, found %y, which 'loop.store' uses
+
+// -----
+
+%y = loop.kernel @value() -> (%y: memref<4xi32>) {
+  loop.for %i in 4 {
+    %v = arith.index_cast %i : index to i32
+    loop.store %v, %y[%i] : memref<4xi32>
+  }
+}
+// CHECK: expected axes in subscripts and conditions only, found %i, which 'arith.index_cast' uses as a value (an index operation makes a value of it)

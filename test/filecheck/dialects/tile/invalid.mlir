@@ -114,10 +114,23 @@ tile.kernel @yields() -> () {
 
 // -----
 
+%x = "test.op"() : () -> tensor<4xf32>
+%y = tile.kernel @value(%x: memref<4xf32> = %x) -> (%y: memref<4xf32>) {
+  tile.launch thread(%t in 4) {
+    %i = arith.index_cast %t : index to i32
+    %v = arith.sitofp %i : i32 to f32
+    tile.store %v, %y[%t] : memref<4xf32>
+  }
+}
+// CHECK: expected axes in subscripts and conditions only, found %t, which 'arith.index_cast' uses as a value (an index operation makes a value of it)
+
+// -----
+
 // What threads hold is combined before; what blocks hold is added across them.
 %y = tile.kernel @adds_threads() -> (%y: memref<4xf32> zeroed) {
   tile.launch block(%ks in 3, %i in 4) thread(%t in 8) {
-    %p = "test.op"(%ks, %t) : (index, index) -> f32
+    %n = tile.index %ks * 8 + %t
+    %p = "test.op"(%n) : (index) -> f32
     tile.atomic_add %p, %y[%i] across(%ks) : memref<4xf32>
   }
 }
@@ -127,7 +140,8 @@ tile.kernel @yields() -> () {
 
 %y = tile.kernel @adds_registers() -> (%y: memref<4xf32> zeroed) {
   tile.launch block(%ks in 3, %i in 4) register(%r in 8) {
-    %p = "test.op"(%ks, %r) : (index, index) -> f32
+    %n = tile.index %ks * 8 + %r
+    %p = "test.op"(%n) : (index) -> f32
     tile.atomic_add %p, %y[%i] across(%ks) : memref<4xf32>
   }
 }
@@ -137,7 +151,8 @@ tile.kernel @yields() -> () {
 
 %y = tile.kernel @adds_unsaid() -> (%y: memref<4xf32> zeroed) {
   tile.launch block(%ks in 3, %i in 4) {
-    %p = "test.op"(%ks) : (index) -> f32
+    %n = tile.index %ks
+    %p = "test.op"(%n) : (index) -> f32
     tile.atomic_add %p, %y[%i] : memref<4xf32>
   }
 }
@@ -147,7 +162,8 @@ tile.kernel @yields() -> () {
 
 %y = tile.kernel @across_threads() -> (%y: memref<4xf32> zeroed) {
   tile.launch block(%i in 4) thread(%t in 8) {
-    %p = "test.op"(%t) : (index) -> f32
+    %n = tile.index %t
+    %p = "test.op"(%n) : (index) -> f32
     tile.atomic_add %p, %y[%i] across(%t) : memref<4xf32>
   }
 }
@@ -157,7 +173,8 @@ tile.kernel @yields() -> () {
 
 %y = tile.kernel @across_one() -> (%y: memref<f32> zeroed) {
   tile.launch block(%ks in 1) {
-    %p = "test.op"(%ks) : (index) -> f32
+    %n = tile.index %ks
+    %p = "test.op"(%n) : (index) -> f32
     tile.atomic_add %p, %y[] across(%ks) : memref<f32>
   }
 }
@@ -167,7 +184,8 @@ tile.kernel @yields() -> () {
 
 %y = tile.kernel @adds_type() -> (%y: memref<i64> zeroed) {
   tile.launch block(%ks in 3) {
-    %p = "test.op"(%ks) : (index) -> i64
+    %n = tile.index %ks
+    %p = "test.op"(%n) : (index) -> i64
     tile.atomic_add %p, %y[] across(%ks) : memref<i64>
   }
 }
@@ -177,7 +195,8 @@ tile.kernel @yields() -> () {
 
 %y = tile.kernel @adds_to_anything() -> (%y: memref<f32>) {
   tile.launch block(%ks in 3) {
-    %p = "test.op"(%ks) : (index) -> f32
+    %n = tile.index %ks
+    %p = "test.op"(%n) : (index) -> f32
     tile.atomic_add %p, %y[] across(%ks) : memref<f32>
   }
 }

@@ -53,6 +53,16 @@ tile.kernel @k(%x: memref<64xf32> = %x) -> () {
 %x = "test.op"() : () -> tensor<64xf32>
 tile.kernel @k(%x: memref<64xf32> = %x) -> () {
   tile.launch block(%b in 8) thread(%t in 32) {
+    %r = tile.ring %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #kernel.padded_groups<2, 4>, #tile.shared>
+  }
+}
+// CHECK: expected a multiple of 2 rows, found memref<8xf32, #kernel.padded_groups<2, 4>, #tile.shared>
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf32>
+tile.kernel @k(%x: memref<64xf32> = %x) -> () {
+  tile.launch block(%b in 8) thread(%t in 32) {
     "tile.slab"(%x, %b) <{map = affine_map<(d0) -> (d0 * 8)>, sizes = array<i64: 8>}> : (memref<64xf32>, index) -> ()
   }
 }
