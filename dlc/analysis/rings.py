@@ -10,6 +10,7 @@ from itertools import product
 
 from xdsl.ir import Operation, SSAValue
 
+from dlc.diagnostics import fail
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.staging import ASYNC
@@ -76,10 +77,11 @@ def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:
     """
     For the first acquire of every run: how many of the newest groups may be unfinished when it
     goes on. Found by playing through the fills and acquires of a launch, every loop up to where
-    its slots have been through all their states; the least count over all visits holds.
+    its slots have been through all their states; the least count over all visits holds. `OpError`
+    for a chunk that is acquired before it is filled.
     """
     pending: dict[tile.AcquireOp, int] = {}
-    group_of: dict[tuple[tile.RingOp, int], int] = {}
+    group_of: dict[tuple[tile.RingOp, Expr], int] = {}
     groups = 0
 
     def visit(op: Operation, at: dict[SSAValue, int]) -> None:
@@ -88,11 +90,14 @@ def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:
         run = run_of(op)
         if op is not run[0]:
             return
-        chunks = [(member.source, member.chunk.evaluate(at)) for member in run]
+        chunks = [(member.source, member.chunk.substitute(at.get)) for member in run]
         if isinstance(op, tile.FillOp):
             group_of.update(dict.fromkeys(chunks, groups))
             groups += 1
         else:
+            for member, chunk in zip(run, chunks, strict=True):
+                if chunk not in group_of:
+                    fail(member, "expected a chunk that is filled before it is acquired")
             newest = max(group_of[chunk] for chunk in chunks)
             pending[op] = min(pending.get(op, groups), groups - 1 - newest)
 

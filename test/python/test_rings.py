@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import kernels
+import numpy as np
 import pytest
-from harness import apply, interpret, lowered, on_host, scheduled
+from harness import apply, interpret, lowered, on_host, parse, scheduled
 from xdsl.dialects.builtin import ModuleOp
 
 TILES = "blockify-launch{block=16,32 thread=4,8},stage-inputs{budget=65536}"
@@ -58,3 +59,28 @@ def test_slots_of_one_element() -> None:
     module = scheduled(case, pipeline, "sm_80")
     apply(module, pipeline)
     interpret(case, lowered(module), pipeline)
+
+
+CHUNK_OF_A_BLOCK = """
+func.func @main(%x: tensor<64xf32>) -> tensor<8xf32> {
+  %y = tile.kernel @k(%x: memref<64xf32> = %x) -> (%y: memref<8xf32>) {
+    tile.launch block(%b in 8) thread(%t in 8) {
+      %r = tile.ring async %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      tile.fill %r[%b]
+      %a = tile.acquire %r[%b] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+      %v = tile.load %a[%t] : memref<8xf32, #tile.shared>
+      %s = tile.combine add %v across(%t) : f32
+      tile.release %r[%b]
+      tile.store %s, %y[%b] : memref<8xf32>
+    }
+  }
+  func.return %y : tensor<8xf32>
+}
+"""
+
+
+def test_a_chunk_of_each_block() -> None:
+    """Which chunk is waited for need not be a number."""
+    x = np.random.default_rng(1).standard_normal(64).astype(np.float32)
+    case = kernels.Case("chunks", "", (x,), lambda x: [x.reshape(8, 8).sum(axis=1)], 8)
+    interpret(case, lowered(parse(CHUNK_OF_A_BLOCK)), "a chunk of each block")

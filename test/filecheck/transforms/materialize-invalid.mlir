@@ -123,3 +123,24 @@ func.func @main(%x: tensor<60000xf32>) -> tensor<32xf32> {
   }
   func.return %y : tensor<32xf32>
 }
+
+// -----
+
+// CHECK: expected a chunk that is filled before it is acquired
+func.func @main(%x: tensor<64xf32>) -> tensor<1xf32> {
+  %y = tile.kernel @late(%x: memref<64xf32> = %x) -> (%y: memref<1xf32>) {
+    tile.launch thread(%t in 1) {
+      %r = tile.ring async %x(%n in 8)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
+      tile.fill %r[0]
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        %a = tile.acquire %r[%k] : memref<2x8xf32, #tile.shared> -> memref<8xf32, #tile.shared>
+        %v = tile.load %a[0] : memref<8xf32, #tile.shared>
+        tile.release %r[%k]
+        tile.fill %r[%k + 2]
+        tile.yield %v : f32
+      }
+      tile.store %s, %y[%t] : memref<1xf32>
+    }
+  }
+  func.return %y : tensor<1xf32>
+}
