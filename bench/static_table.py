@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dlc.schedule.target import TARGETS
+
 Row = dict[str, Any]
 
 GOOD_FMA_SHARE = 0.85
@@ -40,7 +42,7 @@ def markdown(data: Row) -> str:
         lines += [f"{old} of {len(every)} rows are of an earlier state of dlc.", ""]
     targets = {target: rows for target, rows in data["rows"].items() if rows}
     lines += ["| | " + " | ".join(targets) + " |", "|---|" + "---|" * len(targets)]
-    counts = {target: summary(rows) for target, rows in targets.items()}
+    counts = {target: summary(rows, target) for target, rows in targets.items()}
     for name in dict.fromkeys(name for found in counts.values() for name in found):
         cells = (str(counts[target][name]) for target in targets)
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -76,9 +78,11 @@ def kernels(rows: dict[str, Row]) -> Iterator[tuple[str, Row, Row]]:
             yield name, row, kernel
 
 
-def summary(rows: dict[str, Row]) -> dict[str, int]:
+def summary(rows: dict[str, Row], target: str) -> dict[str, int]:
     """How many kernels have which weakness."""
     every = list(kernels(rows))
+    slots = TARGETS[target].issue_lanes / TARGETS[target].fp32_lanes
+    """Issue slots of an SM for each that its fp32 lanes can take."""
 
     def count(weak: Callable[[Row], bool], aligned: bool = False) -> int:
         return sum(weak(kernel) and (row["aligned"] or not aligned) for _, row, kernel in every)
@@ -99,6 +103,9 @@ def summary(rows: dict[str, Row]) -> dict[str, int]:
         ),
         "products with less than 85 % FFMA": count(
             lambda k: is_product(k) and k["loop"]["fma_share"] < GOOD_FMA_SHARE
+        ),
+        "products whose FFMA can fill less than 85 % of the fp32 lanes": count(
+            lambda k: is_product(k) and k["loop"]["fma_share"] * slots < GOOD_FMA_SHARE
         ),
         "products with more than 1 shared byte a multiply-add": count(
             lambda k: is_product(k) and (k["loop"]["shared_bytes_per_fma"] or 0) > 1

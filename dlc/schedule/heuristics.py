@@ -132,14 +132,28 @@ def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choic
         f"register-tile{{extents={per_axis(*best.thread)}}}",
         "permute-register-tile",
     ]
+    lost = [*_others(fitting)]
     if best.chunks > 1:
         steps += [f"double-buffer{{depth={best.depth}}}"]
         steps += ["async-copy"] if target.has_cp_async else []
+        lost += [_without_tma(best)] if target.has_tma else []
     steps.append("pad-smem")
     if best.chunks > 1:
         steps.append("pipeline-k-outer")
     steps.append(f"mark-unroll{{limit={max(best.chunk // VECTOR, 1)}}}")
-    return Choice(",".join(steps), str(best), tuple(_others(fitting)))
+    return Choice(",".join(steps), str(best), tuple(lost))
+
+
+def _without_tma(best: Candidate) -> str:
+    """
+    Why threads copy: what the tensor memory accelerator saves, the instructions of the copies, is
+    less than the estimate can tell apart for every thread tile worth having, and it wants rows
+    without padding, from which strips of a transposed operand cannot be read without conflicts.
+    """
+    return (
+        f"tma-copy: it saves {best.copy_share:.1%} of the instructions of a chunk, at most, and "
+        "takes no padding"
+    )
 
 
 def _panels(problem: Problem, best: Candidate) -> bool:

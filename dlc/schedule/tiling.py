@@ -172,6 +172,12 @@ class Candidate:
         steps = self.chunk / VECTOR
         return steps * ffma / (steps * (ffma + loads) + self.beside)
 
+    @property
+    def copy_share(self) -> float:
+        """The share of copies among the instructions of a chunk."""
+        copies = COPY_INSTRUCTIONS * self.slab_bytes / 16 / self.thread_count
+        return copies / (self.chunk / VECTOR * sum(self.step) + self.beside)
+
     @cached_property
     def computes(self) -> bool:
         """Is what is computed of inputs computed once for the block?"""

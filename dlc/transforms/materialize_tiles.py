@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.barriers import place_barriers
-from dlc.backend.cuda.interface import shared_bytes
+from dlc.analysis.shared_memory import shared_slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, loop, tile
 from dlc.ir.expr import unchanged_ir
@@ -71,7 +71,7 @@ def materialize(source: tile.KernelOp) -> kernel.FuncOp:
 
 
 def _check_shared_memory(func: kernel.FuncOp, target: Target, source: tile.KernelOp) -> None:
-    if (need := shared_bytes(func)) > target.shared_per_block:
+    if (need := shared_slots(func)[1]) > target.shared_per_block:
         fail(
             source,
             f"kernel '{func.name_}' needs {need} B of shared memory, and a block on {target.name} "

@@ -149,7 +149,7 @@ WEAKNESSES = {
 
 
 def test_a_good_kernel_has_no_weakness() -> None:
-    found = static_table.summary(record(kernel())["rows"]["sm_90"])
+    found = static_table.summary(record(kernel())["rows"]["sm_90"], "sm_90")
     sizes = {"cases": 2, "cases not compiled": 1, "kernels": 1, "products": 1}
     assert found == sizes | dict.fromkeys(WEAKNESSES, 0)
 
@@ -157,10 +157,10 @@ def test_a_good_kernel_has_no_weakness() -> None:
 @pytest.mark.parametrize("weakness", WEAKNESSES)
 def test_every_weakness_is_counted(weakness: str) -> None:
     weak = kernel(**WEAKNESSES[weakness])
-    found = static_table.summary(record(kernel(), weak)["rows"]["sm_90"])
+    found = static_table.summary(record(kernel(), weak)["rows"]["sm_90"], "sm_90")
     assert {name for name in WEAKNESSES if found[name]} == {weakness}
     if weakness.startswith("aligned"):
-        ragged = static_table.summary(record(weak, aligned=False)["rows"]["sm_90"])
+        ragged = static_table.summary(record(weak, aligned=False)["rows"]["sm_90"], "sm_90")
         assert ragged[weakness] == 0
 
 

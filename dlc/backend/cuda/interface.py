@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from dlc.analysis.layout import alignment_of, span
+from dlc.analysis.layout import alignment_of
+from dlc.analysis.shared_memory import shared_slots
 from dlc.analysis.tensor_maps import TensorMap, tensor_map, tma_obstacle
 from dlc.backend.cuda.c_text import c_type, kernel_name
 from dlc.backend.cuda.liveness import live_ops, memref
@@ -13,9 +14,6 @@ from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 from dlc.schedule.target import STATIC_SHARED_LIMIT
-
-MBARRIER_BYTES = 8
-"""Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
 
 
 def parameter_types(func: kernel.FuncOp) -> list[str]:
@@ -53,31 +51,12 @@ def c_name(func: kernel.FuncOp) -> str:
     return kernel_name(func.name_)
 
 
-def shared_slots(func: kernel.FuncOp, live: set[Operation]) -> tuple[dict[SSAValue, int], int]:
-    """The offset in bytes of every live shared buffer, and the total."""
-    slots: dict[SSAValue, int] = {}
-    end = 0
-    for op in func.walk():
-        if isinstance(op, kernel.AllocSharedOp) and op in live:
-            alignment = max(BOX_ALIGNMENT, alignment_of(memref(op.result)))
-            slots[op.result] = -(-end // alignment) * alignment
-            end = slots[op.result] + _bytes(op.result)
-        elif isinstance(op, kernel.AllocMbarriersOp) and op in live:
-            slots[op.result] = -(-end // MBARRIER_BYTES) * MBARRIER_BYTES
-            end = slots[op.result] + op.count.value.data * MBARRIER_BYTES
-    return slots, end
-
-
 def static_alignment(ref: SSAValue) -> int:
     """What a buffer that is declared in the kernel is aligned to, in bytes."""
     alignment = alignment_of(memref(ref))
     if any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses):
         return max(BOX_ALIGNMENT, alignment)
     return alignment
-
-
-def _bytes(ref: SSAValue) -> int:
-    return span(memref(ref)) * kernel.element_bytes(element_type(ref.type))
 
 
 def c_element(ref: SSAValue, op: Operation) -> str:

@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
 from dlc.analysis.layout import place_of, span
+from dlc.analysis.shared_memory import MBARRIER_BYTES, shared_slots
 from dlc.backend.cuda.c_index import IndexText
 from dlc.backend.cuda.c_scalar import function_name, mentions_twice, scalar, value_type
 from dlc.backend.cuda.c_text import (
@@ -40,14 +41,12 @@ from dlc.backend.cuda.c_text import (
 )
 from dlc.backend.cuda.c_values import Memory, Values
 from dlc.backend.cuda.interface import (
-    MBARRIER_BYTES,
     STATIC_SHARED_LIMIT,
     c_element,
     c_name,
     dynamic_shared_bytes,
     parameter_types,
     shared_bytes,
-    shared_slots,
     static_alignment,
 )
 from dlc.backend.cuda.liveness import live_ops, memref, unsure

@@ -27,6 +27,11 @@
 // SECOND-EMPTY:
 // SECOND-NOT: the kernel's schedule does not name it
 
+// Where the chip has it, why the tensor memory accelerator is not used.
+// RUN: dlc compile -c "torch.randn(64,8192) @ torch.randn(8192,64)" --target sm_90 --explain | filecheck %s --check-prefix=TMA
+// TMA: tma-copy: it saves {{[0-9.]+}}% of the instructions of a chunk, at most, and takes
+// TMA: async-copy              x: 16 B at once, y: 16 B at once
+
 // A schedule that was written on the kernel needs no reason; a loop without one gets it here.
 // RUN: dlc compile %s --explain | filecheck %s --check-prefix=WRITTEN
 // WRITTEN: {{^}}copy for sm_90, 132 SMs{{$}}
