@@ -148,10 +148,20 @@ WEAKNESSES = {
 }
 
 
+IDLE = "products whose FFMA can fill less than 85 % of the fp32 lanes"
+
+
+def test_half_of_the_issue_slots_fill_half_as_many_lanes() -> None:
+    weak = WEAKNESSES["products with less than 85 % FFMA"]
+    for target, count in {"sm_90": 1, "sm_80": 0}.items():
+        found = static_table.summary(record(kernel(), kernel(**weak))["rows"]["sm_90"], target)
+        assert found[IDLE] == count
+
+
 def test_a_good_kernel_has_no_weakness() -> None:
     found = static_table.summary(record(kernel())["rows"]["sm_90"], "sm_90")
     sizes = {"cases": 2, "cases not compiled": 1, "kernels": 1, "products": 1}
-    assert found == sizes | dict.fromkeys(WEAKNESSES, 0)
+    assert found == sizes | dict.fromkeys([*WEAKNESSES, IDLE], 0)
 
 
 @pytest.mark.parametrize("weakness", WEAKNESSES)
