@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import compileall
+import gc
 import json
 import multiprocessing
 import os
@@ -86,6 +87,7 @@ def lower(text: str, target: str) -> Row:
         program = import_program(*capture_text(text))
         module = program.module
         set_target(module, target)
+        gc.freeze()  # as `dlc compile` does
         imported = time.process_time()
         run_pipeline(compiler_context(), module, "loop")
         looped = time.process_time()
