@@ -20,7 +20,7 @@ Values = Sequence[SSAValue]
 
 @dataclass(frozen=True)
 class Monoid:
-    """A named associative operation with an identity, over `arity` values at once."""
+    """A named associative and commutative operation with an identity, over `arity` values."""
 
     name: str
     identity: Callable[[Sequence[Attribute]], list[Attribute]]
@@ -28,7 +28,6 @@ class Monoid:
     combine: Callable[[Builder, Values, Values], list[SSAValue]]
     """Builds the combination of two elements; the left one comes first in the fold's order."""
     arity: int = 1
-    commutative: bool = True
     idempotent: bool = False
 
 

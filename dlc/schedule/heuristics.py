@@ -53,7 +53,7 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     extents = [outer.extent(a) for a in outer.axes] if outer else []
     if flat and outer and len(inner) == len(reduces) == 1 and (found := contractions(kernel)):
         return _contraction(outer, found[0], target)
-    if flat and reduces and all(r.monoid.commutative for r in reduces):
+    if flat and reduces:
         schedule = _cooperative(extents, outer, reduces, target)
         return Choice(schedule, "a reduce along rows: threads share a row, rows share a block")
     if outer:
@@ -134,8 +134,7 @@ def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choic
     ]
     lost = [*_others(fitting)]
     if best.chunks > 1:
-        steps += [f"double-buffer{{depth={best.depth}}}"]
-        steps += ["async-copy"] if target.has_cp_async else []
+        steps += [f"double-buffer{{depth={best.depth}}}", "async-copy"]
         lost += [_without_tma(best)] if target.has_tma else []
     steps.append("pad-smem")
     if best.chunks > 1:

@@ -43,13 +43,11 @@ class Target:
     shared_per_sm: int
     threads_per_sm: int
     has_tma: bool
-    has_cp_async: bool = True
     fp32_lanes: int = 128
     """Fused multiply-adds that an SM starts in a clock."""
     issue_lanes: int = 128
     """Threads for which an SM issues an instruction in a clock: four warps."""
     registers_per_sm: int = 65536
-    registers_per_thread: int = 255
     launch_seconds: float = 2e-6
     """What a kernel in a captured graph costs beside its work."""
 

@@ -140,11 +140,8 @@ class SplitMatmulKPass(SchedulingPass):
 
 
 def _split_axis(reduce: tile.ReduceOp, splits: int) -> BlockArgument:
-    """The first serial axis with a point for each split, else the longest; if the order of the
-    fold matters, the outermost."""
+    """The first serial axis with a point for each split, else the longest."""
     axes = reduce.axes_of(SERIAL)
-    if not reduce.monoid.commutative:
-        axes = axes[:1]
     longest = max(axes, key=reduce.extent)
     return next((a for a in axes if reduce.extent(a) >= splits), longest)
 
