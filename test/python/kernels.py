@@ -152,24 +152,33 @@ def linear(m: int, n: int, k: int) -> Case:
     return Case(f"linear_{m}x{n}x{k}", text, tuple(inputs.values()), expected, k)
 
 
-def silu_matmul(m: int, n: int, k: int) -> Case:
-    """(silu(g) * u) @ w: an operand that is computed of two inputs."""
-    g, u, w = _normal(1, m, k), _normal(2, m, k), _normal(3, k, n)
+def _computed_matmul(
+    name: str, arrays: tuple[np.ndarray, np.ndarray, np.ndarray], operand: str, before: str = ""
+) -> str:
+    """The text of h @ w, where `operand` computes %h of %a of g and %b of u."""
+    (m, k), n = arrays[0].shape, arrays[2].shape[1]
     body = f"""
-    %one = arith.constant 1.0 : f32
+    {before}
     loop.for %i in {m}, %j in {n} {{
       %acc = loop.reduce add %k in {k} -> f32 {{
         %a = loop.load %g[%i, %k] : {_memref([m, k])}
-        {_SILU}
         %b = loop.load %u[%i, %k] : {_memref([m, k])}
-        %h = arith.mulf %silu, %b : f32
+        {operand}
         %c = loop.load %w[%k, %j] : {_memref([k, n])}
         %p = arith.mulf %h, %c : f32
         loop.yield %p : f32
       }}
       loop.store %acc, %y[%i, %j] : {_memref([m, n])}
     }}"""
-    text = _module("silu_matmul", {"g": g, "u": u, "w": w}, {"y": [m, n]}, body)
+    return _module(name, dict(zip("guw", arrays, strict=True)), {"y": [m, n]}, body)
+
+
+def silu_matmul(m: int, n: int, k: int) -> Case:
+    """(silu(g) * u) @ w: an operand that is computed of two inputs."""
+    g, u, w = _normal(1, m, k), _normal(2, m, k), _normal(3, k, n)
+    operand = f"""{_SILU}
+        %h = arith.mulf %silu, %b : f32"""
+    text = _computed_matmul("silu_matmul", (g, u, w), operand, "%one = arith.constant 1.0 : f32")
     return Case(
         f"silu_matmul_{m}x{n}x{k}",
         text,
@@ -182,19 +191,7 @@ def silu_matmul(m: int, n: int, k: int) -> Case:
 def quotient_matmul(m: int, n: int, k: int) -> Case:
     """(g / u) @ w: an operand that is no number where both inputs are 0."""
     g, u, w = _normal(1, m, k), 1 + np.abs(_normal(2, m, k)), _normal(3, k, n)
-    body = f"""
-    loop.for %i in {m}, %j in {n} {{
-      %acc = loop.reduce add %k in {k} -> f32 {{
-        %a = loop.load %g[%i, %k] : {_memref([m, k])}
-        %b = loop.load %u[%i, %k] : {_memref([m, k])}
-        %h = arith.divf %a, %b : f32
-        %c = loop.load %w[%k, %j] : {_memref([k, n])}
-        %p = arith.mulf %h, %c : f32
-        loop.yield %p : f32
-      }}
-      loop.store %acc, %y[%i, %j] : {_memref([m, n])}
-    }}"""
-    text = _module("quotient_matmul", {"g": g, "u": u, "w": w}, {"y": [m, n]}, body)
+    text = _computed_matmul("quotient_matmul", (g, u, w), "%h = arith.divf %a, %b : f32")
     return Case(f"quotient_matmul_{m}x{n}x{k}", text, (g, u, w), lambda g, u, w: [(g / u) @ w], k)
 
 
