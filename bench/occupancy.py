@@ -16,14 +16,6 @@ REGISTER_UNIT = 256
 WARP_UNIT = 4
 SHARED_UNIT = 128
 RESERVED_SHARED = 1 * KIB
-BLOCKS_PER_SM = {
-    "sm_80": 32,
-    "sm_86": 16,
-    "sm_89": 24,
-    "sm_90": 32,
-    "sm_100": 32,
-    "sm_120": 24,
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +40,7 @@ def occupancy(target: Target, threads: int, registers: int, shared_bytes: int) -
     shared = _round_up(shared_bytes + RESERVED_SHARED, SHARED_UNIT)
     limits = {
         "threads": target.threads_per_sm // WARP // warps,
-        "blocks": BLOCKS_PER_SM[target.name],
+        "blocks": target.blocks_per_sm,
         "registers": register_warps // warps,
         "shared": target.shared_per_sm // shared,
     }

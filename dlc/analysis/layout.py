@@ -206,6 +206,11 @@ def span(type: MemRefType[Attribute]) -> int:
     return _layout_offset(type) + sum((n - 1) * stride for n, stride in steps) + 1
 
 
+def span_bytes(type: MemRefType[Attribute]) -> int:
+    """The bytes between a memref's address and the end of its last element."""
+    return span(type) * element_bytes(type.element_type)
+
+
 def _layout_offset(type: MemRefType[Attribute]) -> int:
     layout = type.layout
     if isinstance(layout, StridedLayoutAttr) and isinstance(layout.offset, IntAttr):

@@ -7,9 +7,8 @@ from collections.abc import Container
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Operation, SSAValue
 
-from dlc.analysis.layout import alignment_of, span
+from dlc.analysis.layout import alignment_of, span_bytes
 from dlc.dialects import kernel
-from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 
 MBARRIER_BYTES = 8
@@ -30,7 +29,7 @@ def shared_slots(
             assert isinstance(type, MemRefType)
             alignment = max(BOX_ALIGNMENT, alignment_of(type))
             slots[op.result] = -(-end // alignment) * alignment
-            end = slots[op.result] + span(type) * element_bytes(type.element_type)
+            end = slots[op.result] + span_bytes(type)
         elif isinstance(op, kernel.AllocMbarriersOp):
             slots[op.result] = -(-end // MBARRIER_BYTES) * MBARRIER_BYTES
             end = slots[op.result] + op.count.value.data * MBARRIER_BYTES

@@ -42,6 +42,7 @@ class Target:
     """The most that a block can opt in to."""
     shared_per_sm: int
     threads_per_sm: int
+    blocks_per_sm: int
     has_tma: bool
     fp32_lanes: int = 128
     """Fused multiply-adds that an SM starts in a clock."""
@@ -70,13 +71,13 @@ class Target:
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
-        Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, False,
+        Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32, False,
                fp32_lanes=64),
-        Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, False),
-        Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, False),
-        Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, True),
-        Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, True),
-        Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, True),
+        Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16, False),
+        Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24, False),
+        Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True),
+        Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True),
+        Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24, True),
     )
 }  # fmt: skip
 

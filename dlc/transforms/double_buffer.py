@@ -9,10 +9,9 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.fragments import Buffer
-from dlc.analysis.layout import span, strides_of
+from dlc.analysis.layout import span_bytes, strides_of
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
-from dlc.dialects.kernel import element_bytes
 from dlc.ir.expr import Expr
 from dlc.remarks import counted
 from dlc.schedule.step import Decline, SchedulingPass
@@ -63,7 +62,8 @@ class DoubleBufferPass(SchedulingPass):
             s: _ring_type(s, depth) for stages in loops.values() for s in stages
         }
         buffers = (op for op in kernel.launch.walk() if isinstance(op, Buffer))
-        need = sum(_bytes(ringed.get(op, op.result.type)) for op in buffers)
+        types = (ringed.get(op, op.result.type) for op in buffers)
+        need = sum(span_bytes(type) for type in types if isinstance(type, MemRefType))
         limit = target_of(module).shared_per_block
         if need > limit:
             raise Decline(f"{need} B > {limit} B of shared memory at depth {depth}")
@@ -90,11 +90,6 @@ def _ring_type(stage: tile.StageOp, depth: int) -> MemRefType[Attribute]:
         strides = strides_of(slot)
         layout = StridedLayoutAttr([strides[0] * shape[0] if shape else 1, *strides])
     return MemRefType(slot.element_type, [depth, *shape], layout, slot.memory_space)
-
-
-def _bytes(type: Attribute) -> int:
-    assert isinstance(type, MemRefType)
-    return span(type) * element_bytes(type.element_type)
 
 
 def _to_rings(loop: Operation, stages: list[tile.StageOp], depth: int) -> None:

@@ -11,7 +11,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.analysis.banks import BANK_BYTES, BANKS, BankAccess, accesses_of, reads_of
 from dlc.analysis.fragments import Buffer
-from dlc.analysis.layout import group_padded, padded, span, strides_of
+from dlc.analysis.layout import group_padded, padded, span_bytes, strides_of
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.staging import TMA, slot_type
@@ -55,7 +55,7 @@ class PadSmemPass(SchedulingPass):
         buffers = [b for b in found if not isinstance(b, tile.RingOp) or b.fill_kind != TMA]
         if not buffers:
             raise Decline("its buffers are filled by TMA, which writes rows without padding")
-        room = target_of(module).shared_per_block - sum(_bytes(_type(b)) for b in found)
+        room = target_of(module).shared_per_block - sum(span_bytes(_type(b)) for b in found)
         padded: dict[Buffer, Type] = {}
         notes: list[str] = []
         refused: list[str] = []
@@ -66,7 +66,7 @@ class PadSmemPass(SchedulingPass):
                     continue
                 best, after = _best(kernel, buffer, before)
             name = buffer.result.name_hint or "a buffer"
-            more = _bytes(best) - _bytes(type)
+            more = span_bytes(best) - span_bytes(type)
             if best == type:
                 refused.append(f"no padding of {name} helps ({_ways(before)})")
             elif more > room:
@@ -98,10 +98,6 @@ def _described(type: Type) -> str:
             return f"in groups of {rows.data}, {padding.data} elements between them"
         case _:
             return f"{strides_of(type)[-2]} elements apart"
-
-
-def _bytes(type: Type) -> int:
-    return span(type) * element_bytes(type.element_type)
 
 
 def _excess(accesses: Sequence[BankAccess]) -> float:
