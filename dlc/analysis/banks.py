@@ -26,8 +26,8 @@ from dlc.analysis.rings import is_async
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import SwizzleAttr
 from dlc.dialects.staging import TMA, slot_type
-from dlc.dialects.swizzle import SwizzleAttr
 from dlc.ir.expr import Expr
 from dlc.schedule.target import WARP
 

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.swizzle import (
+from dlc.dialects.layouts import (
     PERIOD,
     UNIT,
     WIDTHS,

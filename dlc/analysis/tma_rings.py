@@ -7,7 +7,7 @@ from dlc.analysis.tensor_maps import tma_obstacle
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT, holds_box, map_dims
-from dlc.dialects.swizzle import SwizzleAttr
+from dlc.dialects.layouts import SwizzleAttr
 
 
 def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str | None:

@@ -113,7 +113,7 @@ from dlc.dialects.kernel_tma import (
     TmaLoadOp,
 )
 from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
-from dlc.dialects.swizzle import PaddedGroupsAttr, SwizzleAttr, verify_layout
+from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr
 from dlc.schedule.target import MAX_THREADS
 

@@ -60,7 +60,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import IndexedOp, index_parts, parse_memref_type
 from dlc.dialects.index_syntax import parse_expr, print_expr, print_subscripts
 from dlc.dialects.kernel_memory import element_bytes, is_shared
-from dlc.dialects.swizzle import WIDTHS, SwizzleAttr
+from dlc.dialects.layouts import WIDTHS, SwizzleAttr
 from dlc.ir.expr import Expr
 
 MAX_RANK = 5

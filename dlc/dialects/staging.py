@@ -65,7 +65,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import IndexedOp, index_parts, parse_index, parse_memref_type
 from dlc.dialects.index_syntax import print_subscripts
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.swizzle import verify_layout
+from dlc.dialects.layouts import verify_layout
 from dlc.ir.expr import Expr
 
 ASYNC, TMA = "async", "tma"

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.analysis.layout import span, strides_of
 from dlc.dialects.kernel_memory import element_bytes, is_shared
-from dlc.dialects.swizzle import PaddedGroupsAttr, SwizzleAttr
+from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr
 from dlc.interpreter.expressions import Index
 from dlc.interpreter.machine import Lanes, Machine, compressed, first_of
 from dlc.interpreter.scalars import Value, dtype_of

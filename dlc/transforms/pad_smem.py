@@ -14,8 +14,8 @@ from dlc.analysis.fragments import Buffer
 from dlc.analysis.layout import group_padded, padded, span_bytes, strides_of
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import PaddedGroupsAttr
 from dlc.dialects.staging import TMA, slot_type
-from dlc.dialects.swizzle import PaddedGroupsAttr
 from dlc.ir.expr import unchanged_ir
 from dlc.schedule.step import Decline, SchedulingPass
 from dlc.schedule.target import target_of

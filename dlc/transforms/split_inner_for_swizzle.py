@@ -12,8 +12,8 @@ from dlc.analysis.banks import accesses_of
 from dlc.analysis.layout import swizzled
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr
 from dlc.dialects.staging import TMA
-from dlc.dialects.swizzle import PERIOD, WIDTHS, SwizzleAttr
 from dlc.schedule.step import Decline, SchedulingPass
 
 

@@ -12,8 +12,8 @@ from dlc.analysis.rings import rings_by_loop
 from dlc.analysis.tma_rings import loop_obstacle, ring_obstacle
 from dlc.dialects import tile
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT
+from dlc.dialects.layouts import SwizzleAttr
 from dlc.dialects.staging import TMA
-from dlc.dialects.swizzle import SwizzleAttr
 from dlc.schedule.step import Decline, SchedulingPass
 from dlc.schedule.target import target_of
 

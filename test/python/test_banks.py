@@ -33,7 +33,7 @@ from dlc.analysis.layout import (
 from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.runtime import HostKernel
 from dlc.dialects import kernel, tile
-from dlc.dialects.swizzle import PaddedGroupsAttr, SwizzleAttr, verify_layout
+from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr
 
 F4 = 16

@@ -31,8 +31,8 @@ from dlc.analysis.tma_rings import loop_obstacle, ring_box, ring_obstacle, slot_
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
+from dlc.dialects.layouts import SwizzleAttr
 from dlc.dialects.staging import TMA
-from dlc.dialects.swizzle import SwizzleAttr
 from dlc.ir.expr import Expr
 from dlc.schedule.target import WARP
 from dlc.transforms.materialization.emitter import Emitter, Pipeline
