@@ -16,7 +16,7 @@ accelerator writes is left out: mbarriers order it, of which only the initializa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from xdsl.dialects import scf
@@ -39,6 +39,11 @@ class Access:
     @property
     def is_atomic(self) -> bool:
         return isinstance(self.op, kernel.AtomicAddOp)
+
+    @property
+    def is_landing(self) -> bool:
+        """Is it the end of an asynchronous copy?"""
+        return self.at is not self.op
 
 
 @dataclass(frozen=True)
@@ -117,11 +122,17 @@ class _State:
         done, self.groups = self.groups[:count], self.groups[count:]
         return [copy for group in done for copy in group]
 
-    def forget_slots(self) -> None:
-        """After a loop, what it did counts for all slots of a buffer."""
-        self.accesses = {(access, None): None for access, _ in self.accesses}
-        self.open = {(op, None): None for op, _ in self.open}
-        self.groups = [{(op, None): None for op, _ in group} for group in self.groups]
+    def forget_slots(self, inside: Container[Operation]) -> None:
+        """What the operations `inside` a loop did counts for all slots of a buffer."""
+
+        def forgotten(copies: dict[Copy, None]) -> dict[Copy, None]:
+            return {(op, None if op in inside else slot): None for op, slot in copies}
+
+        self.accesses = {
+            (access, None if access.op in inside else slot): None for access, slot in self.accesses
+        }
+        self.open = forgotten(self.open)
+        self.groups = [forgotten(group) for group in self.groups]
 
 
 class Slots:
@@ -316,7 +327,8 @@ class _Walk:
         assert first is not None
         assert step is not None
         left: list[_State] = []
-        for iteration in self._iterations(op, trips):
+        iterations = list(self._iterations(op, trips))
+        for iteration in iterations:
             self._slots.at[index] = first + iteration * step
             if any(map(self._slots.ends_loop, op.body.block.ops)):
                 left.append(state.copy())
@@ -324,7 +336,8 @@ class _Walk:
         for earlier in left:
             state.join(earlier)
         del self._slots.at[index]
-        state.forget_slots()
+        if len(iterations) < trips:
+            state.forget_slots(set(op.walk()))
         return state
 
     def _iterations(self, op: scf.ForOp, trips: int) -> Iterator[int]:
@@ -345,6 +358,8 @@ class _Walk:
                 continue
             if slot is not None and other is not None and slot != other:
                 continue
+            if access.is_landing and earlier.op is access.op:
+                continue  # a copy's request and its end are one access
             if not (earlier.is_atomic and access.is_atomic):
                 self._found[Conflict(earlier, access)] = None
         state.accesses[access, slot] = None

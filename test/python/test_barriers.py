@@ -176,6 +176,34 @@ def test_redundant_barriers() -> None:
     assert outline(func.body.block) == ["WA", "|", "RA"]
 
 
+RING = "memref<2x128xf32, #kernel.shared>"
+TURN = f"""
+  %slot = kernel.index %k mod 2
+  kernel.wait 0
+  kernel.barrier
+  kernel.cp_async %x[%t], %R[(%k + 1) mod 2, %t] elements 1 : memref<4096xf32>, {RING}
+  kernel.commit
+  kernel.store %v, %A[%t] : memref<128xf32, #kernel.shared>
+  kernel.barrier
+  scf.for %i = %c0 to %c2 step %c1 {{
+    %a = kernel.load %A[%i] : memref<128xf32, #kernel.shared>
+    %r = kernel.load %R[%slot, 127 - %t] : {RING}
+  }}"""
+
+
+def test_a_loop_within_a_ring_does_not_hide_its_slots() -> None:
+    """Nor does a copy, between its request and its end, conflict with itself."""
+    func = func_of(
+        f"%R = kernel.alloc_shared : {RING}"
+        f"\nkernel.cp_async %x[%t], %R[0, %t] elements 1 : memref<4096xf32>, {RING}"
+        f"\nkernel.commit\nscf.for %k = %c0 to %c4 step %c1 {{\nkernel.barrier\n{TURN} }}"
+    )
+    first, *others = redundant_barriers(func)
+    assert not others
+    assert first.next_op is not None
+    assert first.next_op.name == "kernel.index", "the barrier before the wait"
+
+
 def test_a_barrier_between_runs_of_one_operation_is_kept() -> None:
     """Different threads may write the same element in different iterations."""
     func = func_of(f"scf.for %k = %c0 to %c4 step %c1 {{ {WRITE_A}\nkernel.barrier }}")
