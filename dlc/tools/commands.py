@@ -64,6 +64,10 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
     if options.command == "compile":
         code = _compile(ctx, loaded, options, observers, timing)
+    elif options.command == "check":
+        from dlc.tools.check import check_and_report
+
+        code = check_and_report(ctx, loaded, options, observers, sources)
     else:
         from dlc.tools.run_report import run_and_report
 

@@ -3,6 +3,7 @@ The `dlc` command: compiles PyTorch programs through the six IRs, and runs them.
 
     dlc compile -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))" --ir loop
     dlc run script.py
+    dlc check -c "torch.randn(64,64) @ torch.randn(64,64)" --target sm_90
     dlc run edited.mlir -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
 
 An error is a sentence on stderr and exit code 1, of usage 2; a traceback only with `--debug`.
@@ -30,7 +31,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="compile | run")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="compile | run | check")
     compiling = commands.add_parser(
         "compile", help="print a program in one of the IRs", description=_PROGRAM
     )
@@ -63,8 +64,18 @@ def make_parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--seed", type=int, default=0, help="of random inputs, parameters and orders of threads [0]"
     )
+    checking = commands.add_parser(
+        "check",
+        help="look for races, missing waits and the like in a program's kernels",
+        description=_PROGRAM + "Each kernel is clean, has hazards, or was not checked: exit code "
+        "0, 1 or 3.",
+    )
+    checking.add_argument(
+        "--blocks", type=int, metavar="N", help="run N blocks of each kernel [what takes 5 s]"
+    )
+    checking.add_argument("--seed", type=int, default=0, help="of random inputs, parameters [0]")
     compiling.set_defaults(seed=0)
-    for command in (compiling, running):
+    for command in (compiling, running, checking):
         command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | -")
         command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
         command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
@@ -88,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.file is None and options.text is None:
         parser.error("expected a program: -c TEXT, SCRIPT.py or FILE.mlir")
     if options.file is not None and options.text is not None:
-        if options.command == "compile" or not options.file.endswith((".mlir", "-")):
+        if options.command != "run" or not options.file.endswith((".mlir", "-")):
             parser.error("expected one program, found a file and -c")
     begin = time.perf_counter()
     from dlc.tools.commands import run_command
