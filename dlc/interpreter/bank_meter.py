@@ -14,8 +14,8 @@ from dlc.analysis.banks import BANK_BYTES, BANKS, phases, wavefronts
 from dlc.interpreter.hazards import Access, Hazard
 from dlc.schedule.target import WARP
 
-Promises: TypeAlias = Mapping[tuple[str, bool], float]
-"""The ways of the reads of a buffer, by its name, and (True) of its writes."""
+Promises: TypeAlias = Mapping[tuple[str, bool, int], float]
+"""The ways of the reads (True: writes) of a buffer, by its name, that take so many bytes."""
 _TOLERANCE = 1e-6
 
 
@@ -37,6 +37,10 @@ class Measured:
     @property
     def ways(self) -> float:
         return self.wavefronts / max(self.least, 1)
+
+    def __str__(self) -> str:
+        verb = "writes" if self.writes else "reads"
+        return f"{verb} of %{self.name}, {self.width} bytes at once"
 
 
 @dataclass(frozen=True)
@@ -84,15 +88,21 @@ class BankMeter:
     def broken(self, promises: Promises) -> Iterator[Hazard]:
         """The operations with more conflicts than were promised of their buffers."""
         for op, found in self.measured.items():
-            promised = promises.get((found.name, found.writes))
-            if promised is None or found.ways <= promised + _TOLERANCE:
-                continue
-            sentence = (
-                f"{'writes' if found.writes else 'reads'} of %{found.name}, {found.width} bytes at "
-                f"once, take {found.ways:.3g} ways ({found.worst:.3g} at worst), and the bank "
-                f"model promises {promised:.3g}"
-            )
-            yield Hazard("bank conflict", op, sentence, found.witnesses)
+            promised = promises.get((found.name, found.writes, found.width))
+            if promised is not None and found.ways > promised + _TOLERANCE:
+                sentence = (
+                    f"{found} take {found.ways:.3g} ways ({found.worst:.3g} at worst), and the "
+                    f"bank model promises {promised:.3g}"
+                )
+                yield Hazard("bank conflict", op, sentence, found.witnesses)
+
+    def unjudged(self, promises: Promises) -> list[str]:
+        """Conflicts of which nothing was promised, such as those of what a warp combines."""
+        ways: dict[str, float] = {}
+        for found in self.measured.values():
+            if (found.name, found.writes, found.width) not in promises and found.ways > 1:
+                ways[str(found)] = max(found.ways, ways.get(str(found), 0))
+        return [f"{what}: {n:.3g} ways" for what, n in ways.items()]
 
 
 def _judge(addresses: NDArray[np.int64], threads: NDArray[np.int64], width: int) -> _Pattern:

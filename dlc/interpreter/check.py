@@ -63,9 +63,9 @@ def promises_of(module: ModuleOp) -> dict[str, Promises]:
     found: dict[str, Promises] = {}
     for op in module.walk():
         if isinstance(op, tile.KernelOp):
-            ways: dict[tuple[str, bool], float] = {}
+            ways: dict[tuple[str, bool, int], float] = {}
             for access in report(op):
-                key = access.name, access.writes
+                key = access.name, access.writes, access.width
                 ways[key] = max(ways.get(key, 0.0), access.ways)
             found[op.name_] = ways
     return found
@@ -131,17 +131,15 @@ class _Checker:
                 f"checked {len(blocks)} of {grid} blocks: {shown}; races with the others, and "
                 "whether all elements are written, are not checked"
             )
-        promises = (self.promises or {}).get(kernel_func.name_)
-        if promises is None and any(
-            isinstance(o, kernel.AllocSharedOp) for o in kernel_func.walk()
-        ):
-            verdict.notes.append("bank conflicts not checked: Kernel IR promises nothing of them")
+        promises = (self.promises or {}).get(kernel_func.name_, {})
         tick = self.ticker and self.ticker(kernel_func, Work.of(kernel_func).turns)
-        options = Options(blocks, verdict.hazards, promises, tick)
+        conflicts: list[str] = []
+        options = Options(blocks, verdict.hazards, promises, conflicts, tick)
         outputs: list[Array] = []
         try:
             arrays = self._inputs(kernel_func, given)
             outputs = run_kernel(kernel_func, arrays, options)
+            verdict.notes += [f"bank conflicts that no model judges: {c}" for c in conflicts]
         except Hazard as hazard:
             if hazard.kind == "not checked":
                 verdict.unknown.append(str(hazard).removeprefix("not checked: "))

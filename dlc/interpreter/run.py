@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,9 @@ class Options:
     found: list[Hazard] | None = None
     """Gets what is wrong with the kernel, a pair of operations once; None to raise the first."""
     promises: Promises | None = None
-    """What was promised of bank conflicts."""
+    """What was promised of bank conflicts; None where they are not counted."""
+    conflicts: list[str] | None = None
+    """Gets the bank conflicts of which nothing was promised."""
     tick: Callable[[], None] | None = None
     """Called at every turn of a loop."""
 
@@ -125,13 +127,19 @@ class _Run:
                 program.begin(ids[first : first + step])
                 program.run(groups)
         if program.machine.meter is not None:
-            for hazard in program.machine.meter.broken(self.options.promises or {}):
-                program.machine.report(hazard)
+            self._judge_conflicts(program.machine.meter)
         outputs = [program.memory[ref] for ref in self.func.output_refs]
         if blocks is None:
             for memory in outputs:
                 self._check_written(memory)
         return [memory.array() for memory in outputs]
+
+    def _judge_conflicts(self, meter: BankMeter) -> None:
+        promises = self.options.promises or {}
+        for hazard in meter.broken(promises):
+            self.program.machine.report(hazard)
+        if self.options.conflicts is not None:
+            self.options.conflicts[:] = meter.unjudged(promises)
 
     def _check_written(self, memory: Memory) -> None:
         assert memory.shadow is not None
@@ -170,8 +178,15 @@ def _blocks_at_once(program: Program) -> int:
     return blocks
 
 
-def run_module(module: ModuleOp, inputs: Sequence[Array]) -> list[Array]:
-    """The results of `@main`, whose operations are launches. Errors as of `run_kernel`."""
+def run_module(
+    module: ModuleOp,
+    inputs: Sequence[Array],
+    promises: Mapping[str, Promises] | None = None,
+) -> list[Array]:
+    """
+    The results of `@main`, whose operations are launches; with `promises`, by the names of kernels,
+    bank conflicts are counted. Errors as of `run_kernel`.
+    """
     main = _main_of(module)
     arguments = main.body.block.args
     if len(inputs) != len(arguments):
@@ -182,14 +197,12 @@ def run_module(module: ModuleOp, inputs: Sequence[Array]) -> list[Array]:
             return [values[v] for v in op.arguments]
         if not isinstance(op, kernel.LaunchOp):
             fail(op, f"expected kernel.launch in @main, found '{op.name}'")
-        values.update(zip(op.outputs, _launch(op, values), strict=True))
+        callee = op.callee
+        assert callee is not None
+        options = Options(promises=promises and promises.get(callee.name_))
+        outputs = run_kernel(callee, [values[v] for v in op.inputs], options)
+        values.update(zip(op.outputs, outputs, strict=True))
     return []
-
-
-def _launch(op: kernel.LaunchOp, values: dict[SSAValue, Array]) -> list[Array]:
-    callee = op.callee
-    assert callee is not None
-    return run_kernel(callee, [values[v] for v in op.inputs])
 
 
 def _main_of(module: ModuleOp) -> func.FuncOp:

@@ -15,24 +15,29 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.ir import Operation
 
-from dlc.diagnostics import format_error
+from dlc.diagnostics import OpError, file_line_col, format_error
 from dlc.dialects.kernel import FuncOp
 from dlc.interpreter.bank_meter import Promises
 from dlc.interpreter.check import Limits, Verdict, check_module, promises_of
-from dlc.pipeline import STEPS, Observer, Step, run_pipeline, stage_of
+from dlc.ir.locations import LocParser
+from dlc.pipeline import STEPS, Observer, Step, run_pipeline, stage_of, text_of
 from dlc.remarks import Remark
 from dlc.tools.program_input import Loaded
 from dlc.tools.tables import GREEN, RED, YELLOW, paint, wants_colour
 
 CODES = {"clean": 0, "hazard": 1, "not checked": 3}
 COLOURS = {"clean": GREEN, "hazard": RED, "not checked": YELLOW}
+KERNEL_IR = "<kernel IR>"
+"""The file that hazards of kernels name which were not read as Kernel IR."""
+Origins: TypeAlias = Mapping[Operation, FileLineColLoc]
 LAST_TILE_STEP = [step for step in STEPS if step.stage == "tile"][-1]
 REFRESH = 0.1
 """Seconds between two looks of the line of progress."""
@@ -80,35 +85,52 @@ def check_text(
     """Takes a module of any IR to Kernel IR and checks it: the report and the exit code."""
     collected = Collected(promises)
     run_pipeline(ctx, module, "kernel", [*observers, collected])
-    bar = Bar()
+    shown, origins = module, {}
+    if not all(op is module or file_line_col(op.location) for op in module.walk()):
+        shown, origins = _placed(ctx, module)
+        sources = {**sources, KERNEL_IR: text_of(module)}
     verdicts: list[Verdict] = []
-    with bar:
-        for verdict in check_module(
-            module,
+    with Bar() as bar:
+        verdicts += check_module(
+            shown,
             inputs,
             promises=collected.promises,
             limits=limits,
             seed=seed,
             ticker=bar.ticker,
-        ):
-            verdicts.append(verdict)
+        )
     if not verdicts:
         return "not checked: the module has no kernel\n", CODES["not checked"]
-    text = "".join(f"{described(verdict, sources, colour)}\n" for verdict in verdicts)
+    text = "".join(f"{described(v, sources, origins, colour)}\n" for v in verdicts)
     answers = {verdict.answer for verdict in verdicts}
     worst = next(a for a in ("hazard", "not checked", "clean") if a in answers)
     return text, CODES[worst]
 
 
-def described(verdict: Verdict, sources: Mapping[str, str], colour: bool = False) -> str:
+def _placed(ctx: Context, module: ModuleOp) -> tuple[ModuleOp, Origins]:
+    """The module as its text gives it, each operation at its place there, and where it is from."""
+    placed = LocParser(ctx, text_of(module), KERNEL_IR).parse_module()
+    pairs = zip(placed.walk(), module.walk(), strict=True)
+    return placed, {new: place for new, old in pairs if (place := file_line_col(old.location))}
+
+
+def described(
+    verdict: Verdict,
+    sources: Mapping[str, str],
+    origins: Origins | None = None,
+    colour: bool = False,
+) -> str:
     """A verdict as lines."""
     func = verdict.func
     answer = paint(verdict.answer, COLOURS[verdict.answer], colour)
-    size = f"{func.grid_size} x {func.block_size} threads"
-    lines = [f"{func.name_}: {answer}, {size}"]
+    lines = [f"{func.name_}: {answer}, {func.grid_size} x {func.block_size} threads"]
     lines += [f"  {note}" for note in verdict.notes]
     lines += [f"  not checked: {reason}" for reason in verdict.unknown]
-    lines += [format_error(hazard, sources) for hazard in verdict.hazards]
+    for hazard in verdict.hazards:
+        error = OpError(hazard.op, f"{hazard.kind}: {hazard.sentence}")
+        lines += [format_error(error, sources), *(f"  {access}" for access in hazard.accesses)]
+        if place := (origins or {}).get(hazard.op):
+            lines.append(f"  made from {place.filename.data}:{place.line.data}")
     return "\n".join(lines)
 
 

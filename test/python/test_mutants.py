@@ -1,0 +1,112 @@
+"""
+Something objects to every mutant of the Kernel IR of every family (see `mutants`).
+
+`make test` judges a sample. With DLC_PREFIX set (`make prefix`), all mutants of all families for
+both targets are judged, and of pipelines of every depth over K loops of 1, 2, 3 and 7 chunks. At
+the end of the run, `conftest` prints the kill rate and every mutant that survived, with what shows
+that it is equivalent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import kernels
+import pytest
+from mutants import NEVER_EQUIVALENT, Mutation, Subject, judge, mutations
+from test_schedules import CONTRACTIONS, OTHERS, TARGETS, tiled
+
+WHOLE = bool(os.environ.get("DLC_PREFIX"))
+SAMPLED = 11
+"""Of so many mutants that may be equivalent, one is in the sample."""
+BK = 8
+
+
+def pipeline(target: str, depth: int, chunks: int) -> tuple[kernels.Case, str]:
+    """A ring of that depth over so many chunks of K, the last of which is ragged."""
+    splits = 2 if chunks == 1 else 1  # a loop over all of K has two chunks or more
+    case = kernels.gemm(19, 20, BK * chunks * splits - 4, transposed=True)
+    return case, tiled(target, bk=BK, splits=splits, depth=depth, bytes=32)
+
+
+PIPELINES = [(t, d, c) for t in TARGETS for d in (2, 3, 4) for c in (1, 2, 3, 7)]
+
+
+def families() -> Iterator[tuple[str, kernels.Case, str, str | None]]:
+    for family in (*CONTRACTIONS, *OTHERS):
+        for target in TARGETS:
+            yield family.case.name, family.case, target, family.schedules.get(target)
+
+
+def subjects() -> dict[str, Callable[[], Subject]]:
+    """By name; those of the sample first."""
+
+    def of(case: kernels.Case, target: str, schedule: str | None) -> Callable[[], Subject]:
+        return lambda: Subject.of(case, target, schedule)
+
+    found = {
+        f"{depth} slots, {chunks} chunks, {target}": of(
+            *(lambda case, schedule: (case, target, schedule))(*pipeline(target, depth, chunks))
+        )
+        for target, depth, chunks in PIPELINES
+    }
+    return found | {
+        f"{name}, {target}": of(case, target, schedule)
+        for name, case, target, schedule in families()
+    }
+
+
+SUBJECTS = subjects()
+SAMPLE = (
+    "2 slots, 7 chunks, sm_80",
+    "3 slots, 3 chunks, sm_80",
+    "3 slots, 7 chunks, sm_90",
+    "4 slots, 2 chunks, sm_90",
+    "linear_13x20x40, sm_80",
+    "softmax_6x100, sm_80",
+    "column_sum_50x33, sm_80",
+)
+
+
+def chosen(subject: Subject) -> list[Mutation]:
+    """All mutations, or for the sample those that are never equivalent and some others."""
+    found = list(mutations(subject.module))
+    kinds = tuple(op.name for op in NEVER_EQUIVALENT)
+    vital = [m for m in found if m.what == "deleted" and m.line.startswith(kinds)]
+    return found if WHOLE else [*vital, *(m for m in found[::SAMPLED] if m not in vital)]
+
+
+@pytest.mark.parametrize("name", SUBJECTS if WHOLE else SAMPLE)
+def test_every_mutant_meets_an_objection(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    subject = SUBJECTS[name]()
+    assert subject.ordinary is not None
+    verdicts = [judge(subject, mutation) for mutation in chosen(subject)]
+    survivors = [v for v in verdicts if not v.by]
+    rows = [[v.mutation.kind, v.mutation.line, v.excuse or v.message] for v in survivors]
+    record_property("mutants", [name, [v.by for v in verdicts], rows])
+    unexplained = [f"{v.mutation.kind}: {v.mutation.line}" for v in survivors if not v.excuse]
+    assert not unexplained, "\n".join(unexplained)
+    vital = [op.name for op in NEVER_EQUIVALENT]
+    assert not [v for v in survivors if v.mutation.kind.removesuffix(": deleted") in vital]
+
+
+def test_pipelines_are_what_they_are_called() -> None:
+    """Rings of as many slots as are asked for, filled by what the target has."""
+    for target, depth, chunks in PIPELINES if WHOLE else PIPELINES[:: len(PIPELINES) - 1]:
+        text = str(
+            Subject.of(*(lambda c, s: (c, target, s))(*pipeline(target, depth, chunks))).module
+        )
+        assert f"alloc_shared : memref<{depth}x16x8xf32" in text, (target, depth, chunks)
+        assert ("kernel.tma_load" in text) == (target == "sm_90")
+        assert ("kernel.cp_async" in text) == (target == "sm_80")
+        assert chunks == 1 or f" {chunks} : index" in text
+
+
+@pytest.mark.skipif(not WHOLE, reason="the sample is smaller")
+def test_there_are_many() -> None:
+    assert len(SUBJECTS) >= 12
+    counts = [sum(1 for _ in mutations(make().module)) for make in SUBJECTS.values()]
+    assert sum(counts) >= 300
