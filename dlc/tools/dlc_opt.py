@@ -104,7 +104,7 @@ class DlcOptMain(xDSLOptMain):
             from dlc.tools.check import check_text
 
             self._report, code = check_text(self.ctx, prog, self.sources, promises=self._promises)
-            self.exit_code = self.exit_code or code
+            self.exit_code = min(filter(None, (self.exit_code, code)), default=0)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         return self._report if self.args.check_hazards else super().output_resulting_program(prog)

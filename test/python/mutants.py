@@ -218,6 +218,11 @@ class Subject:
     def of(case: kernels.Case, target: str, schedule: str | None) -> Subject:
         module = scheduled(case, schedule, target)
         apply(module, ",".join(STEPS), round_trip=False)
+        return Subject.of_tile(case, target, module)
+
+    @staticmethod
+    def of_tile(case: kernels.Case, target: str, module: ModuleOp) -> Subject:
+        """Tile IR for a target, after all steps."""
         promises = promises_of(module)
         return Subject(case, target, lowered(module, round_trip=False), promises)
 

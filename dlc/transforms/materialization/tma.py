@@ -27,7 +27,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dlc.analysis.rings import rings_by_loop, run_of
+from dlc.analysis.rings import is_idle, rings_by_loop, run_of
 from dlc.analysis.tma_rings import loop_obstacle, ring_box, ring_obstacle, slot_obstacle
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
@@ -95,7 +95,7 @@ def fill(e: Emitter, op: tile.FillOp) -> None:
     """Emits the request of a chunk for all rings of a loop, at the first of their fills."""
     pipeline = e.pipelines[op.source]
     run = run_of(op)
-    if run[0] is not op:
+    if run[0] is not op or is_idle(op):
         return
     if {fill.source for fill in run} != set(pipeline.rings):
         fail(op, "expected the fills of a chunk to stand together, one for each ring of its loop")
