@@ -57,9 +57,10 @@ def run_kernel(
     options = options or Options()
     groups = [np.ones(kernel_func.block_size, np.bool_)]
     while True:
-        run = _Run(kernel_func, inputs, options)
+        if options.found is not None:
+            options.found.clear()
         try:
-            outputs = run.all_blocks(groups)
+            outputs = _Run(kernel_func, inputs, options).all_blocks(groups)
             break
         except Stuck as stuck:
             groups = _split(groups, [(groups[0], stuck)], stuck)
@@ -91,6 +92,11 @@ def _split(
     return finer
 
 
+def _key(hazard: Hazard) -> object:
+    """The same for hazards of one kind between the same operations."""
+    return (hazard.kind, hazard.op, *(access.op for access in hazard.accesses))
+
+
 class _Run:
     """One run of a kernel from the beginning."""
 
@@ -101,15 +107,13 @@ class _Run:
         for ref in func.output_refs:
             program.memory[ref].allocate(zeroed=ref in func.zeroed_refs)
         if options.found is not None:
-            options.found.clear()
-            self._known: set[object] = set()
+            self._known = {_key(hazard) for hazard in options.found}
             program.machine.report = self._report
         program.machine.tick = options.tick
 
     def _report(self, hazard: Hazard) -> None:
         assert self.options.found is not None
-        key = (hazard.kind, hazard.op, *(access.op for access in hazard.accesses))
-        if key not in self._known:
+        if (key := _key(hazard)) not in self._known:
             self._known.add(key)
             self.options.found.append(hazard)
         if len(self._known) >= MOST_HAZARDS:
@@ -199,7 +203,7 @@ def run_module(
             fail(op, f"expected kernel.launch in @main, found '{op.name}'")
         callee = op.callee
         assert callee is not None
-        options = Options(promises=promises and promises.get(callee.name_))
+        options = Options(promises=promises.get(callee.name_) if promises else None)
         outputs = run_kernel(callee, [values[v] for v in op.inputs], options)
         values.update(zip(op.outputs, outputs, strict=True))
     return []
