@@ -7,6 +7,7 @@ import re
 import sys
 import time
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 
 from xdsl.context import Context
 from xdsl.utils.exceptions import ArgSpecParseError
@@ -56,7 +57,8 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         with timing.phase("dlc", "parsing"):
             loaded = Loaded(load_module(ctx, file, options.target, sources))
     else:
-        loaded = load_program(options.text, file, options.target, timing, options.seed)
+        with _place_of_tensors(options):
+            loaded = load_program(options.text, file, options.target, timing, options.seed)
     observers: list[Observer] = [timing]
     if options.verbose:
         observers.insert(0, Remarks())
@@ -72,6 +74,15 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         sys.stdout.flush()
         print(timing, file=sys.stderr)
     return code
+
+
+def _place_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """Where a program makes its tensors: on the GPU if it is to be measured there."""
+    if options.command != "run" or not options.bench:
+        return nullcontext()
+    from dlc.tools.bench_report import bench_device
+
+    return bench_device(options)
 
 
 def check_target(name: str | None) -> None:

@@ -19,6 +19,7 @@ from dlc.compiler import longest_reduction
 from dlc.dialects.kernel import FuncOp
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
+from dlc.tools.bench_report import bench_device, report_bench
 from dlc.tools.observers import Timing
 from dlc.tools.program_input import Loaded, load_program
 from dlc.tools.random_inputs import random_arguments
@@ -46,13 +47,15 @@ def run_and_report(
     backend = make_backend(options)
     source = loaded
     if loaded.program is None and options.text is not None:
-        source = load_program(options.text, None, None, timing, options.seed)
+        with bench_device(options):
+            source = load_program(options.text, None, None, timing, options.seed)
     if source.program is not None:
         arguments = source.program.bind(source.args)
     else:
         arguments = random_arguments(loaded.module, options.seed)
     arguments = [t.detach() for t in arguments]
     reference = make_reference(ctx, source.module, arguments, timing)
+    torch_ir = source.module.clone() if options.bench and reference is not None else None
     module = loaded.module
     run_pipeline(ctx, module, "kernel", observers)
     executor = Executor(module, backend)
@@ -73,8 +76,14 @@ def run_and_report(
     print()
     if reference is None:
         print(statistics_table(results))
-        return 0
-    return report_accuracy(results, reference, options, backend)
+        code = 0
+    else:
+        code = report_accuracy(results, reference, options, backend)
+    if options.bench:
+        print()
+        longest = 1 if reference is None else reference.longest_reduction
+        code |= report_bench(executor, arguments, source.program, torch_ir, longest, options)
+    return code
 
 
 def make_backend(options: argparse.Namespace) -> Backend:
