@@ -58,7 +58,10 @@ def autotune() -> Contender:
 
 def _compiled(subject: Subject, mode: str | None) -> Call:
     # Tensors are arguments of their own: the elements of a list would be guarded one by one.
-    compiled = torch.compile(lambda *tensors: subject.call(tensors), mode=mode, dynamic=False)
+    def function(*tensors: torch.Tensor) -> Any:
+        return subject.call(tensors)
+
+    compiled = torch.compile(function, mode=mode, dynamic=False)
     compiled(*subject.tensors)  # this is when it compiles
     return lambda tensors: compiled(*tensors)
 
@@ -88,9 +91,12 @@ def dlc_module(executor: Executor, finish: Callable[..., Any] | None = None) -> 
 
     def make(subject: Subject, report: Report) -> Call:
         first_run(executor, subject.tensors, report)
-        if finish is None:
-            return executor
-        return lambda tensors: finish(executor(tensors), tensors)
+
+        def call(tensors: Sequence[torch.Tensor]) -> Any:
+            results = executor(tensors)
+            return results if finish is None else finish(results, tensors)
+
+        return call
 
     return Contender(DLC, make, launches=lambda: launches_of(executor))
 

@@ -15,7 +15,7 @@ from dlc.measure.work import Work
 from dlc.schedule.target import CPU_CORE, get_target
 
 _CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS_WIDTH, _L2_BYTES = 13, 16, 36, 37, 38
-"""Of CUdevice_attribute (CUDA driver API, "CU_DEVICE_ATTRIBUTE_…"); clocks in kHz, widths in bits."""
+"""Of CUdevice_attribute of the CUDA driver API; clocks in kHz, widths in bits."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def sources_key() -> str:
 
 
 def commit() -> str:
-    """Of the checkout, with `-dirty` after it where files differ; $DLC_COMMIT where there is none."""
+    """$DLC_COMMIT, or that of the checkout, with `-dirty` after it where files differ."""
     if given := os.environ.get("DLC_COMMIT"):
         return given
     command = ["git", "-C", str(_PACKAGE.parent), "describe", "--always", "--dirty", "--abbrev=40"]

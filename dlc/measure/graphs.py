@@ -12,7 +12,7 @@ import torch
 from dlc.backend import BackendError
 from dlc.measure.device import Rates
 from dlc.measure.subject import Call, Subject, results_of
-from dlc.measure.timer import Times, poison
+from dlc.measure.timer import Times, Waiting, poison
 
 GRAPH_SECONDS = 1e-3
 """What a graph should take at least, so that its start is a small part of it."""
@@ -40,7 +40,7 @@ class Graph:
         self.calls = len(sets)
         self._graph: Any = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.stream(stream):
-            self._graph.capture_begin()
+            self._graph.capture_begin(capture_error_mode="thread_local")
             try:
                 for number, tensors in enumerate(sets):
                     output = call(tensors)
@@ -134,7 +134,7 @@ class GraphTimer:
             self._sets = subject, subject.copies(count) if count else []
         return self._sets[1]
 
-    def round(self, staged: Sequence[GraphStaged]) -> list[Times]:
+    def round(self, staged: Sequence[GraphStaged], waiting: Waiting) -> list[Times]:
         graphs = [g for one in staged for g in (one.warm, one.cold) if g is not None]
         marks = {g: (_event(), _event()) for g in graphs}
         with torch.cuda.stream(self.stream):
@@ -144,16 +144,17 @@ class GraphTimer:
                 begin.record()
                 graph.replay()
                 end.record()
-        self.stream.synchronize()
 
         def seconds(graph: Graph) -> float:
             begin, end = marks[graph]
+            end.synchronize()
             return begin.elapsed_time(end) / 1e3 / graph.calls
 
-        return [
-            Times(seconds(one.warm), None if one.cold is None else seconds(one.cold))
-            for one in staged
-        ]
+        times: list[Times] = []
+        for number, one in enumerate(staged):
+            waiting(number)
+            times.append(Times(seconds(one.warm), None if one.cold is None else seconds(one.cold)))
+        return times
 
 
 def set_count(set_bytes: int, cache_bytes: int) -> int:

@@ -191,9 +191,12 @@ def _run_rounds(
     number = 0
     while True:
         order = entrants[number % len(entrants) :] + entrants[: number % len(entrants)]
-        announce(", ".join(e.contender.name for e in order), "timing", RUN_SECONDS)
+
+        def waiting(which: int, order: list[_Entrant] = order) -> None:
+            announce(order[which].contender.name, "timing", RUN_SECONDS)
+
         start = time.perf_counter()
-        times = timer.round([e.staged for e in order])
+        times = timer.round([e.staged for e in order], waiting)
         now = time.perf_counter()
         number += 1
         if start - begin < plan.warm_up_seconds:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 
@@ -19,6 +19,10 @@ class Times:
 
     warm: float
     cold: float | None = None
+
+
+Waiting: TypeAlias = Callable[[int], None]
+"""Is told the number of the staged call that nothing is heard from until it ends."""
 
 
 class Staged(Protocol):
@@ -47,8 +51,8 @@ class Timer(Protocol):
 
     def stage(self, call: Call, subject: Subject) -> Staged: ...
 
-    def round(self, staged: Sequence[Staged]) -> list[Times]:
-        """One time of each, one after the other."""
+    def round(self, staged: Sequence[Any], waiting: Waiting) -> list[Times]:
+        """One time of each that was staged here, one after the other; `waiting` is told whose end is waited for."""
         ...
 
 
@@ -97,9 +101,10 @@ class HostTimer:
     def stage(self, call: Call, subject: Subject) -> HostStaged:
         return HostStaged(call, subject)
 
-    def round(self, staged: Sequence[HostStaged]) -> list[Times]:
+    def round(self, staged: Sequence[HostStaged], waiting: Waiting) -> list[Times]:
         times: list[Times] = []
-        for one in staged:
+        for number, one in enumerate(staged):
+            waiting(number)
             begin = time.perf_counter()
             one.call(one.subject.tensors)
             times.append(Times(time.perf_counter() - begin))
