@@ -12,7 +12,7 @@ MARKERS = "os^Dvx"
 
 
 def plot(data: Row, path: Path) -> None:
-    """Writes a picture in the format that the path's suffix names; ImportError without matplotlib."""
+    """Writes a picture as the path's suffix says; ImportError without matplotlib."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -17,6 +17,10 @@ from ratios import (
 
 Row = dict[str, Any]
 WORST = 5
+LEGEND = """\
+Times are medians, cold where that was measured; of dlc also the spread, and the time with tensors
+in the cache. Launches and errors are in the order of the times.\
+"""
 
 
 def markdown(data: Row) -> str:
@@ -40,8 +44,8 @@ def _run_line(run: Row, count: int) -> str:
     ceilings = run["ceilings"]
     clocks = ", ".join(f"{name} {value}" for name, value in run["clocks"].items())
     versions = [f"PyTorch {run['torch']}"]
-    versions += [f"{name} {run[key]}" for name, key in
-                 (("CUDA", "cuda"), ("cuBLAS", "cublas"), ("driver", "driver")) if run[key]]  # fmt: skip
+    named = (("CUDA", "cuda"), ("cuBLAS", "cublas"), ("driver", "driver"))
+    versions += [f"{name} {run[key]}" for name, key in named if run[key]]
     where = (
         "CUDA graphs on all sides" if run["backend"] == "cuda" else "**on the host**, wall clock"
     )
@@ -92,8 +96,7 @@ def _table(rows: Mapping[str, Row], runs: list[Row]) -> list[str]:
     lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for name in worst_first(rows):
         lines.append(f"| {' | '.join(_cells(name, rows[name], names, runs))} |")
-    lines += ["", "Times are medians, cold where that was measured; of dlc also the spread and the "
-              "time with tensors in the cache. Launches and errors are in the order of the times."]  # fmt: skip
+    lines += ["", LEGEND]
     return lines
 
 

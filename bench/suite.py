@@ -79,7 +79,8 @@ class Suite:
         if options.autotune:
             self.contenders.insert(3, AUTOTUNE)
         threads = os.cpu_count() or 1 if options.autotune else 1
-        self.worker = Worker(HANDLER, log, {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)})
+        environment = {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
+        self.worker = Worker(HANDLER, log, environment, options.patience)
 
     def job(self, kind: str, **more: Any) -> Row:
         options = self.options
@@ -124,7 +125,7 @@ class Suite:
 
         def work() -> None:
             environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
-            with Worker(HANDLER, self.log, environment) as worker:
+            with Worker(HANDLER, self.log, environment, self.options.patience) as worker:
                 while True:
                     try:
                         case = queue.get_nowait()
@@ -261,6 +262,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--build-only", action="store_true", help="compile kernels, measure nothing"
     )
+    parser.add_argument("--patience", type=float, default=1.0, help="times as long as usual")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], metavar="JSON")
     parser.add_argument("--log", type=Path, help="what the processes print")
     parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "suite")

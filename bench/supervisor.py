@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 Job = dict[str, Any]
 Handler = Callable[[Job, Callable[[str, str, float], None]], Any]
@@ -51,8 +51,16 @@ class Overdue(Failure):
 class Worker:
     """One process at a time; `handler` is `module:function`, imported in it."""
 
-    def __init__(self, handler: str, log: Path, environment: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        handler: str,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        patience: float = 1.0,
+    ) -> None:
+        """`patience` times as long as a step may take is waited for it."""
         self.handler, self.log, self.environment = handler, log, dict(environment or {})
+        self.patience = patience
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -75,7 +83,7 @@ class Worker:
                     return rest[0]
                 if kind == "error":
                     raise self._end(contender, step, rest[0])
-                contender, step, limit = rest
+                contender, step, limit = *rest[:2], rest[2] * self.patience
         except (EOFError, OSError):
             raise self._end(contender, step, self._how_it_died(printed)) from None
 
@@ -124,7 +132,7 @@ class Worker:
             self._connection.close()
             self._connection = None
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -52,7 +52,7 @@ class Timer(Protocol):
     def stage(self, call: Call, subject: Subject) -> Staged: ...
 
     def round(self, staged: Sequence[Any], waiting: Waiting) -> list[Times]:
-        """One time of each that was staged here, one after the other; `waiting` is told whose end is waited for."""
+        """One time of each that was staged here; `waiting` is told whose end is waited for."""
         ...
 
 
