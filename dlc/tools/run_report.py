@@ -21,6 +21,7 @@ from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
 from dlc.tools.bench_report import bench_device, report_bench
 from dlc.tools.observers import Timing
+from dlc.tools.profile_report import StageFacts, report_profile
 from dlc.tools.program_input import Loaded, load_program
 from dlc.tools.random_inputs import random_arguments
 from dlc.tools.tables import GREEN, RED, paint, progress, seconds, table, wants_colour
@@ -57,7 +58,8 @@ def run_and_report(
     reference = make_reference(ctx, source.module, arguments, timing)
     torch_ir = source.module.clone() if options.bench and reference is not None else None
     module = loaded.module
-    run_pipeline(ctx, module, "kernel", observers)
+    facts = StageFacts()
+    run_pipeline(ctx, module, "kernel", [*observers, facts] if options.profile else observers)
     executor = Executor(module, backend)
     if reference is not None and len(executor.results) != len(reference.exact):
         raise ValueError(
@@ -83,6 +85,9 @@ def run_and_report(
         print()
         longest = 1 if reference is None else reference.longest_reduction
         code |= report_bench(executor, arguments, source.program, torch_ir, longest, options)
+    if options.profile:
+        print()
+        report_profile(module, facts, executor)
     return code
 
 
