@@ -35,7 +35,6 @@ from supervisor import Failure, Overdue, Worker
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUPS = tuple(dict.fromkeys(case.group for case in CASES))
-PEERS = ("eager", "torch.compile")
 AUTOTUNE = "max-autotune"
 BUILD_SHARE = 0.4
 """Of the budget; what is not built then is built when it is measured."""
@@ -75,9 +74,8 @@ class Suite:
     def __init__(self, options: argparse.Namespace, record: Record, log: Path) -> None:
         self.options, self.record, self.log = options, record, log
         self.deadline = time.monotonic() + options.budget
-        self.contenders = [DLC, *PEERS, *options.contender]
-        if options.autotune:
-            self.contenders.insert(3, AUTOTUNE)
+        peers = [*filter(None, options.peers.split(",")), *[AUTOTUNE] * options.autotune]
+        self.contenders = [DLC, *peers, *options.contender]
         threads = os.cpu_count() or 1 if options.autotune else 1
         environment = {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
         self.worker = Worker(HANDLER, log, environment, options.patience)
@@ -252,6 +250,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--most-gflop", type=float, metavar="N", help="leave larger cases out")
     parser.add_argument("--budget", type=parse_budget, default=parse_budget("9m"), metavar="9m")
     parser.add_argument("--seconds", type=float, default=0.6, help="of timing a case [0.6]")
+    parser.add_argument("--peers", default="eager,torch.compile", help="[eager,torch.compile]")
     parser.add_argument("--autotune", action="store_true", help="time max-autotune as well")
     parser.add_argument("--contender", action="append", default=[], metavar="FILE.py:FUNCTION")
     parser.add_argument("--backend", choices=("host", "cuda"), help="[cuda, or host without a GPU]")
