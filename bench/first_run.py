@@ -77,7 +77,8 @@ class Run:
 
     def stage(self, name: str, seconds: float, *command: str) -> Stage:
         """Runs a command, ended after `seconds` or when the budget is spent; tells how it went."""
-        stage = Stage(name, max(0.0, min(seconds, self.left)), command)
+        patient = seconds * self.options.patience
+        stage = Stage(name, max(0.0, min(patient, self.left)), command)
         self.stages.append(stage)
         begin = time.monotonic()
         if stage.seconds < 1:
@@ -224,14 +225,22 @@ def measure(run: Run) -> None:
         "results", checking + 20,
         *run.python(*suite, "--check-only", "--peers", "", "--budget", f"{checking:.0f}s"),
     )  # fmt: skip
-    after = 0 if rehearse else 110
+    after = 0 if rehearse else 145
     timing = max(30.0, run.left - after - 20)
     peers = "eager" if rehearse else "eager,torch.compile"
     run.stage(
         "times", timing + 15, *run.python(*suite, "--peers", peers, "--budget", f"{timing:.0f}s")
     )
     run.stage(
-        "sanitizer", 80, *run.python("bench/sanitize.py", "--backend", backend, "--budget", "75s")
+        "sanitizer",
+        80,
+        *run.python(
+            "bench/sanitize.py",
+            "--backend",
+            backend,
+            "--budget",
+            f"{75 * run.options.patience:.0f}s",
+        ),
     )
     run.stage(
         "counters", 60,
@@ -248,15 +257,20 @@ def minutes(text: str) -> float:
     return float(found[1]) * {"s": 1, "m": 60}[found[2]]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
     default = Path(os.environ.get("OUT") or ROOT / "build" / "first_run")
     parser.add_argument("--wheels", type=Path, default=ROOT / "wheels")
     parser.add_argument("--output", type=Path, default=default)
     parser.add_argument("--budget", type=minutes, default=minutes("9.5m"))
+    parser.add_argument("--patience", type=float, default=1.0, help="times as long for a stage")
     parser.add_argument("--rehearse", action="store_true", help="on the host backend, in small")
     parser.add_argument("--fill", type=Path, metavar="FOLDER", help="download wheels, and end")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = make_parser().parse_args(argv)
     if options.fill:
         return fill(options.fill)
     run = Run(options)

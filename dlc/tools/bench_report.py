@@ -73,7 +73,7 @@ def report_bench(
     device = find_device(executor.backend.name)
     arguments = [to_device(t, device.torch) for t in arguments]
     names = contender_names(options.contenders, device.backend)
-    with bench_device(options), torch.no_grad():
+    with torch.no_grad():
         subject, own = _subject(executor, arguments, program, torch_ir)
         made = {DLC: lambda: own} | PEERS
         peers = names if program is not None else (DLC,)

@@ -50,6 +50,11 @@ def describe(error: BaseException, sources: dict[str, str]) -> str:
 
 
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
+    with _place_of_tensors(options):
+        return _compile_or_run(options, sources, timing)
+
+
+def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
     ctx = register(Context())
     check_target(options.target)
     file: str | None = options.file
@@ -57,8 +62,7 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         with timing.phase("dlc", "parsing"):
             loaded = Loaded(load_module(ctx, file, options.target, sources))
     else:
-        with _place_of_tensors(options):
-            loaded = load_program(options.text, file, options.target, timing, options.seed)
+        loaded = load_program(options.text, file, options.target, timing, options.seed)
     observers: list[Observer] = [timing]
     if options.verbose:
         observers.insert(0, Remarks())

@@ -19,7 +19,7 @@ from dlc.compiler import longest_reduction
 from dlc.dialects.kernel import FuncOp
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
-from dlc.tools.bench_report import bench_device, report_bench
+from dlc.tools.bench_report import report_bench
 from dlc.tools.observers import Timing
 from dlc.tools.profile_report import StageFacts, report_profile
 from dlc.tools.program_input import Loaded, load_program
@@ -48,8 +48,7 @@ def run_and_report(
     backend = make_backend(options)
     source = loaded
     if loaded.program is None and options.text is not None:
-        with bench_device(options):
-            source = load_program(options.text, None, None, timing, options.seed)
+        source = load_program(options.text, None, None, timing, options.seed)
     if source.program is not None:
         arguments = source.program.bind(source.args)
     else:
