@@ -17,6 +17,9 @@ from dlc.schedule.target import CPU_CORE, get_target
 _CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS_WIDTH, _L2_BYTES = 13, 16, 36, 37, 38
 """Of CUdevice_attribute of the CUDA driver API; clocks in kHz, widths in bits."""
 
+ROTATED_CACHES = 4
+"""How many times the cache the tensors fill that are gone through to find it cold."""
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -34,10 +37,14 @@ class Rates:
 
     def floor(self, work: Work, cold: bool) -> float:
         """
-        Seconds that nothing can fall below. Results may stay in the cache; where it was not
-        flushed, what it holds need not be read from memory either.
+        Seconds that nothing can fall below. Results may stay in the cache. Where it was made cold,
+        by tensors in places that take `ROTATED_CACHES` caches together, no more of what is read can
+        be in it than its share of them; else all that it holds need not come from memory.
         """
-        from_memory = work.read if cold else max(0.0, work.bytes - self.cache_bytes)
+        held = self.cache_bytes / max(ROTATED_CACHES * self.cache_bytes, work.read, 1.0)
+        from_memory = work.read * (1 - held)
+        if not cold:
+            from_memory = max(0.0, work.bytes - self.cache_bytes)
         return max(
             work.flops / self.flops,
             from_memory / self.bandwidth,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from dlc.backend import BackendError
-from dlc.measure.device import Rates
+from dlc.measure.device import ROTATED_CACHES, Rates
 from dlc.measure.subject import Call, Subject, results_of
 from dlc.measure.timer import Times, Waiting, poison
 
@@ -21,8 +21,6 @@ MOST_CALLS = 320
 """Calls in a graph whose tensors stay in the cache."""
 MOST_SETS = 2048
 """Sets of tensors in a graph that comes back to each after the cache has seen others."""
-CACHES = 3
-"""Caches that the sets fill."""
 DELAY_CYCLES = 1_000_000
 """Clocks for which the GPU waits at the start of a round, so that graphs are queued in time."""
 CAPTURE_RUNS = 2
@@ -161,7 +159,7 @@ def set_count(set_bytes: int, cache_bytes: int) -> int:
     """How many sets of tensors push each other out of a cache; 0 where they are too many."""
     if not set_bytes:
         return 0
-    count = ceil(CACHES * cache_bytes / set_bytes)
+    count = ceil(ROTATED_CACHES * cache_bytes / set_bytes)
     return count if count <= MOST_SETS else 0
 
 

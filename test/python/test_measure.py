@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.measure import graphs
 from dlc.measure.contender import Contender, dlc, eager
-from dlc.measure.device import Device, Rates, find_device
+from dlc.measure.device import Device, Rates, _gpu_rates, find_device
 from dlc.measure.environment import environment, forbid_tf32
 from dlc.measure.measure import Plan, Result, Spread, measure
 from dlc.measure.program import program_subject
@@ -77,7 +80,8 @@ def test_what_a_causal_mask_leaves() -> None:
 def test_floors() -> None:
     rates = Rates(flops=100, bandwidth=10, cache_bandwidth=1000, cache_bytes=50)
     assert rates.roofline(Work(100, 30, 20)) == 5
-    assert rates.floor(Work(100, 30, 20), cold=True) == 3  # results may stay in the cache
+    assert rates.floor(Work(100, 40, 20), cold=True) == 3  # a fourth of it may be in the cache
+    assert rates.floor(Work(0, 500, 20), cold=True) == 45  # as much as the cache holds
     assert rates.floor(Work(100, 30, 20), cold=False) == 1  # all of it may be there
     assert rates.floor(Work(100, 80, 20), cold=False) == 5  # what does not fit
     assert rates.floor(Work(0, 30, 20), cold=False) == 0.05
@@ -307,7 +311,7 @@ def captured(compute: Callable[[Sequence[torch.Tensor]], torch.Tensor]) -> Conte
 
 
 def test_graphs(pretended_gpu: Device) -> None:
-    mine = subject(100)  # 400 bytes: eight sets are three caches of 1000 bytes
+    mine = subject(100)  # 400 bytes: ten sets are four caches of 1000 bytes
     seen: set[int] = set()
 
     def compute(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -315,11 +319,11 @@ def test_graphs(pretended_gpu: Device) -> None:
         return torch.sin(tensors[0])
 
     result = measure(mine, [captured(compute)], pretended_gpu, QUICK)["captured"]
-    assert len(seen) == 8
+    assert len(seen) == 10
     assert result.error is None
     assert result.launches == 2  # 640 nodes in a graph of 320 calls
     assert result.warm == Spread.of([1e-3 / graphs.MOST_CALLS])
-    assert result.cold == Spread.of([1e-3 / 8])
+    assert result.cold == Spread.of([1e-3 / 10])
 
 
 def test_a_graph_that_writes_nothing_is_wrong(pretended_gpu: Device) -> None:
@@ -329,7 +333,49 @@ def test_a_graph_that_writes_nothing_is_wrong(pretended_gpu: Device) -> None:
 
 
 def test_how_many_sets_leave_a_cache() -> None:
-    assert graphs.set_count(100, 1000) == 30
+    assert graphs.set_count(100, 1000) == 40
     assert graphs.set_count(10**6, 1000) == 1
     assert graphs.set_count(1, 10**6) == 0
     assert graphs.set_count(0, 10**6) == 0
+
+
+DRIVER = """
+#include <stddef.h>
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return number > 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  switch (attribute) {
+    case 13: *value = 1980000; return 0;
+    case 16: *value = 132; return 0;
+    case 36: *value = 2619000; return 0;
+    case 37: *value = 5120; return 0;
+    case 38: *value = 52428800; return 0;
+  }
+  return 1;
+}
+int cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
+  if (nodes == NULL) { *count = 4; return graph != (void *)0x123456789abcULL; }
+  for (size_t i = 0; i < *count; ++i) nodes[i] = (void *)(0x7000000000000ULL + i);
+  return 0;
+}
+int cuGraphNodeGetType(void *node, int *type) {
+  static const int types[] = {0, 6, 2, 0};
+  *type = types[(size_t)node - 0x7000000000000ULL];
+  return 0;
+}
+"""
+
+
+def test_what_the_driver_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "driver.c").write_text(DRIVER)
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
+    load = ctypes.CDLL
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: load(str(library)))
+    rates = _gpu_rates(0)
+    assert rates.flops == pytest.approx(66.9e12, rel=1e-3)
+    assert rates.bandwidth == pytest.approx(3.352e12, rel=1e-3)
+    assert rates.cache_bytes == 50 << 20
+    assert _gpu_rates(1).bandwidth == 3.35e12  # the driver says nothing: the target's
+    assert graphs.count_work_nodes(0x123456789ABC) == 3  # two kernels and a fill
+    assert graphs.count_work_nodes(1) is None
