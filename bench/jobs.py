@@ -24,6 +24,8 @@ from dlc.measure.contender import (
     EAGER,
     RUN_SECONDS,
     Contender,
+    Report,
+    TakesNoPart,
     autotune,
     dlc,
     eager,
@@ -32,7 +34,7 @@ from dlc.measure.contender import (
 from dlc.measure.device import Device, find_device
 from dlc.measure.environment import environment, forbid_tf32
 from dlc.measure.measure import Plan, Result, Spread, measure
-from dlc.measure.subject import Subject
+from dlc.measure.subject import Call, Subject
 from dlc.measure.work import Work
 
 Announce = Callable[[str, str, float], None]
@@ -102,7 +104,7 @@ def measure_case(job: dict[str, Any], announce: Announce) -> dict[str, Any]:
     device = find_device(job["backend"])
     announce("harness", "inputs", RUN_SECONDS)
     subject = make_subject(case, device)
-    contenders = make_contenders(job["contenders"], case, job["backend"], job["target"])
+    contenders = make_contenders(job, case)
     plan = CHECK_ONLY if job.get("check_only") else Plan(seconds=job["seconds"])
     longest = longest_reduction(case) if device.backend == "host" else 1
     results = measure(subject, contenders, device, plan, announce, longest)
@@ -148,36 +150,38 @@ def longest_reduction(case: Case) -> int:
     )
 
 
-def make_contenders(
-    names: Sequence[str], case: Case, backend: str, target: str | None
-) -> list[Contender]:
-    """By name; `file.py:function` is a callable that is given the case."""
+def make_contenders(job: dict[str, Any], case: Case) -> list[Contender]:
+    """By name; `plugged` has the places of those that are not ours."""
     found: list[Contender] = []
-    for name in names:
+    for name in job["contenders"]:
         if name == DLC:
-            found.append(dlc(target, backend))
+            found.append(dlc(job["target"], job["backend"]))
         elif name in PYTORCH:
             found.append(PYTORCH[name]())
-        elif (plugged := plug_in(name, case)) is not None:
-            found.append(plugged)
+        else:
+            found.append(plug_in(name, job["plugged"][name], case))
     return found
 
 
-def plug_in(name: str, case: Case) -> Contender | None:
+def plug_in(name: str, place: str, case: Case) -> Contender:
     """
-    The contender of a function in a file: given the case, it returns what computes it of its
-    tensors, or None where it does not take part.
+    The contender of a function in a file, `FILE.py:FUNCTION`: given the case, it returns what
+    computes it of its tensors, or None where it does not take part.
     """
-    path, _, function = name.rpartition(":")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"expected a contender as FILE.py:FUNCTION, found {name}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    made = getattr(module, function)(case)
-    if made is None:
-        return None
-    return Contender(name, lambda subject, report: lambda tensors: made(*tensors))
+    path, _, function = place.rpartition(":")
+
+    def make(subject: Subject, report: Report) -> Call:
+        spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+        if spec is None or spec.loader is None:
+            raise ValueError(f"expected a contender as FILE.py:FUNCTION, found {place}")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        made = getattr(module, function)(case)
+        if made is None:
+            raise TakesNoPart
+        return lambda tensors: made(*tensors)
+
+    return Contender(name, make)
 
 
 def as_json(result: Result) -> dict[str, Any]:

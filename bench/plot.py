@@ -20,7 +20,7 @@ def plot(data: Row, path: Path) -> None:
     from matplotlib import pyplot
 
     rows = data["rows"]
-    found = {peer: ratios(rows, peer) for peer in peers(rows)}
+    found = {peer: values for peer in peers(rows) if (values := ratios(rows, peer))}
     order = [n for n in worst_first(rows) if any(n in values for values in found.values())]
     width = max(6.0, 0.16 * len(order) + 2)
     figure, axes = pyplot.subplots(figsize=(width, 5), layout="constrained")

@@ -17,6 +17,7 @@ from ratios import (
 
 Row = dict[str, Any]
 WORST = 5
+NO_PART = "takes no part"
 LEGEND = """\
 Times are medians, cold where that was measured; of dlc also the spread, and the time with tensors
 in the cache. Launches and errors are in the order of the times.\
@@ -85,7 +86,7 @@ def _failures(rows: Mapping[str, Row]) -> list[str]:
         f"- {name}, {contender}: {' '.join(result['error'].split())[:400]}"
         for name, row in rows.items()
         for contender, result in row["contenders"].items()
-        if result["error"] is not None
+        if result["error"] is not None and NO_PART not in result["error"]
     ]
 
 

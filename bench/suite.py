@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -38,6 +39,8 @@ GROUPS = tuple(dict.fromkeys(case.group for case in CASES))
 AUTOTUNE = "max-autotune"
 BUILD_SHARE = 0.4
 """Of the budget; what is not built then is built when it is measured."""
+MOST_DEATHS = 3
+"""Processes that a contender other than dlc may end before the rest of the cases go without it."""
 HANDLER = "jobs:handle"
 Row = dict[str, Any]
 
@@ -75,14 +78,17 @@ class Suite:
         self.options, self.record, self.log = options, record, log
         self.deadline = time.monotonic() + options.budget
         peers = [*filter(None, options.peers.split(",")), *[AUTOTUNE] * options.autotune]
-        self.contenders = [DLC, *peers, *options.contender]
+        self.plugged = {name_of(place): place for place in options.contender}
+        self.contenders = [DLC, *peers, *self.plugged]
+        self.deaths: Counter[str] = Counter()
         threads = os.cpu_count() or 1 if options.autotune else 1
         environment = {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
         self.worker = Worker(HANDLER, log, environment, options.patience)
 
     def job(self, kind: str, **more: Any) -> Row:
         options = self.options
-        return {"kind": kind, "backend": options.backend, "target": options.target, **more}
+        where = {"backend": options.backend, "target": options.target, "plugged": self.plugged}
+        return {"kind": kind, **where, **more}
 
     def run(self, cases: Sequence[Case]) -> int:
         """How many of the cases could not be measured in time."""
@@ -147,7 +153,11 @@ class Suite:
 
     def measure(self, case: Case) -> Row:
         """The row of a case, however many of its contenders do not survive it."""
-        failed: dict[str, str] = {}
+        failed = {
+            name: f"left out: it ended {times} processes before"
+            for name, times in self.deaths.items()
+            if times >= MOST_DEATHS and name != DLC
+        }
         while True:
             left = [name for name in self.contenders if name not in failed]
             if not left:
@@ -166,9 +176,16 @@ class Suite:
             except Failure as failure:
                 blamed = [failure.contender] if failure.contender in left else left
                 failed |= dict.fromkeys(blamed, str(failure))
+                self.deaths.update(blamed)
                 continue
             row["contenders"] |= {name: no_result(error) for name, error in failed.items()}
             return row
+
+
+def name_of(place: str) -> str:
+    """How a contender that is plugged in is called: `file.function`."""
+    path, _, function = place.rpartition(":")
+    return f"{Path(path).stem}.{function}"
 
 
 def row_of(case: Case) -> Row:
@@ -226,7 +243,8 @@ def summary(record: Record, cases: Sequence[Case]) -> str:
     rows = {case.name: record.rows[case.name] for case in cases if case.name in record.rows}
     lines: list[str] = []
     for peer in peers(rows):
-        found = ratios(rows, peer)
+        if not (found := ratios(rows, peer)):
+            continue
         lines.append(
             f"{peer} / dlc: geomean {geometric_mean(found.values()):.3f} over {len(found)} cases, "
             f"dlc is faster in {sum(r > 1 for r in found.values())}"

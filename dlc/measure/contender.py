@@ -19,6 +19,13 @@ COMPILE_SECONDS = 180.0
 AUTOTUNE_SECONDS = 420.0
 
 
+class TakesNoPart(Exception):
+    """A contender does not do this subject, which is no error of it."""
+
+    def __str__(self) -> str:
+        return "takes no part"
+
+
 class Report(Protocol):
     """Is told what happens next, and how many seconds it may take."""
 

@@ -122,17 +122,19 @@ def test_a_row(tmp_path: Path) -> None:
     )
     steps: list[tuple[str, str, float]] = []
     job = {"backend": "host", "target": None, "case": "rmsnorm.tl.s32"}
-    names = ["dlc", "eager", *(f"{plugged}:{name}" for name in ("mine", "off", "absent"))]
+    places = {name: f"{plugged}:{name}" for name in ("mine", "off", "absent")}
+    names = ["dlc", "eager", *places]
     jobs.handle(job | {"kind": "build", "contenders": ["dlc"]}, lambda *step: None)
     row = jobs.handle(
-        job | {"kind": "measure", "contenders": names, "seconds": 0.0},
+        job | {"kind": "measure", "contenders": names, "seconds": 0.0, "plugged": places},
         lambda *step: steps.append(step),
     )
     assert (row | {"run": 0}).keys() == ROW.keys()
-    found = {name.split(":")[-1]: result for name, result in row["contenders"].items()}
+    found = row["contenders"]
     assert all(result.keys() == CONTENDER.keys() for result in found.values())
     errors = {name: result["error"] for name, result in found.items()}
     assert errors.pop("off").startswith("wrong results")
+    assert errors.pop("absent") == "TakesNoPart: takes no part"
     assert errors == {"dlc": None, "eager": None, "mine": None}
     assert found["dlc"]["warm_us"][0] > 0
     assert ("dlc", "kernel sum_rms_norm, 1 of 1") in {step[:2] for step in steps}
