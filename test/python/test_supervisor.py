@@ -178,12 +178,6 @@ def test_every_problem_is_found(change: Any, problem: str) -> None:
     assert problem in found
 
 
-def test_results_that_are_kept_are_records() -> None:
-    folder = Path(suite.__file__).parent / "results"
-    for path in folder.glob("suite*.json"):
-        record.load(path)
-
-
 def test_merging(tmp_path: Path) -> None:
     mine = record.Record(tmp_path / "mine.json")
     mine.data = data(a=GOOD["a"])
