@@ -35,6 +35,7 @@ from dlc.frontend.source import ImportFailure
 from dlc.pipeline import STAGES, Stage, run_pipeline, text_of
 from dlc.registry import register
 from dlc.schedule.target import TARGET_ATTRIBUTE, get_target
+from dlc.transforms.decompositions import DECOMPOSITIONS
 
 Printed: TypeAlias = Stage | Literal["cuda"]
 PRINTED: tuple[Printed, ...] = (*STAGES, "cuda")
@@ -159,7 +160,7 @@ class CompiledProgram:
             for variant in self.variants:
                 if variant.program.matches(args, kwargs):
                     return variant
-            program = import_program(self.function, args, kwargs)
+            program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target)
             self.variants.append(Variant(program, self.backend))
             return self.variants[-1]
