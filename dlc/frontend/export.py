@@ -116,8 +116,9 @@ def overload_name(op: object) -> str:
 
 
 BEYOND_CORE = re.compile(
-    r"_?upsample_\w+|(gru|lstm|rnn_\w+)|adaptive_max_pool\w+|max_pool\w+|native_batch_norm"
-    r"|_native_batch_norm_legit|_batch_norm_no_update|_adaptive_avg_pool2d|grid_sampler_2d"
+    r"_?upsample_\w+|lstm|gru|rnn_(relu|tanh)|_?native_batch_norm(_legit)?|_batch_norm_no_update"
+    r"|grid_sampler_2d|tri[lu]_indices|bucketize|ldexp|dist|pairwise_distance|renorm"
+    r"|special_(ndtr|entr)|hinge_embedding_loss|margin_ranking_loss"
 )
 """Operations that PyTorch takes apart on request, though it counts them among the core."""
 

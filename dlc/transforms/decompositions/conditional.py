@@ -137,3 +137,16 @@ def select_scatter(c: Lowering) -> Lowered:
     subscripts = [e for d, e in enumerate(dims(rank)) if d != dim]
     where = [there, there * -1]
     return c.index_map([source, base], [subscripts, dims(rank)], c.shape, [where, []])
+
+
+@lower("diagonal_scatter")
+def diagonal_scatter(c: Lowering) -> Lowered:
+    base, rank, offset = c.tensor(), len(c.shape), c.integer("offset", 0)
+    first, second = c.dim(rank, "dim1", 0), c.dim(rank, "dim2", 1)
+    row, column = AffineExpr.dimension(first), AffineExpr.dimension(second)
+    difference = column - row - offset
+    along = row if offset >= 0 else column
+    subscripts = [e for d, e in enumerate(dims(rank)) if d not in (first, second)]
+    source = c.cast(c.tensor("src"), c.element)
+    where = [difference, difference * -1]
+    return c.index_map([source, base], [[*subscripts, along], dims(rank)], c.shape, [where, []])

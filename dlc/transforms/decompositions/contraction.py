@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions.lowering import Exprs, Lowered, Lowering, dims, lower, refuse
-from dlc.transforms.decompositions.scalar import Scalar, compute_type
+from dlc.transforms.decompositions.scalar import Scalar, compute_type, sqrt
 from dlc.transforms.decompositions.types import join
 
 
@@ -86,7 +86,11 @@ def linear(c: Lowering) -> Lowered:
     *free, k = dims(len(shape))
     # A weight of rank 1 is a single row, for which the result has no dimension.
     row, rows = (free[-1:], free[:-1]) if len(shape_of(weight)) > 1 else ([], free)
-    sums = contract(c, value, weight, [*rows, k], [*row, k], shape)
+    return added_to(c, contract(c, value, weight, [*rows, k], [*row, k], shape), bias)
+
+
+def added_to(c: Lowering, sums: SSAValue, bias: SSAValue | None) -> SSAValue:
+    """The operation's result: sums of products, with a bias that broadcasts if there is one."""
     if bias is None:
         return c.cast(sums, c.element, c.hint)
     return c.pointwise_wide(lambda x, b: x + b, sums, bias)
@@ -245,3 +249,20 @@ def kron(c: Lowering) -> Lowered:
     a = c.move(left, [d // n for d, n in zip(axes, blocks, strict=True)], c.shape)
     b = c.move(right, [d % n for d, n in zip(axes, blocks, strict=True)], c.shape)
     return c.pointwise(lambda x, y: x * y, a, b)
+
+
+@lower("_cdist_forward")
+def distances(c: Lowering) -> Lowered:
+    """Between all rows of two matrices."""
+    left, right, p = c.tensor("x1"), c.tensor("x2"), c.number("p")
+    if p != 2:
+        refuse(f"expected the distance of p = 2, found {p}")
+    shape = [*c.shape, shape_of(left)[-1]]
+    *batch, row, column, k = dims(len(shape))
+    a, b = (
+        c.move(c.wide(v), [*batch[len(batch) - len(shape_of(v)) + 2 :], at, k], shape)
+        for v, at in ((left, row), (right, column))
+    )
+    squares = c.elementwise(lambda x, y: (x - y) * (x - y), a, b, shape=shape, hint="square")
+    sums = c.reduce("add", [len(shape) - 1], squares, hint="sum")
+    return c.pointwise_wide(sqrt, sums)

@@ -102,11 +102,11 @@ def index(c: Lowering) -> Lowered:
             subscripts.append(next(rest))
             continue
         subscripts.append(AffineExpr.dimension(rank + len(spread)))
-        spread.append(_spread_index(c, _wrapped(c, value, extent), first + index_rank))
+        spread.append(_spread_index(c, wrapped(c, value, extent), first + index_rank))
     return gathered(c, source, spread, subscripts)
 
 
-def _wrapped(c: Lowering, value: SSAValue, extent: int) -> SSAValue:
+def wrapped(c: Lowering, value: SSAValue, extent: int) -> SSAValue:
     """Indices as i64, negative ones counted from the end."""
     return c.elementwise(
         lambda i: (i.to(i64) < 0).select(i.to(i64) + extent, i.to(i64)),

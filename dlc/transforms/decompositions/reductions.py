@@ -54,10 +54,10 @@ def total(c: Lowering, value: SSAValue, axes: list[int]) -> SSAValue:
 def sum_(c: Lowering) -> Lowered:
     value = c.tensor()
     axes = reduced_axes(c, value)
-    return finish(c, total(c, _as(c, value, c.element), axes))
+    return finish(c, total(c, as_element(c, value, c.element), axes))
 
 
-def _as(c: Lowering, value: SSAValue, element: Attribute) -> SSAValue:
+def as_element(c: Lowering, value: SSAValue, element: Attribute) -> SSAValue:
     """The tensor converted to `element` in the type which that is calculated in."""
     if element_of(value) == element or compute_type(element_of(value)) == element:
         return c.wide(value)
@@ -69,14 +69,14 @@ def mean(c: Lowering) -> Lowered:
     value = c.tensor()
     axes = reduced_axes(c, value)
     n = count(value, axes)
-    return finish(c, total(c, _as(c, value, c.element), axes), lambda x: x / n)
+    return finish(c, total(c, as_element(c, value, c.element), axes), lambda x: x / n)
 
 
 @lower("prod", "prod.dim_int")
 def product(c: Lowering) -> Lowered:
     value = c.tensor()
     axes = reduced_axes(c, value)
-    return finish(c, c.reduce("mul", axes, _as(c, value, c.element), hint="product"))
+    return finish(c, c.reduce("mul", axes, as_element(c, value, c.element), hint="product"))
 
 
 def extreme(monoid: str) -> Callable[[Lowering], Lowered]:
@@ -174,7 +174,9 @@ def nansum(c: Lowering) -> Lowered:
     clean = c.elementwise(
         lambda x: x.is_nan().select(0.0, x) if x.is_float else x, value, shape=shape_of(value)
     )
-    return finish(c, total(c, _as(c, clean, compute_type(c.element)), reduced_axes(c, value)))
+    return finish(
+        c, total(c, as_element(c, clean, compute_type(c.element)), reduced_axes(c, value))
+    )
 
 
 def moments(c: Lowering, value: SSAValue, axes: list[int]) -> tuple[SSAValue, SSAValue]:
@@ -218,7 +220,7 @@ def variance(c: Lowering) -> Lowered:
 def vector_norm(c: Lowering) -> Lowered:
     name = "ord" if c.op.overload.data.startswith("linalg") else "p"
     order = c.number(name, 2)
-    value = _as(c, c.tensor(), c.element)
+    value = as_element(c, c.tensor(), c.element)
     axes, shape = reduced_axes(c, value), shape_of(value)
 
     def fold(monoid: str, function: Callable[[Scalar], Scalar]) -> SSAValue:
@@ -238,7 +240,7 @@ def vector_norm(c: Lowering) -> Lowered:
 
 @lower("logsumexp")
 def logsumexp(c: Lowering) -> Lowered:
-    value = _as(c, c.tensor(), c.element)
+    value = as_element(c, c.tensor(), c.element)
     axes, shape = reduced_axes(c, value), shape_of(value)
     largest = c.reduce("max", axes, value, hint="max")
     # An infinite maximum is no offset: inf - inf would be NaN.
