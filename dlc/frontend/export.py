@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
-from torch._ops import OpOverload
+from torch._ops import OperatorBase, OpOverload
 from torch.export import exported_program
 from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
@@ -91,7 +91,7 @@ def export(
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
             stack.enter_context(_kept_whole(exported, whole))
-            return exported.run_decompositions({} if whole is None else decompositions(whole))
+            return exported.run_decompositions(decompositions(whole))
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
             raise ImportFailure(explain(error), place) from error
@@ -123,9 +123,11 @@ BEYOND_CORE = re.compile(
 """Operations that PyTorch takes apart on request, though it counts them among the core."""
 
 
-def decompositions(whole: Container[str]) -> dict[OpOverload, Callable[..., Any]]:
+def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[..., Any]]:
     """PyTorch's functions for the ATen overloads that are not in `whole`, in terms of others."""
-    core: dict[OpOverload, Callable[..., Any]] = dict(core_aten_decompositions())
+    if whole is None:
+        return {}
+    core = dict(core_aten_decompositions())
     for op, function in decomposition_table.items():
         if BEYOND_CORE.fullmatch(overload_name(op).partition(".")[0]):
             core[op] = function

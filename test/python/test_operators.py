@@ -137,9 +137,10 @@ USUAL = torch.cat([SPECIAL.clamp(-100, 100), normal(13)])[:, None]
 
 family("unary")
 for _name in (
-    "abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor frac "
-    "isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not nan_to_num neg rad2deg "
-    "reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan tanh trunc"
+    "abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor "
+    "frac isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not nan_to_num neg "
+    "rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan "
+    "tanh trunc"
 ).split():
     op(_name, getattr(torch, _name), USUAL)
 for _name in (
@@ -245,8 +246,12 @@ family("order")
 op("cumsum", lambda x: (x.cumsum(0), x.cumsum(-1), x.cumsum(1)), normal(3, 7, 5))
 op("cumsum of a long axis", lambda x: (x.cumsum(0), x.cumsum(1)), normal(2, 2111))
 op("cumsum of special numbers", lambda x: x.cumsum(0), SPECIAL.flip(0).repeat(9))
-op("cumsum of integers", lambda x, m: (x.cumsum(0), m.cumsum(0), x.int().cumsum(0, dtype=torch.int32)),
-   integers(-9, 9, 130), mask(70))  # fmt: skip
+op(
+    "cumsum of integers",
+    lambda x, m: (x.cumsum(0), m.cumsum(0), x.int().cumsum(0, dtype=torch.int32)),
+    integers(-9, 9, 130),
+    mask(70),
+)
 op("cumprod", lambda x: (x.cumprod(0), x[:3].cumprod(0)), normal(100))
 op("cumsum of little", lambda x: (x.cumsum(0), x[:, :0].cumsum(1), x[0, 0].cumsum(0)), normal(1, 3))
 op("sort", lambda x: (x.sort(1), x.sort(0, descending=True), x.argsort(stable=True)),
@@ -286,9 +291,18 @@ op("batches", lambda a, b: (a @ b[:, None], torch.bmm(a[0], b), a @ b[0]),
    normal(3, 3, 2, 5), normal(3, 5, 4))  # fmt: skip
 op("linear", lambda x, w, b: (F.linear(x, w, b), F.linear(x[0, 0], w), F.linear(x, w[0])),
    normal(3, 1, 5), normal(4, 5), normal(4))  # fmt: skip
-op("sums", lambda x, a, b: (torch.addmm(x, a, b, beta=0.5, alpha=2), torch.addmv(x[:, 0], a, b[:, 0]),
-                            torch.addmm(x * nan, a, b, beta=0), torch.addr(x, a[:, 0], b[0])),
-   normal(7, 5), normal(7, 3), normal(3, 5))  # fmt: skip
+op(
+    "sums",
+    lambda x, a, b: (
+        torch.addmm(x, a, b, beta=0.5, alpha=2),
+        torch.addmv(x[:, 0], a, b[:, 0]),
+        torch.addmm(x * nan, a, b, beta=0),
+        torch.addr(x, a[:, 0], b[0]),
+    ),
+    normal(7, 5),
+    normal(7, 3),
+    normal(3, 5),
+)
 op("batched sums", lambda x, a, b: (torch.baddbmm(x, a, b, beta=2), torch.addbmm(x[0], a, b)),
    normal(2, 7, 5), normal(2, 7, 3), normal(2, 3, 5))  # fmt: skip
 op("einsum", lambda a, b: [torch.einsum(e, a, b) for e in (
@@ -333,9 +347,17 @@ op("unfold", lambda x: F.unfold(x, 3, padding=1, stride=2), normal(1, 2, 5, 6))
 family("pooling")
 NAN_IMAGE = normal(2, 3, 7, 9)
 NAN_IMAGE[0, 0, 2, 3] = nan
-op("max", lambda x: (F.max_pool2d(x, 2), F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, 2, ceil_mode=True),
-                     F.max_pool2d(x, (2, 3), (1, 2), (1, 1), 2), F.max_pool1d(x[0], 3, 2, 1)),
-   NAN_IMAGE)  # fmt: skip
+op(
+    "max",
+    lambda x: (
+        F.max_pool2d(x, 2),
+        F.max_pool2d(x, 3, 2, 1),
+        F.max_pool2d(x, 2, ceil_mode=True),
+        F.max_pool2d(x, (2, 3), (1, 2), (1, 1), 2),
+        F.max_pool1d(x[0], 3, 2, 1),
+    ),
+    NAN_IMAGE,
+)
 op(
     "max with indices",
     lambda x: (
@@ -345,10 +367,19 @@ op(
     normal(2, 3, 7, 9),
 )
 op("max in space", lambda x: F.max_pool3d(x, 2, 1, 1), normal(1, 2, 3, 4, 5))
-op("average", lambda x: (F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.avg_pool1d(x[0], 4, 3),
-                         F.avg_pool2d(x, 3, 2, 1, True), F.avg_pool2d(x, 3, 2, 1, True, False),
-                         F.avg_pool2d(x, 2, divisor_override=3), F.avg_pool2d(x, (3, 2), 1, (1, 0), False, False)),
-   normal(2, 3, 7, 8))  # fmt: skip
+op(
+    "average",
+    lambda x: (
+        F.avg_pool2d(x, 2),
+        F.avg_pool2d(x, 3, 2, 1),
+        F.avg_pool1d(x[0], 4, 3),
+        F.avg_pool2d(x, 3, 2, 1, True),
+        F.avg_pool2d(x, 3, 2, 1, True, False),
+        F.avg_pool2d(x, 2, divisor_override=3),
+        F.avg_pool2d(x, (3, 2), 1, (1, 0), False, False),
+    ),
+    normal(2, 3, 7, 8),
+)
 op("average in space", lambda x: F.avg_pool3d(x, 2, 2, 1), normal(1, 2, 3, 4, 5))
 op(
     "adaptive",
@@ -378,16 +409,39 @@ op("shuffle", lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2), F.chann
 # Moves.
 
 family("moves")
-op("views", lambda x: (x.view(4, 18), x.reshape(-1), x.flatten(1), x.unflatten(2, (2, 3)), x[None],
-                       x.squeeze(), x.unsqueeze(-1), x.expand(2, 4, 3, 6), torch.atleast_3d(x[0, 0])),
-   normal(4, 3, 6))  # fmt: skip
+op(
+    "views",
+    lambda x: (
+        x.view(4, 18),
+        x.reshape(-1),
+        x.flatten(1),
+        x.unflatten(2, (2, 3)),
+        x[None],
+        x.squeeze(),
+        x.unsqueeze(-1),
+        x.expand(2, 4, 3, 6),
+        torch.atleast_3d(x[0, 0]),
+    ),
+    normal(4, 3, 6),
+)
 op("orders", lambda x: (x.permute(2, 0, 1), x.transpose(-1, 0), x.mT, x.movedim(0, 2), x[0].T,
                         x.swapaxes(0, 1)), normal(4, 3, 6))  # fmt: skip
 op("slices", lambda x: (x[1:], x[:, ::2], x[..., 1:-1], x[5:], x[-1], x[:, None], x.narrow(1, 1, 2),
                         x.select(1, -1), x[2:2]), normal(4, 3, 6))  # fmt: skip
-op("joins", lambda x, y: (torch.cat([x, y, x[:0]]), torch.cat([x, x, x, x], -1), torch.stack([x, x]),
-                          torch.hstack([x, x]), torch.vstack([x, y]), torch.dstack([x, x]),
-                          torch.cat([x, y.int()])), normal(3, 4), normal(2, 4))  # fmt: skip
+op(
+    "joins",
+    lambda x, y: (
+        torch.cat([x, y, x[:0]]),
+        torch.cat([x, x, x, x], -1),
+        torch.stack([x, x]),
+        torch.hstack([x, x]),
+        torch.vstack([x, y]),
+        torch.dstack([x, x]),
+        torch.cat([x, y.int()]),
+    ),
+    normal(3, 4),
+    normal(2, 4),
+)
 op(
     "parts",
     lambda x: (
@@ -493,20 +547,36 @@ def put(x: torch.Tensor, v: torch.Tensor, *index: Any, accumulate: bool = False)
     return torch.ops.aten.index_put(x, index, v, accumulate)
 
 
-I, J = torch.tensor([0, -1, 2, 0]), torch.tensor([[1], [3]])
+PLACES, COLUMN = torch.tensor([0, -1, 2, 0]), torch.tensor([[1], [3]])
 op("index_put", lambda x, v, i: (put(x, v, i[1:]), put(x, v[:, :1], i[1:]), put(x, v[0, 0], i, i)),
-   normal(4, 6), normal(3, 6), I)  # fmt: skip
+   normal(4, 6), normal(3, 6), PLACES)  # fmt: skip
 op("accumulated", lambda x, v, i: (put(x, v, i, accumulate=True),
                                    put(x, v[0, 0], i, i, accumulate=True)),
-   normal(4, 6), normal(4, 6), I)  # fmt: skip
-op("index_put of two", lambda x, v, i, j: (put(x, v, i[1:], j), put(x, v, i[1:], j, accumulate=True)),
-   normal(4, 5, 2), normal(2, 3, 2), I, J)  # fmt: skip
-op("index_put apart", lambda x, v, i: (put(x, v, i[1:], None, i[1:]), put(x, v[:, :2], None, i[1:, None], i[1:3])),
-   normal(4, 5, 4), normal(3, 5), I)  # fmt: skip
-op("masked put", lambda x, m, v: (put(x, v, m), put(x, v[0], m), put(x, v, None, m[0], accumulate=True)),
-   normal(3, 4, 5), mask(3, 4), normal(5))  # fmt: skip
+   normal(4, 6), normal(4, 6), PLACES)  # fmt: skip
+op(
+    "index_put of two",
+    lambda x, v, i, j: (put(x, v, i[1:], j), put(x, v, i[1:], j, accumulate=True)),
+    normal(4, 5, 2),
+    normal(2, 3, 2),
+    PLACES,
+    COLUMN,
+)
+op(
+    "index_put apart",
+    lambda x, v, i: (put(x, v, i[1:], None, i[1:]), put(x, v[:, :2], None, i[1:, None], i[1:3])),
+    normal(4, 5, 4),
+    normal(3, 5),
+    PLACES,
+)
+op(
+    "masked put",
+    lambda x, m, v: (put(x, v, m), put(x, v[0], m), put(x, v, None, m[0], accumulate=True)),
+    normal(3, 4, 5),
+    mask(3, 4),
+    normal(5),
+)
 op("no updates", lambda x, v, i: (put(x, v[:0], i[:0]), x.index_add(0, i[:0], v[:0])),
-   normal(4, 5), normal(4, 5), I)  # fmt: skip
+   normal(4, 5), normal(4, 5), PLACES)  # fmt: skip
 op("assigned", lambda x, v: assigned(x, v), normal(5, 7), normal(7))
 op(
     "index_add",
@@ -516,7 +586,7 @@ op(
         x.index_fill(1, i[1:], 3.0),
     ),
     normal(4, 5),
-    I % 4,
+    PLACES % 4,
     normal(4, 5),
 )
 op("scatter", lambda x, i, v: (x.scatter(1, i, v), x.scatter(0, i, 2.5), x.scatter_add(1, i, v),
@@ -580,7 +650,7 @@ op("depthwise", lambda x, w: F.adaptive_avg_pool2d(F.conv2d(x, w, groups=4), (3,
 op("transposed", lambda x, w: F.avg_pool2d(F.conv_transpose2d(x, w, None, 2, 1, 0, 2), 3, 2, 1),
    normal(1, 4, 3, 3), normal(4, 3, 3, 3))  # fmt: skip
 op("resampling", lambda x: F.interpolate(x, size=(5, 9), mode="bilinear"), normal(1, 2, 3, 4))
-op("index_put", lambda x, v, i: put(x, v, i[1:]), normal(4, 6), normal(3, 6), I)
+op("index_put", lambda x, v, i: put(x, v, i[1:]), normal(4, 6), normal(3, 6), PLACES)
 op("scatter", lambda x, v, i: x.scatter_add(0, i, v), normal(4, 5), normal(2, 5),
    integers(0, 4, 2, 5))  # fmt: skip
 

@@ -12,8 +12,8 @@ from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, ref
 from dlc.transforms.decompositions.scalar import Number, Scalar, compute_type, is_float
 
 RANDOM = frozenset(
-    "bernoulli cauchy exponential geometric log_normal multinomial normal normal_functional poisson "
-    "rand rand_like randint randint_like randn randn_like randperm uniform".split()
+    "bernoulli cauchy exponential geometric log_normal multinomial normal normal_functional "
+    "poisson rand rand_like randint randint_like randn randn_like randperm uniform".split()
 )
 """Operations that draw random numbers, without their overload."""
 
