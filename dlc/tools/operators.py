@@ -31,10 +31,11 @@ REASONS = {
 
 def core_operations() -> Iterator[OpOverload]:
     """The overloads that this PyTorch counts among its core, by name."""
-    for name in sorted(dir(torch.ops.aten)):
-        packet = getattr(torch.ops.aten, name)
-        for overload in packet.overloads() if hasattr(packet, "overloads") else ():
-            op = getattr(packet, overload)
+    for qualified in sorted(torch._C._dispatch_get_all_op_names()):
+        namespace, _, name = qualified.partition("::")
+        packet, _, overload = name.partition(".")
+        if namespace == "aten":
+            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
             if torch.Tag.core in op.tags:
                 yield op
 
@@ -61,9 +62,10 @@ def table() -> str:
     lines = [
         "# Operations",
         "",
-        f"Made by `python -m dlc.tools.operators` with PyTorch {version}. An operation is lowered by",
-        "dlc (`dlc/transforms/decompositions/`), taken apart by PyTorch when a program is imported",
-        "(`dlc/frontend/export.py`), or refused with a sentence that names it and its place.",
+        f"Made by `python -m dlc.tools.operators` with PyTorch {version}. An operation is lowered",
+        "by dlc (`dlc/transforms/decompositions/`), taken apart by PyTorch when a program is",
+        "imported (`dlc/frontend/export.py`), or refused with a sentence that names it and where",
+        "it stands.",
         "",
         "## Core ATen",
         "",

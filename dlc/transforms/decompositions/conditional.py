@@ -17,7 +17,7 @@ from dlc.transforms.decompositions.lowering import (
     refuse,
     zero,
 )
-from dlc.transforms.decompositions.shape import affine, diagonal, slice_bounds
+from dlc.transforms.decompositions.shape import affine, slice_bounds
 
 
 @lower("constant_pad_nd", "pad")
@@ -94,13 +94,6 @@ def diag_embed(c: Lowering) -> Lowered:
     where = [difference, difference * -1]
     # With an offset the diagonal ends before the last row or column does: subscripts stay inside.
     return c.move(c.tensor(), [*rest, along], c.shape, where, 0)
-
-
-@lower("diag")
-def diag(c: Lowering) -> Lowered:
-    if len(shape_of(c.tensor())) == 1:
-        return diag_embed(c)
-    return diagonal(c)
 
 
 @lower("slice_scatter")

@@ -128,46 +128,6 @@ def addbmm(c: Lowering) -> Lowered:
     )
 
 
-@lower("outer", "ger")
-def outer(c: Lowering) -> Lowered:
-    row, column = dims(2)
-    a = c.move(c.tensor(), [row], c.shape)
-    b = c.move(c.tensor("vec2"), [column], c.shape)
-    return c.pointwise(lambda x, y: x * y, a, b)
-
-
-@lower("inner")
-def inner(c: Lowering) -> Lowered:
-    left, right = c.tensor(), c.tensor("other")
-    a, b = shape_of(left), shape_of(right)
-    if not a or not b:
-        return c.pointwise(lambda x, y: x * y, left, right)
-    *free, k = dims(len(a) + len(b) - 1)
-    first = len(a) - 1
-    sums = contract(c, left, right, [*free[:first], k], [*free[first:], k], [*c.shape, a[-1]])
-    return c.cast(sums, c.element, c.hint)
-
-
-@lower("tensordot")
-def tensordot(c: Lowering) -> Lowered:
-    left, right = c.tensor(), c.tensor("other")
-    a, b = shape_of(left), shape_of(right)
-    over_a = [d % len(a) for d in c.integers("dims_self")]
-    over_b = [d % len(b) for d in c.integers("dims_other")]
-    shape = [*c.shape, *(a[d] for d in over_a)]
-    axes = dims(len(shape))
-    inner_axes = axes[len(c.shape) :]
-    free = iter(axes)
-    left_subscripts = [
-        inner_axes[over_a.index(d)] if d in over_a else next(free) for d in range(len(a))
-    ]
-    right_subscripts = [
-        inner_axes[over_b.index(d)] if d in over_b else next(free) for d in range(len(b))
-    ]
-    sums = contract(c, left, right, left_subscripts, right_subscripts, shape, len(over_a))
-    return c.cast(sums, c.element, c.hint)
-
-
 @lower("einsum")
 def einsum(c: Lowering) -> Lowered:
     """Operands are contracted from left to right, each label where it is used for the last time."""
@@ -224,31 +184,6 @@ def _labelled(term: str, order: Sequence[str], shape: Sequence[int]) -> list[Aff
         AffineExpr.constant(0) if extent == 1 else AffineExpr.dimension(order.index(label))
         for label, extent in zip(term, shape, strict=True)
     ]
-
-
-@lower("trace")
-def trace(c: Lowering) -> Lowered:
-    value = c.tensor()
-    length = min(shape_of(value))
-    axis = AffineExpr.dimension(0)
-    diagonal = c.move(value, [axis, axis], [length])
-    if element_of(value) != c.element:
-        diagonal = c.cast(diagonal, c.element)
-    return c.cast(c.reduce("add", [0], c.wide(diagonal), hint="sum"), c.element, c.hint)
-
-
-@lower("kron")
-def kron(c: Lowering) -> Lowered:
-    left, right = c.tensor(), c.tensor("other")
-    if len(shape_of(left)) != len(shape_of(right)):
-        refuse("expected two tensors of one rank")
-    axes = dims(len(c.shape))
-    blocks = shape_of(right)
-    if 0 in c.shape:
-        return c.constant(0, c.shape, c.element)
-    a = c.move(left, [d // n for d, n in zip(axes, blocks, strict=True)], c.shape)
-    b = c.move(right, [d % n for d, n in zip(axes, blocks, strict=True)], c.shape)
-    return c.pointwise(lambda x, y: x * y, a, b)
 
 
 @lower("_cdist_forward")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 
 from xdsl.dialects.builtin import i1
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from dlc.transforms.decompositions import scalar as s
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
@@ -248,57 +248,6 @@ def round_decimals(c: Lowering) -> Lowered:
     if decimals < 0:
         return c.pointwise(lambda x: s.round_even(x / factor) * factor, c.tensor())
     return c.pointwise(lambda x: s.round_even(x * factor) / factor, c.tensor())
-
-
-@lower("addcmul")
-def addcmul(c: Lowering) -> Lowered:
-    value = c.number("value", 1)
-    return c.pointwise(
-        lambda x, a, b: x + scaled(a, value) * b,
-        c.tensor(), c.tensor("tensor1"), c.tensor("tensor2"),
-    )  # fmt: skip
-
-
-@lower("addcdiv")
-def addcdiv(c: Lowering) -> Lowered:
-    value = c.number("value", 1)
-    return c.pointwise(
-        lambda x, a, b: x + scaled(a, value) / b,
-        c.tensor(), c.tensor("tensor1"), c.tensor("tensor2"),
-    )  # fmt: skip
-
-
-@lower("lerp.Scalar", "lerp.Tensor")
-def lerp(c: Lowering) -> Lowered:
-    def function(x: Scalar, end: Scalar, weight: Scalar) -> Scalar:
-        near_end = end - (end - x) * (1.0 - weight)
-        return (weight.abs() < 0.5).select(x + weight * (end - x), near_end)
-
-    return c.pointwise(function, c.tensor(), c.tensor("end"), c.operand("weight"))
-
-
-@lower("nan_to_num")
-def nan_to_num(c: Lowering) -> Lowered:
-    if not is_float(c.element):
-        return c.tensor()
-    largest = _largest(c.element)
-    instead = c.op.argument("nan") or 0.0
-    high, low = c.op.argument("posinf"), c.op.argument("neginf")
-
-    def function(x: Scalar) -> Scalar:
-        x = x.is_nan().select(x.of(float(instead)), x)  # pyright: ignore[reportArgumentType]
-        x = x.eq(inf).select(largest if high is None else float(high), x)  # pyright: ignore
-        return x.eq(-inf).select(-largest if low is None else float(low), x)  # pyright: ignore
-
-    return c.pointwise(function, c.tensor())
-
-
-def _largest(element: Attribute) -> float:
-    """The largest finite number of a floating-point type."""
-    bits, exponent = {16: (11, 16), 32: (24, 128), 64: (53, 1024)}[s.width(element)]
-    if element.name == "bf16":
-        bits, exponent = 8, 128
-    return (2.0 - 2.0 ** (1 - bits)) * 2.0 ** (exponent - 1)
 
 
 def truth(x: Scalar) -> Scalar:

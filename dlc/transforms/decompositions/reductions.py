@@ -10,8 +10,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions import scalar as s
-from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
-from dlc.transforms.decompositions.scalar import Scalar, compute_type, is_float
+from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower
+from dlc.transforms.decompositions.scalar import Scalar, compute_type
 from dlc.transforms.decompositions.types import dtype
 
 
@@ -93,16 +93,6 @@ lower("amax", "max")(extreme("max"))
 lower("amin", "min")(extreme("min"))
 
 
-@lower("aminmax")
-def aminmax(c: Lowering) -> Lowered:
-    value = c.tensor()
-    axes = reduced_axes(c, value)
-    return [
-        finish(c, c.reduce(monoid, axes, c.wide(value), hint=monoid), result=n)
-        for n, monoid in enumerate(("min", "max"))
-    ]
-
-
 def _located(c: Lowering, monoid: str, value: SSAValue, axis: int) -> list[SSAValue]:
     """The best element along `axis` and its index there."""
     value = c.wide(value)
@@ -159,24 +149,6 @@ def quantifier(monoid: str) -> Callable[[Lowering], Lowered]:
 
 lower("all", "all.dim", "all.dims")(quantifier("and"))
 lower("any", "any.dim", "any.dims")(quantifier("or"))
-
-
-@lower("count_nonzero", "count_nonzero.dim_IntList")
-def count_nonzero(c: Lowering) -> Lowered:
-    value = c.tensor()
-    ones = c.elementwise(lambda x: x.to(i1).to(i64), value, shape=shape_of(value))
-    return finish(c, c.reduce("add", reduced_axes(c, value), ones, hint="count"))
-
-
-@lower("nansum")
-def nansum(c: Lowering) -> Lowered:
-    value = c.wide(c.tensor())
-    clean = c.elementwise(
-        lambda x: x.is_nan().select(0.0, x) if x.is_float else x, value, shape=shape_of(value)
-    )
-    return finish(
-        c, total(c, as_element(c, clean, compute_type(c.element)), reduced_axes(c, value))
-    )
 
 
 def moments(c: Lowering, value: SSAValue, axes: list[int]) -> tuple[SSAValue, SSAValue]:
@@ -315,23 +287,3 @@ def log_softmax(c: Lowering) -> Lowered:
     shifted = c.elementwise(lambda x, m: x - m, value, largest, shape=shape, hint="shifted")
     powers = c.elementwise(s.exp, shifted, shape=shape, hint="exp")
     return c.pointwise_wide(lambda x, t: x - s.log(t), shifted, _sum_along(c, powers, dim))
-
-
-@lower("mse_loss", "l1_loss")
-def loss(c: Lowering) -> Lowered:
-    value, target = c.tensor(), c.tensor("target")
-    absolute = c.op.overload.data.startswith("l1")
-    reduction = c.integer("reduction", 1)
-
-    def function(x: Scalar, y: Scalar) -> Scalar:
-        return (x - y).abs() if absolute else (x - y) * (x - y)
-
-    if reduction == 0:
-        return c.pointwise(function, value, target)
-    shape = shape_of(value)
-    if shape != shape_of(target) or not is_float(element_of(value)):
-        refuse("expected floats of one shape")
-    terms = c.elementwise(function, c.wide(value), c.wide(target), shape=shape, hint="term")
-    sums = c.reduce("add", range(len(shape)), terms, hint="sum")
-    n = prod(shape)
-    return finish(c, sums, None if reduction == 2 else lambda x: x / n)
