@@ -143,26 +143,37 @@ class ImportedProgram:
         return {a.name: a.guard for a in self.arguments if a.kind == "input"}
 
     def matches(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> bool:
-        """Whether the program was specialised to what such a call means; cheap enough per call."""
+        """Whether the program was specialised to what such a call means."""
+        return self.tensors_of(args, kwargs) is not None
+
+    def tensors_of(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    ) -> list[torch.Tensor] | None:
+        """
+        The tensors of `@main`'s arguments for a call: inputs from the call, the others from the
+        module as they are now. None if the program was not specialised to what such a call means;
+        cheap enough per call.
+        """
         leaves, spec = flatten_call(self.signature, args, kwargs)
         if spec != self.input_spec or any(m.training != mode for m, mode in self.training):
-            return False
+            return None
         for leaf, value in self.constants.items():
             if type(leaves[leaf]) is not type(value) or leaves[leaf] != value:
-                return False
+                return None
+        bound: list[torch.Tensor] = []
         for argument in self.arguments:
             tensor = self._tensor_of(argument, leaves)
             if not isinstance(tensor, torch.Tensor) or not argument.guard.holds(tensor):
-                return False
-        return True
+                return None
+            bound.append(tensor)
+        return bound
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> list[torch.Tensor]:
         """
-        The tensors of `@main`'s arguments for a call: inputs from the call, the others from the
-        module as they are now. ImportFailure if the call has another structure than the imported
-        one, or if it hands over a tensor that is written to and overlaps another.
+        The same without a look at what the program was specialised to. ImportFailure if the call
+        has another structure than the imported one, or as `check_overlaps` says.
         """
         leaves, spec = flatten_call(self.signature, args, kwargs)
         if spec != self.input_spec:
@@ -170,10 +181,14 @@ class ImportedProgram:
                 f"expected a call with arguments of the structure {self.input_spec}, found {spec}"
             )
         bound = [self._tensor_of(argument, leaves) for argument in self.arguments]
+        self.check_overlaps(bound)
+        return bound
+
+    def check_overlaps(self, bound: Sequence[torch.Tensor]) -> None:
+        """ImportFailure if a tensor that is written to overlaps another."""
         for result in self.results:
             if result.argument is not None:
                 self._check_overlap(result.argument, bound)
-        return bound
 
     def _tensor_of(self, argument: Argument, leaves: Sequence[Any]) -> torch.Tensor:
         if argument.leaf is not None:
