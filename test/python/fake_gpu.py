@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from dlc.backend import LaunchError
 from dlc.backend.cuda import runtime
@@ -45,6 +45,7 @@ _TEXTS = {
     900: "operation not permitted when stream is capturing",
 }  # fmt: skip
 _IN_PLACE = (torch.ops.aten.copy_.default, torch.ops.aten.zero_.default)
+_ALLOCATIONS = (torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default)
 _SWIZZLE_BYTES = (0, 32, 64, 128)
 _ELEMENT_BYTES = {0: 1, 1: 2, 3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
 
@@ -111,7 +112,7 @@ class FakeGpu:
             "cuStreamSynchronize": [handle],
             "cuLaunchKernel": [handle, *[c_uint] * 7, handle, pointer, pointer],
             "cuTensorMapEncodeTiled": [
-                handle, c_int, c_uint, c_uint64, POINTER(c_uint64), POINTER(c_uint64),
+                handle, c_int, c_uint, handle, POINTER(c_uint64), POINTER(c_uint64),
                 POINTER(c_uint), POINTER(c_uint), c_int, c_int, c_int, c_int,
             ],
         }  # fmt: skip
@@ -269,8 +270,9 @@ class FakeGpu:
             before = sum(map(len, self.streams.values()))
             for stream in sorted(self.streams, reverse=self.newest_first):
                 queue = self.streams[stream]
-                while queue and queue[0]():
-                    queue.popleft()
+                with _disable_current_modes():  # this is the GPU
+                    while queue and queue[0]():
+                        queue.popleft()
             assert sum(map(len, self.streams.values())) < before, "streams wait for each other"
         self.alive.clear()
 
@@ -288,9 +290,10 @@ class InPlace(TorchDispatchMode):
             self.gpu.push(self.gpu.current, lambda: func(*args))
             return args[0]
         result = func(*args, **(kwargs or {}))
-        if func is torch.ops.aten.empty_strided.default:
-            if result.dtype.is_floating_point:
-                result.untyped_storage().copy_(torch.full_like(result, torch.nan).untyped_storage())
+        if isinstance(result, torch.Tensor):
+            if func in _ALLOCATIONS and result.device.type == "cpu" and result.is_floating_point():
+                size = result.untyped_storage().nbytes() // result.element_size()
+                result.as_strided((size,), (1,), 0).fill_(torch.nan)
             self.gpu.alive.append(result)
         return result
 
