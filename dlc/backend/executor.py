@@ -35,6 +35,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from dlc.analysis.layout import strides_of
 from dlc.backend import BackendError, LaunchError
+from dlc.backend.parallel import OnDone
 from dlc.diagnostics import did_you_mean, fail, with_hint
 from dlc.dialects import kernel
 from dlc.schedule.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
@@ -45,6 +46,9 @@ BACKENDS = ("host", "cuda")
 
 class Backend(Protocol):
     """A place where printed kernels run."""
+
+    on_compiled: OnDone | None
+    """Is told how many of the kernels that are prepared are compiled."""
 
     @property
     def name(self) -> str: ...

@@ -20,7 +20,7 @@ from dlc.tools.explain import Explanation
 from dlc.tools.observers import Diffs, Remarks, Timing
 from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
 from dlc.tools.reproducer import advance, write_reproducer
-from dlc.tools.tables import wants_colour
+from dlc.tools.tables import progress, wants_colour
 
 
 def run_command(options: argparse.Namespace, begin: float) -> int:
@@ -121,6 +121,12 @@ def _compile(
         explanation = Explanation(wants_colour(options.color, sys.stdout))
         run_pipeline(ctx, module, "kernel", [*observers, explanation])
         text = f"{explanation}\n"
+    elif options.cubin:
+        run_pipeline(ctx, module, "kernel", observers)
+        with timing.phase("nvcc", "compilation of kernels"), progress("compiling …") as show:
+            from dlc.tools.cubins import cubin_table
+
+            text = cubin_table(module, lambda done, of: show(f"compiled {done} of {of} …")) + "\n"
     elif options.ir == "cuda":
         run_pipeline(ctx, module, "kernel", observers)
         with timing.phase("dlc", "printing"):

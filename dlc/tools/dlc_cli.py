@@ -37,6 +37,12 @@ def make_parser() -> argparse.ArgumentParser:
         "compile", help="print a program in one of the IRs", description=_PROGRAM
     )
     compiling.add_argument("--ir", choices=IRS, default="cuda", help="what to print [cuda]")
+    compiling.add_argument(
+        "--cubin",
+        action="store_true",
+        help="compile the kernels with nvcc, for a GPU to find them in the cache, and print what "
+        "they use, not the IR",
+    )
     compiling.add_argument("-o", metavar="FILE", help="print to FILE")
     compiling.add_argument(
         "--explain",
@@ -50,6 +56,11 @@ def make_parser() -> argparse.ArgumentParser:
         "the text and checked against it.",
     )
     running.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
+    running.add_argument(
+        "--sync",
+        action="store_true",
+        help="on a GPU, wait for each kernel, so that one that fails is named",
+    )
     running.add_argument(
         "--order",
         choices=("forward", "reverse", "random"),

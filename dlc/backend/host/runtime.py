@@ -17,7 +17,7 @@ from typing import Any, Literal
 from dlc.backend import BackendError, LaunchError
 from dlc.backend.cache import Entry, content_key, lookup_or_build
 from dlc.backend.host import compiler
-from dlc.backend.parallel import cpu_count, work_all
+from dlc.backend.parallel import OnDone, cpu_count, work_all
 from dlc.schedule.target import MAX_THREADS
 
 Order = Literal["forward", "reverse", "random"]
@@ -219,10 +219,12 @@ def _pack(kind: str, value: float | bytes) -> tuple[object, int]:
     return holder, ctypes.addressof(holder)
 
 
-def compile_all(kernels: Iterable[HostKernel], jobs: int | None = None) -> None:
+def compile_all(
+    kernels: Iterable[HostKernel], jobs: int | None = None, on_done: OnDone | None = None
+) -> None:
     """Compiles kernels, `jobs` at a time (default: the CPUs at hand); raises the first error."""
     unique = {kernel.key: kernel for kernel in kernels}
-    work_all(lambda key: unique[key].compile(), unique, jobs)
+    work_all(lambda key: unique[key].compile(), unique, jobs, on_done)
 
 
 def encode_tensor_map(
