@@ -167,7 +167,7 @@ class CompiledProgram:
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        _refuse_gradients((args, kwargs))
+        _refuse_gradients(args, kwargs)
         variant, bound = self._bound(args, kwargs)
         return variant.replay(bound) if self.graphed else variant.run(bound)
 
@@ -177,7 +177,7 @@ class CompiledProgram:
         replays it. The kernels run once beforehand; nothing is written to. BackendError where the
         backend has no graphs or a tensor is not on its device.
         """
-        _refuse_gradients((args, kwargs))
+        _refuse_gradients(args, kwargs)
         variant, bound = self._bound(args, kwargs)
         return GraphedCall(variant.program, variant.capture(bound))
 
@@ -242,10 +242,11 @@ def compile(
     return program
 
 
-def _refuse_gradients(call: object) -> None:
+def _refuse_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     if not torch.is_grad_enabled():
         return
-    for leaf in tree_leaves(call):
+    flat = not kwargs and all(isinstance(argument, torch.Tensor) for argument in args)
+    for leaf in args if flat else tree_leaves((args, kwargs)):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             raise ImportFailure(
                 f"dlc compiles forward passes only, and an argument of shape {list(leaf.shape)} "

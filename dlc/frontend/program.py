@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -15,6 +16,12 @@ from dlc.frontend.source import ImportFailure
 
 MAX_ALIGN = 16
 """Bytes of the widest access of a GPU thread: more alignment than that is of no use."""
+
+
+_WITH_MEMORY = (torch.Tensor, torch.nn.Parameter)
+"""Types of tensors whose address is their elements'; that of a meta tensor is 0."""
+_LEAVES = (*_WITH_MEMORY, int, float, bool, str, type(None))
+"""Types of arguments that have no structure."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,14 @@ class Guard:
         """Shapes and dtypes are equal, strides where the extent exceeds 1, alignment suffices."""
         if tensor.dtype != self.dtype or tensor.shape != self.shape:
             return False
-        if tensor.stride() != self.strides and any(
+        strides = tensor.stride()
+        if strides != self.strides and any(
             extent > 1 and here != there
-            for extent, here, there in zip(self.shape, tensor.stride(), self.strides, strict=True)
+            for extent, here, there in zip(self.shape, strides, self.strides, strict=True)
         ):
             return False
+        if type(tensor) in _WITH_MEMORY:
+            return tensor.data_ptr() % self.align == 0
         return alignment(tensor) >= self.align
 
 
@@ -208,10 +218,11 @@ class ImportedProgram:
 
     def unflatten(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
         """The user's output from `@main`'s results; writes mutated arguments back first."""
-        with torch.no_grad():
-            for result in self.results:
-                if result.argument is not None:
-                    bound[result.argument].copy_(results[result.index])
+        if any(result.argument is not None for result in self.results):
+            with torch.no_grad():
+                for result in self.results:
+                    if result.argument is not None:
+                        bound[result.argument].copy_(results[result.index])
         leaves: list[Any] = []
         for output in self.outputs:
             match output:
@@ -237,7 +248,15 @@ def flatten_call(
     signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> tuple[list[Any], TreeSpec]:
     """The leaves of a call and its structure, the same however its arguments were passed."""
+    if not kwargs and all(type(argument) in _LEAVES for argument in args):
+        return list(args), _flat_spec(len(args))
     return tree_flatten(canonical_call(signature, args, kwargs))
+
+
+@cache
+def _flat_spec(count: int) -> TreeSpec:
+    """The structure of a call with arguments that have none."""
+    return tree_flatten(((None,) * count, {}))[1]
 
 
 def canonical_call(

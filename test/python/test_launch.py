@@ -409,6 +409,7 @@ def test_without_sync_the_next_launch_says_how_to_find_it(make: Make):
         ("cuModuleLoad", 2, "no memory on the GPU to load"),
         ("cuFuncSetAttribute", 1, "cannot be loaded for sm_90"),
         ("cuMemsetD8Async", 700, "a kernel failed on cpu .* run again with --sync"),
+        ("cuCtxPushCurrent_v2", 700, "a kernel failed on cpu .* run again with --sync"),
     ],
 )
 def test_what_the_driver_refuses(make: Make, call: str, code: int, message: str):

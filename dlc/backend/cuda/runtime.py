@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -117,7 +118,7 @@ class CudaBackend:
         return f"sm_{major}{minor}"
 
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
-        with self._lock:
+        with self._lock, self._explained():
             new = [func for func in dict.fromkeys(funcs) if func not in self._kernels]
             if not new:
                 return
@@ -129,6 +130,16 @@ class CudaBackend:
                     self._kernels[func] = self._load(func, str(cubin.path))
             finally:
                 self.driver.pop()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What the GPU raises, as a sentence."""
+        try:
+            yield
+        except (RuntimeError, DriverError) as error:
+            if said := failures.explain(error, self.device):
+                raise said from error
+            raise
 
     def _check(self, funcs: Sequence[FuncOp]) -> None:
         gpu = self._torch
@@ -167,17 +178,20 @@ class CudaBackend:
         """Launches go after torch's work so far."""
         self._lock.acquire()
         try:
-            self.driver.push()
-            self._forked = False
-            current, own = self._torch.current_stream(), self.driver.own_stream
-            self._stream = current
-            self._waits = self.sync and not self._torch.capturing()
-            if own is not None and current not in (0, own):
-                self._torch.fork(own)
-                self._stream, self._forked = own, True
+            with self._explained():
+                self._begin()
         except BaseException:
             self._lock.release()
             raise
+
+    def _begin(self) -> None:
+        current, own = self._torch.current_stream(), self.driver.own_stream
+        self._waits = self.sync and not self._torch.capturing()
+        self._forked = own is not None and current not in (0, own)
+        self._stream = own if self._forked and own is not None else current
+        if self._forked:
+            self._torch.fork(self._stream)
+        self.driver.push()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
