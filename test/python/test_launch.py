@@ -400,6 +400,17 @@ def test_without_sync_the_next_launch_says_how_to_find_it(make: Make):
     assert gpu.contexts == 0
 
 
+def test_what_fails_after_the_last_launch_is_not_lost(new: Make):
+    gpu, backend = new()
+    f = compile_chain(backend)
+    f(X, W)
+    gpu.refuse["cuCtxPopCurrent_v2"] = 700
+    with pytest.raises(LaunchError, match="a kernel failed on cpu"):
+        f(X, W)
+    gpu.refuse.clear()
+    f(X, W)  # the lock is free
+
+
 @pytest.mark.parametrize(
     ("call", "code", "message"),
     [
@@ -413,14 +424,15 @@ def test_without_sync_the_next_launch_says_how_to_find_it(make: Make):
     ],
 )
 def test_what_the_driver_refuses(make: Make, call: str, code: int, message: str):
-    gpu, backend = make(FakeGpu(refuse={call: code}))
+    gpu, backend = make()
+    gpu.refuse[call] = code
     executor = Executor(parse(ZEROED if "Memset" in call else SHARED), backend)
     x = torch.randn(4 if "Memset" in call else 16384)
     with pytest.raises(BackendError, match=message) as caught:
         executor([x])
     assert "\n" not in str(caught.value)
     assert gpu.contexts == 0
-    gpu.refuse = {}
+    gpu.refuse.clear()
     executor([x])  # the backend can go on
 
 

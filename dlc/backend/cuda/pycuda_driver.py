@@ -39,10 +39,16 @@ class PyCudaDriver:
         """Never unloaded: a graph that somebody captured may still hold their kernels."""
 
     def push(self) -> None:
-        self._context.push()
+        try:
+            self._context.push()
+        except self._cuda.Error as error:
+            raise self._described(error) from None
 
     def pop(self) -> None:
-        self._context.pop()
+        try:
+            self._context.pop()
+        except self._cuda.Error as error:
+            raise self._described(error) from None
 
     def shared_limit(self) -> int:
         attribute = self._cuda.device_attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN

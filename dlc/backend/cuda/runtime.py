@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -24,7 +23,7 @@ from dlc.backend import BackendError
 from dlc.backend.cuda import failures
 from dlc.backend.cuda.driver import Driver, DriverError, Launch, LaunchShape, open_driver
 from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, tensor_maps
-from dlc.backend.cuda.nvcc import compile_cubins
+from dlc.backend.cuda.nvcc import Cubin, compile_cubins
 from dlc.backend.cuda.printer import print_kernel
 from dlc.backend.cuda.tensor_map import MAP_BYTES, encode_tensor_map
 from dlc.backend.cuda.torch_device import CudaDevice, TorchDevice
@@ -118,28 +117,17 @@ class CudaBackend:
         return f"sm_{major}{minor}"
 
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
-        with self._lock, self._explained():
+        with self._lock:
             new = [func for func in dict.fromkeys(funcs) if func not in self._kernels]
             if not new:
                 return
-            self._check(new)
-            cubins = compile_cubins([print_kernel(f) for f in new], self.arch, self.on_compiled)
-            self.driver.push()
             try:
-                for func, cubin in zip(new, cubins, strict=True):
-                    self._kernels[func] = self._load(func, str(cubin.path))
-            finally:
-                self.driver.pop()
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """What the GPU raises, as a sentence."""
-        try:
-            yield
-        except (RuntimeError, DriverError) as error:
-            if said := failures.explain(error, self.device):
-                raise said from error
-            raise
+                self._check(new)
+                cubins = compile_cubins([print_kernel(f) for f in new], self.arch, self.on_compiled)
+                self._load_all(dict(zip(new, cubins, strict=True)))
+            except (RuntimeError, DriverError) as error:
+                self._raise_explained(error)
+                raise
 
     def _check(self, funcs: Sequence[FuncOp]) -> None:
         gpu = self._torch
@@ -154,6 +142,14 @@ class CudaBackend:
             if isinstance(target, StringAttr):
                 failures.check_target(target.data, gpu.name, gpu.capability)
             failures.check_shared(func, gpu.name, limit)
+
+    def _load_all(self, cubins: Mapping[FuncOp, Cubin]) -> None:
+        self.driver.push()
+        try:
+            for func, cubin in cubins.items():
+                self._kernels[func] = self._load(func, str(cubin.path))
+        finally:
+            self.driver.pop()
 
     def _load(self, func: FuncOp, cubin: str) -> _Loaded:
         maps = tensor_maps(func)
@@ -178,10 +174,10 @@ class CudaBackend:
         """Launches go after torch's work so far."""
         self._lock.acquire()
         try:
-            with self._explained():
-                self._begin()
-        except BaseException:
+            self._begin()
+        except BaseException as error:
             self._lock.release()
+            self._raise_explained(error)
             raise
 
     def _begin(self) -> None:
@@ -198,17 +194,27 @@ class CudaBackend:
     ) -> None:
         """Torch's later work goes after the launches."""
         try:
-            try:
-                if self._forked:
-                    self._torch.join(self._stream)
-            finally:
-                self._held.clear()
-                self.driver.pop()
+            self._end()
         except (RuntimeError, DriverError) as later:
-            error = error or later
+            if error is None:
+                self._raise_explained(later)
+                raise
         finally:
             self._lock.release()
-        if error is not None and (said := failures.explain(error, self.device)):
+        if error is not None:
+            self._raise_explained(error)
+
+    def _end(self) -> None:
+        try:
+            if self._forked:
+                self._torch.join(self._stream)
+        finally:
+            self._held.clear()
+            self.driver.pop()
+
+    def _raise_explained(self, error: BaseException) -> None:
+        """What the GPU raises, as a sentence; nothing for another error."""
+        if said := failures.explain(error, self.device):
             raise said from error
 
     def zero(self, tensor: torch.Tensor) -> None:
