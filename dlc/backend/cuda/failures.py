@@ -101,6 +101,8 @@ def explain(error: BaseException, device: torch.device) -> LaunchError | None:
     first = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     if isinstance(error, torch.OutOfMemoryError):
         return LaunchError(f"there is not enough memory on {device} ({first}); {_MEMORY}")
+    if isinstance(error, DriverError) and error.code not in FATAL:
+        return LaunchError(f"the CUDA driver refuses a call on {device}: {error}")
     if isinstance(error, torch.AcceleratorError | DriverError):
         return LaunchError(
             f"a kernel failed on {device} ({first}): run again with --sync (in Python: sync=True) "
