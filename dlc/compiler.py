@@ -106,17 +106,20 @@ class Variant:
 
     def run(self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None) -> Any:
         """The user's output for the tensors of `@main`, mutations written back."""
-        return self.program.unflatten(self.compute(bound, on_launch), bound)
+        return self.finish(self.compute(bound, on_launch), bound)
 
     def compute(
         self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None
     ) -> list[torch.Tensor]:
-        """The results of `@main`."""
-        tensors = [t.detach() if t.requires_grad else t for t in bound]
-        results = self.executor(tensors, on_launch)
-        return [
+        """What the kernels compute of the tensors of `@main`."""
+        return self.executor([t.detach() if t.requires_grad else t for t in bound], on_launch)
+
+    def finish(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
+        """The user's output of what the kernels computed, mutations written back."""
+        typed = [
             r if r.dtype == d else r.view(d) for r, d in zip(results, self._dtypes, strict=True)
         ]
+        return self.program.unflatten(typed, bound)
 
     @cached_property
     def graphs(self) -> list[Graph]:
@@ -127,7 +130,7 @@ class Variant:
         """As `run`, by a CUDA graph, which is captured if there is none for these parameters."""
         if not self.graphs or not self.graphs[-1].fits(bound):
             self.graphs[:] = [self.capture(bound)]
-        return self.program.unflatten(self.graphs[-1].run(bound), bound)
+        return self.finish(self.graphs[-1].run(bound), bound)
 
     def capture(self, bound: Sequence[torch.Tensor]) -> Graph:
         return Graph(self.backend, self.program.arguments, self.compute, bound)
@@ -179,7 +182,7 @@ class CompiledProgram:
         """
         _refuse_gradients(args, kwargs)
         variant, bound = self._bound(args, kwargs)
-        return GraphedCall(variant.program, variant.capture(bound))
+        return GraphedCall(variant.program, variant.capture(bound), variant.finish)
 
     def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Variant:
         """The variant for such a call, compiled now if there is none yet."""

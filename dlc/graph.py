@@ -77,9 +77,15 @@ class GraphedCall:
     call, or where a parameter of the module has moved.
     """
 
-    def __init__(self, program: ImportedProgram, graph: Graph) -> None:
+    def __init__(
+        self,
+        program: ImportedProgram,
+        graph: Graph,
+        finish: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any],
+    ) -> None:
         self._program = program
         self._graph = graph
+        self._finish = finish
         self.inputs: dict[str, torch.Tensor] = {
             a.name: t
             for a, t in zip(program.arguments, graph.tensors, strict=True)
@@ -102,7 +108,7 @@ class GraphedCall:
                 "capture it again"
             )
         self._program.check_overlaps(bound)
-        return self._program.unflatten(self._graph.run(bound), bound)
+        return self._finish(self._graph.run(bound), bound)
 
 
 def _own(argument: Argument, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
