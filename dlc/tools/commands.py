@@ -1,4 +1,4 @@
-"""`dlc compile`, `dlc run` and `dlc bisect` behind the command line's options."""
+"""`dlc compile`, `dlc run`, `dlc check` and `dlc bisect` behind the command line's options."""
 
 from __future__ import annotations
 
@@ -98,6 +98,10 @@ def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
     if options.command == "compile":
         code = _compile(ctx, loaded, options, observers, timing)
+    elif options.command == "check":
+        from dlc.tools.check import check_and_report
+
+        code = check_and_report(ctx, loaded, options, observers, sources)
     else:
         from dlc.tools.run_report import run_and_report
 

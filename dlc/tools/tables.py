@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
-GREEN, RED, CYAN, BOLD, DIM = "32", "31", "36", "1", "2"
+GREEN, RED, YELLOW, CYAN, BOLD, DIM = "32", "31", "33", "36", "1", "2"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

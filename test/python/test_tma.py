@@ -405,6 +405,14 @@ def synchronizations(func: FuncOp) -> list[Operation]:
     return [op for op in func.walk() if isinstance(op, kinds)]
 
 
+def test_nothing_is_released_where_no_slot_is_filled_again() -> None:
+    func = materialized(scheduled(kernels.gemm(37, 52, 20), 3, 4, PIPELINED))
+    mbarriers = [op for op in func.walk() if isinstance(op, kernel.AllocMbarriersOp)]
+    assert [op.count.value.data for op in mbarriers] == [3]
+    released = kernel.SyncWarpOp | kernel.MbarrierArriveOp
+    assert not [op for op in synchronizations(func) if isinstance(op, released)]
+
+
 def test_what_it_becomes() -> None:
     func = materialized(scheduled(kernels.gemm(37, 52, 52), 3, 4, PIPELINED))
     (barrier,) = (op for op in func.walk() if isinstance(op, kernel.BarrierOp))
