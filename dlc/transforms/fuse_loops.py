@@ -136,7 +136,7 @@ class _Fusion:
         for before, after in zip(old, new, strict=True):
             self.block.insert_op_before(after, before)
             if producer is not None:
-                self.names.discard(before.name_)
+                self.names -= {before.name_, producer.name_}
                 folded = _folds(producer, before)
                 name = before.name_ if folded else _joined(producer.name_, before.name_)
                 after.sym_name = StringAttr(unique_name(name, self.names))
@@ -146,7 +146,6 @@ class _Fusion:
             before.detach()
             before.erase()
         if producer is not None:
-            self.names.discard(producer.name_)
             producer.detach()
             producer.erase()
 
