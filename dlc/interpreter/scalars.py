@@ -68,8 +68,6 @@ def constant_of(op: arith.ConstantOp) -> Value:
     if isinstance(op.result.type, IndexType):
         return int(number)
     type = dtype_of(op.result.type, op)
-    if isinstance(op.result.type, BFloat16Type):
-        return _round_to_bf16(number)
     return np.bool_(number != 0) if type == np.bool_ else np.array(number).astype(type)[()]
 
 
