@@ -30,8 +30,12 @@ from dlc.backend.executor import Executor
 from dlc.backend.host import compiler, runtime
 from dlc.backend.host.launcher import HostBackend
 from dlc.backend.host.runtime import HostKernel
+from dlc.compiler import compiler_context
 from dlc.dialects.kernel import FuncOp
+from dlc.dialects.loop import KernelOp
+from dlc.frontend.fx import import_program
 from dlc.interpreter import run_module
+from dlc.pipeline import run_pipeline
 from dlc.reference import evaluate
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
@@ -222,6 +226,15 @@ def test_casts_stay(function: Callable[..., Any]) -> None:
     x = torch.linspace(-3, 3, 512).half()
     compiled = dlc.compile(function, (x,), backend="host")
     assert torch.equal(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("rows", [8, 65536])
+def test_no_weight_is_copied_in_a_wider_type(rows: int) -> None:
+    """Whatever the estimate says of conversions that are repeated."""
+    x, w = (torch.empty(n, 1024, dtype=torch.bfloat16, device="meta") for n in (rows, 512))
+    module = import_program(F.linear, (x, w)).module
+    run_pipeline(compiler_context(), module, "loop")
+    assert sum(isinstance(op, KernelOp) for op in module.walk()) == 1
 
 
 # On a GPU.
