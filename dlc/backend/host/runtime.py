@@ -117,8 +117,8 @@ class HostKernel:
     @property
     def key(self) -> str:
         """The address of the compiled object in the cache."""
-        header = _HEADER.read_text()
-        return content_key(self.text, self.name, _KERNEL_FLAGS[0], header, compiler.fingerprint())
+        headers = (path.read_text() for path in (_HEADER, _HERE / "half.h"))
+        return content_key(self.text, self.name, _KERNEL_FLAGS[0], *headers, compiler.fingerprint())
 
     def compile(self) -> Path:
         """The shared object, compiled if it is not in the cache. BackendError with the reason."""
