@@ -35,6 +35,7 @@ from dlc.graph import Graph, GraphedCall, check_capturing
 from dlc.pipeline import STAGES, Stage, run_pipeline, text_of
 from dlc.registry import register
 from dlc.schedule.target import TARGET_ATTRIBUTE, get_target
+from dlc.transforms.decompositions import DECOMPOSITIONS
 
 Printed: TypeAlias = Stage | Literal["cuda"]
 PRINTED: tuple[Printed, ...] = (*STAGES, "cuda")
@@ -198,7 +199,7 @@ class CompiledProgram:
                 if bound is not None:
                     variant.program.check_overlaps(bound)
                     return variant, bound
-            program = import_program(self.function, args, kwargs)
+            program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target)
             self.variants.append(Variant(program, self.backend))
             return self.variants[-1], program.bind(args, kwargs)

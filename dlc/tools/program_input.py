@@ -76,6 +76,7 @@ def load_program(
         from dlc.compiler import set_target
         from dlc.frontend.capture import capture_script, capture_text
         from dlc.frontend.fx import import_program
+        from dlc.transforms.decompositions import DECOMPOSITIONS
     with timing.phase("torch", "the program's own code"):
         if text is not None:
             module, args = capture_text(text, seed=seed)
@@ -84,7 +85,7 @@ def load_program(
             module, args = capture_script(script, seed)
     with timing.phase("dlc", "import to Torch IR"):
         exporting = timing.phase("torch", "torch.export")
-        program = import_program(module, args, exporting=exporting)
+        program = import_program(module, args, exporting=exporting, whole=DECOMPOSITIONS)
     gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s
     set_target(program.module, target or default_target())
     return Loaded(program.module, program, args)

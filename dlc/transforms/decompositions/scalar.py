@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import frexp
 from typing import TypeAlias
 
 from xdsl.dialects import arith, math
@@ -186,6 +187,12 @@ class Scalar:
         value = owner.value if isinstance(owner, arith.ConstantOp) else None
         return value.value.data if isinstance(value, IntegerAttr | FloatAttr) else None
 
+    @property
+    def is_power_of_two(self) -> bool:
+        """Whether it is a constant by which dividing a float is exact."""
+        value = self._constant
+        return value is not None and value > 0 and frexp(value)[0] == 0.5
+
     def _not_trapping(self) -> Scalar:
         """
         As a divisor, 1 in place of 0 and -1. A processor may trap at a quotient by 0 and at that
@@ -205,6 +212,18 @@ class Scalar:
 
     def pow(self, other: Scalar | Number) -> Scalar:
         return self._make(math.PowFOp(self.value, self.of(other).value))
+
+    def atan2(self, other: Scalar | Number) -> Scalar:
+        """The angle of the point (other, self)."""
+        return self._make(math.Atan2Op(self.value, self.of(other).value))
+
+    def copysign(self, other: Scalar | Number) -> Scalar:
+        """The magnitude of this number with the sign of another, also of a zero."""
+        return self._make(math.CopySignOp(self.value, self.of(other).value))
+
+    def fma(self, factor: Scalar, term: Scalar) -> Scalar:
+        """`self * factor + term`, rounded once."""
+        return self._make(math.FmaOp(self.value, factor.value, term.value))
 
     def compare(self, predicate: str, other: Scalar | Number) -> Scalar:
         """`eq`, `ne`, `lt`, `le`, `gt` or `ge`; all but `ne` are false where one is NaN."""
@@ -313,6 +332,14 @@ log10 = _of_floats(math.Log10Op)
 log1p = _of_floats(math.Log1pOp)
 sqrt = _of_floats(math.SqrtOp)
 rsqrt = _of_floats(math.RsqrtOp)
+acos = _of_floats(math.AcosOp)
+acosh = _of_floats(math.AcoshOp)
+asin = _of_floats(math.AsinOp)
+asinh = _of_floats(math.AsinhOp)
+atan = _of_floats(math.AtanOp)
+atanh = _of_floats(math.AtanhOp)
+cosh = _of_floats(math.CoshOp)
+sinh = _of_floats(math.SinhOp)
 sin = _of_floats(math.SinOp)
 cos = _of_floats(math.CosOp)
 tan = _of_floats(math.TanOp)
