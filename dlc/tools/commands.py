@@ -1,4 +1,4 @@
-"""`dlc compile`, `dlc run` and `dlc bisect` behind the command line's options."""
+"""`dlc compile`, `dlc run`, `dlc check` and `dlc bisect` behind the command line's options."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import sys
 import time
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 
 from xdsl.context import Context
 from xdsl.utils.exceptions import ArgSpecParseError
@@ -20,7 +21,7 @@ from dlc.tools.explain import Explanation
 from dlc.tools.observers import Diffs, Remarks, Timing
 from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
 from dlc.tools.reproducer import advance, write_reproducer
-from dlc.tools.tables import wants_colour
+from dlc.tools.tables import progress, wants_colour
 
 
 def run_command(options: argparse.Namespace, begin: float) -> int:
@@ -73,6 +74,11 @@ def _load(
 
 
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
+    with _place_of_tensors(options):
+        return _compile_or_run(options, sources, timing)
+
+
+def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
     ctx = register(Context())
     check_target(options.target)
     loaded = _load(ctx, options, sources, timing)
@@ -92,6 +98,10 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
     if options.command == "compile":
         code = _compile(ctx, loaded, options, observers, timing)
+    elif options.command == "check":
+        from dlc.tools.check import check_and_report
+
+        code = check_and_report(ctx, loaded, options, observers, sources)
     else:
         from dlc.tools.run_report import run_and_report
 
@@ -100,6 +110,15 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         sys.stdout.flush()
         print(timing, file=sys.stderr)
     return code
+
+
+def _place_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """Where a program makes its tensors: on the GPU if it is to be measured there."""
+    if options.command != "run" or not options.bench:
+        return nullcontext()
+    from dlc.tools.bench_report import bench_device
+
+    return bench_device(options)
 
 
 def check_target(name: str | None) -> None:
@@ -121,6 +140,12 @@ def _compile(
         explanation = Explanation(wants_colour(options.color, sys.stdout))
         run_pipeline(ctx, module, "kernel", [*observers, explanation])
         text = f"{explanation}\n"
+    elif options.cubin:
+        run_pipeline(ctx, module, "kernel", observers)
+        with timing.phase("nvcc", "compilation of kernels"), progress("compiling …") as show:
+            from dlc.tools.cubins import cubin_table
+
+            text = cubin_table(module, lambda done, of: show(f"compiled {done} of {of} …")) + "\n"
     elif options.ir == "cuda":
         run_pipeline(ctx, module, "kernel", observers)
         with timing.phase("dlc", "printing"):

@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.ir.evaluate import scalar
+from dlc.ir.rounding import for_storage
 
 Number: TypeAlias = bool | int | float
 
@@ -103,7 +104,10 @@ class Scalar:
     def is_float(self) -> bool:
         return is_float(self.element)
 
-    def _make(self, op: Operation, element: Attribute | None = None) -> Scalar:
+    def _make(
+        self, op: Operation, element: Attribute | None = None, hint: str | None = None
+    ) -> Scalar:
+        op.results[0].name_hint = hint
         return Scalar(self.body, self.body.insert(op), element or self.element)
 
     def of(self, other: Scalar | Number) -> Scalar:
@@ -263,21 +267,25 @@ class Scalar:
     def abs(self) -> Scalar:
         return self._make((math.AbsFOp if self.is_float else math.AbsIOp)(self.value))
 
-    def to(self, element: Attribute) -> Scalar:
+    def to(self, element: Attribute, *, explicit: bool = False) -> Scalar:
         """
         This scalar converted: floats round to nearest, floats become integers by truncation,
-        integers wrap, and a boolean is whether the value differs from 0.
+        integers wrap, and a boolean is whether the value differs from 0. Between f32 and f16 or
+        bf16, that is done where the value reaches memory, unless the program says so `explicit`ly.
         """
         if element == self.element:
             return self
         if is_unsigned(self.element):
             return self._make(arith.ExtUIOp(self.value, i32), i32).to(element)
         if f32 not in (element, self.element) and (is_half(element) or is_half(self.element)):
-            return self.to(f32).to(element)
+            return self.to(f32, explicit=explicit).to(element, explicit=explicit)
         if element == i1:
             return self.ne(0)
         if is_float(element):
-            return self._make(self._conversion_to_float(element), element)
+            op = self._conversion_to_float(element)
+            if not explicit and (is_half(element) or is_half(self.element)):
+                for_storage(op)
+            return self._make(op, element, self.value.name_hint)
         if self.is_float:
             target = i32 if width(element) < 32 else element
             op = arith.FPToSIOp(self.value, target)  # pyright: ignore[reportArgumentType]

@@ -31,18 +31,33 @@ func.func @broadcast(%x: tensor<4x6xf32>, %y: tensor<4x1xf32>) -> tensor<4x6xf32
 
 // -----
 
-// Halves are calculated in f32 and rounded once.
+// Halves are calculated in f32 and rounded where memory asks for it.
 
 // CHECK-LABEL: @halves
 // CHECK-NEXT: tensor_ir.elementwise (%x_2 = %x) : tensor<4xbf16> -> tensor<4xf32>
-// CHECK-NEXT:   arith.extf %x_2 : bf16 to f32
+// CHECK-NEXT:   arith.extf %x_2 {storage} : bf16 to f32
 // CHECK:      %sum = tensor_ir.reduce add over [0] ({{.*}}) : tensor<4xf32> -> tensor<f32>
 // CHECK-NEXT: %m = tensor_ir.elementwise (%sum_1 = %sum) : tensor<f32> -> tensor<bf16>
 // CHECK:        arith.divf
-// CHECK-NEXT:   arith.truncf {{.*}} : f32 to bf16
+// CHECK-NEXT:   arith.truncf {{.*}} {storage} : f32 to bf16
 func.func @halves(%x: tensor<4xbf16>) -> tensor<bf16> {
   %m = torch.aten "mean.default"(self = %x) : (tensor<4xbf16>) -> tensor<bf16>
   func.return %m : tensor<bf16>
+}
+
+// -----
+
+// Casts are the program's, whatever memory asks for; so are those to a narrower common type.
+
+// CHECK-LABEL: @casts
+// CHECK:        arith.extf %{{.*}} : f16 to f32
+// CHECK:        arith.truncf %{{.*}} : f32 to bf16
+// CHECK:        arith.truncf %{{.*}} : f32 to bf16
+// CHECK-NEXT:   arith.extf %{{.*}} {storage} : bf16 to f32
+func.func @casts(%x: tensor<4xf16>, %s: tensor<f32>) -> tensor<4xi1> {
+  %b = torch.aten "_to_copy.default"(self = %x) {dtype = "bfloat16"} : (tensor<4xf16>) -> tensor<4xbf16>
+  %m = torch.aten "gt.Tensor"(self = %b, other = %s) : (tensor<4xbf16>, tensor<f32>) -> tensor<4xi1>
+  func.return %m : tensor<4xi1>
 }
 
 // -----
