@@ -19,7 +19,13 @@ from dlc.registry import register
 from dlc.schedule.target import TARGETS
 from dlc.tools.explain import Explanation
 from dlc.tools.observers import Diffs, Remarks, Timing
-from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
+from dlc.tools.program_input import (
+    Loaded,
+    kind_of,
+    load_model_program,
+    load_module,
+    load_program,
+)
 from dlc.tools.reproducer import advance, write_reproducer
 from dlc.tools.tables import progress, wants_colour
 
@@ -67,10 +73,13 @@ def _load(
     ctx: Context, options: argparse.Namespace, sources: dict[str, str], timing: Timing
 ) -> Loaded:
     file: str | None = options.file
-    if file is None or kind_of(file) != "module":
-        return load_program(options.text, file, options.target, timing, options.seed)
-    with timing.phase("dlc", "parsing"):
-        return Loaded(load_module(ctx, file, options.target, sources))
+    kind = "text" if file is None else kind_of(file)
+    if file is not None and kind == "module":
+        with timing.phase("dlc", "parsing"):
+            return Loaded(load_module(ctx, file, options.target, sources))
+    if file is not None and kind == "model":
+        return load_model_program(file, options, timing)
+    return load_program(options.text, file, options.target, timing, options.seed)
 
 
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
