@@ -4,6 +4,7 @@ The `dlc` command: compiles PyTorch programs through the six IRs, and runs them.
     dlc compile -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))" --ir loop
     dlc run script.py
     dlc check -c "torch.randn(64,64) @ torch.randn(64,64)" --target sm_90
+    dlc compile Qwen/Qwen2.5-7B --layer 0 --seq-len 128
     dlc run edited.mlir -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
 
 An error is a sentence on stderr and exit code 1, of usage 2; a traceback only with `--debug`.
@@ -18,12 +19,14 @@ import sys
 import time
 from collections.abc import Sequence
 
+from dlc.tools.model_options import add_model_options
+
 IRS = ("torch", "tensor", "loop", "tile", "kernel", "cuda")
 
 _PROGRAM = """
-A program is text (-c), a script, or a file of any of dlc's IRs. Of text and scripts the last
-expression is compiled: tensors that it makes with torch.randn and the like become inputs; torch,
-nn, F and math are at hand.
+A program is text (-c), a script, a file of any of dlc's IRs, or a model. Of text and scripts the
+last expression is compiled: tensors that it makes with torch.randn and the like become inputs;
+torch, nn, F and math are at hand.
 """
 
 
@@ -38,6 +41,12 @@ def make_parser() -> argparse.ArgumentParser:
         "compile", help="print a program in one of the IRs", description=_PROGRAM
     )
     compiling.add_argument("--ir", choices=IRS, default="cuda", help="what to print [cuda]")
+    compiling.add_argument(
+        "--cubin",
+        action="store_true",
+        help="compile the kernels with nvcc, for a GPU to find them in the cache, and print what "
+        "they use, not the IR",
+    )
     compiling.add_argument("-o", metavar="FILE", help="print to FILE")
     compiling.add_argument(
         "--explain",
@@ -51,6 +60,11 @@ def make_parser() -> argparse.ArgumentParser:
         "the text and checked against it.",
     )
     running.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
+    running.add_argument(
+        "--sync",
+        action="store_true",
+        help="on a GPU, wait for each kernel, so that one that fails is named",
+    )
     running.add_argument(
         "--order",
         choices=("forward", "reverse", "random"),
@@ -109,8 +123,9 @@ def make_parser() -> argparse.ArgumentParser:
             "changes its result",
         )
     for command in (compiling, running, checking, bisecting):
-        command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | -")
+        command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | - | MODEL")
         command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
+        add_model_options(command)
         command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
         command.add_argument(
             "-v",
@@ -130,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     options = parser.parse_args(argv)
     if options.file is None and options.text is None:
-        parser.error("expected a program: -c TEXT, SCRIPT.py or FILE.mlir")
+        parser.error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")
     if options.file is not None and options.text is not None:
         if options.command != "run" or not options.file.endswith((".mlir", "-")):
             parser.error("expected one program, found a file and -c")

@@ -22,6 +22,7 @@ from dlc.backend.host.runtime import (
     compile_all,
     encode_tensor_map,
 )
+from dlc.backend.parallel import OnDone
 from dlc.dialects.kernel import FuncOp
 
 
@@ -55,6 +56,7 @@ class HostBackend:
     threads: int | None = None
     name: str = "host"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    on_compiled: OnDone | None = None
     _kernels: dict[FuncOp, tuple[HostKernel, int]] = field(default_factory=dict)
     """What was prepared, and the dynamic shared memory of each in bytes."""
 
@@ -64,7 +66,7 @@ class HostBackend:
             for func in funcs
             if func not in self._kernels
         }
-        compile_all(made.values())
+        compile_all(made.values(), on_done=self.on_compiled)
         for func, kernel in made.items():
             nothing = [0] * len(kernel.parameter_types)
             kernel.launch(nothing, 0, func.block_size)  # no block runs: it is loaded
