@@ -137,6 +137,9 @@ def programs(dtype: torch.dtype) -> dict[str, Case]:
             ),
         ),
         "to bytes": (lambda x: (x * 30).round().clamp(-128, 127).to(torch.int8), (half(4, 48),)),
+        "cumsum": (lambda x: x.cumsum(-1), (x,)),
+        "conv": (lambda x, w, b: F.conv1d(x, w, b), (half(2, 3, 20), half(4, 3, 3), half(4))),
+        "pool": (lambda x: F.max_pool2d(x, 2), (half(1, 3, 13, 11),)),
         "empty": (lambda x: (x.sum(-1), x @ x.t()), (half(3, 0),)),
     }  # fmt: skip
 
