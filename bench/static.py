@@ -76,7 +76,7 @@ def lower(text: str, target: str) -> Row:
     from dlc.backend.cuda.interface import shared_bytes
     from dlc.backend.cuda.printer import print_kernel
     from dlc.compiler import compiler_context, set_target
-    from dlc.dialects.kernel import LaunchOp
+    from dlc.dialects.host import LaunchOp
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline

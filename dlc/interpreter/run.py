@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects import func
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dlc.diagnostics import fail
-from dlc.dialects import kernel
+from dlc.dialects import host, kernel
+from dlc.interpreter.buffers import Buffers
 from dlc.interpreter.hazards import Hazard
 from dlc.interpreter.program import Program
 
@@ -77,25 +78,36 @@ def _blocks_at_once(program: Program) -> int:
 
 
 def run_module(module: ModuleOp, inputs: Sequence[Array]) -> list[Array]:
-    """The results of `@main`, whose operations are launches. Errors as of `run_kernel`."""
+    """
+    The results of `@main`, which launches kernels on tensors or, once it is planned, on buffers.
+    Errors as of `run_kernel`.
+    """
     main = _main_of(module)
     arguments = main.body.block.args
     if len(inputs) != len(arguments):
         raise ValueError(f"@main takes {len(arguments)} arrays, found {len(inputs)}")
     values: dict[SSAValue, Array] = dict(zip(arguments, inputs, strict=True))
+    buffers = Buffers(values)
     for op in main.body.block.ops:
-        if isinstance(op, func.ReturnOp):
-            return [values[v] for v in op.arguments]
-        if not isinstance(op, kernel.LaunchOp):
-            fail(op, f"expected kernel.launch in @main, found '{op.name}'")
-        values.update(zip(op.outputs, _launch(op, values), strict=True))
+        match op:
+            case kernel.LaunchOp(callee=kernel.FuncOp() as callee):
+                outputs = run_kernel(callee, [values[v] for v in op.inputs])
+                values.update(zip(op.outputs, outputs, strict=True))
+            case host.LaunchOp(callee=kernel.FuncOp() as callee):
+                outputs = run_kernel(callee, [buffers.read(v) for v in op.inputs])
+                for buffer, array in zip(op.outputs, outputs, strict=True):
+                    buffers.write(buffer, array)
+            case memref.AllocOp():
+                buffers.allocate(op)
+            case host.ZeroOp():
+                buffers.zero(op)
+            case host.SliceOp():
+                pass
+            case func.ReturnOp():
+                return [values[v] if v in values else buffers.read(v) for v in op.arguments]
+            case _:
+                fail(op, f"expected launches and memory in @main, found '{op.name}'")
     return []
-
-
-def _launch(op: kernel.LaunchOp, values: dict[SSAValue, Array]) -> list[Array]:
-    callee = op.callee
-    assert callee is not None
-    return run_kernel(callee, [values[v] for v in op.inputs])
 
 
 def _main_of(module: ModuleOp) -> func.FuncOp:

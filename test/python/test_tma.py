@@ -643,7 +643,7 @@ def test_the_cuda_backend_passes_maps_first(monkeypatch: pytest.MonkeyPatch) -> 
     tensors = [torch.zeros(50, 52), torch.zeros(52), torch.zeros(2, 64)]
     addresses = tuple(t.data_ptr() for t in tensors)
     for _ in range(2):
-        backend.launch(func, tensors)
+        backend.launch(func, addresses)
     assert encoded == list(addresses[:2]), "the maps of x and w, each once"
     grid, block, _, arguments, _ = function.launch
     assert (grid, block) == ((2, 1), (64, 1, 1))

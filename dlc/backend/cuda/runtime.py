@@ -109,9 +109,12 @@ class CudaBackend:
         with torch.cuda.stream(self._torch_stream):
             tensor.zero_()
 
-    def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
+    def keep(self, tensor: torch.Tensor) -> None:
+        if self._torch_stream is not None:
+            tensor.record_stream(self._torch_stream)
+
+    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
         loaded = self._kernels[func]
-        addresses = [tensor.data_ptr() for tensor in tensors]
         maps = [self._tensor_maps.encode(m, addresses[number]) for number, m in loaded.maps]
         try:
             loaded.function.prepared_async_call(
@@ -124,9 +127,6 @@ class CudaBackend:
             )
         except self._driver.Error as error:
             raise LaunchError(_describe(func, f"the launch fails: {error}")) from error
-        if self._torch_stream is not None:
-            for tensor in tensors:  # torch must not reuse their memory before the kernel ends
-                tensor.record_stream(self._torch_stream)
 
     @contextmanager
     def _active(self) -> Iterator[None]:

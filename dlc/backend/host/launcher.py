@@ -76,10 +76,13 @@ class HostBackend:
     def zero(self, tensor: torch.Tensor) -> None:
         tensor.zero_()
 
-    def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
+    def keep(self, tensor: torch.Tensor) -> None:
+        pass  # a launch ends before the next begins
+
+    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
         kernel, shared = self._kernels[func]
         kernel.launch(
-            host_arguments(func, [tensor.data_ptr() for tensor in tensors]),
+            host_arguments(func, addresses),
             func.grid_size,
             func.block_size,
             shared,
