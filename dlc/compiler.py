@@ -26,6 +26,7 @@ from dlc.backend.executor import (
     main_of,
     torch_dtype,
 )
+from dlc.backend.memory import MemoryUse
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
 from dlc.dialects.kernel import FuncOp
@@ -172,6 +173,11 @@ class CompiledProgram:
         if stage == "cuda":
             return print_module(self.variants[0].module("kernel"))
         return text_of(self.variants[0].module(stage))
+
+    @property
+    def memory(self) -> MemoryUse:
+        """What the first variant needs beside its arguments."""
+        return MemoryUse.of(self.variants[0].module("kernel"))
 
     @property
     def kernels(self) -> list[Kernel]:

@@ -71,6 +71,14 @@ class Layout:
         shape = tuple(memref.get_shape())
         return Layout(shape, strides_of(memref), torch_dtype(memref.element_type))
 
+    @property
+    def bytes(self) -> int:
+        """From the first element to the end of the last."""
+        if 0 in self.shape:
+            return 0
+        steps = zip(self.shape, self.strides, strict=True)
+        return (1 + sum((n - 1) * s for n, s in steps)) * self.dtype.itemsize
+
     def allocate(self, device: torch.device) -> torch.Tensor:
         return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
 

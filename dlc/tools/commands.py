@@ -90,9 +90,11 @@ def _compile(
 ) -> int:
     module = loaded.module
     if options.explain:
-        explanation = Explanation(wants_colour(options.color, sys.stdout))
-        run_pipeline(ctx, module, "kernel", [*observers, explanation])
-        text = f"{explanation}\n"
+        from dlc.tools.memory_report import MemoryReport
+
+        explanation, memory = Explanation(wants_colour(options.color, sys.stdout)), MemoryReport()
+        run_pipeline(ctx, module, "kernel", [*observers, explanation, memory])
+        text = f"{explanation}\n\n{memory}\n"
     elif options.ir == "cuda":
         run_pipeline(ctx, module, "kernel", observers)
         with timing.phase("dlc", "printing"):

@@ -19,6 +19,7 @@ from dlc.compiler import longest_reduction
 from dlc.dialects.kernel import FuncOp
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
+from dlc.tools.memory_report import MemoryReport
 from dlc.tools.observers import Timing
 from dlc.tools.program_input import Loaded, load_program
 from dlc.tools.random_inputs import random_arguments
@@ -54,7 +55,8 @@ def run_and_report(
     arguments = [t.detach() for t in arguments]
     reference = make_reference(ctx, source.module, arguments, timing)
     module = loaded.module
-    run_pipeline(ctx, module, "kernel", observers)
+    memory = MemoryReport()
+    run_pipeline(ctx, module, "kernel", [*observers, memory])
     executor = Executor(module, backend)
     if reference is not None and len(executor.results) != len(reference.exact):
         raise ValueError(
@@ -70,7 +72,7 @@ def run_and_report(
         executor.prepare()
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
-    print()
+    print(f"\n{memory.line}\n" if memory.line else "")
     if reference is None:
         print(statistics_table(results))
         return 0
