@@ -3,8 +3,8 @@ The `host` dialect: the program around the kernels, with memory assigned (Kernel
 
 ```
 func.func @main(%x: memref<64x64xf32>, %w: memref<64x64xf32>) -> memref<64x64xf32> {
-  %workspace = memref.alloc() {alignment = 256 : i64} : memref<32768xi8>
-  %h = host.slice %workspace at 0 : memref<32768xi8> -> memref<64x64xf32>
+  %workspace = memref.alloc() {alignment = 256 : i64} : memref<32768xui8>
+  %h = host.slice %workspace at 0 : memref<32768xui8> -> memref<64x64xf32>
   host.launch @mm(%x, %w) -> (%h)
   %y = memref.alloc() {alignment = 256 : i64} : memref<64x64xf32>
   host.zero %y : memref<64x64xf32>
@@ -25,9 +25,10 @@ from xdsl.dialects.builtin import (
     I64,
     FlatSymbolRefAttrConstr,
     IntegerAttr,
+    IntegerType,
     MemRefType,
+    Signedness,
     SymbolRefAttr,
-    i8,
     i64,
 )
 from xdsl.ir import Attribute, Dialect, SSAValue
@@ -50,10 +51,13 @@ from dlc.analysis.layout import span_bytes
 from dlc.dialects.graph import DEFAULT_ALIGNMENT
 from dlc.dialects.kernel import FuncOp, find_kernel
 
+BYTE = IntegerType(8, Signedness.UNSIGNED)
+"""The elements of memory that slices are taken of."""
+
 
 @irdl_op_definition
 class SliceOp(IRDLOperation):
-    """`%h = host.slice %workspace at 4096 : memref<8192xi8> -> memref<32x32xf32>`: bytes of it."""
+    """`%h = host.slice %workspace at 4096 : memref<8192xui8> -> memref<32x32xf32>`: bytes of it."""
 
     name = "host.slice"
     memory = operand_def(MemRefType)
@@ -78,8 +82,8 @@ class SliceOp(IRDLOperation):
         source, type = self.memory.type, self.result.type
         assert isinstance(source, MemRefType)
         assert isinstance(type, MemRefType)
-        if source.element_type != i8 or source.get_num_dims() != 1:
-            raise VerifyException(f"expected a slice of a memref of bytes (?xi8), found {source}")
+        if source.element_type != BYTE or source.get_num_dims() != 1:
+            raise VerifyException(f"expected a slice of a memref of bytes (?xui8), found {source}")
         if self.begin % DEFAULT_ALIGNMENT:  # which is what kernels take for granted
             raise VerifyException(
                 f"expected an offset that {DEFAULT_ALIGNMENT} divides, found {self.begin}"

@@ -77,9 +77,11 @@ class _State:
                 if self.extent(output).meets(self.extent(other)):
                     expected = f"an output that shares no memory with {_name(other)}"
                     raise _error(op, expected, _name(output))
-        assert op.callee is not None
-        for output, ref in zip(op.outputs, op.callee.output_refs, strict=True):
-            if ref in op.callee.zeroed_refs and not isinstance(self.holds.get(output), ZeroOp):
+        callee = op.callee
+        assert callee is not None
+        zeroed = callee.zeroed_refs
+        for output, ref in zip(op.outputs, callee.output_refs, strict=True):
+            if ref in zeroed and not isinstance(self.holds.get(output), ZeroOp):
                 raise _error(op, f"{_name(output)} to be zeroed before", "no host.zero of it")
         for output in op.outputs:
             self.write(op, output)

@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     StridedLayoutAttr,
     TensorType,
-    i8,
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -49,8 +48,8 @@ class PlanBuffersPass(ModulePass):
     ```
     becomes
     ```
-    %workspace = memref.alloc() {alignment = 256 : i64} : memref<256xi8>
-    %a = host.slice %workspace at 0 : memref<256xi8> -> memref<64xf32>
+    %workspace = memref.alloc() {alignment = 256 : i64} : memref<256xui8>
+    %a = host.slice %workspace at 0 : memref<256xui8> -> memref<64xf32>
     host.launch @f(%x) -> (%a)
     %b = memref.alloc() {alignment = 256 : i64} : memref<64xf32>
     host.launch @g(%a) -> (%b)
@@ -131,7 +130,7 @@ class _Planner:
             Rewriter.replace_value_with_new_type(argument, new)
 
     def _allocate_workspace(self, size: int) -> SSAValue:
-        workspace = _allocation(MemRefType(i8, [size]))
+        workspace = _allocation(MemRefType(host.BYTE, [size]))
         workspace.memref.name_hint = "workspace"
         Rewriter.insert_op(workspace, InsertPoint.at_start(self.block))
         return workspace.memref

@@ -7,18 +7,18 @@
 // %a and %b are alive together, %c may lie where %a was; what is returned has memory of its own.
 // REMARK: plan-buffers: @main: 4 tensors of 2032 B in a workspace of 1536 B, at least 1520 B at once
 // CHECK: func.func @main(%x: memref<60xf32> {dlc.name = "x"}) -> (memref<60xf32>, memref<60xf32>) {
-// CHECK-NEXT: %workspace = memref.alloc() {alignment = 256 : i64} : memref<1536xi8>
-// CHECK-NEXT: %a = host.slice %workspace at [[A:[0-9]+]] : memref<1536xi8> -> memref<60xf32>
+// CHECK-NEXT: %workspace = memref.alloc() {alignment = 256 : i64} : memref<1536xui8>
+// CHECK-NEXT: %a = host.slice %workspace at [[A:[0-9]+]] : memref<1536xui8> -> memref<60xf32>
 // CHECK-NEXT: host.launch @one(%x) -> (%a) {ops = ["0 relu.default"], values = ["0"]}
-// CHECK-NEXT: %b = host.slice %workspace at [[B:[0-9]+]] : memref<1536xi8> -> memref<320xf32>
+// CHECK-NEXT: %b = host.slice %workspace at [[B:[0-9]+]] : memref<1536xui8> -> memref<320xf32>
 // CHECK-NEXT: host.launch @wide(%a) -> (%b)
 // CHECK-NEXT: %y = memref.alloc() {alignment = 256 : i64} : memref<60xf32>
 // CHECK-NEXT: host.launch @one(%a) -> (%y)
-// CHECK-NEXT: %c = host.slice %workspace at [[A]] : memref<1536xi8> -> memref<60xf32>
+// CHECK-NEXT: %c = host.slice %workspace at [[A]] : memref<1536xui8> -> memref<60xf32>
 // CHECK-NEXT: host.zero %c : memref<60xf32>
 // CHECK-NEXT: host.launch @sum(%b) -> (%c)
 // An output that nothing reads still needs memory.
-// CHECK-NEXT: %d = host.slice %workspace at [[B]] : memref<1536xi8> -> memref<68xf32>
+// CHECK-NEXT: %d = host.slice %workspace at [[B]] : memref<1536xui8> -> memref<68xf32>
 // CHECK-NEXT: %z = memref.alloc() {alignment = 256 : i64} : memref<60xf32>
 // CHECK-NEXT: host.launch @both(%c) -> (%d, %z)
 // CHECK-NEXT: func.return %y, %z : memref<60xf32>, memref<60xf32>

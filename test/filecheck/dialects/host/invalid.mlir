@@ -1,8 +1,8 @@
 // RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
 
 func.func @main(%x: memref<64xf32>) {
-  %w = memref.alloc() : memref<256xi8>
-  %a = host.slice %w at 256 : memref<256xi8> -> memref<64xf32>
+  %w = memref.alloc() : memref<256xui8>
+  %a = host.slice %w at 256 : memref<256xui8> -> memref<64xf32>
   func.return
 }
 // CHECK: expected bytes within 0 to 256, found 256 to 512
@@ -10,8 +10,8 @@ func.func @main(%x: memref<64xf32>) {
 // -----
 
 func.func @main(%x: memref<64xf32>) {
-  %w = memref.alloc() : memref<256xi8>
-  %a = host.slice %w at -16 : memref<256xi8> -> memref<64xf32>
+  %w = memref.alloc() : memref<256xui8>
+  %a = host.slice %w at -16 : memref<256xui8> -> memref<64xf32>
   func.return
 }
 // CHECK: expected bytes within 0 to 256, found -16 to 240
@@ -19,8 +19,8 @@ func.func @main(%x: memref<64xf32>) {
 // -----
 
 func.func @main(%x: memref<64xf32>) {
-  %w = memref.alloc() : memref<512xi8>
-  %a = host.slice %w at 4 : memref<512xi8> -> memref<64xf32>
+  %w = memref.alloc() : memref<512xui8>
+  %a = host.slice %w at 4 : memref<512xui8> -> memref<64xf32>
   func.return
 }
 // CHECK: expected an offset that 16 divides, found 4
@@ -31,7 +31,7 @@ func.func @main(%x: memref<64xf32>) {
   %a = host.slice %x at 0 : memref<64xf32> -> memref<64xf32>
   func.return
 }
-// CHECK: expected a slice of a memref of bytes (?xi8), found memref<64xf32>
+// CHECK: expected a slice of a memref of bytes (?xui8), found memref<64xf32>
 
 // -----
 
@@ -76,9 +76,9 @@ func.func @main(%x: memref<64xf32>) {
 
 kernel.func @one(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 32 {}
 func.func @main(%x: memref<64xf32>) {
-  %w = memref.alloc() : memref<384xi8>
-  %a = host.slice %w at 0 : memref<384xi8> -> memref<64xf32>
-  %b = host.slice %w at 128 : memref<384xi8> -> memref<64xf32>
+  %w = memref.alloc() : memref<384xui8>
+  %a = host.slice %w at 0 : memref<384xui8> -> memref<64xf32>
+  %b = host.slice %w at 128 : memref<384xui8> -> memref<64xf32>
   %y = memref.alloc() : memref<64xf32>
   host.launch @one(%x) -> (%a)
   host.launch @one(%x) -> (%b)
@@ -91,9 +91,9 @@ func.func @main(%x: memref<64xf32>) {
 
 kernel.func @one(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 32 {}
 func.func @main(%x: memref<64xf32>) {
-  %w = memref.alloc() : memref<384xi8>
-  %a = host.slice %w at 0 : memref<384xi8> -> memref<64xf32>
-  %b = host.slice %w at 128 : memref<384xi8> -> memref<64xf32>
+  %w = memref.alloc() : memref<384xui8>
+  %a = host.slice %w at 0 : memref<384xui8> -> memref<64xf32>
+  %b = host.slice %w at 128 : memref<384xui8> -> memref<64xf32>
   host.launch @one(%x) -> (%a)
   host.launch @one(%a) -> (%b)
   func.return
@@ -104,9 +104,9 @@ func.func @main(%x: memref<64xf32>) {
 
 kernel.func @two(%x: memref<64xf32>) -> (%y: memref<64xf32>, %z: memref<64xf32>) grid 1 block 32 {}
 func.func @main(%x: memref<64xf32>) {
-  %w = memref.alloc() : memref<384xi8>
-  %a = host.slice %w at 0 : memref<384xi8> -> memref<64xf32>
-  %b = host.slice %w at 128 : memref<384xi8> -> memref<64xf32>
+  %w = memref.alloc() : memref<384xui8>
+  %a = host.slice %w at 0 : memref<384xui8> -> memref<64xf32>
+  %b = host.slice %w at 128 : memref<384xui8> -> memref<64xf32>
   host.launch @two(%x) -> (%a, %b)
   func.return
 }
@@ -137,8 +137,8 @@ func.func @main(%x: memref<64xf32>) {
 
 kernel.func @one(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 32 {}
 func.func @main(%x: memref<64xf32>) -> memref<64xf32> {
-  %w = memref.alloc() : memref<256xi8>
-  %a = host.slice %w at 0 : memref<256xi8> -> memref<64xf32>
+  %w = memref.alloc() : memref<256xui8>
+  %a = host.slice %w at 0 : memref<256xui8> -> memref<64xf32>
   host.launch @one(%x) -> (%a)
   func.return %a : memref<64xf32>
 }
