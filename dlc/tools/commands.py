@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -102,6 +103,11 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
     return code
 
 
+def names_directory(path: str | None) -> bool:
+    """Whether `-o` asks for a directory: one that exists, or a name that ends in `/`."""
+    return path is not None and (path.endswith(os.sep) or os.path.isdir(path))
+
+
 def check_target(name: str | None) -> None:
     """UsageError for a target that the table does not have."""
     if name is not None and name not in TARGETS:
@@ -117,6 +123,10 @@ def _compile(
     timing: Timing,
 ) -> int:
     module = loaded.module
+    if names_directory(options.o):
+        from dlc.tools.export import export_and_report
+
+        return export_and_report(ctx, loaded, options, observers)
     if options.explain:
         from dlc.tools.memory_report import MemoryReport
 

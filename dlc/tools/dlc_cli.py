@@ -37,7 +37,14 @@ def make_parser() -> argparse.ArgumentParser:
         "compile", help="print a program in one of the IRs", description=_PROGRAM
     )
     compiling.add_argument("--ir", choices=IRS, default="cuda", help="what to print [cuda]")
-    compiling.add_argument("-o", metavar="FILE", help="print to FILE")
+    compiling.add_argument(
+        "-o",
+        metavar="FILE | DIR/",
+        help="print to FILE; or write the program and a launcher",
+    )
+    compiling.add_argument(
+        "--with-weights", action="store_true", help="with -o DIR/, write the weights, too"
+    )
     compiling.add_argument(
         "--explain",
         action="store_true",
