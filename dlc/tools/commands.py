@@ -123,6 +123,10 @@ def _compile(
     timing: Timing,
 ) -> int:
     module = loaded.module
+    if options.reproduce is not None:
+        from dlc.tools.kernel_script import reproduce
+
+        return reproduce(ctx, loaded, options, observers)
     if names_directory(options.o):
         from dlc.tools.export import export_and_report
 

@@ -43,6 +43,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="print to FILE; or write the program and a launcher",
     )
     compiling.add_argument(
+        "--reproduce",
+        metavar="KERNEL",
+        help="print a script that runs one kernel against the operations it implements, not the IR",
+    )
+    compiling.add_argument(
         "--with-weights", action="store_true", help="with -o DIR/, write the weights, too"
     )
     compiling.add_argument(
