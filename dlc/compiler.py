@@ -106,7 +106,10 @@ class Variant:
 
     def run(self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None) -> Any:
         """The user's output for the tensors of `@main`, mutations written back."""
-        results = self.executor([t.detach() for t in bound], on_launch)
+        return self.finish(self.executor([t.detach() for t in bound], on_launch), bound)
+
+    def finish(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
+        """The user's output of what the kernels computed, mutations written back."""
         typed = [
             r if r.dtype == d else r.view(d) for r, d in zip(results, self._dtypes, strict=True)
         ]

@@ -121,6 +121,11 @@ class Executor:
         """The numbers of the buffers that `@main` returns."""
         return self.program.results
 
+    @property
+    def launches(self) -> list[Launch]:
+        """In order."""
+        return self.program.launches
+
     def prepare(self) -> None:
         """Compiles the kernels, once. BackendError with the reason where that fails."""
         if not self._prepared:

@@ -66,9 +66,26 @@ class Target:
         return self.sms * self.sm_bandwidth / 1.5
 
     @property
+    def most_l2_bandwidth(self) -> float:
+        """64 bytes a clock for each SM, which no kernel exceeds."""
+        return self.sms * 64 * self.clock
+
+    @property
     def sm_bandwidth(self) -> float:
         """What one SM alone draws: about half of 64 bytes a clock."""
         return 32 * self.clock
+
+
+@dataclass(frozen=True)
+class Core:
+    """More than any CPU's core does per second, in operations and in bytes of its cache."""
+
+    flops: float
+    cache_bandwidth: float
+
+
+CPU_CORE = Core(64 * 6e9, 128 * 6e9)
+"""Two multiply-adds and two loads of 64 bytes each in a clock, at 6 GHz."""
 
 
 TARGETS: dict[str, Target] = {

@@ -8,6 +8,7 @@ import re
 import sys
 import time
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 
 from xdsl.context import Context
 from xdsl.utils.exceptions import ArgSpecParseError
@@ -74,6 +75,11 @@ def _load(
 
 
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
+    with _place_of_tensors(options):
+        return _compile_or_run(options, sources, timing)
+
+
+def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
     ctx = register(Context())
     check_target(options.target)
     loaded = _load(ctx, options, sources, timing)
@@ -106,6 +112,15 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
 def names_directory(path: str | None) -> bool:
     """Whether `-o` asks for a directory: one that exists, or a name that ends in `/`."""
     return path is not None and (path.endswith(os.sep) or os.path.isdir(path))
+
+
+def _place_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """Where a program makes its tensors: on the GPU if it is to be measured there."""
+    if options.command != "run" or not options.bench:
+        return nullcontext()
+    from dlc.tools.bench_report import bench_device
+
+    return bench_device(options)
 
 
 def check_target(name: str | None) -> None:

@@ -77,6 +77,21 @@ def make_parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--seed", type=int, default=0, help="of random inputs, parameters and orders of threads [0]"
     )
+    running.add_argument(
+        "--bench",
+        action="store_true",
+        help="check and time dlc, eager PyTorch and torch.compile side by side",
+    )
+    running.add_argument(
+        "--contenders",
+        metavar="NAMES",
+        help="of --bench: some of dlc,eager,torch.compile,max-autotune [on a GPU all]",
+    )
+    running.add_argument(
+        "--profile",
+        action="store_true",
+        help="say what bounds each kernel: by Nsight Compute on a GPU, else from its machine code",
+    )
     bisecting = commands.add_parser(
         "bisect",
         help="find the pass that fails or changes the result",

@@ -58,7 +58,7 @@ def _random(
     span = (
         1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
     )
-    memory = torch.empty(span + DEFAULT_ALIGNMENT, dtype=dtype)
+    memory = torch.empty(span + DEFAULT_ALIGNMENT, dtype=dtype, device="cpu")
     skip = align % DEFAULT_ALIGNMENT // dtype.itemsize
     if dtype == torch.bool:
         memory.random_(0, 2, generator=generator)

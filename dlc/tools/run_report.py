@@ -19,8 +19,10 @@ from dlc.backend.host.launcher import HostBackend
 from dlc.dialects.kernel import FuncOp
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
+from dlc.tools.bench_report import report_bench
 from dlc.tools.memory_report import MemoryReport
 from dlc.tools.observers import Timing
+from dlc.tools.profile_report import StageFacts, report_profile
 from dlc.tools.program_input import Loaded, load_program
 from dlc.tools.tables import GREEN, RED, paint, progress, seconds, table, wants_colour
 
@@ -49,9 +51,11 @@ def run_and_report(
         source = load_program(options.text, None, None, timing, options.seed)
     arguments = source.arguments(options.seed)
     reference = make_reference(ctx, source.module, arguments, timing)
+    torch_ir = source.module.clone() if options.bench and reference is not None else None
     module = loaded.module
-    memory = MemoryReport()
-    run_pipeline(ctx, module, "kernel", [*observers, memory])
+    facts, memory = StageFacts(), MemoryReport()
+    observing = [*observers, memory, *([facts] if options.profile else [])]
+    run_pipeline(ctx, module, "kernel", observing)
     executor = Executor(module, backend)
     if reference is not None and len(executor.results) != len(reference.exact):
         raise ValueError(
@@ -70,8 +74,17 @@ def run_and_report(
     print(f"\n{memory.line}\n" if memory.line else "")
     if reference is None:
         print(statistics_table(results))
-        return 0
-    return report_accuracy(results, reference, options, backend)
+        code = 0
+    else:
+        code = report_accuracy(results, reference, options, backend)
+    if options.bench:
+        print()
+        longest = 1 if reference is None else reference.longest_reduction
+        code |= report_bench(executor, arguments, source.program, torch_ir, longest, options)
+    if options.profile:
+        print()
+        report_profile(module, facts, executor)
+    return code
 
 
 def make_backend(options: argparse.Namespace) -> Backend:

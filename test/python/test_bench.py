@@ -12,9 +12,9 @@ import pytest
 import static
 import static_table
 import torch
-from occupancy import fill, occupancy
 
 from dlc.frontend.capture import capture_text
+from dlc.measure.occupancy import fill, occupancy
 from dlc.schedule.target import KIB, TARGETS, get_target
 
 

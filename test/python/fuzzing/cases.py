@@ -56,10 +56,11 @@ class Setting:
     host: HostBackend | None
 
     def __str__(self) -> str:
-        chosen = (
-            "dlc's schedule" if self.schedule is None else f"schedule {','.join(self.schedule)}"
+        chosen = "dlc's schedule" if self.schedule is None else ",".join(self.schedule)
+        host = (
+            f" --order {self.host.order} --async-mode {self.host.async_mode}" if self.host else ""
         )
-        return f"target {self.target}, {chosen}, {self.host or 'not on the host'}"
+        return f"--target {self.target}{host} with {chosen}"
 
 
 def programs(rng: random.Random) -> Answer:
