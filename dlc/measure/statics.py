@@ -82,7 +82,6 @@ def kernels(
             "bank_ways": ways.get(func.name_, {}),
         }
         for func in launched
-        if func is not None
     ]
 
 
