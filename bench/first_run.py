@@ -175,9 +175,12 @@ CUDA_ROOT = {root!r}
 CUDADRV_LIB_DIR = [{stub!r}]
 CUDA_ENABLE_CURAND = False
 CXXFLAGS = ["-O1", "-g0", "-w"]
-LDFLAGS = []
+LDFLAGS = ["-Wl,--no-as-needed", "-lcuda"]
 """
-"""PyCUDA's build without its random numbers, which would need another library's headers."""
+"""
+PyCUDA's build without its random numbers, which would need another library's headers. A linker may
+leave out a library that gives it no symbols, as the empty one does.
+"""
 
 
 def build_pycuda(run: Run) -> None:

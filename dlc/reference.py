@@ -28,25 +28,35 @@ def evaluate(
 ) -> list[torch.Tensor]:
     """
     The results of `@main`, each `torch.aten` being a call of that overload. With `double`, every
-    floating-point tensor is fp64, casts to other floating-point types included. `disturb` is
-    applied to every argument and every result of an operation.
+    floating-point tensor is fp64, casts to other floating-point types included; an argument is for
+    as long as an operation uses it, so that the weights of a model need not be there twice.
+    `disturb` is applied to every argument at each of its uses and to every result of an operation.
     OpError for any other operation, and for an overload that this PyTorch does not have.
     """
     main = main_of(module)
-    widened = [disturb(_widen(t) if double else t) for t in arguments]
-    values: dict[SSAValue, Any] = dict(zip(main.body.block.args, widened, strict=True))
+    body = main.body.block
+    values: dict[SSAValue, torch.Tensor] = dict(zip(body.args, arguments, strict=True))
+    last_use = {v: op for op in body.ops for v in op.operands}
+
+    def use(value: SSAValue) -> torch.Tensor:
+        tensor = _widen(values[value]) if double else values[value]
+        return disturb(tensor) if value.owner is body else tensor
+
     with torch.no_grad():
-        for op in main.body.block.ops:
+        for op in body.ops:
             if isinstance(op, func.ReturnOp):
-                return [values[v] for v in op.operands]
+                return [use(v) for v in op.operands]
             if not isinstance(op, AtenOp):
                 fail(op, f"expected torch.aten in @main, found '{op.name}'")
-            outputs = _call(op, values, double)
+            outputs = _call(op, {v: use(v) for v in op.operands}, double)
             values.update(zip(op.results, map(disturb, outputs), strict=True))
+            for value in dict.fromkeys((*op.operands, *op.results)):
+                if last_use.get(value, op) is op:
+                    del values[value]
     fail(main, "expected func.return at the end of @main, found none")
 
 
-def _call(op: AtenOp, values: dict[SSAValue, Any], double: bool) -> list[torch.Tensor]:
+def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> list[torch.Tensor]:
     overload = overload_of(op)
     given: dict[str, Any] = {}
     for argument in overload._schema.arguments:

@@ -11,7 +11,6 @@ looking up addresses. Where kernels run is behind the interface `Backend`.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -22,18 +21,22 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import LaunchError
+from dlc.backend.parallel import OnDone
 from dlc.backend.program import Allocate, HostProgram, Launch, Layout, Slice, Zero
 from dlc.backend.program import main_of as main_of
 from dlc.backend.program import torch_dtype as torch_dtype
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import kernel
-from dlc.schedule.target import DEFAULT_TARGET, TARGETS
+from dlc.schedule.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
 
 BACKENDS = ("host", "cuda")
 
 
 class Backend(Protocol):
     """A place where printed kernels run."""
+
+    on_compiled: OnDone | None
+    """Is told how many of the kernels that are prepared are compiled."""
 
     @property
     def name(self) -> str: ...
@@ -68,8 +71,11 @@ class Backend(Protocol):
 BackendLike: TypeAlias = "Backend | str | None"
 
 
-def get_backend(backend: BackendLike = None) -> Backend:
-    """The backend of a name, or the default one; ValueError if there is none of that name."""
+def get_backend(backend: BackendLike = None, sync: bool = False) -> Backend:
+    """
+    The backend of a name, or the default one; ValueError if there is none of that name. With
+    `sync` every launch is waited for, as the host's are anyway.
+    """
     if backend is None:
         backend = default_backend()
     if backend == "host":
@@ -79,7 +85,7 @@ def get_backend(backend: BackendLike = None) -> Backend:
     if backend == "cuda":
         from dlc.backend.cuda.runtime import CudaBackend
 
-        return CudaBackend()
+        return CudaBackend(sync=sync)
     if isinstance(backend, str):
         hint = did_you_mean(backend, BACKENDS) or f"the backends are {' and '.join(BACKENDS)}"
         raise with_hint(ValueError(f"unknown backend '{backend}'"), hint)
@@ -88,9 +94,10 @@ def get_backend(backend: BackendLike = None) -> Backend:
 
 @cache
 def default_backend() -> str:
-    """`cuda` where there is a GPU and PyCUDA to launch with, else `host`."""
-    usable = torch.cuda.is_available() and importlib.util.find_spec("pycuda") is not None
-    return "cuda" if usable else "host"
+    """`cuda` where there is a GPU that can run dlc's kernels, else `host`."""
+    if not torch.cuda.is_available():
+        return "host"
+    return "cuda" if torch.cuda.get_device_capability() >= OLDEST_CAPABILITY else "host"
 
 
 @cache

@@ -101,6 +101,9 @@ TARGETS: dict[str, Target] = {
     )
 }  # fmt: skip
 
+OLDEST_CAPABILITY = (8, 0)
+"""Of the GPUs that kernels run on: cp.async came with it."""
+
 
 def get_target(name: str) -> Target:
     """The target of a name such as `sm_90`; ValueError if the table has none."""

@@ -1,4 +1,4 @@
-"""`dlc compile`, `dlc run` and `dlc bisect` behind the command line's options."""
+"""`dlc compile`, `dlc run`, `dlc check` and `dlc bisect` behind the command line's options."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ from dlc.registry import register
 from dlc.schedule.target import TARGETS
 from dlc.tools.explain import Explanation
 from dlc.tools.observers import Diffs, Remarks, Timing
-from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
+from dlc.tools.program_input import (
+    Loaded,
+    kind_of,
+    load_model_program,
+    load_module,
+    load_program,
+)
 from dlc.tools.reproducer import advance, write_reproducer
-from dlc.tools.tables import wants_colour
+from dlc.tools.tables import progress, wants_colour
 
 
 def run_command(options: argparse.Namespace, begin: float) -> int:
@@ -68,10 +74,13 @@ def _load(
     ctx: Context, options: argparse.Namespace, sources: dict[str, str], timing: Timing
 ) -> Loaded:
     file: str | None = options.file
-    if file is None or kind_of(file) != "module":
-        return load_program(options.text, file, options.target, timing, options.seed)
-    with timing.phase("dlc", "parsing"):
-        return Loaded(load_module(ctx, file, options.target, sources))
+    kind = "text" if file is None else kind_of(file)
+    if file is not None and kind == "module":
+        with timing.phase("dlc", "parsing"):
+            return Loaded(load_module(ctx, file, options.target, sources))
+    if file is not None and kind == "model":
+        return load_model_program(file, options, timing)
+    return load_program(options.text, file, options.target, timing, options.seed)
 
 
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
@@ -99,6 +108,10 @@ def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
     if options.command == "compile":
         code = _compile(ctx, loaded, options, observers, timing)
+    elif options.command == "check":
+        from dlc.tools.check import check_and_report
+
+        code = check_and_report(ctx, loaded, options, observers, sources)
     else:
         from dlc.tools.run_report import run_and_report
 
@@ -152,6 +165,12 @@ def _compile(
         explanation, memory = Explanation(wants_colour(options.color, sys.stdout)), MemoryReport()
         run_pipeline(ctx, module, "kernel", [*observers, explanation, memory])
         text = f"{explanation}\n\n{memory}\n"
+    elif options.cubin:
+        run_pipeline(ctx, module, "kernel", observers)
+        with timing.phase("nvcc", "compilation of kernels"), progress("compiling …") as show:
+            from dlc.tools.cubins import cubin_table
+
+            text = cubin_table(module, lambda done, of: show(f"compiled {done} of {of} …")) + "\n"
     elif options.ir == "cuda":
         run_pipeline(ctx, module, "kernel", observers)
         with timing.phase("dlc", "printing"):

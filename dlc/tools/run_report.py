@@ -66,8 +66,9 @@ def run_and_report(
     count = len(executor.funcs)
     with (
         timing.phase(compiler, "compilation of kernels"),
-        progress(f"compiling {count} kernel{'s' * (count != 1)} with {compiler} …"),
+        progress(f"compiling {count} kernel{'s' * (count != 1)} with {compiler} …") as show,
     ):
+        backend.on_compiled = lambda done, of: show(f"compiled {done} of {of} with {compiler} …")
         executor.prepare()
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
@@ -90,7 +91,7 @@ def run_and_report(
 def make_backend(options: argparse.Namespace) -> Backend:
     if (options.backend or default_backend()) == "host":
         return HostBackend(options.order, options.async_mode, options.seed)
-    return get_backend("cuda")
+    return get_backend("cuda", sync=options.sync)
 
 
 def make_reference(

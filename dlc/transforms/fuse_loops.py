@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from xdsl.context import Context
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block
 from xdsl.passes import ModulePass
@@ -15,7 +16,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from dlc.analysis.contraction import contractions
 from dlc.analysis.cost import estimate
 from dlc.dialects.graph import unique_name
-from dlc.dialects.loop import KernelOp, ReduceOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
 from dlc.transforms.loops.inline import inlinable, inline_producer
@@ -40,7 +41,7 @@ class FuseLoopsPass(ModulePass):
     Legal when the producer has one result, stored at its axes: then the load of an element can be
     replaced by the program that computes it.
     Faster when the traffic and the launch that are saved outweigh the work that is repeated and
-    the tiling that is lost (`dlc.analysis.cost`).
+    the tiling that is lost (`dlc.analysis.cost`); a copy in a wider type is never kept.
 
     ```
     %a = loop.kernel @add(%x … = %x) -> (%y …) { loop.for %i in 8 { … loop.store %s, %y[%i] } }
@@ -118,7 +119,7 @@ class _Fusion:
         new = sum(map(self._cost, merged))
         times = f"{new * 1e6:.1f} us instead of {old * 1e6:.1f} us"
         names = ", ".join(f"@{c.name_}" for c in consumers)
-        if new >= old and wish != "always":
+        if new >= old and wish != "always" and not _only_widens(producer):
             self.kept[producer] = f"kept apart: merged into {names}, {times}"
             return _discard(merged)
         remark(self.name, producer.name_, f"merged into {names}: {times}")
@@ -136,7 +137,7 @@ class _Fusion:
         for before, after in zip(old, new, strict=True):
             self.block.insert_op_before(after, before)
             if producer is not None:
-                self.names.discard(before.name_)
+                self.names -= {before.name_, producer.name_}
                 folded = _folds(producer, before)
                 name = before.name_ if folded else _joined(producer.name_, before.name_)
                 after.sym_name = StringAttr(unique_name(name, self.names))
@@ -146,7 +147,6 @@ class _Fusion:
             before.detach()
             before.erase()
         if producer is not None:
-            self.names.discard(producer.name_)
             producer.detach()
             producer.erase()
 
@@ -161,6 +161,12 @@ def _wish(kernel: KernelOp) -> str | None:
             f"found {attribute}"
         )
     return attribute.data
+
+
+def _only_widens(kernel: KernelOp) -> bool:
+    """Is the result a copy in a wider type? Memory for that is never worth a conversion."""
+    own = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
+    return all(isinstance(op, own) for op in kernel.body.walk())
 
 
 def _folds(producer: KernelOp, consumer: KernelOp) -> bool:

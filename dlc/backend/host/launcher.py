@@ -23,6 +23,7 @@ from dlc.backend.host.runtime import (
     compile_all,
     encode_tensor_map,
 )
+from dlc.backend.parallel import OnDone
 from dlc.dialects.kernel import FuncOp
 
 
@@ -74,6 +75,7 @@ class HostBackend:
     threads: int | None = None
     name: str = "host"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    on_compiled: OnDone | None = None
     _kernels: dict[FuncOp, _Prepared] = field(default_factory=dict)
 
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
@@ -82,7 +84,7 @@ class HostBackend:
             for func in funcs
             if func not in self._kernels
         }
-        compile_all(made.values())
+        compile_all(made.values(), on_done=self.on_compiled)
         for func, kernel in made.items():
             nothing = [0] * len(kernel.parameter_types)
             kernel.launch(nothing, 0, func.block_size)  # no block runs: it is loaded
