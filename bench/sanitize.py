@@ -61,10 +61,11 @@ def write_kernels(folder: Path) -> list[Path]:
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline, text_of
+    from dlc.transforms.decompositions import DECOMPOSITIONS
 
     paths: list[Path] = []
     for case in CASES:
-        module = import_program(*capture_text(case.text)).module
+        module = import_program(*capture_text(case.text), whole=DECOMPOSITIONS).module
         set_target(module, default_target())
         run_pipeline(compiler_context(), module, "kernel")
         paths.append(folder / f"{case.name}.mlir")

@@ -76,10 +76,11 @@ def lower(text: str, target: str) -> Row:
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline
     from dlc.tools.commands import describe
+    from dlc.transforms.decompositions import DECOMPOSITIONS
 
     try:
         begin = time.process_time()
-        program = import_program(*capture_text(text))
+        program = import_program(*capture_text(text), whole=DECOMPOSITIONS)
         module = program.module
         set_target(module, target)
         gc.freeze()  # as `dlc compile` does

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, TensorType
 
 from dlc.analysis.loops import longest_reduction
 from dlc.backend.cuda.interface import c_name, shared_bytes
@@ -26,6 +26,7 @@ from dlc.backend.executor import (
     main_of,
     torch_dtype,
 )
+from dlc.backend.memory import MemoryUse
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects.kernel import FuncOp
 from dlc.frontend.fx import import_program
@@ -89,7 +90,9 @@ class Variant:
         self._modules: dict[Stage, ModuleOp] = {"torch": program.module}
         types = main_of(program.module).function_type.outputs.data
         # Tensor IR has no unsigned bytes: the results of its kernels are seen as what they are.
-        self._dtypes = [torch_dtype(t.element_type) for t in types if isinstance(t, TensorType)]
+        self._dtypes = [
+            torch_dtype(t.element_type) for t in types if isinstance(t, TensorType | MemRefType)
+        ]
 
     def module(self, stage: Stage) -> ModuleOp:
         """The program's module at a stage; it must not be changed. Loop IR is made on the way."""
@@ -212,6 +215,11 @@ class CompiledProgram:
         if stage == "cuda":
             return print_module(self.variants[0].module("kernel"))
         return text_of(self.variants[0].module(stage))
+
+    @property
+    def memory(self) -> MemoryUse:
+        """What the first variant needs beside its arguments."""
+        return MemoryUse.of(self.variants[0].module("kernel"))
 
     @property
     def kernels(self) -> list[Kernel]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
@@ -14,7 +16,7 @@ from dlc.backend.executor import main_of, torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects.torch import Argument, AtenOp
 
-_VIEWS = ("view.default", "_unsafe_view.default")
+VIEWS = ("view.default", "_unsafe_view.default")
 
 
 def evaluate(
@@ -55,7 +57,7 @@ def evaluate(
 
 
 def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> list[torch.Tensor]:
-    overload = _overload(op)
+    overload = overload_of(op)
     given: dict[str, Any] = {}
     for argument in overload._schema.arguments:
         if (value := op.operand(argument.name)) is not None:
@@ -68,11 +70,8 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
         elif not argument.has_default_value():
             given[argument.name] = None  # an absent tensor
     if op.overload.data == "rms_norm.default" and given.get("eps") is None:
-        # None stands for the epsilon of the program's dtype, whatever dtype is computed in.
-        kind = op.results[0].type
-        assert isinstance(kind, TensorType)
-        given["eps"] = torch.finfo(torch_dtype(kind.element_type)).eps
-    if op.overload.data in _VIEWS:
+        given["eps"] = default_epsilon(op)
+    if op.overload.data in VIEWS:
         # Torch IR says nothing of strides, so a tensor may lie as no view of that shape can.
         return [given["self"].reshape(given["size"])]
     result = overload(**given)
@@ -80,7 +79,16 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
     return [_widen(t) if double else t for t in outputs]
 
 
-def _overload(op: AtenOp) -> Any:
+def default_epsilon(op: AtenOp) -> float:
+    """What None stands for in rms_norm: the epsilon of the program's dtype, whatever dtype is
+    computed in."""
+    kind = op.results[0].type
+    assert isinstance(kind, TensorType)
+    return torch.finfo(torch_dtype(kind.element_type)).eps
+
+
+def overload_of(op: AtenOp) -> Any:
+    """PyTorch's operation; OpError if this PyTorch has none of that name."""
     name, _, overload = op.overload.data.partition(".")
     packet = getattr(torch.ops.aten, name, None)
     found = getattr(packet, overload, None)
@@ -98,3 +106,17 @@ def _dtype(value: Argument, double: bool) -> torch.dtype | None:
 
 def _widen(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
+
+
+class Widened(TorchDispatchMode):
+    """Within it, every floating-point tensor that an operation makes is fp64."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        dtype = kwargs.get("dtype")
+        if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
+            kwargs["dtype"] = torch.float64
+        return tree_map(
+            lambda leaf: _widen(leaf) if isinstance(leaf, torch.Tensor) else leaf,
+            func(*args, **kwargs),
+        )

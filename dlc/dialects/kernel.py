@@ -281,6 +281,18 @@ class FuncOp(IRDLOperation):
         printer.print_op_attributes(self.attributes)
 
 
+def find_kernel(launch: Operation, name: str) -> FuncOp | None:
+    """The kernel of a name in the module that an operation stands in."""
+    root = launch
+    while (parent := root.parent_op()) is not None:
+        root = parent
+    for region in root.regions:
+        for op in region.block.ops:
+            if isinstance(op, FuncOp) and op.name_ == name:
+                return op
+    return None
+
+
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
     """`%y = kernel.launch @k(%x, %w) : (tensor, tensor) -> tensor`: runs a kernel; in `@main`."""
@@ -303,15 +315,7 @@ class LaunchOp(IRDLOperation):
     @property
     def callee(self) -> FuncOp | None:
         """The kernel that is launched."""
-        root: Operation = self
-        while (parent := root.parent_op()) is not None:
-            root = parent
-        name = self.kernel.root_reference.data
-        for region in root.regions:
-            for op in region.block.ops:
-                if isinstance(op, FuncOp) and op.name_ == name:
-                    return op
-        return None
+        return find_kernel(self, self.kernel.root_reference.data)
 
     def verify_(self) -> None:
         callee = self.callee

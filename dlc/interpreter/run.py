@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects import func
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from dlc.diagnostics import fail
-from dlc.dialects import kernel
+from dlc.dialects import host, kernel
 from dlc.interpreter.bank_meter import BankMeter, Promises
+from dlc.interpreter.buffers import Buffers
 from dlc.interpreter.crew import Deadlock, Mask
 from dlc.interpreter.hazards import Hazard
 from dlc.interpreter.machine import Stuck
@@ -188,24 +189,40 @@ def run_module(
     promises: Mapping[str, Promises] | None = None,
 ) -> list[Array]:
     """
-    The results of `@main`, whose operations are launches; with `promises`, by the names of kernels,
-    bank conflicts are counted. Errors as of `run_kernel`.
+    The results of `@main`, which launches kernels on tensors or, once it is planned, on buffers;
+    with `promises`, by the names of kernels, bank conflicts are counted. Errors as of `run_kernel`.
     """
     main = _main_of(module)
     arguments = main.body.block.args
     if len(inputs) != len(arguments):
         raise ValueError(f"@main takes {len(arguments)} arrays, found {len(inputs)}")
     values: dict[SSAValue, Array] = dict(zip(arguments, inputs, strict=True))
+    buffers = Buffers(values)
+
+    def options_of(callee: kernel.FuncOp) -> Options:
+        return Options(promises=promises.get(callee.name_) if promises else None)
+
     for op in main.body.block.ops:
-        if isinstance(op, func.ReturnOp):
-            return [values[v] for v in op.arguments]
-        if not isinstance(op, kernel.LaunchOp):
-            fail(op, f"expected kernel.launch in @main, found '{op.name}'")
-        callee = op.callee
-        assert callee is not None
-        options = Options(promises=promises.get(callee.name_) if promises else None)
-        outputs = run_kernel(callee, [values[v] for v in op.inputs], options)
-        values.update(zip(op.outputs, outputs, strict=True))
+        match op:
+            case kernel.LaunchOp(callee=kernel.FuncOp() as callee):
+                outputs = run_kernel(callee, [values[v] for v in op.inputs], options_of(callee))
+                values.update(zip(op.outputs, outputs, strict=True))
+            case host.LaunchOp(callee=kernel.FuncOp() as callee):
+                outputs = run_kernel(
+                    callee, [buffers.read(v) for v in op.inputs], options_of(callee)
+                )
+                for buffer, array in zip(op.outputs, outputs, strict=True):
+                    buffers.write(buffer, array)
+            case memref.AllocOp():
+                buffers.allocate(op)
+            case host.ZeroOp():
+                buffers.zero(op)
+            case host.SliceOp():
+                pass
+            case func.ReturnOp():
+                return [values[v] if v in values else buffers.read(v) for v in op.arguments]
+            case _:
+                fail(op, f"expected launches and memory in @main, found '{op.name}'")
     return []
 
 

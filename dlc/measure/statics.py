@@ -23,6 +23,7 @@ from dlc.backend.cuda import sass
 from dlc.backend.cuda.interface import shared_bytes
 from dlc.backend.cuda.nvcc import compile_cubin
 from dlc.backend.cuda.printer import print_kernel
+from dlc.backend.program import HostProgram
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel import element_bytes
 from dlc.measure.occupancy import fill, occupancy
@@ -68,7 +69,7 @@ def kernels(
     earlier stages.
     """
     target = target_of(module)
-    launched = [op.callee for op in module.walk() if isinstance(op, kernel.LaunchOp)]
+    launched = [launch.func for launch in HostProgram.of(module).launches]
     return [
         {
             "name": func.name_,
@@ -81,7 +82,6 @@ def kernels(
             "bank_ways": ways.get(func.name_, {}),
         }
         for func in launched
-        if func is not None
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +26,17 @@ def load_whole(skeleton: Any, found: Found) -> nn.Module:
     file = checkpoint_file(found, INDEX) or checkpoint_file(found, SINGLE)
     if file is None:
         raise ImportFailure(f"expected a checkpoint in safetensors, '{found.name}' has none")
-    with quiet():
-        try:
-            model, report = type(skeleton).from_pretrained(
-                found.weights,
-                config=skeleton.config,
-                dtype=skeleton.dtype,
-                use_safetensors=True,
-                output_loading_info=True,
-            )
-        except (OSError, ValueError, RuntimeError) as error:
-            first = (str(error).splitlines() or ["no message"])[0]
-            raise ImportFailure(f"cannot load the weights of '{found.name}': {first}") from error
+    try:
+        model, report = type(skeleton).from_pretrained(
+            found.weights,
+            config=skeleton.config,
+            dtype=skeleton.dtype,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        first = (str(error).splitlines() or ["no message"])[0]
+        raise ImportFailure(f"cannot load the weights of '{found.name}': {first}") from error
     # The pooler of an encoder is not part of what is compiled.
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     refuse_missing(missing, found)
@@ -122,19 +120,3 @@ def refuse_missing(missing: list[str], found: Found) -> None:
             f"the checkpoint of '{found.name}' lacks {', '.join(missing[:3])}{more}, which its "
             "configuration asks for; run it with --random-weights"
         )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Holds back transformers' progress bars and warnings; what matters is raised."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

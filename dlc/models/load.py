@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,10 +41,11 @@ def load_model(found: Found, options: ModelOptions) -> tuple[nn.Module, tuple[An
     from dlc.models.checkpoint import load_layer, load_whole
     from dlc.models.weights import check_memory, fill_random
 
-    config = read_config(found.file)
-    model = build(config, options)
-    program = program_of(model, options)
-    inputs = inputs_of(program, config, options)
+    with quiet():
+        config = read_config(found.file)
+        model = build(config, options)
+        program = program_of(model, options)
+        inputs = inputs_of(program, config, options)
     if not options.weights:
         return program.to("meta"), tuple(t.to("meta") for t in inputs)
     if found.weights is None and not options.random_weights:
@@ -55,7 +58,8 @@ def load_model(found: Found, options: ModelOptions) -> tuple[nn.Module, tuple[An
     elif options.layer is not None:
         load_layer(program, found)
     else:
-        program = program_of(load_whole(model, found), options)
+        with quiet():
+            program = program_of(load_whole(model, found), options)
     return program, inputs
 
 
@@ -134,3 +138,19 @@ def inputs_of(program: nn.Module, config: Any, options: ModelOptions) -> tuple[t
         return (states.to(DTYPES[options.dtype]),)
     tokens = torch.randint(0, text.vocab_size, shape, generator=generator)
     return (tokens, torch.ones_like(tokens)) if isinstance(program, Encoder) else (tokens,)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Holds back transformers' progress bars and warnings; what matters is raised."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

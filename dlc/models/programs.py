@@ -17,7 +17,8 @@ class CausalLM(CalledModule):
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         (model,) = self.called
-        return model(input_ids, _no_padding(input_ids.shape, input_ids), use_cache=False).logits
+        mask = _no_padding(input_ids.shape, input_ids)
+        return model(input_ids, attention_mask=mask, use_cache=False).logits
 
 
 class Encoder(CalledModule):
@@ -25,7 +26,7 @@ class Encoder(CalledModule):
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         (model,) = self.called
-        return model(input_ids, attention_mask).last_hidden_state
+        return model(input_ids, attention_mask=attention_mask).last_hidden_state
 
 
 class DecoderLayer(CalledModule):

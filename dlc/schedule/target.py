@@ -21,6 +21,9 @@ MAX_THREADS = 1024
 """Threads that a block can have, on every chip."""
 WARP = 32
 """Lanes of a warp, on every chip."""
+BUFFER_ALIGNMENT = 256
+"""Bytes that divide the address of any allocation of the CUDA driver or of PyTorch (CUDA C++
+Programming Guide, "Device Memory Accesses")."""
 STATIC_SHARED_LIMIT = 48 * KIB
 """Bytes of shared memory that a block gets without opting in, on every chip."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -121,6 +122,11 @@ def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing
     return code
 
 
+def names_directory(path: str | None) -> bool:
+    """Whether `-o` asks for a directory: one that exists, or a name that ends in `/`."""
+    return path is not None and (path.endswith(os.sep) or os.path.isdir(path))
+
+
 def _place_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:
     """Where a program makes its tensors: on the GPU if it is to be measured there."""
     if options.command != "run" or not options.bench:
@@ -145,10 +151,20 @@ def _compile(
     timing: Timing,
 ) -> int:
     module = loaded.module
+    if options.reproduce is not None:
+        from dlc.tools.kernel_script import reproduce
+
+        return reproduce(ctx, loaded, options, observers)
+    if names_directory(options.o):
+        from dlc.tools.export import export_and_report
+
+        return export_and_report(ctx, loaded, options, observers)
     if options.explain:
-        explanation = Explanation(wants_colour(options.color, sys.stdout))
-        run_pipeline(ctx, module, "kernel", [*observers, explanation])
-        text = f"{explanation}\n"
+        from dlc.tools.memory_report import MemoryReport
+
+        explanation, memory = Explanation(wants_colour(options.color, sys.stdout)), MemoryReport()
+        run_pipeline(ctx, module, "kernel", [*observers, explanation, memory])
+        text = f"{explanation}\n\n{memory}\n"
     elif options.cubin:
         run_pipeline(ctx, module, "kernel", observers)
         with timing.phase("nvcc", "compilation of kernels"), progress("compiling …") as show:

@@ -47,7 +47,19 @@ def make_parser() -> argparse.ArgumentParser:
         help="compile the kernels with nvcc, for a GPU to find them in the cache, and print what "
         "they use, not the IR",
     )
-    compiling.add_argument("-o", metavar="FILE", help="print to FILE")
+    compiling.add_argument(
+        "-o",
+        metavar="FILE | DIR/",
+        help="print to FILE; or write the program and a launcher",
+    )
+    compiling.add_argument(
+        "--reproduce",
+        metavar="KERNEL",
+        help="print a script that runs one kernel against the operations it implements, not the IR",
+    )
+    compiling.add_argument(
+        "--with-weights", action="store_true", help="with -o DIR/, write the weights, too"
+    )
     compiling.add_argument(
         "--explain",
         action="store_true",

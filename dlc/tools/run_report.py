@@ -20,6 +20,7 @@ from dlc.dialects.kernel import FuncOp
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
 from dlc.tools.bench_report import report_bench
+from dlc.tools.memory_report import MemoryReport
 from dlc.tools.observers import Timing
 from dlc.tools.profile_report import StageFacts, report_profile
 from dlc.tools.program_input import Loaded, load_program
@@ -52,8 +53,9 @@ def run_and_report(
     reference = make_reference(ctx, source.module, arguments, timing)
     torch_ir = source.module.clone() if options.bench and reference is not None else None
     module = loaded.module
-    facts = StageFacts()
-    run_pipeline(ctx, module, "kernel", [*observers, facts] if options.profile else observers)
+    facts, memory = StageFacts(), MemoryReport()
+    observing = [*observers, memory, *([facts] if options.profile else [])]
+    run_pipeline(ctx, module, "kernel", observing)
     executor = Executor(module, backend)
     if reference is not None and len(executor.results) != len(reference.exact):
         raise ValueError(
@@ -70,7 +72,7 @@ def run_and_report(
         executor.prepare()
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
-    print()
+    print(f"\n{memory.line}\n" if memory.line else "")
     if reference is None:
         print(statistics_table(results))
         code = 0

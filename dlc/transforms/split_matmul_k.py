@@ -16,6 +16,7 @@ from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, new_body
 from dlc.dialects.graph import DEFAULT_ALIGNMENT, positions, unique_name
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr
+from dlc.ir.provenance import set_values
 from dlc.registry import parse_pipeline
 from dlc.schedule.step import Decline, SchedulingPass
 
@@ -95,6 +96,7 @@ class SplitMatmulKPass(SchedulingPass):
         ks = _split(kernel.launch, reduce, axis, self.splits)
         parts = _store_parts(kernel, reduce)
         first = _rebuilt(kernel, kernel.inputs, kernel.name_, kernel.schedule)
+        set_values(first, [])
         for ref, result in zip(parts, first.outputs, strict=True):
             result.name_hint = ref.name_hint
         _load_parts(second, folded, parts, Axis(ks.name_hint, self.splits, SERIAL))

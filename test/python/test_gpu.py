@@ -308,7 +308,7 @@ x = torch.zeros(4, device="cuda")
 
 def launch(tensor):
     with backend.running():
-        backend.launch(func, [tensor, x])
+        backend.launch(func, [tensor.data_ptr(), x.data_ptr()])
 
 try:
     launch(Nowhere())

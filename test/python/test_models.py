@@ -133,6 +133,24 @@ def test_biases_and_sliding_windows(tmp_path: Path) -> None:
     assert compiled.ir("torch").count("attn_mask = ") == 1
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 51},
+        LLAMA | {"model_type": "gemma2", "sliding_window": 3},  # scores are capped
+        LLAMA | {"model_type": "qwen3"},
+    ],
+    ids=lambda config: config["model_type"],
+)
+def test_other_architectures_are_imported(tmp_path: Path, config: dict[str, Any]) -> None:
+    program, args = loaded(config_file(tmp_path, config), random_weights=True, seq_len=6)
+    with torch.no_grad(), own_attention(program):
+        eager = program(*args)
+    imported = import_program(program, args)
+    (exact,) = evaluate(imported.module, imported.bind(args), double=True)
+    assert compare(eager, exact, eager).error < SAME
+
+
 def test_a_layer_is_that_layer_of_the_model(tmp_path: Path) -> None:
     config_file(tmp_path, LLAMA)
     file = str(tmp_path / "config.json")

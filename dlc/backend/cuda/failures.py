@@ -70,7 +70,7 @@ def load_failure(func: FuncOp, arch: str, error: DriverError) -> BackendError:
 
 
 def launch_failure(
-    func: FuncOp, tensors: Sequence[torch.Tensor], error: DriverError, *, waited: bool
+    func: FuncOp, addresses: Sequence[int], error: DriverError, *, waited: bool
 ) -> LaunchError:
     """A launch that fails; `waited` if the kernel, and all before it, had run to their end."""
     if error.code in FATAL and not waited:
@@ -87,8 +87,8 @@ def launch_failure(
     else:
         what = f"it cannot be launched: {error}"
     arguments = ", ".join(
-        f"{ref.name_hint}: {ref.type} at {tensor.data_ptr():#x}"
-        for ref, tensor in zip(func.refs, tensors, strict=True)
+        f"{ref.name_hint}: {ref.type} at {address:#x}"
+        for ref, address in zip(func.refs, addresses, strict=True)
     )
     return LaunchError(
         f"{func.name_}: {what} (grid {func.grid_size}, block {func.block_size}, "

@@ -223,20 +223,22 @@ class CudaBackend:
             elements = 1 + sum((extent - 1) * stride for extent, stride in extents)
             self.driver.zero(self._stream, tensor.data_ptr(), elements * tensor.element_size())
 
-    def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
+    def keep(self, tensor: torch.Tensor) -> None:
+        if self._forked:
+            self._held.append(tensor)
+
+    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
         loaded = self._kernels[func]
-        arguments = loaded.arguments.pack([tensor.data_ptr() for tensor in tensors])
+        arguments = loaded.arguments.pack(addresses)
         try:
             loaded.launch(self._stream, arguments)
         except DriverError as error:
-            raise failures.launch_failure(func, tensors, error, waited=self._waits) from error
-        if self._forked:
-            self._held += tensors
+            raise failures.launch_failure(func, addresses, error, waited=self._waits) from error
         if self._waits:
             try:
                 self.driver.synchronize(self._stream)
             except DriverError as error:
-                raise failures.launch_failure(func, tensors, error, waited=True) from error
+                raise failures.launch_failure(func, addresses, error, waited=True) from error
 
     def capture(self, run: Callable[[], T]) -> tuple[Callable[[], None], T]:
         """
