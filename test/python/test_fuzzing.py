@@ -30,7 +30,7 @@ def test_some_cases(case: str) -> None:
 FOUND = {
     "flip of a scalar": Program(
         (Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)
-    )
+    ),
 }
 """What the fuzzer has found."""
 
