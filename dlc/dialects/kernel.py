@@ -85,6 +85,7 @@ from dlc.dialects.access import (
 )
 from dlc.dialects.graph import (
     DEFAULT_ALIGNMENT,
+    KernelOpBase,
     chosen,
     forget_outer_names,
     parse_isolated_region,
@@ -114,7 +115,7 @@ from dlc.dialects.kernel_tma import (
 )
 from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, once
 from dlc.schedule.target import MAX_THREADS
 
 
@@ -283,7 +284,12 @@ class FuncOp(IRDLOperation):
 
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
-    """`%y = kernel.launch @k(%x, %w) : (tensor, tensor) -> tensor`: runs a kernel; in `@main`."""
+    """
+    `%y = kernel.launch @k(%x, %w) : (tensor, tensor) -> tensor`: runs a kernel; in `@main`.
+
+    Before Kernel IR the kernel is one of the loop or tile dialect, which runs where it stands and,
+    on other tensors, wherever it is launched again.
+    """
 
     name = "kernel.launch"
     kernel = prop_def(FlatSymbolRefAttrConstr)
@@ -302,21 +308,22 @@ class LaunchOp(IRDLOperation):
 
     @property
     def callee(self) -> FuncOp | None:
-        """The kernel that is launched."""
+        """The kernel that is launched, in Kernel IR."""
+        return op if isinstance(op := self.launched, FuncOp) else None
+
+    @property
+    def launched(self) -> FuncOp | KernelOpBase | None:
+        """The kernel that is launched, in whichever dialect it is."""
         root: Operation = self
         while (parent := root.parent_op()) is not None:
             root = parent
-        name = self.kernel.root_reference.data
-        for region in root.regions:
-            for op in region.block.ops:
-                if isinstance(op, FuncOp) and op.name_ == name:
-                    return op
-        return None
+        kernels = once((root, "kernels"), lambda: _kernels(root))
+        return kernels.get(self.kernel.root_reference.data)
 
     def verify_(self) -> None:
-        callee = self.callee
+        callee = self.launched
         if callee is None:
-            raise VerifyException(f"expected a kernel.func named {self.kernel}, found none")
+            raise VerifyException(f"expected a kernel named {self.kernel}, found none")
         expected = [tensor_of(ref.type) for ref in callee.refs]
         found = [*(v.type for v in self.inputs), *(v.type for v in self.outputs)]
         if found != expected or len(self.inputs) != len(callee.input_refs):
@@ -354,6 +361,18 @@ class LaunchOp(IRDLOperation):
         printer.print_string(" -> ")
         with printer.in_parens():
             printer.print_list(self.outputs, lambda v: printer.print_attribute(v.type))
+
+
+def _kernels(root: Operation) -> dict[str, FuncOp | KernelOpBase]:
+    """The kernels in a module and in the functions of it, by name."""
+    found: dict[str, FuncOp | KernelOpBase] = {}
+    for region in root.regions:
+        for op in region.ops if region.blocks else ():
+            if isinstance(op, FuncOp | KernelOpBase):
+                found.setdefault(op.name_, op)
+            else:
+                found |= _kernels(op)
+    return found
 
 
 def enclosing_func(op: Operation) -> FuncOp | None:

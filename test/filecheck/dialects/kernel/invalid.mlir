@@ -29,7 +29,7 @@ func.func @main(%x: tensor<4xf32>) {
   %y = kernel.launch @missing(%x) : (tensor<4xf32>) -> (tensor<4xf32>)
   func.return
 }
-// CHECK: expected a kernel.func named @missing, found none
+// CHECK: expected a kernel named @missing, found none
 
 // -----
 
