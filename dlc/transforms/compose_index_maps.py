@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import AffineMapAttr, FloatAttr, IndexType, IntegerAttr, ModuleOp
@@ -18,6 +18,7 @@ from dlc.dialects.loop import ForOp
 from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp, element_of, shape_of
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, implied, to_map
+from dlc.ir.provenance import inherit, ops_of, set_ops
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Pieces:
     space: IndexSpace
     pieces: list[Piece]
     fill: Attribute | None
+    composed: list[Operation] = field(default_factory=list)
+    """The operations that the pieces stand for, beside the index map itself."""
 
     @staticmethod
     def of(op: IndexMapOp, space: IndexSpace) -> Pieces:
@@ -120,6 +123,8 @@ class Pieces:
         owner = piece.source.owner
         if not piece.where:
             self.fill = None
+        if isinstance(owner, ConstantOp | IndexMapOp):
+            self.composed.append(owner)
         if isinstance(owner, ConstantOp):
             if piece.where:
                 self.pieces.append(Piece(scalar_of(owner), (), piece.where))
@@ -160,6 +165,7 @@ def constant_before(op: Operation, value: Attribute) -> SSAValue:
     assert isinstance(value, FloatAttr | IntegerAttr)
     constant = ConstantOp(value, ())
     constant.location = op.location
+    set_ops(constant, ops_of(op))
     constant.result.name_hint = "constant"
     Rewriter.insert_op(constant, InsertPoint.before(op))
     return constant.result
@@ -194,6 +200,7 @@ def replace(op: IndexMapOp, composed: Pieces) -> None:
             fill,
         )
     new.location = op.location
+    inherit(new, op, *composed.composed)
     new.result.name_hint = op.result.name_hint
     Rewriter.insert_op(new, InsertPoint.before(op))
     substitute(op, new.result)
@@ -217,4 +224,5 @@ def compose_gather(op: GatherOp) -> None:
         subscripts = space.exprs_at(outer, inner.maps.data[0].data)
         op.map = AffineMapAttr(to_map(subscripts, operands))
         op.operands[0] = inner.sources[0]
+        inherit(op, op, inner)
         inner = op.source.owner

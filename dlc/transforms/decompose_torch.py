@@ -53,15 +53,17 @@ class DecomposeTorchPass(ModulePass):
     ```
 
     f16 and bf16 are calculated in f32 and rounded where an ATen operation gives its result;
-    unsigned bytes become `i8`, and the operations on them know the sign.
+    unsigned bytes become `i8`, and the operations on them know the sign. Each operation says
+    what it comes from (`dlc/ir/provenance.py`).
     """
 
     name = "decompose-torch"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         unsupported: list[tuple[AtenOp, str]] = []
-        for aten in [inner for inner in op.walk() if isinstance(inner, AtenOp)]:
-            reason = decompose(aten)
+        program = [inner for inner in op.walk() if isinstance(inner, AtenOp)]
+        for number, aten in enumerate(program):
+            reason = decompose(aten, number)
             if reason is not None:
                 unsupported.append((aten, reason))
         if unsupported:
@@ -69,14 +71,17 @@ class DecomposeTorchPass(ModulePass):
         make_signless(op)
 
 
-def decompose(op: AtenOp) -> str | None:
-    """Replaces `op`; gives None, or the reason why it cannot be (empty if it is unknown)."""
+def decompose(op: AtenOp, number: int) -> str | None:
+    """
+    Replaces `op`, the program's operation `number`; gives None, or the reason why it cannot be
+    (empty if it is unknown).
+    """
     decomposition = DECOMPOSITIONS.get(op.overload.data)
     if decomposition is None:
         if op.overload.data.partition(".")[0] in RANDOM:
             return "it draws random numbers; draw them outside and pass them as an argument"
         return ""
-    lowering = Lowering(op)
+    lowering = Lowering(op, number)
     try:
         lowered = decomposition(lowering)
     except Refused as refused:

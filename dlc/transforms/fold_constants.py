@@ -35,6 +35,7 @@ from dlc.dialects.tensor_ir import (
 )
 from dlc.ir.evaluate import evaluate, scalar
 from dlc.ir.monoid import MONOIDS
+from dlc.ir.provenance import inherit
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def replace(op: Operation, value: Scalar | None) -> None:
     (result,) = op.results
     constant = ConstantOp(value, shape_of(result))
     constant.location = op.location
+    inherit(constant, op, *_owners(op))
     constant.result.name_hint = result.name_hint
     Rewriter.insert_op(constant, InsertPoint.before(op))
     result.replace_all_uses_with(constant.result)
@@ -153,11 +155,17 @@ def drop_inputs(op: ElementwiseOp, kept: list[bool]) -> None:
     assert isinstance(op.result.type, TensorType)
     new = ElementwiseOp(inputs, op.result.type, op.detach_region(op.body))
     new.location = op.location
+    inherit(new, op, *_owners(op))
     new.result.name_hint = op.result.name_hint
     Rewriter.insert_op(new, InsertPoint.before(op))
     op.result.replace_all_uses_with(new.result)
     op.detach()
     op.erase()
+
+
+def _owners(op: Operation) -> list[Operation]:
+    """The constants that an operation reads."""
+    return [v.owner for v in op.operands if isinstance(v.owner, ConstantOp)]
 
 
 def folded_index_map(op: IndexMapOp) -> Scalar | None:

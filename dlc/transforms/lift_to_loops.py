@@ -30,6 +30,7 @@ from dlc.dialects.axes import new_body
 from dlc.dialects.graph import DEFAULT_ALIGNMENT, unique_name
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, within
+from dlc.ir.provenance import inherit
 
 _DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 _COMPUTED = (tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.GatherOp)
@@ -158,6 +159,8 @@ class _KernelBuilder:
         self.block = Block()
         self.inputs: dict[SSAValue, SSAValue] = {}
         """The memref of each tensor that is read."""
+        self.dissolved: list[Operation] = []
+        """The operations whose tensors are computed where they are read."""
 
     def build(self, name: str) -> loop.KernelOp:
         op = self.op
@@ -179,7 +182,9 @@ class _KernelBuilder:
             ref.name_hint = result.name_hint or "out"
             builder.insert(loop.StoreOp(value, ref, axes))
         alignments = [self.layouts.alignments.get(v, DEFAULT_ALIGNMENT) for v in self.inputs]
-        return loop.KernelOp(name, list(self.inputs), Region(self.block), alignments)
+        kernel = loop.KernelOp(name, list(self.inputs), Region(self.block), alignments)
+        inherit(kernel, op, *self.dissolved)
+        return kernel
 
     def _compute(self, b: Builder, axes: list[Expr]) -> list[SSAValue]:
         """Builds one element of each result of the operation."""
@@ -234,6 +239,8 @@ class _KernelBuilder:
         self, b: Builder, tensor: SSAValue, at: Sequence[Expr], where: Sequence[Expr]
     ) -> SSAValue:
         """Builds the element of `tensor` at `at`, which need be right only where `where` holds."""
+        if isinstance(tensor.owner, _DISSOLVED):
+            self.dissolved.append(tensor.owner)
         match tensor.owner:
             case tensor_ir.ConstantOp(value=value):
                 return b.insert(arith.ConstantOp(value)).result  # pyright: ignore[reportArgumentType]

@@ -16,6 +16,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel, loop, tile
 from dlc.ir.expr import unchanged_ir
 from dlc.ir.loop_to_tile import as_tile
+from dlc.ir.provenance import inherit
 from dlc.remarks import counted, remark
 from dlc.schedule.target import Target, target_of
 from dlc.transforms.materialization.body import emit_launch
@@ -84,6 +85,7 @@ def _replace(source: tile.KernelOp, func: kernel.FuncOp, module: ModuleOp) -> No
     """Puts a launch where the kernel was, and the kernel itself into the module."""
     launch = kernel.LaunchOp(source.name_, source.inputs, [r.type for r in source.outputs])
     launch.location = source.location
+    inherit(launch, source)
     Rewriter.replace_op(source, launch)
     outermost = launch
     while (parent := outermost.parent_op()) is not module and parent is not None:

@@ -12,6 +12,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.dialects.graph import KernelOpBase
 from dlc.dialects.kernel import LaunchOp
+from dlc.ir.provenance import inherit
 from dlc.ir.structure import structure
 from dlc.remarks import remark
 
@@ -48,7 +49,7 @@ class ShareKernelsPass(ModulePass):
             repeats.setdefault(first, []).append(kernel.name_)
             launch = LaunchOp(first.name_, kernel.inputs, [v.type for v in kernel.outputs])
             launch.location = kernel.location
-            launch.attributes |= kernel.attributes
+            inherit(launch, kernel)
             Rewriter.replace_op(kernel, launch)
         for first, names in repeats.items():
             again = ", ".join(f"@{name}" for name in names)

@@ -17,6 +17,7 @@ from dlc.dialects.graph import DEFAULT_ALIGNMENT, positions, unique_name
 from dlc.dialects.kernel import LaunchOp
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr
+from dlc.ir.provenance import inherit, set_values
 from dlc.registry import parse_pipeline
 from dlc.schedule.step import Decline, SchedulingPass
 
@@ -98,6 +99,7 @@ class SplitMatmulKPass(SchedulingPass):
         parts = _store_parts(kernel, reduce)
         again = [op for op in module.walk() if isinstance(op, LaunchOp) and op.launched is kernel]
         first, first_kept = _rebuilt(kernel, kernel.inputs, kernel.name_, kernel.schedule)
+        set_values(first, [])
         for ref, result in zip(parts, first.outputs, strict=True):
             result.name_hint = ref.name_hint
         _load_parts(second, folded, parts, Axis(ks.name_hint, self.splits, SERIAL))
@@ -112,7 +114,7 @@ class SplitMatmulKPass(SchedulingPass):
             parts = _launch(first, launch, [launch.inputs[n] for n in first_kept])
             inputs = [*parts.outputs, *launch.inputs]
             whole = _launch(second, launch, [inputs[n] for n in second_kept])
-            whole.attributes |= launch.attributes
+            set_values(parts, [])
             Rewriter.replace_op(launch, [parts, whole], whole.outputs)
         return parts_are
 
@@ -290,6 +292,7 @@ def _launch(kernel: tile.KernelOp, like: LaunchOp, inputs: Sequence[SSAValue]) -
     """A launch of a kernel that takes the place of another launch, or of a part of it."""
     launch = LaunchOp(kernel.name_, inputs, [v.type for v in kernel.outputs])
     launch.location = like.location
+    inherit(launch, like)
     for result, named in zip(launch.outputs, kernel.outputs, strict=True):
         result.name_hint = named.name_hint
     return launch

@@ -16,6 +16,7 @@ from dlc.diagnostics import OpError
 from dlc.dialects import tensor_ir
 from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.dialects.torch import AtenOp
+from dlc.ir.provenance import numbered, set_ops, set_value
 from dlc.transforms.decompositions.scalar import (
     Body,
     Number,
@@ -53,12 +54,14 @@ def from_end(constant: int, expr: AffineExpr) -> AffineExpr:
 
 class Lowering:
     """
-    Builds Tensor IR in front of one `torch.aten`, at its location; values that a decomposition
-    does not name are named after the operation's first result.
+    Builds Tensor IR in front of one `torch.aten`, operation `number` of the program, at its
+    location; values that a decomposition does not name are named after the operation's first
+    result.
     """
 
-    def __init__(self, op: AtenOp) -> None:
+    def __init__(self, op: AtenOp, number: int) -> None:
         self.op = op
+        self.position = number
         self.builder = Builder(InsertPoint.before(op))
         self.hint = op.results[0].name_hint
         self._wide: dict[SSAValue, SSAValue] = {}
@@ -127,10 +130,13 @@ class Lowering:
 
     def replace(self, values: Sequence[SSAValue]) -> None:
         """Puts `values` in the place of the operation's results; new ones take their names."""
-        for old, new in zip(self.op.results, values, strict=True):
+        for index, (old, new) in enumerate(zip(self.op.results, values, strict=True)):
             if new.type != old.type:
                 raise OpError(self.op, f"expected a decomposition to {old.type}, found {new.type}")
-            hint = old.name_hint if new.owner in self._created else new.name_hint
+            hint = new.name_hint
+            if new.owner in self._created:
+                hint = old.name_hint
+                set_value(new, numbered(self.position, index))
             old.replace_all_uses_with(new)
             new.name_hint = hint
         self.op.detach()
@@ -140,6 +146,7 @@ class Lowering:
 
     def insert(self, op: Operation, hint: str | None = None) -> SSAValue:
         op.location = self.op.location
+        set_ops(op, [f"{self.position} {self.op.overload.data}"])
         self.builder.insert(op)
         self._created.add(op)
         for result in op.results:

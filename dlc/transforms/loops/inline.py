@@ -10,6 +10,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.loop import ForOp, IndexOp, KernelOp, LoadOp, SelectOp, StoreOp, YieldOp
 from dlc.ir.expr import Expr
+from dlc.ir.provenance import ops_of, set_ops
 
 
 def inlinable(producer: KernelOp) -> str | None:
@@ -49,6 +50,7 @@ def inline_producer(producer: KernelOp, consumer: KernelOp) -> KernelOp:
         for ref, tensor in zip(merged.input_refs, merged.inputs, strict=True)
         if tensor is producer.outputs[0]
     ]
+    set_ops(merged, ops_of(producer, consumer))
     mapping = _add_inputs(merged, producer)
     for ref in refs:
         for use in list(ref.uses):
