@@ -125,7 +125,7 @@ def lower(text: str, target: str) -> Row:
 def _estimates(module: Any, target: str) -> dict[str, Row]:
     """By kernel: what fusion goes by, and whether it is a product."""
     from dlc.analysis.contraction import contractions
-    from dlc.analysis.cost import estimate
+    from dlc.schedule.estimate import estimate
     from dlc.dialects.loop import KernelOp
 
     found: dict[str, Row] = {}

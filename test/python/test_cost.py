@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.parser import Parser
 
 from dlc.analysis.contraction import contractions
-from dlc.analysis.cost import estimate
+from dlc.schedule.estimate import estimate
 from dlc.analysis.loops import split_levels
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
