@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.dialects.graph import unique_name
 from dlc.dialects.loop import KernelOp
+from dlc.ir.provenance import ops_of, value_of
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
 from dlc.transforms.loops.merging import Merged, Merges
@@ -26,6 +27,12 @@ kernels that read its result."""
 
 MAX_OPS = 400
 """No merged kernel has more operations: it could be neither read nor compiled."""
+
+_MOVES = frozenset(
+    "view reshape transpose permute expand unsqueeze squeeze slice select cat stack split clone "
+    "contiguous to_copy alias detach t arange full flip roll unsafe_view".split()
+)
+"""Operations that name a kernel only if it does nothing else."""
 
 MAX_NAME = 40
 """The length of a name that is made of the names of merged kernels."""
@@ -103,11 +110,21 @@ class _Fusion:
         for stage in (self._folds, self._follows, self._keeps_tiles, lambda p, c: True):
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
+        self._rename()
         for kernel in self._kernels():
             for text in dict.fromkeys(self.history.get(kernel, ())):
                 remark(self.name, kernel.name_, f"merged {text}")
             if kernel in self.kept:
                 remark(self.name, kernel.name_, f"kept apart: {self.kept[kernel]}")
+
+    def _rename(self) -> None:
+        """Names kernels after the program's operations, one of each structure first."""
+        kernels = list(self._kernels())
+        firsts = {self.merges.form(k): k for k in reversed(kernels)}
+        self.names.clear()
+        for kernel in sorted(kernels, key=lambda k: firsts[self.merges.form(k)] is not k):
+            name = unique_name(_name_of(kernel), self.names)
+            kernel.sym_name = StringAttr(name)
 
     def _kernels(self) -> Iterator[KernelOp]:
         return (op for op in self.block.ops if isinstance(op, KernelOp))
@@ -196,6 +213,22 @@ def _wish(kernel: KernelOp) -> str | None:
             f"found {attribute}"
         )
     return attribute.data
+
+
+def _name_of(kernel: KernelOp) -> str:
+    """
+    What the program's operations in a kernel are called, as many of the last ones as are short
+    enough; of a kernel that does a part of one, what its result is called, too.
+    """
+    names = [op.split(" ")[1].split(".")[0].strip("_") for op in ops_of(kernel)]
+    if not (words := [n for n in dict.fromkeys(names) if n not in _MOVES]):
+        return kernel.name_
+    if not any(value_of(result) for result in kernel.results):
+        words += [r.name_hint for r in kernel.results[:1] if r.name_hint]
+    kept = words.pop()
+    while words and len(longer := f"{words.pop()}_{kept}") <= MAX_NAME:
+        kept = longer
+    return kept
 
 
 def _joined(producer: str, consumer: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -40,17 +41,30 @@ class ShareKernelsPass(ModulePass):
     name = "share-kernels"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        firsts: dict[Hashable, KernelOpBase] = {}
-        repeats: dict[KernelOpBase, list[str]] = {}
+        alike: dict[Hashable, list[KernelOpBase]] = {}
         for kernel in [k for k in op.walk() if isinstance(k, KernelOpBase)]:
-            first = firsts.setdefault(structure(kernel), kernel)
-            if first is kernel:
-                continue
-            repeats.setdefault(first, []).append(kernel.name_)
-            launch = LaunchOp(first.name_, kernel.inputs, [v.type for v in kernel.outputs])
-            launch.location = kernel.location
-            inherit(launch, kernel)
-            Rewriter.replace_op(kernel, launch)
-        for first, names in repeats.items():
-            again = ", ".join(f"@{name}" for name in names)
-            remark(self.name, first.name_, f"launched {len(names) + 1} times: it is {again}, too")
+            alike.setdefault(structure(kernel), []).append(kernel)
+        for first, *others in alike.values():
+            if others:
+                share(first, others)
+
+
+def share(first: KernelOpBase, others: Sequence[KernelOpBase]) -> None:
+    """Launches `first` in the place of kernels of its structure."""
+    names = ", ".join(f"@{kernel.name_}" for kernel in others)
+    remark(ShareKernelsPass.name, first.name_, f"launched {len(others) + 1} times: it is {names}")
+    refs = zip(*(kernel.input_refs for kernel in (first, *others)), strict=True)
+    first.name_inputs([common_name([ref.name_hint for ref in same]) for same in refs])
+    for kernel in others:
+        launch = LaunchOp(first.name_, kernel.inputs, [v.type for v in kernel.outputs])
+        launch.location = kernel.location
+        inherit(launch, kernel)
+        Rewriter.replace_op(kernel, launch)
+
+
+def common_name(names: Sequence[str | None]) -> str | None:
+    """The last words that names have in common, such as `q_proj_weight`; else the first name."""
+    words = [(name or "").split("_")[::-1] for name in names]
+    common = [column[0] for column in takewhile(lambda c: len({*c}) == 1, zip(*words))]
+    suffix = "_".join(reversed(common))
+    return suffix if suffix.isidentifier() else names[0]

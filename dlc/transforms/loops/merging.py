@@ -118,6 +118,8 @@ class Merges:
         set_ops(kernel, ops_of(producer, consumer))
         for old, new in zip(consumer.results, kernel.results, strict=True):
             new.name_hint = old.name_hint
+        refs = [*consumer.input_refs, *producer.input_refs]
+        kernel.name_inputs([refs[n].name_hint for n in merged.inputs])
         self._forms[kernel] = merged.form
         return kernel
 
