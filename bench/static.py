@@ -125,8 +125,8 @@ def lower(text: str, target: str) -> Row:
 def _estimates(module: Any, target: str) -> dict[str, Row]:
     """By kernel: what fusion goes by, and whether it is a product."""
     from dlc.analysis.contraction import contractions
-    from dlc.schedule.estimate import estimate
     from dlc.dialects.loop import KernelOp
+    from dlc.schedule.estimate import estimate
 
     found: dict[str, Row] = {}
     for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):

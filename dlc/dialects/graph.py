@@ -165,12 +165,13 @@ class KernelOpBase(IRDLOperation, ABC):
         return chosen(self.output_refs, self.zeroed)
 
     def name_inputs(self, names: Sequence[str | None]) -> None:
-        """Names the memrefs of inputs, and what is loaded of them."""
+        """Names the memrefs of inputs, and what is loaded of them if that had their names."""
         for ref, name in zip(self.input_refs, names, strict=True):
-            ref.name_hint = name
             for use in ref.uses:
-                if isinstance(use.operation, LoadOpBase):
-                    use.operation.result.name_hint = name
+                load = use.operation
+                if isinstance(load, LoadOpBase) and load.result.name_hint == ref.name_hint:
+                    load.result.name_hint = name
+            ref.name_hint = name
 
     def alignment(self, ref: SSAValue) -> int:
         """What is known of a memref's address, in bytes."""

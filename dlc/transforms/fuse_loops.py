@@ -73,15 +73,15 @@ class FuseLoopsPass(ModulePass):
 class _Trial:
     """A merge that was estimated; seconds of all kernels concerned."""
 
-    producer: str
-    consumers: tuple[str, ...]
+    producer: KernelOp
+    consumers: tuple[KernelOp, ...]
     merged: float
     apart: float
 
     def __str__(self) -> str:
-        names = ", ".join(f"@{name}" for name in self.consumers)
+        names = ", ".join(f"@{kernel.name_}" for kernel in self.consumers)
         times = f"{self.merged * 1e6:.1f} us instead of {self.apart * 1e6:.1f} us"
-        return f"@{self.producer} into {names}, {times}"
+        return f"merged @{self.producer.name_} into {names}: {times}"
 
 
 @dataclass
@@ -100,7 +100,7 @@ class _Fusion:
 
     def __post_init__(self) -> None:
         self.merges = Merges(self.target)
-        self.kept: dict[KernelOp, str] = {}
+        self.kept: dict[KernelOp, str | _Trial] = {}
         self.history: dict[KernelOp, tuple[str, ...]] = {}
         """The merges that made a kernel."""
         self.tried: set[tuple[KernelOp, ...]] = set()
@@ -113,7 +113,7 @@ class _Fusion:
         self._rename()
         for kernel in self._kernels():
             for text in dict.fromkeys(self.history.get(kernel, ())):
-                remark(self.name, kernel.name_, f"merged {text}")
+                remark(self.name, kernel.name_, text)
             if kernel in self.kept:
                 remark(self.name, kernel.name_, f"kept apart: {self.kept[kernel]}")
 
@@ -151,13 +151,13 @@ class _Fusion:
         stays = len(users) > len(consumers)
         old = [*consumers] if stays else [*consumers, producer]
         trial = _Trial(
-            producer.name_,
-            tuple(c.name_ for c in consumers),
+            producer,
+            tuple(consumers),
             sum(f.seconds for f in facts),
             sum(self.merges.facts(k).seconds for k in old),
         )
         if trial.merged >= trial.apart and wish != "always":
-            self.kept[producer] = f"merged {trial}"
+            self.kept[producer] = trial
             return False
         for consumer, new in zip(consumers, merged, strict=True):
             self._replace(producer, consumer, new, str(trial), rename=not stays)

@@ -115,6 +115,8 @@ class SplitMatmulKPass(SchedulingPass):
             inputs = [*parts.outputs, *launch.inputs]
             whole = _launch(second, launch, [inputs[n] for n in second_kept])
             set_values(parts, [])
+            for result, named in zip(parts.outputs, first.outputs, strict=True):
+                result.name_hint = named.name_hint
             Rewriter.replace_op(launch, [parts, whole], whole.outputs)
         return parts_are
 
@@ -293,6 +295,4 @@ def _launch(kernel: tile.KernelOp, like: LaunchOp, inputs: Sequence[SSAValue]) -
     launch = LaunchOp(kernel.name_, inputs, [v.type for v in kernel.outputs])
     launch.location = like.location
     inherit(launch, like)
-    for result, named in zip(launch.outputs, kernel.outputs, strict=True):
-        result.name_hint = named.name_hint
     return launch
