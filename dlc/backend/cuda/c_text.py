@@ -273,9 +273,15 @@ class Names:
 
 
 def broken_lines(statement: str, margin: str) -> list[str]:
-    """A statement in lines of at most `COLUMNS`, broken outside of as many brackets as possible."""
+    """
+    A statement in lines of at most `COLUMNS`, broken outside of as many brackets as possible. What
+    it says in a comment at its end stands above it then.
+    """
     if len(margin) + len(statement) <= COLUMNS:
         return [margin + statement]
+    statement, _, note = statement.partition("  // ")
+    if note:
+        return [f"{margin}// {note}", *broken_lines(statement, margin)]
     depth = 0
     best: tuple[int, bool, int] | None = None
     for at, letter in enumerate(statement[: COLUMNS + 1 - len(margin)]):
