@@ -12,8 +12,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
-from xdsl.ir import Operation
 
+from dlc.analysis.loops import longest_reduction
 from dlc.backend.cuda.interface import c_name, shared_bytes
 from dlc.backend.cuda.printer import print_kernel, print_module
 from dlc.backend.executor import (
@@ -27,7 +27,6 @@ from dlc.backend.executor import (
     torch_dtype,
 )
 from dlc.diagnostics import did_you_mean, with_hint
-from dlc.dialects import loop
 from dlc.dialects.kernel import FuncOp
 from dlc.frontend.fx import import_program
 from dlc.frontend.program import ImportedProgram
@@ -115,20 +114,6 @@ class Variant:
     @cached_property
     def longest_reduction(self) -> int:
         return longest_reduction(self.module("loop"))
-
-
-def longest_reduction(module: ModuleOp) -> int:
-    """The points of the longest reduce of a Loop IR module, reduces around it included."""
-    return max(map(_points, module.walk()), default=1)
-
-
-def _points(op: Operation | None) -> int:
-    count = 1
-    while isinstance(op, loop.ReduceOp):
-        for extent in op.extents.get_values():
-            count *= int(extent)
-        op = op.parent_op()
-    return count
 
 
 class CompiledProgram:

@@ -71,6 +71,13 @@ def with_context(error: E, context: str) -> E:
     return error
 
 
+def failed_pass(error: BaseException) -> str | None:
+    """The pass of the pipeline in or after which `error` was raised, by what it was given."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    found = (re.match(rf"{_CONTEXT}(?:after )?pass ([\w-]+)$", note) for note in notes)
+    return next((match[1] for match in found if match), None)
+
+
 def did_you_mean(word: str, candidates: Iterable[str], prefix: str = "") -> str | None:
     """A hint that names the candidate closest to `word`, if one is close."""
     close = difflib.get_close_matches(word, sorted(set(candidates)), n=1, cutoff=0.6)

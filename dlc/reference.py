@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,15 +18,20 @@ _VIEWS = ("view.default", "_unsafe_view.default")
 
 
 def evaluate(
-    module: ModuleOp, arguments: Sequence[torch.Tensor], *, double: bool = False
+    module: ModuleOp,
+    arguments: Sequence[torch.Tensor],
+    *,
+    double: bool = False,
+    disturb: Callable[[torch.Tensor], torch.Tensor] = lambda t: t,
 ) -> list[torch.Tensor]:
     """
     The results of `@main`, each `torch.aten` being a call of that overload. With `double`, every
-    floating-point tensor is fp64, casts to other floating-point types included.
+    floating-point tensor is fp64, casts to other floating-point types included. `disturb` is
+    applied to every argument and every result of an operation.
     OpError for any other operation, and for an overload that this PyTorch does not have.
     """
     main = main_of(module)
-    widened = [_widen(t) if double else t for t in arguments]
+    widened = [disturb(_widen(t) if double else t) for t in arguments]
     values: dict[SSAValue, Any] = dict(zip(main.body.block.args, widened, strict=True))
     with torch.no_grad():
         for op in main.body.block.ops:
@@ -35,7 +40,7 @@ def evaluate(
             if not isinstance(op, AtenOp):
                 fail(op, f"expected torch.aten in @main, found '{op.name}'")
             outputs = _call(op, values, double)
-            values.update(zip(op.results, outputs, strict=True))
+            values.update(zip(op.results, map(disturb, outputs), strict=True))
     fail(main, "expected func.return at the end of @main, found none")
 
 

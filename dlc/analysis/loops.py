@@ -1,15 +1,18 @@
-"""What passes ask of the loops of a Loop IR kernel."""
+"""What passes and reports ask of the loops of kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
 
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.traits import MemoryEffectKind, get_effects
 
-from dlc.dialects.axes import AxesOp
+from dlc.dialects.axes import AxesOp, ReduceOpBase
 from dlc.dialects.loop import ForOp, ReduceOp, StoreOp, YieldOp
+from dlc.ir.expr import constant_of
 from dlc.ir.variance import variance
 
 
@@ -24,6 +27,22 @@ def only_computes(op: Operation) -> bool:
 def trip_count(op: AxesOp) -> int:
     """The number of points of a loop's axes."""
     return prod(int(n) for n in op.extents.get_values())
+
+
+def longest_reduction(module: ModuleOp) -> int:
+    """The points of the longest reduce of a module, reduces and Kernel IR's loops around it too."""
+    return max(map(_terms, module.walk()), default=1)
+
+
+def _terms(op: Operation | None) -> int:
+    count = 1
+    while op is not None:
+        if isinstance(op, ReduceOpBase):
+            count *= trip_count(op)
+        elif isinstance(op, scf.ForOp):
+            count *= constant_of(op.ub) or 1
+        op = op.parent_op()
+    return count
 
 
 def split_levels(chain: Sequence[ForOp]) -> list[list[BlockArgument]]:

@@ -11,8 +11,10 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,28 +79,50 @@ def lookup_or_build(
     """
     if found := lookup(label, key, file):
         return found
-    root, reason = cache_directory(), ""
+    root = cache_directory()
+    work = _new_directory(root, label)
+    info = build(work)
     try:
-        work = Path(tempfile.mkdtemp(prefix=f"build-{label}-", dir=root))
+        digest = hashlib.sha256((work / file).read_bytes()).hexdigest()
+        (work / _INFO).write_text(json.dumps({"sha256": digest, "info": info}))
+    except OSError as error:
+        raise BackendError(
+            f"cannot write the cache entry {work} ({error.strerror}); make room there, or set "
+            "DLC_CACHE_DIR to another directory"
+        ) from error
+    return _published(work, root / f"{label}-{key}", file, info)
+
+
+def _new_directory(root: Path, label: str) -> Path:
+    """An empty directory to build in; what failed builds left a day ago is removed."""
+    yesterday = time.time() - 24 * 3600
+    with suppress(OSError):  # another process may remove it, too
+        for left in (*root.glob("build-*"), *root.glob("damaged-*")):
+            if left.stat().st_mtime < yesterday:
+                shutil.rmtree(left, ignore_errors=True)
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"build-{label}-", dir=root))
     except OSError as error:
         raise BackendError(
             f"cannot write into the cache directory {root} ({error.strerror}); "
             "set DLC_CACHE_DIR to a directory that can be written"
         ) from error
-    info = build(work)
-    digest = hashlib.sha256((work / file).read_bytes()).hexdigest()
-    (work / _INFO).write_text(json.dumps({"sha256": digest, "info": info}))
-    directory = root / f"{label}-{key}"
+
+
+def _published(work: Path, directory: Path, file: str, info: dict[str, int]) -> Entry:
+    """The finished entry `work` as `directory`, or what another process has put there."""
+    reason = ""
     for _ in range(100):  # a process may damage or discard the entry between two of our steps
         try:
             os.rename(work, directory)
             return Entry(directory / file, info)
         except OSError as error:
             reason = error.strerror
-            if found := lookup(label, key, file):  # another process was first
-                shutil.rmtree(work, ignore_errors=True)
-                return found
-            _discard(directory)
+        label, _, key = directory.name.rpartition("-")
+        if found := lookup(label, key, file):  # another process was first
+            shutil.rmtree(work, ignore_errors=True)
+            return found
+        _discard(directory)
     raise BackendError(f"cannot move the cache entry {work} to {directory} ({reason})")
 
 

@@ -1,4 +1,4 @@
-"""`dlc compile` and `dlc run` behind the command line's options."""
+"""`dlc compile`, `dlc run` and `dlc bisect` behind the command line's options."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from xdsl.context import Context
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.backend import BackendError
-from dlc.diagnostics import UsageError, did_you_mean, format_error, with_hint
+from dlc.diagnostics import UsageError, did_you_mean, failed_pass, format_error, with_hint
 from dlc.pipeline import Observer, run_pipeline, text_of
 from dlc.registry import register
 from dlc.schedule.target import TARGETS
 from dlc.tools.explain import Explanation
 from dlc.tools.observers import Diffs, Remarks, Timing
 from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
+from dlc.tools.reproducer import advance, write_reproducer
 from dlc.tools.tables import wants_colour
 
 
@@ -35,7 +36,20 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
             traceback.print_exception(error)
         sys.stdout.flush()
         print(describe(error, sources), file=sys.stderr)
+        if (failed := failed_pass(error)) is not None:
+            command = _reproduce(options, sources, failed, type(error).__name__ == "WrongResult")
+            print(f"reproduce with: {command}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _reproduce(
+    options: argparse.Namespace, sources: dict[str, str], failed: str, validate: bool
+) -> str:
+    """Writes the program as it was before a pass that failed; the command that runs the pass."""
+    ctx = register(Context())
+    module = _load(ctx, options, sources, Timing()).module
+    advance(ctx, module, failed)
+    return write_reproducer(text_of(module), failed, "--validate" if validate else "")
 
 
 def describe(error: BaseException, sources: dict[str, str]) -> str:
@@ -48,16 +62,30 @@ def describe(error: BaseException, sources: dict[str, str]) -> str:
     return format_error(error, sources)
 
 
+def _load(
+    ctx: Context, options: argparse.Namespace, sources: dict[str, str], timing: Timing
+) -> Loaded:
+    file: str | None = options.file
+    if file is None or kind_of(file) != "module":
+        return load_program(options.text, file, options.target, timing, options.seed)
+    with timing.phase("dlc", "parsing"):
+        return Loaded(load_module(ctx, file, options.target, sources))
+
+
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
     ctx = register(Context())
     check_target(options.target)
-    file: str | None = options.file
-    if file is not None and kind_of(file) == "module":
-        with timing.phase("dlc", "parsing"):
-            loaded = Loaded(load_module(ctx, file, options.target, sources))
-    else:
-        loaded = load_program(options.text, file, options.target, timing, options.seed)
+    loaded = _load(ctx, options, sources, timing)
+    if options.command == "bisect":
+        from dlc.tools.bisection import bisect_and_report
+
+        return bisect_and_report(ctx, loaded, options)
     observers: list[Observer] = [timing]
+    if options.validate:
+        from dlc.validation import Question, Validation
+
+        question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
+        observers.append(Validation(ctx, question))
     if options.verbose:
         observers.insert(0, Remarks())
     if options.verbose > 1:

@@ -30,7 +30,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="compile | run")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="compile | run | bisect"
+    )
     compiling = commands.add_parser(
         "compile", help="print a program in one of the IRs", description=_PROGRAM
     )
@@ -63,8 +65,23 @@ def make_parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--seed", type=int, default=0, help="of random inputs, parameters and orders of threads [0]"
     )
+    bisecting = commands.add_parser(
+        "bisect",
+        help="find the pass that fails or changes the result",
+        description=_PROGRAM + "States of the program between passes are run, half as many at "
+        "each try; of the first wrong one the kernel, its diff and a reproducer are given.",
+    )
+    bisecting.add_argument("--backend", choices=("host", "cuda"), help="where states run [host]")
+    bisecting.add_argument("--seed", type=int, default=0, help="of random inputs [0]")
     compiling.set_defaults(seed=0)
     for command in (compiling, running):
+        command.add_argument(
+            "--validate",
+            action="store_true",
+            help="run the program after every pass that changes it, and stop at the first that "
+            "changes its result",
+        )
+    for command in (compiling, running, bisecting):
         command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | -")
         command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
         command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
@@ -88,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.file is None and options.text is None:
         parser.error("expected a program: -c TEXT, SCRIPT.py or FILE.mlir")
     if options.file is not None and options.text is not None:
-        if options.command == "compile" or not options.file.endswith((".mlir", "-")):
+        if options.command != "run" or not options.file.endswith((".mlir", "-")):
             parser.error("expected one program, found a file and -c")
     begin = time.perf_counter()
     from dlc.tools.commands import run_command

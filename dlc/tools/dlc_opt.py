@@ -17,8 +17,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from io import BytesIO
-from typing import IO, NoReturn
+from typing import IO, TYPE_CHECKING, NoReturn
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.exceptions import ArgSpecParseError
@@ -35,6 +36,9 @@ from dlc.registry import (
     target_factories,
 )
 from dlc.remarks import collect
+
+if TYPE_CHECKING:
+    from dlc.validation import Validation
 
 
 class DlcOptMain(xDSLOptMain):
@@ -78,6 +82,12 @@ class DlcOptMain(xDSLOptMain):
             help="Print to stderr what each pass did, or why it declined",
         )
         arg_parser.add_argument(
+            "--validate",
+            action="store_true",
+            help="Run the module on random inputs after every pass that changes it, and stop at "
+            "the first that changes its results",
+        )
+        arg_parser.add_argument(
             "--debug", action="store_true", help="Print the Python traceback of an error"
         )
 
@@ -92,8 +102,10 @@ class DlcOptMain(xDSLOptMain):
         self.args.passes = ""  # they are parsed: what is wanted is the callback
         super().setup_pipeline()
         verify = self.pipeline.callback
+        validation: Validation | None = None
 
         def check(done: ModulePass | None, module: ModuleOp, todo: ModulePass | None) -> None:
+            nonlocal validation
             try:
                 if not self.args.disable_verify:
                     verify_dominance(module)
@@ -101,6 +113,10 @@ class DlcOptMain(xDSLOptMain):
                     verify(done, module, todo)
             except Exception as error:
                 raise with_context(error, f"after pass {done}") if done is not None else error
+            if validation is not None and done is not None:
+                validation.check(module, str(done))
+            elif self.args.validate:
+                validation = _validation(self.ctx, module)
 
         self.pipeline = PassPipeline(passes, check)
 
@@ -151,6 +167,16 @@ class DlcOptMain(xDSLOptMain):
             finally:
                 if self.args.remarks:
                     print(*remarks, sep="\n", end="\n" if remarks else "", file=sys.stderr)
+
+
+def _validation(ctx: Context, module: ModuleOp) -> Validation:
+    """Of a module on random inputs, from here on."""
+    from dlc.tools.random_inputs import random_arguments
+    from dlc.validation import Question, Validation
+
+    validation = Validation(ctx, Question.of(ctx, module, random_arguments(module, seed=0)))
+    validation.start(module)
+    return validation
 
 
 def _usage_error(message: str, options: Sequence[str]) -> UsageError:

@@ -17,6 +17,8 @@ from dlc.schedule.target import DEFAULT_TARGET, TARGET_ATTRIBUTE, get_target
 from dlc.tools.observers import Timing
 
 if TYPE_CHECKING:
+    import torch
+
     from dlc.frontend.program import ImportedProgram
 
 
@@ -27,6 +29,14 @@ class Loaded:
     module: ModuleOp
     program: ImportedProgram | None = None
     args: tuple[Any, ...] = ()
+
+    def arguments(self, seed: int) -> list[torch.Tensor]:
+        """The tensors that `@main` takes: those of the program, or else random ones."""
+        from dlc.tools.random_inputs import random_arguments
+
+        if self.program is None:
+            return random_arguments(self.module, seed)
+        return [t.detach() for t in self.program.bind(self.args)]
 
 
 def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, str]) -> ModuleOp:

@@ -12,16 +12,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.accuracy import Accuracy, compare
+from dlc.analysis.loops import longest_reduction
 from dlc.backend.cuda.interface import shared_bytes
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.backend.host.launcher import HostBackend
-from dlc.compiler import longest_reduction
 from dlc.dialects.kernel import FuncOp
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
 from dlc.tools.observers import Timing
 from dlc.tools.program_input import Loaded, load_program
-from dlc.tools.random_inputs import random_arguments
 from dlc.tools.tables import GREEN, RED, paint, progress, seconds, table, wants_colour
 
 
@@ -47,11 +46,7 @@ def run_and_report(
     source = loaded
     if loaded.program is None and options.text is not None:
         source = load_program(options.text, None, None, timing, options.seed)
-    if source.program is not None:
-        arguments = source.program.bind(source.args)
-    else:
-        arguments = random_arguments(loaded.module, options.seed)
-    arguments = [t.detach() for t in arguments]
+    arguments = source.arguments(options.seed)
     reference = make_reference(ctx, source.module, arguments, timing)
     module = loaded.module
     run_pipeline(ctx, module, "kernel", observers)

@@ -18,6 +18,7 @@ from typing import Any
 
 import kernels
 import pytest
+from fuzzing.schedules import THEN, random_schedule
 from harness import STEPS, apply, interpret, lowered, on_host, read_back, scheduled
 from xdsl.dialects.builtin import ModuleOp
 
@@ -25,8 +26,6 @@ from dlc.remarks import collect
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 TARGETS = ("sm_80", "sm_90")
-
-THEN = "tileify,blockify-launch{block=4,16 thread=4,4},register-tile{extents=4}"
 
 
 def tiled(
@@ -333,50 +332,6 @@ def test_rings_of_loops_that_are_entered_again(size: int, bk: int, depth: int) -
 
 
 # Random schedules.
-
-
-def random_schedule(rng: random.Random) -> list[str]:
-    """Steps with random options in legal ranges, some left out, mostly in order."""
-
-    def pick(*options: object) -> object:
-        return rng.choice(options)
-
-    thread = [rng.choice((1, 2, 4, 8)), rng.choice((1, 2, 4, 8, 16))]
-    extents = [rng.choice((1, 2, 3, 4, 8)), rng.choice((1, 2, 4, 8))]
-    block = [t * e * rng.choice((1, 1, 1, 2)) for t, e in zip(thread, extents, strict=True)]
-    vector = rng.choice((1, 2, 4))
-    then = pick("", f' then="{THEN}"', ' then="tileify,cooperative-reduce{threads=4 vector=2}"')
-    combine = {0: " combine=workspace", 1: " combine=atomic"}.get(int(rng.random() * 5), then)
-    steps = [
-        "tileify",
-        f"chunk-matmul-k{{bk={vector * rng.choice((1, 2, 3, 4))} vector={vector}}}",
-        f"split-matmul-k{{splits={pick(2, 3, 5, 8)}{combine}}}",
-        f"cooperative-reduce{{threads={pick(2, 4, 8, 32, 64, 96)} rows={pick(1, 2, 5, 8)} "
-        f"vector={pick(1, 2, 4)}}}",
-        f"blockify-launch{{block={block[0]},{block[1]} thread={thread[0]},{thread[1]}"
-        f"{pick('', ' group=1', ' group=2', ' group=3')}}}",
-        f"chunk-reduce{{bk={pick(1, 2, 5, 16)}}}",
-        f"stage-inputs{{budget={pick(512, 4096, 24576, 49152, 200000)}"
-        f"{pick('', ' compute=true')}}}",
-        f"register-tile{{extents={extents[0]},{extents[1]}}}",
-        "permute-register-tile",
-        f"double-buffer{{depth={pick(2, 3, 4)}}}",
-        "tma-copy",
-        f"split-inner-for-swizzle{{bytes={pick(32, 64, 128)}}}",
-        "async-copy",
-        "pad-smem",
-        "pipeline-k-outer",
-        f"mark-unroll{{limit={pick(1, 4, 16)}}}",
-    ]
-    assert [step.split("{")[0] for step in steps] == list(STEPS)
-    rare = {"cooperative-reduce": 0.5, "split-matmul-k": 0.5, "tma-copy": 0.6, "tileify": 1.0}
-    kept = [step for step in steps if rng.random() < rare.get(step.split("{")[0], 0.85)]
-    if rng.random() < 0.25:
-        rng.shuffle(kept)
-    elif rng.random() < 0.25:
-        a, b = sorted(rng.sample(range(len(kept)), 2))
-        kept.insert(a, kept.pop(b))
-    return kept
 
 
 @every_family

@@ -1,0 +1,10 @@
+"""
+Random programs, schedules and texts against dlc; every case is its kind and a seed.
+
+    python -m fuzzing                       # until interrupted; failures go to ./fuzz-failures
+    python -m fuzzing --seconds 120
+    python -m fuzzing --cases programs=2000,schedules=2000,texts=5000
+    python -m fuzzing --replay programs:17
+
+(with `test/python` on PYTHONPATH; `make fuzz` does that.)
+"""

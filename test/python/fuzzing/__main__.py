@@ -1,0 +1,47 @@
+"""The command; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from fuzzing.campaign import answer_to, run
+from fuzzing.cases import KINDS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("fuzzing", description="Runs random cases against dlc.")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="[until interrupted]")
+    parser.add_argument("--cases", metavar="KIND=COUNT,…", help="how many of which [all, evenly]")
+    parser.add_argument("--first", type=int, default=0, help="the first seed [0]")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=Path("fuzz-failures"))
+    parser.add_argument("--replay", metavar="KIND:SEED", help="run one case in this process")
+    options = parser.parse_args()
+    if options.replay:
+        answer = answer_to(options.replay)
+        print(answer.failure or (f"refused: {answer.refused}" if answer.refused else "all right"))
+        print(answer.case)
+        return 1 if answer.failure else 0
+    tally = run(_cases(options.cases, options.first), options.jobs, options.folder, options.seconds)
+    print(f"\r{tally}")
+    for reason, count in tally.refused.most_common(25):
+        print(f"{count:6}  {reason[:150]}")
+    return 1 if tally.failures else 0
+
+
+def _cases(counts: str | None, first: int) -> Iterator[str]:
+    if counts is None:
+        for seed in itertools.count(first):
+            yield from (f"{kind}:{seed}" for kind in KINDS)
+        return
+    for part in counts.split(","):
+        kind, _, count = part.partition("=")
+        yield from (f"{kind}:{seed}" for seed in range(first, first + int(count)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""The three kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
+
+from __future__ import annotations
+
+import random
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from harness import apply, lowered
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from dlc.backend.executor import Executor
+from dlc.backend.host.launcher import HostBackend
+from dlc.compiler import set_target
+from dlc.diagnostics import OpError
+from dlc.dialects import loop
+from dlc.frontend.capture import capture_text
+from dlc.frontend.fx import import_program
+from dlc.frontend.source import ImportFailure, UnsupportedError
+from dlc.interpreter import run_module
+from dlc.pipeline import run_pipeline
+from dlc.registry import register
+from dlc.schedule.target import TARGETS
+from fuzzing.judging import Expected
+from fuzzing.programs import Program, random_program, shrink
+from fuzzing.schedules import random_schedule
+from fuzzing.texts import answer, random_passes, random_text
+
+ON_HOST = 0.15
+"""How often the C++ compiler is asked, too, which takes longer than the interpreter."""
+TEXTS = 20
+"""So many texts are a case."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`failure` is empty where all is right, or where `refused` says what dlc does not take."""
+
+    failure: str = ""
+    case: str = ""
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is done to a program."""
+
+    target: str
+    schedule: tuple[str, ...] | None
+    """For all kernels; None for dlc's own."""
+    host: HostBackend | None
+
+    def __str__(self) -> str:
+        chosen = (
+            "dlc's schedule" if self.schedule is None else f"schedule {','.join(self.schedule)}"
+        )
+        return f"target {self.target}, {chosen}, {self.host or 'not on the host'}"
+
+
+def programs(rng: random.Random) -> Answer:
+    """A program under dlc's own schedules."""
+    return _judge(random_program(rng), _setting(rng, None))
+
+
+def schedules(rng: random.Random) -> Answer:
+    """A program under random schedules."""
+    return _judge(random_program(rng), _setting(rng, tuple(random_schedule(rng))))
+
+
+def texts(rng: random.Random) -> Answer:
+    """Some texts that have been tampered with, each with passes."""
+    for _ in range(TEXTS):
+        text, arguments = random_text(rng), random_passes(rng)
+        if said := answer(text, arguments):
+            return Answer(said, f"// dlc-opt FILE {' '.join(arguments)}\n{text}")
+    return Answer()
+
+
+KINDS: dict[str, Callable[[random.Random], Answer]] = {
+    "programs": programs,
+    "schedules": schedules,
+    "texts": texts,
+}
+
+
+def _setting(rng: random.Random, schedule: tuple[str, ...] | None) -> Setting:
+    host = HostBackend(rng.choice(("forward", "reverse", "random")), rng.choice(("late", "early")))
+    chosen = rng.random() < ON_HOST
+    return Setting(rng.choice(list(TARGETS)), schedule, host if chosen else None)
+
+
+def _judge(program: Program, setting: Setting) -> Answer:
+    if not program.statements:
+        return Answer(refused="an empty program")
+    failure, refused = complaint(program, setting)
+    if refused or not failure:
+        return Answer(refused=refused)
+    kind = failure.split(":")[0]
+
+    def fails_alike(smaller: Program) -> bool:
+        return complaint(smaller, setting)[0].split(":")[0] == kind
+
+    smallest = shrink(program, fails_alike)
+    if setting.schedule is not None:
+        setting = _with_fewer_steps(smallest, setting, kind)
+    failure = complaint(smallest, setting)[0]
+    return Answer(failure, f"{setting}\n{smallest.text}")
+
+
+def _with_fewer_steps(program: Program, setting: Setting, kind: str) -> Setting:
+    steps = list(setting.schedule or ())
+    for step in list(steps):
+        rest = tuple(s for s in steps if s != step)
+        fewer = Setting(setting.target, rest, setting.host)
+        if complaint(program, fewer)[0].split(":")[0] == kind:
+            steps.remove(step)
+    return Setting(setting.target, tuple(steps), setting.host)
+
+
+def complaint(program: Program, setting: Setting) -> tuple[str, str]:
+    """What is wrong, or else why the program is refused; both empty where all is right."""
+    warnings.simplefilter("ignore")
+    ctx = register(Context())
+    try:
+        module, args = capture_text(program.text)
+        imported = import_program(module, args)
+        arguments = [t.detach() for t in imported.bind(args)]
+        state = imported.module.clone()
+        set_target(state, setting.target)
+        run_pipeline(ctx, state, "tensor")
+    except (ImportFailure, UnsupportedError, OpError) as error:
+        return "", re.sub(r" \(<.*", "", str(error).split("error: ")[-1].strip())
+    except Exception as error:
+        return f"{type(error).__name__} at import: {error}", ""
+    try:
+        expected = Expected(imported.module, arguments)
+        kernels = _scheduled(ctx, state, setting)
+        return _ran(kernels, arguments, expected, setting), ""
+    except _Refused as refusal:
+        return "", str(refusal)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", ""
+
+
+class _Refused(Exception):
+    """A random schedule asks for more than a block can have."""
+
+
+def _scheduled(ctx: Context, module: ModuleOp, setting: Setting) -> ModuleOp:
+    if setting.schedule is None:
+        run_pipeline(ctx, module, "kernel")
+        return module
+    run_pipeline(ctx, module, "loop")
+    for op in module.walk():
+        if isinstance(op, loop.KernelOp):
+            op.schedule = StringAttr(",".join(setting.schedule))
+    for step in setting.schedule:
+        apply(module, step.split("{")[0], round_trip=False)
+    try:
+        return lowered(module)
+    except OpError as error:
+        if " B of shared memory" in str(error):
+            raise _Refused("more shared memory than a block can have") from None
+        raise
+
+
+def _ran(
+    kernels: ModuleOp, arguments: list[torch.Tensor], expected: Expected, setting: Setting
+) -> str:
+    """A race or another hazard is raised."""
+    arrays = [_array(t) for t in arguments]
+    results = [torch.from_numpy(np.array(a)) for a in run_module(kernels, arrays)]
+    if said := expected.complaint(results):
+        return f"wrong in the interpreter: {said}"
+    if setting.host is not None:
+        if said := expected.complaint(Executor(kernels, setting.host)(arguments)):
+            return f"wrong on the host: {said}"
+    return ""
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.contiguous().numpy()

@@ -1,0 +1,116 @@
+"""Planted bugs in passes: `--validate` names the pass, `dlc bisect` the kernel, both reproduce."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, ModuleOp
+
+from dlc.diagnostics import fail
+from dlc.registry import get_pass
+from dlc.tools import dlc_cli, dlc_opt
+
+TEXT = "x = torch.randn(5, 33); (x @ torch.randn(33, 20) * 2.5).square().mean(-1)"
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, pass_name: str, bug: Callable[[ModuleOp], None]) -> None:
+    """Lets a pass do something wrong after its work."""
+    target = get_pass(pass_name)
+    right = target.apply
+
+    def wrong(self: object, ctx: Context, op: ModuleOp) -> None:
+        right(self, ctx, op)
+        bug(op)
+
+    monkeypatch.setattr(target, "apply", wrong)
+
+
+def change_a_constant(module: ModuleOp) -> None:
+    for op in module.walk():
+        if isinstance(op, arith.ConstantOp) and isinstance(value := op.value, FloatAttr):
+            if value.value.data == 2.5:
+                op.properties["value"] = FloatAttr(2.75, value.type)
+
+
+def raise_an_error(module: ModuleOp) -> None:
+    fail(module, "expected another module")
+
+
+def command_in(text: str) -> list[str]:
+    """The arguments of the `dlc-opt` that a message tells to run."""
+    found = re.search(r"^reproduce with: dlc-opt (.*)$", text, re.MULTILINE)
+    assert found, text
+    return shlex.split(found[1])
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_right_programs(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert dlc_cli.main(["compile", "-c", TEXT, "--validate", "--ir", "loop", "-o", "k.mlir"]) == 0
+    assert dlc_opt.main(["k.mlir", "--validate", "-p", "tileify,stage-inputs"]) == 0
+    assert dlc_cli.main(["bisect", "k.mlir"]) == 0
+    assert "no pass changes the result: 1 state" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("pass_name", ["fold-constants", "stage-inputs", "vectorize-accesses"])
+def test_wrong_pass(
+    pass_name: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plant(monkeypatch, pass_name, change_a_constant)
+    assert dlc_cli.main(["compile", "-c", TEXT, "--validate"]) == 1
+    said = capfd.readouterr().err
+    assert f"error: pass {pass_name}: the result changes: result 0 has error" in said
+    assert dlc_opt.main(command_in(said)) == 1
+    assert f"pass {pass_name}: the result changes" in capfd.readouterr().err
+
+    assert dlc_cli.main(["bisect", "-c", TEXT]) == 1
+    said = capfd.readouterr().out
+    assert f"_{pass_name.replace('-', '_')} is wrong; " in said
+    assert re.search(r"^\+ .*2\.750*", said, re.MULTILINE)
+    if pass_name != "fold-constants":
+        assert re.search(r"^kernel \w*mean\w*: result 0 has error", said, re.MULTILINE)
+    (file, *arguments) = command_in(said)
+    text = Path(file).read_text()
+    assert text.startswith(f"// dlc-opt {file} -p {pass_name} --validate\n")
+    assert dlc_opt.main([file, *arguments]) == 1
+
+
+def test_failing_pass(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plant(monkeypatch, "double-buffer", raise_an_error)
+    assert dlc_cli.main(["compile", "-c", TEXT]) == 1
+    said = capfd.readouterr().err
+    assert "pass double-buffer: 'builtin.module': expected another module" in said
+    assert dlc_opt.main(command_in(said)) == 1
+    assert "expected another module" in capfd.readouterr().err
+
+    assert dlc_cli.main(["bisect", "-c", TEXT]) == 1
+    said = capfd.readouterr().out
+    assert "t:010_double_buffer is wrong" in said
+    assert dlc_opt.main(command_in(said)) == 1
+
+
+def test_unwritten_elements_are_seen(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def drop_the_last_store(module: ModuleOp) -> None:
+        stores = [op for op in module.walk() if op.name == "tile.store"]
+        if stores:
+            stores[-1].detach()
+            stores[-1].erase()
+
+    plant(monkeypatch, "tileify", drop_the_last_store)
+    assert dlc_cli.main(["compile", "-c", "torch.randn(3, 4).relu()", "--validate"]) == 1
+    assert "pass tileify: the result changes: result 0" in capfd.readouterr().err
