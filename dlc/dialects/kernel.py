@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     FlatSymbolRefAttrConstr,
@@ -331,6 +332,12 @@ class LaunchOp(IRDLOperation):
                 f"expected inputs and outputs ({', '.join(map(str, expected))}), found "
                 f"({', '.join(map(str, found))})"
             )
+        for value, needed in zip(self.inputs, callee.alignments.get_values(), strict=False):
+            if (known := _known_alignment(value)) < needed:
+                raise VerifyException(
+                    f"expected %{value.name_hint} at a multiple of {needed} bytes, found it at one "
+                    f"of {known}"
+                )
 
     @classmethod
     def parse(cls, parser: Parser) -> LaunchOp:
@@ -361,6 +368,15 @@ class LaunchOp(IRDLOperation):
         printer.print_string(" -> ")
         with printer.in_parens():
             printer.print_list(self.outputs, lambda v: printer.print_attribute(v.type))
+
+
+def _known_alignment(value: SSAValue) -> int:
+    """What a function says of its argument's address, in bytes; other tensors are our own."""
+    function = value.owner.parent_op() if isinstance(value, BlockArgument) else None
+    if not isinstance(function, func.FuncOp) or function.arg_attrs is None:
+        return DEFAULT_ALIGNMENT
+    align = function.arg_attrs.data[value.index].data.get("dlc.align")  # pyright: ignore[reportAttributeAccessIssue]
+    return align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
 
 
 def _kernels(root: Operation) -> dict[str, FuncOp | KernelOpBase]:

@@ -42,6 +42,15 @@ func.func @main(%x: tensor<4xf32>) {
 
 // -----
 
+func.func @main(%x: tensor<4xf32>, %w: tensor<4xf32> {dlc.align = 4 : i64}) {
+  %y = loop.kernel @exp(%x: memref<4xf32> = %x) -> (%y: memref<4xf32>) {}
+  %z = kernel.launch @exp(%w) : (tensor<4xf32>) -> (tensor<4xf32>)
+  func.return
+}
+// CHECK: expected %w at a multiple of 16 bytes, found it at one of 4
+
+// -----
+
 %t = kernel.thread_id
 // CHECK: 'kernel.thread_id' expects ancestor op
 
