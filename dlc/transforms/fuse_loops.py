@@ -19,7 +19,7 @@ from dlc.ir.provenance import ops_of, value_of
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
 from dlc.transforms.loops.merging import Merged, Merges
-from dlc.transforms.loops.normal_form import normalize_kernel
+from dlc.transforms.loops.normal_form import normalize_kernels
 
 FUSE = "fuse"
 """The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
@@ -62,8 +62,7 @@ class FuseLoopsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         kernels = [k for k in op.walk() if isinstance(k, KernelOp)]
-        for kernel in kernels:
-            normalize_kernel(kernel)
+        normalize_kernels(kernels)
         for block in dict.fromkeys(k.parent for k in kernels):
             if block is not None:
                 _Fusion(block, target_of(op), self.name).run()

@@ -97,7 +97,11 @@ class SplitMatmulKPass(SchedulingPass):
 
         ks = _split(kernel.launch, reduce, axis, self.splits)
         parts = _store_parts(kernel, reduce)
-        again = [op for op in module.walk() if isinstance(op, LaunchOp) and op.launched is kernel]
+        again = [
+            op
+            for op in module.walk()
+            if isinstance(op, LaunchOp) and op.kernel.string_value() == kernel.name_
+        ]
         first, first_kept = _rebuilt(kernel, kernel.inputs, kernel.name_, kernel.schedule)
         set_values(first, [])
         for ref, result in zip(parts, first.outputs, strict=True):
