@@ -48,6 +48,14 @@ class FuseLoopsPass(ModulePass):
     Faster when the traffic and the launch that are saved outweigh the work that is repeated and
     the tiling that is lost (`dlc.schedule.estimate`).
 
+    A decoder block of 128 tokens becomes 12 kernels, of which 10 differ: two norms; the products
+    for queries, keys and values; the scores, whose operands are rotated as they are staged, and
+    whose scale and mask are its epilogue; softmax; its product with the values; the output
+    product with the residual; gate with its activation; up times gate; down with the residual.
+    Norms stay apart, as several products read them and a prologue would compute them in each
+    column of tiles. From some 512 tokens on, rotated queries and keys are read by so many tiles
+    that to rotate them once, in kernels of their own, is faster. `--explain` tells each estimate.
+
     ```
     %a = loop.kernel @add(%x … = %x) -> (%y …) { loop.for %i in 8 { … loop.store %s, %y[%i] } }
     %b = loop.kernel @exp(%a … = %a) -> (%y …) { loop.for %i in 8 { %0 = loop.load %a[%i] … } }
