@@ -1,4 +1,4 @@
-# make demo | test | prefix | lint | types | clean
+# make demo | test | prefix | fuzz | lint | types | clean
 #
 # The first of them makes .venv and installs everything; a change of pyproject.toml installs again.
 # TORCH is what pip installs where torch is missing and there is no GPU. It may carry pip's options:
@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
 
 RMSNORM := torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))
 
-.PHONY: demo test prefix lint types clean
+.PHONY: demo test prefix fuzz lint types clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml
@@ -48,7 +48,11 @@ test: $(STAMP)
 # the programs that dlc is measured on, at their true sizes.
 prefix: $(STAMP)
 	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 \
-		$(addprefix test/python/test_,schedules.py bench.py suite.py compile.py)
+		$(addprefix test/python/test_,schedules.py bench.py suite.py compile.py mutants.py half.py models.py)
+
+# Random programs, schedules and texts, until interrupted: make fuzz FUZZ="--seconds 120".
+fuzz: $(STAMP)
+	@PYTHONPATH=test/python $(BIN)/python -m fuzzing $(FUZZ)
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

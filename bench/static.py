@@ -27,7 +27,6 @@ import os
 import platform
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import (
     Executor,
@@ -37,18 +36,17 @@ from concurrent.futures import (
     as_completed,
 )
 from datetime import date
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from cases import CASES, SUITE, Case, select
-from occupancy import fill, occupancy
 from static_table import markdown
 
 from dlc.backend.cache import content_key
 from dlc.backend.cuda import sass
-from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
-from dlc.schedule.target import TARGETS, Target, get_target
+from dlc.backend.cuda.nvcc import find_nvcc
+from dlc.measure import statics
+from dlc.schedule.target import TARGETS, get_target
 
 ROOT = Path(__file__).resolve().parent.parent
 GEMM = "matmul.tl.gate_proj.s128"
@@ -73,160 +71,37 @@ def lower(text: str, target: str) -> Row:
     """
     from xdsl.utils.exceptions import ArgSpecParseError
 
-    from dlc.backend.cuda.interface import shared_bytes
-    from dlc.backend.cuda.printer import print_kernel
     from dlc.compiler import compiler_context, set_target
-    from dlc.dialects.kernel import LaunchOp
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline
     from dlc.tools.commands import describe
+    from dlc.transforms.decompositions import DECOMPOSITIONS
 
     try:
         begin = time.process_time()
-        program = import_program(*capture_text(text))
+        program = import_program(*capture_text(text), whole=DECOMPOSITIONS)
         module = program.module
         set_target(module, target)
         gc.freeze()  # as `dlc compile` does
         imported = time.process_time()
         run_pipeline(compiler_context(), module, "loop")
         looped = time.process_time()
-        estimates = _estimates(module, target)
+        estimates = statics.estimates(module)
         estimated = time.process_time()
         run_pipeline(compiler_context(), module, "tile")
         tiled = time.process_time()
-        ways = _bank_ways(module)
+        ways = statics.bank_ways(module)
         counted = time.process_time()
         run_pipeline(compiler_context(), module, "kernel")
         lowered = time.process_time()
-        launched = [op.callee for op in module.walk() if isinstance(op, LaunchOp)]
-        kernels = [
-            {
-                "name": func.name_,
-                "schedule": "" if func.schedule is None else func.schedule.data,
-                "source": print_kernel(func),
-                "ctas": func.grid_size,
-                "threads": func.block_size,
-                "shared_bytes": shared_bytes(func),
-                **_estimate(func, estimates, get_target(target)),
-                "bank_ways": ways.get(func.name_, {}),
-            }
-            for func in launched
-            if func is not None
-        ]
+        kernels = statics.kernels(module, estimates, ways)
         printed = time.process_time()
     except (Exception, ArgSpecParseError) as error:
         return {"error": describe(error, {})}
     passes = looped - imported + tiled - estimated + lowered - counted
     seconds = {"import": imported - begin, "passes": passes, "printing": printed - lowered}
     return {"kernels": kernels, "seconds": seconds}
-
-
-def _estimates(module: Any, target: str) -> dict[str, Row]:
-    """By kernel: what fusion goes by, and whether it is a product."""
-    from dlc.analysis.contraction import contractions
-    from dlc.dialects.loop import KernelOp
-    from dlc.schedule.estimate import estimate
-
-    found: dict[str, Row] = {}
-    for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):
-        cost = estimate(kernel, get_target(target))
-        found[kernel.name_] = {
-            "contraction": bool(contractions(kernel)),
-            "flops": cost.flops,
-            "memory_bytes": cost.memory_bytes,
-            "estimate_us": cost.seconds * 1e6,
-            "output_bytes": sum(map(_bytes, kernel.output_refs)),
-        }
-    return found
-
-
-def _estimate(func: Any, estimates: dict[str, Row], target: Target) -> Row:
-    """
-    That of the kernel before it was scheduled, and the bytes of the workspace that a split adds to
-    its output; for the kernel that combines a split, all of its bytes once.
-    """
-    written = sum(map(_bytes, func.output_refs))
-    nothing = {"contraction": False, "flops": 0.0, "memory_bytes": 0.0, "output_bytes": 0}
-    known = estimates.get(func.name_, nothing | {"estimate_us": target.launch_seconds * 1e6})
-    more = max(0, written - known["output_bytes"])
-    if func.name_ not in estimates:
-        more += sum(map(_bytes, func.input_refs))
-    return known | {
-        "memory_bytes": known["memory_bytes"] + more,
-        "estimate_us": known["estimate_us"] + more / target.memory_bandwidth * 1e6,
-        "output_bytes": written,
-    }
-
-
-def _bytes(ref: Any) -> int:
-    """Of the whole buffer that a kernel is given."""
-    width = ref.type.element_type.bitwidth
-    return prod(ref.type.get_shape()) * max(1, width // 8)
-
-
-def _bank_ways(module: Any) -> dict[str, dict[str, float]]:
-    """By kernel: the ways of each access of shared memory that the bank model knows of."""
-    from dlc.analysis.banks import report
-    from dlc.dialects.tile import KernelOp
-
-    found: dict[str, dict[str, float]] = {}
-    for kernel in (op for op in module.walk() if isinstance(op, KernelOp)):
-        counts = found.setdefault(kernel.name_, {})
-        for access in report(kernel):
-            what = f"{'write' if access.writes else 'read'} {access.name}"
-            counts[what] = max(counts.get(what, 0.0), access.ways)
-    return found
-
-
-def examine(kernel: Row, target_name: str) -> Row:
-    """A kernel as `lower` gives it, compiled: the same without its source, and what ptxas made."""
-    target = get_target(target_name)
-    cubin = compile_cubin(kernel["source"], target_name)
-    functions = sass.parse(sass.disassemble(cubin.path))
-    function = max(functions, key=lambda f: len(f.instructions))
-    held = occupancy(target, kernel["threads"], cubin.registers, kernel["shared_bytes"])
-    row = {name: value for name, value in kernel.items() if name != "source"}
-    row |= {
-        "source_lines": kernel["source"].count("\n"),
-        "registers": cubin.registers,
-        "spill_bytes": cubin.spill_bytes,
-        "stack": cubin.stack,
-        "ctas_per_sm": held.blocks,
-        "occupancy": held.share,
-        "occupancy_limit": held.limit,
-        "fill": fill(target, kernel["ctas"]),
-        "instructions": len(function.instructions),
-        "accesses": _accesses(function.instructions),
-        "loop": _loop(function),
-    }
-    predicted = kernel.get("estimate_us", 0.0)
-    share = row["loop"]["fma_share"] if row["loop"] else 0.0
-    if kernel.get("contraction") and share:
-        issue = kernel["flops"] / (target.flops * share * row["fill"])
-        predicted = max(predicted, (issue + target.launch_seconds) * 1e6)
-    return row | {"predicted_us": predicted}
-
-
-def _accesses(instructions: Iterable[sass.Instruction]) -> dict[str, int]:
-    found = sass.accesses(instructions)
-    return {f"{kind}.{width}" if width else kind: n for (kind, width), n in sorted(found.items())}
-
-
-def _loop(function: sass.Function) -> Row | None:
-    if function.hot_loop is None:
-        return None
-    body = function.body(function.hot_loop)
-    fmas = sum(i.opcode in sass.FMA for i in body)
-    read = sum(width // 8 for i in body for kind, width in [i.access or ("", 0)] if kind == "LDS")
-    return {
-        "depth": function.hot_loop.depth,
-        "instructions": len(body),
-        "fma_share": sass.fma_share(body),
-        "accesses": _accesses(body),
-        "shared_bytes_per_fma": read / fmas if fmas else None,
-        "opcodes": dict(Counter(i.opcode for i in body).most_common(8)),
-    }
 
 
 def summarise(case: Case, target_name: str, kernels: list[Row]) -> Row:
@@ -310,7 +185,7 @@ def make_row(case: Case, target: str, lowered: Row) -> Row:
     if "error" in lowered:
         return row | {"error": lowered["error"]}
     try:
-        kernels = [examine(kernel, target) for kernel in lowered["kernels"]]
+        kernels = [statics.examine(kernel, target) for kernel in lowered["kernels"]]
     except Exception as error:
         return row | {"error": f"{type(error).__name__}: {error}"}
     return (

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dlc.measure.statics import narrow, worst_ways
 from dlc.schedule.target import TARGETS
 
 Row = dict[str, Any]
@@ -122,21 +123,6 @@ def summary(rows: dict[str, Row], target: str) -> dict[str, int]:
 def is_product(kernel: Row) -> bool:
     """A contraction whose multiply-adds stand in a loop."""
     return bool(kernel.get("contraction") and kernel["loop"])
-
-
-def worst_ways(kernel: Row) -> float:
-    """The most ways of an access of shared memory; 1 is free of conflicts."""
-    return max(kernel["bank_ways"].values(), default=1.0)
-
-
-def narrow(accesses: dict[str, int], kinds: tuple[str, ...]) -> int:
-    """How many accesses of these kinds are less than 128 bits wide."""
-    return sum(
-        count
-        for access, count in accesses.items()
-        for kind, _, width in [access.partition(".")]
-        if kind in kinds and width and int(width) < 128
-    )
 
 
 def _table(rows: dict[str, Row]) -> list[str]:

@@ -69,7 +69,9 @@ def compare(
             f"expected a result {list(eager.shape)} of {eager.dtype} as eager has it, found "
             f"{list(result.shape)} of {result.dtype}"
         )
-    result, reference64, eager = (t.detach().cpu() for t in (result, reference64, eager))
+    result, reference64, eager = (
+        t.detach().to(reference64.device) for t in (result, reference64, eager)
+    )
     rounded = reference64.to(result.dtype)
     if not result.is_floating_point():
         wrong = (result != eager) & (result != rounded)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, TensorType
 
 from dlc.analysis.loops import longest_reduction
 from dlc.backend.cuda.interface import c_name, shared_bytes
@@ -26,14 +26,17 @@ from dlc.backend.executor import (
     main_of,
     torch_dtype,
 )
+from dlc.backend.memory import MemoryUse
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects.kernel import FuncOp
 from dlc.frontend.fx import import_program
 from dlc.frontend.program import ImportedProgram
 from dlc.frontend.source import ImportFailure
+from dlc.graph import Graph, GraphedCall, check_capturing
 from dlc.pipeline import STAGES, Stage, run_pipeline, text_of
 from dlc.registry import register
 from dlc.schedule.target import TARGET_ATTRIBUTE, get_target
+from dlc.transforms.decompositions import DECOMPOSITIONS
 
 Printed: TypeAlias = Stage | Literal["cuda"]
 PRINTED: tuple[Printed, ...] = (*STAGES, "cuda")
@@ -87,7 +90,9 @@ class Variant:
         self._modules: dict[Stage, ModuleOp] = {"torch": program.module}
         types = main_of(program.module).function_type.outputs.data
         # Tensor IR has no unsigned bytes: the results of its kernels are seen as what they are.
-        self._dtypes = [torch_dtype(t.element_type) for t in types if isinstance(t, TensorType)]
+        self._dtypes = [
+            torch_dtype(t.element_type) for t in types if isinstance(t, TensorType | MemRefType)
+        ]
 
     def module(self, stage: Stage) -> ModuleOp:
         """The program's module at a stage; it must not be changed. Loop IR is made on the way."""
@@ -105,11 +110,34 @@ class Variant:
 
     def run(self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None) -> Any:
         """The user's output for the tensors of `@main`, mutations written back."""
-        results = self.executor([t.detach() for t in bound], on_launch)
+        return self.finish(self.compute(bound, on_launch), bound)
+
+    def compute(
+        self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None
+    ) -> list[torch.Tensor]:
+        """What the kernels compute of the tensors of `@main`."""
+        return self.executor([t.detach() if t.requires_grad else t for t in bound], on_launch)
+
+    def finish(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
+        """The user's output of what the kernels computed, mutations written back."""
         typed = [
             r if r.dtype == d else r.view(d) for r, d in zip(results, self._dtypes, strict=True)
         ]
         return self.program.unflatten(typed, bound)
+
+    @cached_property
+    def graphs(self) -> list[Graph]:
+        """The graph that was captured last, if any."""
+        return []
+
+    def replay(self, bound: Sequence[torch.Tensor]) -> Any:
+        """As `run`, by a CUDA graph, which is captured if there is none for these parameters."""
+        if not self.graphs or not self.graphs[-1].fits(bound):
+            self.graphs[:] = [self.capture(bound)]
+        return self.finish(self.graphs[-1].run(bound), bound)
+
+    def capture(self, bound: Sequence[torch.Tensor]) -> Graph:
+        return Graph(self.backend, self.program.arguments, self.compute, bound)
 
     @cached_property
     def longest_reduction(self) -> int:
@@ -124,9 +152,21 @@ class CompiledProgram:
 
     A call raises ImportFailure for what PyTorch cannot export and for arguments that require a
     gradient while gradients are recorded, and BackendError where kernels cannot be compiled or run.
+
+    With `graphed`, calls are replays of CUDA graphs, one for each variant; the tensors of a result
+    are overwritten by the next call of the same variant.
     """
 
-    def __init__(self, function: Callable[..., Any], target: str, backend: Backend) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        target: str,
+        backend: Backend,
+        graphed: bool = False,
+    ) -> None:
+        if graphed:
+            check_capturing(backend)
+        self.graphed = graphed
         self.function = function
         self.target = get_target(target).name
         self.backend = backend
@@ -134,20 +174,38 @@ class CompiledProgram:
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        _refuse_gradients((args, kwargs))
-        variant = self.variant(args, kwargs)
-        return variant.run(variant.program.bind(args, kwargs))
+        _refuse_gradients(args, kwargs)
+        variant, bound = self._bound(args, kwargs)
+        return variant.replay(bound) if self.graphed else variant.run(bound)
+
+    def graph(self, *args: Any, **kwargs: Any) -> GraphedCall:
+        """
+        Such a call in a CUDA graph: a callable that copies its tensors into those of the graph and
+        replays it. The kernels run once beforehand; nothing is written to. BackendError where the
+        backend has no graphs or a tensor is not on its device.
+        """
+        _refuse_gradients(args, kwargs)
+        variant, bound = self._bound(args, kwargs)
+        return GraphedCall(variant.program, variant.capture(bound), variant.finish)
 
     def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Variant:
         """The variant for such a call, compiled now if there is none yet."""
+        return self._bound(args, kwargs)[0]
+
+    def _bound(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> tuple[Variant, list[torch.Tensor]]:
+        """The variant for a call, and the tensors of `@main`."""
         with self._lock:
             for variant in self.variants:
-                if variant.program.matches(args, kwargs):
-                    return variant
-            program = import_program(self.function, args, kwargs)
+                bound = variant.program.tensors_of(args, kwargs)
+                if bound is not None:
+                    variant.program.check_overlaps(bound)
+                    return variant, bound
+            program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target)
             self.variants.append(Variant(program, self.backend))
-            return self.variants[-1]
+            return self.variants[-1], program.bind(args, kwargs)
 
     def ir(self, stage: Printed) -> str:
         """The text of the first variant at a stage: torch, tensor, loop, tile, kernel or cuda."""
@@ -157,6 +215,11 @@ class CompiledProgram:
         if stage == "cuda":
             return print_module(self.variants[0].module("kernel"))
         return text_of(self.variants[0].module(stage))
+
+    @property
+    def memory(self) -> MemoryUse:
+        """What the first variant needs beside its arguments."""
+        return MemoryUse.of(self.variants[0].module("kernel"))
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -170,25 +233,32 @@ def compile(
     target: str | None = None,
     backend: BackendLike = None,
     kwargs: Mapping[str, Any] | None = None,
+    *,
+    graph: bool = False,
+    sync: bool = False,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
 
+    With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
+    by the next one. With `sync`, each kernel is waited for, so that one that fails is named.
+
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
-    if there is a GPU and PyCUDA, else `host`). Kernels are compiled to machine code at the first
+    if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
     call. Raises ImportFailure and UnsupportedError for programs that cannot be imported, OpError
     for operations that cannot be compiled, and ValueError for an unknown target or backend.
     """
-    program = CompiledProgram(f, target or default_target(), get_backend(backend))
+    program = CompiledProgram(f, target or default_target(), get_backend(backend, sync), graph)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
 
 
-def _refuse_gradients(call: object) -> None:
+def _refuse_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     if not torch.is_grad_enabled():
         return
-    for leaf in tree_leaves(call):
+    flat = not kwargs and all(isinstance(argument, torch.Tensor) for argument in args)
+    for leaf in args if flat else tree_leaves((args, kwargs)):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             raise ImportFailure(
                 f"dlc compiles forward passes only, and an argument of shape {list(leaf.shape)} "

@@ -60,6 +60,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("k:001", "materialize-tiles"),  # axes become block and thread numbers, barriers are placed
     ("k:002", "vectorize-accesses"),  # runs of elements become 16-byte accesses
     ("k:003", "drop-redundant-barriers"),
+    ("k:004", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}

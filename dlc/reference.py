@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
@@ -14,7 +16,7 @@ from dlc.backend.executor import main_of, torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects.torch import Argument, AtenOp
 
-_VIEWS = ("view.default", "_unsafe_view.default")
+VIEWS = ("view.default", "_unsafe_view.default")
 
 
 def evaluate(
@@ -26,26 +28,36 @@ def evaluate(
 ) -> list[torch.Tensor]:
     """
     The results of `@main`, each `torch.aten` being a call of that overload. With `double`, every
-    floating-point tensor is fp64, casts to other floating-point types included. `disturb` is
-    applied to every argument and every result of an operation.
+    floating-point tensor is fp64, casts to other floating-point types included; an argument is for
+    as long as an operation uses it, so that the weights of a model need not be there twice.
+    `disturb` is applied to every argument at each of its uses and to every result of an operation.
     OpError for any other operation, and for an overload that this PyTorch does not have.
     """
     main = main_of(module)
-    widened = [disturb(_widen(t) if double else t) for t in arguments]
-    values: dict[SSAValue, Any] = dict(zip(main.body.block.args, widened, strict=True))
+    body = main.body.block
+    values: dict[SSAValue, torch.Tensor] = dict(zip(body.args, arguments, strict=True))
+    last_use = {v: op for op in body.ops for v in op.operands}
+
+    def use(value: SSAValue) -> torch.Tensor:
+        tensor = _widen(values[value]) if double else values[value]
+        return disturb(tensor) if value.owner is body else tensor
+
     with torch.no_grad():
-        for op in main.body.block.ops:
+        for op in body.ops:
             if isinstance(op, func.ReturnOp):
-                return [values[v] for v in op.operands]
+                return [use(v) for v in op.operands]
             if not isinstance(op, AtenOp):
                 fail(op, f"expected torch.aten in @main, found '{op.name}'")
-            outputs = _call(op, values, double)
+            outputs = _call(op, {v: use(v) for v in op.operands}, double)
             values.update(zip(op.results, map(disturb, outputs), strict=True))
+            for value in dict.fromkeys((*op.operands, *op.results)):
+                if last_use.get(value, op) is op:
+                    del values[value]
     fail(main, "expected func.return at the end of @main, found none")
 
 
-def _call(op: AtenOp, values: dict[SSAValue, Any], double: bool) -> list[torch.Tensor]:
-    overload = _overload(op)
+def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> list[torch.Tensor]:
+    overload = overload_of(op)
     given: dict[str, Any] = {}
     for argument in overload._schema.arguments:
         if (value := op.operand(argument.name)) is not None:
@@ -58,11 +70,8 @@ def _call(op: AtenOp, values: dict[SSAValue, Any], double: bool) -> list[torch.T
         elif not argument.has_default_value():
             given[argument.name] = None  # an absent tensor
     if op.overload.data == "rms_norm.default" and given.get("eps") is None:
-        # None stands for the epsilon of the program's dtype, whatever dtype is computed in.
-        kind = op.results[0].type
-        assert isinstance(kind, TensorType)
-        given["eps"] = torch.finfo(torch_dtype(kind.element_type)).eps
-    if op.overload.data in _VIEWS:
+        given["eps"] = default_epsilon(op)
+    if op.overload.data in VIEWS:
         # Torch IR says nothing of strides, so a tensor may lie as no view of that shape can.
         return [given["self"].reshape(given["size"])]
     result = overload(**given)
@@ -70,7 +79,16 @@ def _call(op: AtenOp, values: dict[SSAValue, Any], double: bool) -> list[torch.T
     return [_widen(t) if double else t for t in outputs]
 
 
-def _overload(op: AtenOp) -> Any:
+def default_epsilon(op: AtenOp) -> float:
+    """What None stands for in rms_norm: the epsilon of the program's dtype, whatever dtype is
+    computed in."""
+    kind = op.results[0].type
+    assert isinstance(kind, TensorType)
+    return torch.finfo(torch_dtype(kind.element_type)).eps
+
+
+def overload_of(op: AtenOp) -> Any:
+    """PyTorch's operation; OpError if this PyTorch has none of that name."""
     name, _, overload = op.overload.data.partition(".")
     packet = getattr(torch.ops.aten, name, None)
     found = getattr(packet, overload, None)
@@ -88,3 +106,17 @@ def _dtype(value: Argument, double: bool) -> torch.dtype | None:
 
 def _widen(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
+
+
+class Widened(TorchDispatchMode):
+    """Within it, every floating-point tensor that an operation makes is fp64."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        dtype = kwargs.get("dtype")
+        if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
+            kwargs["dtype"] = torch.float64
+        return tree_map(
+            lambda leaf: _widen(leaf) if isinstance(leaf, torch.Tensor) else leaf,
+            func(*args, **kwargs),
+        )

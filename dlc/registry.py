@@ -33,6 +33,7 @@ DIALECTS: dict[str, tuple[str, str]] = {
     "loop": ("dlc.dialects.loop", "Loop"),
     "tile": ("dlc.dialects.tile", "Tile"),
     "kernel": ("dlc.dialects.kernel", "Kernel"),
+    "host": ("dlc.dialects.host", "Host"),
 }
 """The module and name of each dialect."""
 
@@ -42,7 +43,7 @@ _PASS_NAMES = """
     tileify chunk-matmul-k split-matmul-k cooperative-reduce blockify-launch chunk-reduce
     stage-inputs register-tile permute-register-tile double-buffer tma-copy
     split-inner-for-swizzle async-copy pad-smem pipeline-k-outer mark-unroll
-    materialize-tiles vectorize-accesses drop-redundant-barriers
+    materialize-tiles vectorize-accesses drop-redundant-barriers plan-buffers
 """.split()
 
 PASSES: dict[str, tuple[str, str]] = {

@@ -11,16 +11,18 @@ Buffers count as a whole, but for their slots: where the first subscript of an a
 meets only accesses of the same slot. A loop that picks slots of a ring (`ko mod 3`) is played
 through iteration by iteration, until every slot has been in every state. An asynchronous copy
 writes when it is issued and again at the wait that completes its group. What the tensor memory
-accelerator writes is left out: mbarriers order it, of which only the initialization counts.
+accelerator writes is left out: mbarriers order it, of which only the initialization counts. Where
+two accesses deal the elements of a buffer to the threads alike, a thread meets only its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import VectorType
+from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.dialects import kernel
@@ -39,6 +41,11 @@ class Access:
     @property
     def is_atomic(self) -> bool:
         return isinstance(self.op, kernel.AtomicAddOp)
+
+    @property
+    def is_landing(self) -> bool:
+        """Is it the end of an asynchronous copy?"""
+        return self.at is not self.op
 
 
 @dataclass(frozen=True)
@@ -117,11 +124,17 @@ class _State:
         done, self.groups = self.groups[:count], self.groups[count:]
         return [copy for group in done for copy in group]
 
-    def forget_slots(self) -> None:
-        """After a loop, what it did counts for all slots of a buffer."""
-        self.accesses = {(access, None): None for access, _ in self.accesses}
-        self.open = {(op, None): None for op, _ in self.open}
-        self.groups = [{(op, None): None for op, _ in group} for group in self.groups]
+    def forget_slots(self, inside: Container[Operation]) -> None:
+        """What the operations `inside` a loop did counts for all slots of a buffer."""
+
+        def forgotten(copies: dict[Copy, None]) -> dict[Copy, None]:
+            return {(op, None if op in inside else slot): None for op, slot in copies}
+
+        self.accesses = {
+            (access, None if access.op in inside else slot): None for access, slot in self.accesses
+        }
+        self.open = forgotten(self.open)
+        self.groups = [forgotten(group) for group in self.groups]
 
 
 class Slots:
@@ -133,6 +146,7 @@ class Slots:
         self.at: dict[SSAValue, int] = {}
         """The iteration of the loops being played through."""
         self._known: dict[object, int | None] = {}
+        self._runs: dict[Operation, int] = {}
         self._first: dict[Operation, Expr | None] = {}
         self._matters: dict[Operation, bool] = {}
         self._falling: dict[scf.IfOp, list[Expr]] = {}
@@ -162,6 +176,15 @@ class Slots:
             number = first.substitute(self.at.get)
             self._known[key] = number.constant if number.is_constant else None
         return self._known[key]
+
+    def run(self, op: Operation) -> int:
+        """
+        How many neighbouring elements a thread has where `op` accesses only elements e with
+        `e floordiv run mod threads` the number of the thread, in rows one after the other; else 0.
+        """
+        if op not in self._runs:
+            self._runs[op] = _run_of(op)
+        return self._runs[op]
 
     def taken(self, op: scf.IfOp) -> bool | None:
         """
@@ -208,6 +231,38 @@ class Slots:
             several = wide and len(subscripts) == 1
             self._first[op] = _expanded(subscripts[0]) if subscripts and not several else None
         return self._first[op]
+
+
+def _run_of(op: Operation) -> int:
+    func = kernel.enclosing_func(op)
+    match op:
+        case kernel.LoadOp() | kernel.StoreOp():
+            type = (op.result if isinstance(op, kernel.LoadOp) else op.value).type
+            ref, subscripts = op.ref, op.subscripts
+            width = prod(type.get_shape()) if isinstance(type, VectorType) else 1
+        case kernel.CpAsyncOp():
+            ref, subscripts, width = op.target, op.target_subscripts, op.elements.value.data
+        case _:
+            return 0
+    assert func is not None
+    assert isinstance(ref.type, MemRefType)
+    offset, size = Expr(), 1
+    for subscript, extent in zip(reversed(subscripts), reversed(ref.type.get_shape()), strict=True):
+        offset, size = offset + _expanded(subscript) * size, size * extent
+    run = sum(f for atom, f in offset.terms if _is_thread(atom))
+    if run <= 0:
+        return 0
+    period = run * func.block_size
+    rest = Expr((), offset.constant % period)
+    for atom, factor in offset.terms:
+        if not _is_thread(atom) and factor % period:
+            rest = rest + Expr(((atom, factor),), 0)
+    low, high = rest.range
+    return run if low >= 0 and high + width <= run else 0
+
+
+def _is_thread(atom: object) -> bool:
+    return isinstance(atom, SSAValue) and isinstance(atom.owner, kernel.ThreadIdOp)
 
 
 def _falling(op: scf.IfOp) -> list[Expr]:
@@ -316,7 +371,8 @@ class _Walk:
         assert first is not None
         assert step is not None
         left: list[_State] = []
-        for iteration in self._iterations(op, trips):
+        iterations = list(self._iterations(op, trips))
+        for iteration in iterations:
             self._slots.at[index] = first + iteration * step
             if any(map(self._slots.ends_loop, op.body.block.ops)):
                 left.append(state.copy())
@@ -324,7 +380,8 @@ class _Walk:
         for earlier in left:
             state.join(earlier)
         del self._slots.at[index]
-        state.forget_slots()
+        if len(iterations) < trips:
+            state.forget_slots(set(op.walk()))
         return state
 
     def _iterations(self, op: scf.ForOp, trips: int) -> Iterator[int]:
@@ -344,6 +401,10 @@ class _Walk:
             if earlier.ref is not access.ref or not (earlier.writes or access.writes):
                 continue
             if slot is not None and other is not None and slot != other:
+                continue
+            if access.is_landing and earlier.op is access.op:
+                continue  # a copy's request and its end are one access
+            if (dealt := self._slots.run(access.op)) and dealt == self._slots.run(earlier.op):
                 continue
             if not (earlier.is_atomic and access.is_atomic):
                 self._found[Conflict(earlier, access)] = None

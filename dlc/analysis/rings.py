@@ -73,6 +73,35 @@ def _neighbour(
     return other if loop_of(other.source) is loop_of(op.source) else None
 
 
+def is_idle(op: tile.FillOp) -> bool:
+    """Is the chunk of a fill beyond the last one, whenever it is executed?"""
+    return op.chunk.range[0] >= op.source.chunks
+
+
+def makes_group(op: tile.FillOp) -> bool:
+    """
+    Does an asynchronous fill close a group of copies, though it may be empty? Where a ring has one
+    chunk, only its request does.
+    """
+    return op.source.chunks > 1 or not is_idle(op)
+
+
+def closes_group(op: tile.FillOp, pending: Iterable[int]) -> bool:
+    """
+    Does a run of asynchronous fills, of which `op` is the first, need a commit of its own? Not
+    where all waits are for everything, `pending` being what they leave, and other fills follow
+    before any of them.
+    """
+    if not makes_group(op) or any(pending):
+        return makes_group(op)
+    later = run_of(op)[-1].next_op
+    while later is not None and not later.regions and not isinstance(later, tile.AcquireOp):
+        if isinstance(later, tile.FillOp) and is_async(later) and makes_group(later):
+            return False
+        later = later.next_op
+    return True
+
+
 def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:
     """
     For the first acquire of every run: how many of the newest groups may be unfinished when it
@@ -88,7 +117,7 @@ def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:
         nonlocal groups
         assert isinstance(op, tile.FillOp | tile.AcquireOp)
         run = run_of(op)
-        if op is not run[0]:
+        if op is not run[0] or (isinstance(op, tile.FillOp) and not makes_group(op)):
             return
         chunks = [(member.source, member.chunk.substitute(at.get)) for member in run]
         if isinstance(op, tile.FillOp):

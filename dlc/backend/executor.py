@@ -4,48 +4,39 @@ Runs `@main` of a Kernel IR module on torch tensors.
     executor = Executor(module, get_backend("host"))
     results = executor(tensors)
 
-`@main` is a list of launches: the executor allocates what they write, fills with zeros what is to
-be zeroed, launches them in order and drops a tensor after its last use. Where kernels run is behind
-the interface `Backend`.
+`@main` is a list of launches and of the memory that they use: see `program.py`. A planned program
+asks torch for one workspace and for each of its results at a call; launches then cost no more than
+looking up addresses. Where kernels run is behind the interface `Backend`.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeAlias
 
 import torch
-from xdsl.dialects import func
-from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
-    Float64Type,
-    IntegerType,
-    MemRefType,
-    ModuleOp,
-    Signedness,
-    TensorType,
-)
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import ModuleOp
 
-from dlc.analysis.layout import strides_of
-from dlc.backend import BackendError, LaunchError
-from dlc.diagnostics import did_you_mean, fail, with_hint
+from dlc.backend import LaunchError
+from dlc.backend.parallel import OnDone
+from dlc.backend.program import Allocate, HostProgram, Launch, Layout, Slice, Zero
+from dlc.backend.program import main_of as main_of
+from dlc.backend.program import torch_dtype as torch_dtype
+from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import kernel
-from dlc.schedule.target import DEFAULT_TARGET, TARGETS
+from dlc.schedule.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
 
-_INTEGERS = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 BACKENDS = ("host", "cuda")
 
 
 class Backend(Protocol):
     """A place where printed kernels run."""
+
+    on_compiled: OnDone | None
+    """Is told how many of the kernels that are prepared are compiled."""
 
     @property
     def name(self) -> str: ...
@@ -67,7 +58,12 @@ class Backend(Protocol):
         """Fills a tensor with zeros, after the launches before."""
         ...
 
-    def launch(self, func: kernel.FuncOp, tensors: Sequence[torch.Tensor]) -> None:
+    def keep(self, tensor: torch.Tensor) -> None:
+        """The memory of a tensor is used by launches to come: it must not be taken before they end,
+        even if the tensor is dropped."""
+        ...
+
+    def launch(self, func: kernel.FuncOp, addresses: Sequence[int]) -> None:
         """Runs a prepared kernel on its inputs and outputs. LaunchError if it fails."""
         ...
 
@@ -75,8 +71,11 @@ class Backend(Protocol):
 BackendLike: TypeAlias = "Backend | str | None"
 
 
-def get_backend(backend: BackendLike = None) -> Backend:
-    """The backend of a name, or the default one; ValueError if there is none of that name."""
+def get_backend(backend: BackendLike = None, sync: bool = False) -> Backend:
+    """
+    The backend of a name, or the default one; ValueError if there is none of that name. With
+    `sync` every launch is waited for, as the host's are anyway.
+    """
     if backend is None:
         backend = default_backend()
     if backend == "host":
@@ -86,7 +85,7 @@ def get_backend(backend: BackendLike = None) -> Backend:
     if backend == "cuda":
         from dlc.backend.cuda.runtime import CudaBackend
 
-        return CudaBackend()
+        return CudaBackend(sync=sync)
     if isinstance(backend, str):
         hint = did_you_mean(backend, BACKENDS) or f"the backends are {' and '.join(BACKENDS)}"
         raise with_hint(ValueError(f"unknown backend '{backend}'"), hint)
@@ -95,9 +94,10 @@ def get_backend(backend: BackendLike = None) -> Backend:
 
 @cache
 def default_backend() -> str:
-    """`cuda` where there is a GPU and PyCUDA to launch with, else `host`."""
-    usable = torch.cuda.is_available() and importlib.util.find_spec("pycuda") is not None
-    return "cuda" if usable else "host"
+    """`cuda` where there is a GPU that can run dlc's kernels, else `host`."""
+    if not torch.cuda.is_available():
+        return "host"
+    return "cuda" if torch.cuda.get_device_capability() >= OLDEST_CAPABILITY else "host"
 
 
 @cache
@@ -111,142 +111,27 @@ def default_target() -> str:
     return f"sm_{max(usable)}" if usable else DEFAULT_TARGET
 
 
-def torch_dtype(element: Attribute) -> torch.dtype:
-    """The dtype whose memory holds such elements; BackendError if torch has none."""
-    match element:
-        case Float64Type():
-            return torch.float64
-        case Float32Type():
-            return torch.float32
-        case Float16Type():
-            return torch.float16
-        case BFloat16Type():
-            return torch.bfloat16
-        case IntegerType() if element.bitwidth == 1:
-            return torch.bool
-        case IntegerType() if (
-            element.bitwidth == 8 and element.signedness.data == Signedness.UNSIGNED
-        ):
-            return torch.uint8
-        case IntegerType() if element.bitwidth in _INTEGERS:
-            return _INTEGERS[element.bitwidth]
-        case _:
-            raise BackendError(f"expected elements that torch can hold, found {element}")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A tensor as kernels see it; strides in elements."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-
-    @staticmethod
-    def of(memref: Attribute) -> Layout:
-        assert isinstance(memref, MemRefType)
-        shape = tuple(memref.get_shape())
-        return Layout(shape, strides_of(memref), torch_dtype(memref.element_type))
-
-    def allocate(self, device: torch.device) -> torch.Tensor:
-        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
-
-    def fits(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor has this shape and these strides, and elements of this size."""
-        return (
-            tensor.shape == self.shape
-            and tensor.element_size() == self.dtype.itemsize
-            and (0 in self.shape or _agree(self.shape, self.strides, tensor.stride()))
-        )
-
-    def __str__(self) -> str:
-        return f"{list(self.shape)} of {self.dtype} with strides {list(self.strides)}"
-
-
-def _agree(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
-    return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
-
-
-@dataclass(frozen=True)
-class _Launch:
-    """A launch of `@main`; values are numbers, arguments first."""
-
-    func: kernel.FuncOp
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    layouts: tuple[Layout, ...]
-    """Of the outputs."""
-    zeroed: tuple[int, ...]
-    """Outputs that hold zeros at the start."""
-    dead: tuple[int, ...]
-    """Values that nothing uses any more."""
-
-
 OnLaunch: TypeAlias = Callable[[kernel.FuncOp, float], None]
 
 
 class Executor:
-    """
-    A Kernel IR module that can be called. OpError for a module whose `@main` does anything but
-    launch kernels.
-    """
+    """A Kernel IR module that can be called. OpError as of `HostProgram`."""
 
     def __init__(self, module: ModuleOp, backend: Backend) -> None:
         self.backend = backend
-        main = main_of(module)
-        self._numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(main.body.block.args)}
-        self.arguments: tuple[TensorType, ...] = tuple(
-            a.type for a in main.body.block.args if isinstance(a.type, TensorType)
-        )
-        self._expected: dict[int, Layout] = {}
-        self.launches: list[_Launch] = []
-        self.results: tuple[int, ...] = ()
-        self._plan(main)
-        self.funcs = tuple(dict.fromkeys(launch.func for launch in self.launches))
+        self.program = HostProgram.of(module)
+        self.funcs = tuple(self.program.funcs)
         self._prepared = False
 
-    def _plan(self, main: func.FuncOp) -> None:
-        """Numbers the values of `@main` and finds the last use of each."""
-        ops = list(main.body.block.ops)
-        last_use = {v: op for op in ops for v in op.operands}
-        kept = set(ops[-1].operands) if isinstance(ops[-1], func.ReturnOp) else set()
-        for op in ops:
-            if isinstance(op, func.ReturnOp):
-                self.results = tuple(self._numbers[v] for v in op.operands)
-            elif isinstance(op, kernel.LaunchOp):
-                self._plan_launch(op, last_use, kept)
-            else:
-                fail(
-                    op,
-                    f"expected kernel.launch in @main, found '{op.name}'",
-                    "take the module to Kernel IR first: dlc compile FILE --ir kernel",
-                )
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The numbers of the buffers that `@main` returns."""
+        return self.program.results
 
-    def _plan_launch(
-        self, op: kernel.LaunchOp, last_use: Mapping[SSAValue, object], kept: set[SSAValue]
-    ) -> None:
-        callee = op.callee
-        assert callee is not None
-        for value, ref in zip(op.inputs, callee.input_refs, strict=True):
-            self._expected.setdefault(self._numbers[value], Layout.of(ref.type))
-        for value in op.outputs:
-            self._numbers[value] = len(self._numbers)
-        unused = [v for v in op.outputs if v not in last_use]
-        ended = [v for v in dict.fromkeys(op.inputs) if last_use[v] is op]
-        self.launches.append(
-            _Launch(
-                callee,
-                tuple(self._numbers[v] for v in op.inputs),
-                tuple(self._numbers[v] for v in op.outputs),
-                tuple(Layout.of(ref.type) for ref in callee.output_refs),
-                tuple(
-                    self._numbers[value]
-                    for value, ref in zip(op.outputs, callee.output_refs, strict=True)
-                    if ref in callee.zeroed_refs
-                ),
-                tuple(self._numbers[v] for v in (*ended, *unused) if v not in kept),
-            )
-        )
+    @property
+    def launches(self) -> list[Launch]:
+        """In order."""
+        return self.program.launches
 
     def prepare(self) -> None:
         """Compiles the kernels, once. BackendError with the reason where that fails."""
@@ -264,45 +149,52 @@ class Executor:
         """
         self.prepare()
         self._check(tensors)
-        home = tensors[0].device if tensors else self.backend.device
-        values = {i: to_device(t, self.backend.device) for i, t in enumerate(tensors)}
+        device = self.backend.device
+        home = tensors[0].device if tensors else device
+        values = {i: to_device(t, device) for i, t in enumerate(tensors)}
         with self.backend.running():
-            for launch in self.launches:
-                self._run(launch, values, on_launch)
+            for tensor in values.values():
+                self.backend.keep(tensor)
+            self._run(values, on_launch)
         return [to_device(values[i], home) for i in self.results]
 
-    def _run(
-        self, launch: _Launch, values: dict[int, torch.Tensor], on_launch: OnLaunch | None
-    ) -> None:
-        outputs = [layout.allocate(self.backend.device) for layout in launch.layouts]
-        values.update(zip(launch.outputs, outputs, strict=True))
-        begin = time.perf_counter()
-        for number in launch.zeroed:
-            self.backend.zero(values[number])
-        if launch.func.grid_size > 0:
-            self.backend.launch(launch.func, [*(values[i] for i in launch.inputs), *outputs])
-            if on_launch is not None:
-                _synchronize(self.backend.device)
-                on_launch(launch.func, time.perf_counter() - begin)
-        for number in launch.dead:
-            del values[number]
+    def _run(self, values: dict[int, torch.Tensor], on_launch: OnLaunch | None) -> None:
+        """Takes all steps; `values` holds the arguments, and then all memory that is in use."""
+        backend = self.backend
+        addresses = [0] * self.program.count
+        for number, tensor in values.items():
+            addresses[number] = tensor.data_ptr()
+        for step in self.program.steps:
+            if isinstance(step, Launch):
+                if step.func.grid_size == 0:
+                    continue
+                begin = time.perf_counter()
+                backend.launch(step.func, [addresses[i] for i in step.inputs + step.outputs])
+                if on_launch is not None:
+                    _synchronize(backend.device)
+                    on_launch(step.func, time.perf_counter() - begin)
+            elif isinstance(step, Slice):
+                addresses[step.number] = addresses[step.memory] + step.offset
+            elif isinstance(step, Allocate):
+                tensor = values[step.number] = step.layout.allocate(backend.device)
+                addresses[step.number] = tensor.data_ptr()
+                backend.keep(tensor)
+            elif isinstance(step, Zero):
+                memory = values[step.memory]
+                whole = step.number == step.memory
+                backend.zero(memory if whole else memory[step.offset : step.offset + step.size])
+            else:
+                for number in step.numbers:
+                    del values[number]
 
     def _check(self, tensors: Sequence[torch.Tensor]) -> None:
-        if len(tensors) != len(self.arguments):
-            raise LaunchError(f"@main takes {len(self.arguments)} tensors, found {len(tensors)}")
-        for number, tensor in enumerate(tensors):
-            layout = self._expected.get(number)
+        expected = self.program.arguments
+        if len(tensors) != len(expected):
+            raise LaunchError(f"@main takes {len(expected)} tensors, found {len(tensors)}")
+        for number, (tensor, layout) in enumerate(zip(tensors, expected, strict=True)):
             if layout is not None and not layout.fits(tensor):
                 found = Layout(tuple(tensor.shape), tensor.stride(), tensor.dtype)
                 raise LaunchError(f"argument {number} of @main: expected {layout}, found {found}")
-
-
-def main_of(module: ModuleOp) -> func.FuncOp:
-    """The function `@main` of a module; OpError if there is none with a body."""
-    for op in module.ops:
-        if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
-            return op
-    fail(module, "expected a function @main, found none")
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -283,6 +283,20 @@ class FuncOp(IRDLOperation):
         printer.print_op_attributes(self.attributes)
 
 
+def find_kernel(launch: Operation, name: str) -> FuncOp | None:
+    """The kernel of a name in the module that an operation stands in."""
+    found = _kernels_around(launch).get(name)
+    return found if isinstance(found, FuncOp) else None
+
+
+def _kernels_around(op: Operation) -> dict[str, FuncOp | KernelOpBase]:
+    """All kernels of the module that an operation stands in, by name."""
+    root = op
+    while (parent := root.parent_op()) is not None:
+        root = parent
+    return once((root, "kernels"), lambda: _kernels(root))
+
+
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
     """
@@ -310,16 +324,12 @@ class LaunchOp(IRDLOperation):
     @property
     def callee(self) -> FuncOp | None:
         """The kernel that is launched, in Kernel IR."""
-        return op if isinstance(op := self.launched, FuncOp) else None
+        return find_kernel(self, self.kernel.root_reference.data)
 
     @property
     def launched(self) -> FuncOp | KernelOpBase | None:
         """The kernel that is launched, in whichever dialect it is."""
-        root: Operation = self
-        while (parent := root.parent_op()) is not None:
-            root = parent
-        kernels = once((root, "kernels"), lambda: _kernels(root))
-        return kernels.get(self.kernel.root_reference.data)
+        return _kernels_around(self).get(self.kernel.root_reference.data)
 
     def verify_(self) -> None:
         callee = self.launched

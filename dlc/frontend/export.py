@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import io
 import logging
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._ops import OperatorBase, OpOverload
 from torch.export import exported_program
 from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
@@ -69,8 +71,12 @@ def export(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     shown_as: Mapping[str, str],
+    whole: Container[str] | None = None,
 ) -> torch.export.ExportedProgram:
-    """The functional ATen graph of a call, with composite ops such as rms_norm kept whole."""
+    """
+    The functional ATen graph of a call. The overloads in `whole` (`rms_norm.default`; all of them
+    if it is None) are kept, PyTorch's decompositions take apart the others as far as it has any.
+    """
     # Export would take a tensor that is passed twice for one argument: each gets its own object.
     args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
     with ExitStack() as stack:
@@ -84,8 +90,8 @@ def export(
             for name, inner in exported.graph_module.named_modules():
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
-            stack.enter_context(_kept_whole(exported))
-            return exported.run_decompositions({})
+            stack.enter_context(_kept_whole(exported, whole))
+            return exported.run_decompositions(decompositions(whole))
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
             raise ImportFailure(explain(error), place) from error
@@ -103,17 +109,51 @@ def explain(error: Exception) -> str:
     return f"torch.export cannot trace the program: {type(error).__name__}: {first}"
 
 
+def overload_name(op: object) -> str:
+    """`add.Tensor`, or an empty text for what is no overload of an ATen op."""
+    ours = isinstance(op, OpOverload) and op.namespace == "aten"
+    return str(op).removeprefix("aten.") if ours else ""
+
+
+BEYOND_CORE = re.compile(
+    r"_?upsample_\w+|lstm|gru|rnn_(relu|tanh)|_?native_batch_norm(_legit)?|_batch_norm_no_update"
+    r"|grid_sampler_2d|tri[lu]_indices|bucketize|ldexp|dist|pairwise_distance|renorm"
+    r"|special_(ndtr|entr)|hinge_embedding_loss|margin_ranking_loss"
+)
+"""Operations that PyTorch takes apart on request, though it counts them among the core."""
+
+
+def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[..., Any]]:
+    """PyTorch's functions for the ATen overloads that are not in `whole`, in terms of others."""
+    if whole is None:
+        return {}
+    core = dict(core_aten_decompositions())
+    for op, function in decomposition_table.items():
+        if BEYOND_CORE.fullmatch(overload_name(op).partition(".")[0]):
+            core[op] = function
+    table = {op: f for op, f in core.items() if (n := overload_name(op)) and n not in whole}
+    # What decompositions are written with beside ATen.
+    table[torch.ops.prims.convert_element_type.default] = _converted
+    return table
+
+
+def _converted(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.ops.aten._to_copy.default(value, dtype=dtype)
+
+
 @contextmanager
-def _kept_whole(exported: torch.export.ExportedProgram) -> Iterator[None]:
+def _kept_whole(
+    exported: torch.export.ExportedProgram, whole: Container[str] | None
+) -> Iterator[None]:
     """
-    Makes PyTorch keep the composite operations of this program whole. Left alone, it overrides all
-    that it knows, some 600, which takes most of the time of an export; so it is where it has none
-    of the functions that say which they are.
+    Makes PyTorch keep the composite operations of this program that are in `whole`. Left alone, it
+    overrides all that it knows, some 600, which takes most of the time of an export; so it is
+    where it has none of the functions that say which they are.
     """
     try:
         from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
 
-        whole = exported_program._split_decomp_table_to_cia_and_python_decomp
+        original = exported_program._split_decomp_table_to_cia_and_python_decomp
     except (ImportError, AttributeError):
         yield
         return
@@ -121,14 +161,20 @@ def _kept_whole(exported: torch.export.ExportedProgram) -> Iterator[None]:
     used = {node.target for module in modules for node in module.graph.nodes}
 
     def split(table: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        kept = (op for op in used if isinstance(op, OpOverload) and _is_preservable_cia_op(op))
+        kept = (
+            op
+            for op in used
+            if isinstance(op, OpOverload)
+            and _is_preservable_cia_op(op)
+            and (whole is None or overload_name(op) in whole)
+        )
         return dict.fromkeys(kept, _special_op_to_preserve_cia), table
 
     exported_program._split_decomp_table_to_cia_and_python_decomp = split
     try:
         yield
     finally:
-        exported_program._split_decomp_table_to_cia_and_python_decomp = whole
+        exported_program._split_decomp_table_to_cia_and_python_decomp = original
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -55,12 +55,13 @@ def import_program(
     *,
     sources: Mapping[str, str] | None = None,
     exporting: AbstractContextManager[object] = nullcontext(),
+    whole: Container[str] | None = None,
 ) -> ImportedProgram:
     """
     Exports `module` (a module in the mode it is in, or a function) as called with `args` and
     `kwargs` and mirrors the functional ATen graph in Torch IR. `sources` maps file names of the
     program's code to the names to be shown in locations; `exporting` is entered around PyTorch's
-    own part.
+    own part. ATen overloads that are not in `whole` are taken apart where PyTorch can.
 
     Raises ImportFailure where PyTorch cannot export the program, and UnsupportedError with every
     operation that has no representation: shapes that depend on data, control flow, complex numbers.
@@ -70,7 +71,7 @@ def import_program(
     args, kwargs = canonical_call(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
     with exporting:
-        exported = export(root, args, kwargs, shown_as)
+        exported = export(root, args, kwargs, shown_as, whole)
     return _Importer(root, module, exported, signature, args, kwargs, shown_as).run()
 
 

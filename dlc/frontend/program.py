@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -15,6 +16,12 @@ from dlc.frontend.source import ImportFailure
 
 MAX_ALIGN = 16
 """Bytes of the widest access of a GPU thread: more alignment than that is of no use."""
+
+
+_WITH_MEMORY = (torch.Tensor, torch.nn.Parameter)
+"""Types of tensors whose address is their elements'; that of a meta tensor is 0."""
+_LEAVES = (*_WITH_MEMORY, int, float, bool, str, type(None))
+"""Types of arguments that have no structure."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,14 @@ class Guard:
         """Shapes and dtypes are equal, strides where the extent exceeds 1, alignment suffices."""
         if tensor.dtype != self.dtype or tensor.shape != self.shape:
             return False
-        if tensor.stride() != self.strides and any(
+        strides = tensor.stride()
+        if strides != self.strides and any(
             extent > 1 and here != there
-            for extent, here, there in zip(self.shape, tensor.stride(), self.strides, strict=True)
+            for extent, here, there in zip(self.shape, strides, self.strides, strict=True)
         ):
             return False
+        if type(tensor) in _WITH_MEMORY:
+            return tensor.data_ptr() % self.align == 0
         return alignment(tensor) >= self.align
 
 
@@ -143,26 +153,37 @@ class ImportedProgram:
         return {a.name: a.guard for a in self.arguments if a.kind == "input"}
 
     def matches(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> bool:
-        """Whether the program was specialised to what such a call means; cheap enough per call."""
+        """Whether the program was specialised to what such a call means."""
+        return self.tensors_of(args, kwargs) is not None
+
+    def tensors_of(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    ) -> list[torch.Tensor] | None:
+        """
+        The tensors of `@main`'s arguments for a call: inputs from the call, the others from the
+        module as they are now. None if the program was not specialised to what such a call means;
+        cheap enough per call.
+        """
         leaves, spec = flatten_call(self.signature, args, kwargs)
         if spec != self.input_spec or any(m.training != mode for m, mode in self.training):
-            return False
+            return None
         for leaf, value in self.constants.items():
             if type(leaves[leaf]) is not type(value) or leaves[leaf] != value:
-                return False
+                return None
+        bound: list[torch.Tensor] = []
         for argument in self.arguments:
             tensor = self._tensor_of(argument, leaves)
             if not isinstance(tensor, torch.Tensor) or not argument.guard.holds(tensor):
-                return False
-        return True
+                return None
+            bound.append(tensor)
+        return bound
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> list[torch.Tensor]:
         """
-        The tensors of `@main`'s arguments for a call: inputs from the call, the others from the
-        module as they are now. ImportFailure if the call has another structure than the imported
-        one, or if it hands over a tensor that is written to and overlaps another.
+        The same without a look at what the program was specialised to. ImportFailure if the call
+        has another structure than the imported one, or as `check_overlaps` says.
         """
         leaves, spec = flatten_call(self.signature, args, kwargs)
         if spec != self.input_spec:
@@ -170,10 +191,14 @@ class ImportedProgram:
                 f"expected a call with arguments of the structure {self.input_spec}, found {spec}"
             )
         bound = [self._tensor_of(argument, leaves) for argument in self.arguments]
+        self.check_overlaps(bound)
+        return bound
+
+    def check_overlaps(self, bound: Sequence[torch.Tensor]) -> None:
+        """ImportFailure if a tensor that is written to overlaps another."""
         for result in self.results:
             if result.argument is not None:
                 self._check_overlap(result.argument, bound)
-        return bound
 
     def _tensor_of(self, argument: Argument, leaves: Sequence[Any]) -> torch.Tensor:
         if argument.leaf is not None:
@@ -193,10 +218,11 @@ class ImportedProgram:
 
     def unflatten(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
         """The user's output from `@main`'s results; writes mutated arguments back first."""
-        with torch.no_grad():
-            for result in self.results:
-                if result.argument is not None:
-                    bound[result.argument].copy_(results[result.index])
+        if any(result.argument is not None for result in self.results):
+            with torch.no_grad():
+                for result in self.results:
+                    if result.argument is not None:
+                        bound[result.argument].copy_(results[result.index])
         leaves: list[Any] = []
         for output in self.outputs:
             match output:
@@ -222,7 +248,15 @@ def flatten_call(
     signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
 ) -> tuple[list[Any], TreeSpec]:
     """The leaves of a call and its structure, the same however its arguments were passed."""
+    if not kwargs and all(type(argument) in _LEAVES for argument in args):
+        return list(args), _flat_spec(len(args))
     return tree_flatten(canonical_call(signature, args, kwargs))
+
+
+@cache
+def _flat_spec(count: int) -> TreeSpec:
+    """The structure of a call with arguments that have none."""
+    return tree_flatten(((None,) * count, {}))[1]
 
 
 def canonical_call(

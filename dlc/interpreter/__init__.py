@@ -7,10 +7,11 @@ The meaning of Kernel IR: runs kernels on NumPy arrays, and reports what a GPU w
 All threads of some blocks are one NumPy axis and run in step: a value is an array over them, a
 condition that differs among them a mask. What threads may see of each other's accesses does not
 depend on the order in which they run here: it is derived from barriers, waits and arrivals alone,
-so a race is found whether or not it would have changed the result. The first `Hazard` is raised.
+so a race is found whether or not it would have changed the result. Where threads that run in step
+wait for each other, the kernel is run again in groups of threads that block and resume, in two
+orders (`dlc.interpreter.crew`).
 
-A wait for an mbarrier must be ended by what comes before it in the program: kernels whose warps go
-different ways and wait for each other are reported as a deadlock.
+The first `Hazard` is raised; `dlc.interpreter.check` collects all that there are.
 """
 
 from dlc.interpreter.hazards import Access, Hazard

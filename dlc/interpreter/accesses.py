@@ -108,6 +108,7 @@ def cp_async(program: Program, op: kernel.CpAsyncOp) -> Step:
             return
         places = targets()
         element = target.locate(op, places, lanes, width)
+        target.measure(op, element, lanes, width, writes=True)
         elements, writers = target.spread(element, lanes, width)
         values = np.zeros((machine.lanes, width), target.element)
         reads = np.zeros(values.shape, np.bool_)

@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Times = NDArray[np.int32]
-NEVER = np.iinfo(np.int32).max
-"""The time of what did not happen: after every present."""
 
 
 class Clock(ABC):
@@ -41,13 +39,13 @@ class Clock(ABC):
 
 
 class Epochs(Clock):
-    """The number of barriers that each block has passed."""
+    """The number of barriers that each block has passed, and one."""
 
     def __init__(self, blocks: int, threads: int) -> None:
         self.threads = threads
-        self.passed = np.zeros(blocks, np.int32)
-        self.together: int | None = 0
-        """The number of barriers where all blocks have passed as many."""
+        self.passed = np.ones(blocks, np.int32)
+        self.together: int | None = 1
+        """That number where it is the same in all blocks."""
 
     def now(self, lanes: NDArray[np.int64]) -> int | Times:
         return self.passed[lanes // self.threads] if self.together is None else self.together

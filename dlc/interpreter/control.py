@@ -32,9 +32,8 @@ def block_id(program: Program, op: kernel.BlockIdOp) -> Step:
     machine, slot = program.machine, program.slot(op.result)
 
     def step() -> None:
-        one = machine.blocks == 1
-        block = machine.first_block if one else machine.first_block + machine.block_of
-        machine.values[slot] = block
+        ids = machine.block_ids
+        machine.values[slot] = int(ids[0]) if len(ids) == 1 else ids[machine.block_of]
 
     return step
 
@@ -128,6 +127,8 @@ def for_loop(program: Program, op: scf.ForOp) -> Step:
     def turn(trip: int, at: Index) -> None:
         machine.iteration[-1] = trip
         values[index] = at
+        if machine.tick is not None:
+            machine.tick()
         for step in body:
             step()
 

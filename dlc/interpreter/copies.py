@@ -100,7 +100,7 @@ class AsyncCopies:
         request.target.shadow.land(request.event, request.elements, request.lanes)
 
     def _check(self, memory: Memory, op: Operation, elements: Elements, lanes: Lanes) -> None:
-        """Hazard if one of these elements, which lanes access, is being copied."""
+        """A hazard if one of these elements, which lanes access, is being copied."""
         mask = self.flying.get(memory)
         if mask is None or not (hit := mask[elements]).any():
             return
@@ -117,13 +117,14 @@ class AsyncCopies:
             f"{memory.place(int(element))} is accessed while a copy to it is in flight: "
             f"thread {past.thread} requested it and {why}"
         )
-        raise Hazard("copy in flight", op, sentence, [here, past])
+        self.machine.report(Hazard("copy in flight", op, sentence, [here, past]))
 
     def finish(self) -> None:
-        """Hazard if a copy is in flight when the kernel ends; zeros may be."""
+        """A hazard if a copy is in flight when the kernel ends; zeros may be."""
         for request in self.requests:
             if request.reads.any():
                 lane = int(request.lanes[first_of(request.reads)])
                 past = self.machine.access_at(request.event, lane)
                 sentence = f"nothing waits for a copy to {request.target.name}"
-                raise Hazard("copy never awaited", request.op, sentence, [past])
+                hazard = Hazard("copy never awaited", request.op, sentence, [past])
+                self.machine.report(hazard)

@@ -26,6 +26,7 @@ Kind: TypeAlias = Literal[
     "mbarrier",
     "unwritten",
     "arithmetic",
+    "bank conflict",
     "not checked",
 ]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from dlc.interpreter.bank_meter import BankMeter
 from dlc.interpreter.clocks import Clock, Epochs, VectorClocks
 from dlc.interpreter.expressions import Holds, Index
 from dlc.interpreter.hazards import Access, Hazard, Kind
@@ -18,14 +20,50 @@ Step: TypeAlias = Callable[[], None]
 Lanes = NDArray[np.int64]
 """Numbers of threads among those that run in step."""
 
+
+class Stuck(Exception):
+    """Some lanes wait for what the threads that run in step with them do later."""
+
+    def __init__(
+        self, lanes: Lanes, ready: Callable[[], bool], describe: Callable[[], Hazard]
+    ) -> None:
+        super().__init__("stuck")
+        self.lanes = lanes
+        self.ready = ready
+        """Have they got what they wait for?"""
+        self.describe = describe
+        """The hazard that it is if nothing ends it."""
+
+
+class Crew(ABC):
+    """Groups of the threads of a block that run in step each, and wait for each other."""
+
+    @abstractmethod
+    def block(self, stuck: Stuck) -> None:
+        """The running group lets others run until it is ready."""
+
+    @abstractmethod
+    def meet(
+        self, op: Operation, scopes: Lanes, act: Callable[[Lanes], None], value: Any = None
+    ) -> Any:
+        """
+        The running group comes to `op`, where all lanes of a scope, a warp or the block, meet;
+        `scopes` has the number of each lane's. When the last lane of a scope has come, `act` is
+        done with the lanes of it, once. What comes back is `value` of all that have met.
+        """
+
+
+WARP = 32
+MAX_WARPS = 32
+"""Of a block."""
 ACTOR_BITS = 32
 ACTOR_MASK = (1 << ACTOR_BITS) - 1
 
 
 class Machine:
     """
-    The threads of some consecutive blocks. *Lane* n is thread `n % threads` of the block
-    `first_block + n // threads`.
+    The threads of some blocks. *Lane* n is thread `n % threads` of the block
+    `block_ids[n // threads]`.
 
     An *actor* is what accesses memory: of each block first the threads, then the mbarriers, for
     whom the tensor memory accelerator writes. An *event* is one execution of an operation.
@@ -39,19 +77,31 @@ class Machine:
         """What every SSA value is: see `dlc.interpreter.scalars.Value`."""
         self.iteration: list[int] = []
         """The indices of the loops that are running."""
-        self.events: list[tuple[Operation, tuple[int, ...]]] = []
+        self.events: list[tuple[Operation, tuple[int, ...]] | None] = [None]
+        """What was executed, and when; number 0 stands for nothing."""
         self.requests: dict[int, int] = {}
         """The lane of events that are requests of the tensor memory accelerator."""
-        self.begin(0, 1)
+        self.crew: Crew | None = None
+        """None where all threads run in step."""
+        self.meter: BankMeter | None = None
+        """None where bank conflicts are not counted."""
+        self.tick: Callable[[], None] | None = None
+        """Called at every turn of a loop."""
+        self.report: Callable[[Hazard], None] = _raise
+        """What is done about a hazard after which the kernel can go on."""
+        self.begin([0])
 
-    def begin(self, first_block: int, blocks: int) -> None:
-        """Takes the threads of these blocks to where the kernel begins."""
-        self.first_block, self.blocks = first_block, blocks
+    def begin(self, block_ids: Sequence[int]) -> None:
+        """Takes the threads of these blocks, in ascending order, to where the kernel begins."""
+        self.block_ids = np.array(block_ids, np.int64)
+        self.blocks = blocks = len(block_ids)
         self.lanes = blocks * self.threads
         self.everyone: Lanes = np.arange(self.lanes)
         self.block_of = self.everyone // self.threads
         self.thread_of = self.everyone % self.threads
-        self.actor_of = (first_block + self.block_of) * self.actors + self.thread_of
+        self.warp_of = self.block_of * MAX_WARPS + self.thread_of // WARP
+        """The number of each lane's warp, not counting without gaps."""
+        self.actor_of = self.block_ids[self.block_of] * self.actors + self.thread_of
         self.active: Lanes = self.everyone
         self.mask: NDArray[np.bool_] | None = None
         """The active lanes as a mask; None for all."""
@@ -104,19 +154,28 @@ class Machine:
 
     def access(self, op: Operation, lane: int) -> Access:
         """What a lane does now."""
-        block = self.first_block + int(self.block_of[lane])
+        block = int(self.block_ids[self.block_of[lane]])
         return Access(op, block, int(self.thread_of[lane]), tuple(self.iteration))
 
     def access_at(self, event: int, lane: int) -> Access:
         """What a lane did when `event` was."""
-        op, iteration = self.events[event]
-        block = self.first_block + int(self.block_of[lane])
+        op, iteration = self._what_was(event)
+        block = int(self.block_ids[self.block_of[lane]])
         return Access(op, block, int(self.thread_of[lane]), iteration)
+
+    def _what_was(self, event: int) -> tuple[Operation, tuple[int, ...]]:
+        what = self.events[event]
+        assert what is not None
+        return what
+
+    def local_block(self, block: int) -> int:
+        """The number of a block among those that run."""
+        return int(np.searchsorted(self.block_ids, block))
 
     def past_access(self, packed: int) -> Access:
         """An access of shadow memory; one for an mbarrier is that of its request."""
         event = packed >> ACTOR_BITS
-        op, iteration = self.events[event]
+        op, iteration = self._what_was(event)
         block, actor = divmod(packed & ACTOR_MASK, self.actors)
         if actor >= self.threads:
             actor = self.requests[event] % self.threads
@@ -127,6 +186,14 @@ class Machine:
         return Hazard(kind, op, sentence, [self.access(op, lane) for lane in lanes])
 
     # Meetings.
+
+    def block(self, stuck: Stuck) -> None:
+        """Lets others run until the running threads are ready. Stuck if there are no others."""
+        if stuck.ready():
+            return
+        if self.crew is None:
+            raise stuck
+        self.crew.block(stuck)
 
     def whole_blocks(self, op: Operation) -> NDArray[np.int64]:
         """The blocks whose threads meet at `op`. Hazard if only part of a block does."""
@@ -148,7 +215,7 @@ class Machine:
         """The lanes whose warps meet at `op`, all. Hazard if only part of a warp does."""
         if self.mask is None:
             return self.everyone
-        warps = self.block_of * 32 + self.thread_of // 32  # a block has at most 32 warps
+        warps = self.warp_of
         sizes, here = np.bincount(warps), np.bincount(warps[self.active], minlength=warps[-1] + 1)
         partly = (here > 0) & (here < sizes)
         if partly.any():
@@ -158,6 +225,10 @@ class Machine:
             sentence = f"all lanes of a warp must reach {op.name}, and thread {away} does not"
             raise self.hazard("divergence", op, sentence, [there])
         return self.active
+
+
+def _raise(hazard: Hazard) -> None:
+    raise hazard
 
 
 def first_of(bad: NDArray[np.bool_]) -> int:

@@ -9,6 +9,7 @@ phase that it can have passed, whatever happened in the order in which threads r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,14 @@ from xdsl.ir import Operation
 from dlc.interpreter.clocks import Times, VectorClocks
 from dlc.interpreter.expressions import Index
 from dlc.interpreter.hazards import Hazard
-from dlc.interpreter.machine import ACTOR_BITS, ACTOR_MASK, Lanes, Machine, first_of
+from dlc.interpreter.machine import (
+    ACTOR_BITS,
+    ACTOR_MASK,
+    Lanes,
+    Machine,
+    Stuck,
+    first_of,
+)
 from dlc.interpreter.memory import Memory
 
 TMA_ALIGNMENT = 128
@@ -37,12 +45,20 @@ class Mbarrier:
     """Arrivals that the current phase still needs."""
     gathered: Times
     """What those that have arrived in the current phase know."""
+    waited: Times
+    """When each thread has last waited; 0 for never."""
+    waits: NDArray[np.int64]
+    """The events of these waits."""
     bytes: int = 0
     """What the current phase expects and has not got."""
     copied: tuple[int, int] | None = None
     """The newest request, packed, and the number of the phase that ends with it."""
     ended: list[Times] = field(default_factory=list)
     """What is known of every phase that has ended."""
+
+    def has_ended(self, phases: int) -> bool:
+        """Have so many phases ended?"""
+        return len(self.ended) >= phases
 
 
 class Mbarriers:
@@ -76,7 +92,9 @@ class Mbarriers:
             access = int(event[int(np.argmax(lanes == lane))])
             time = int(self.clock.rows(np.array([lane]))[0, self.machine.thread_of[lane]])
             row = np.zeros(self.machine.actors, np.int32)
-            self.all[block, n] = Mbarrier(count, access, time, count, row)
+            waited = np.zeros(self.machine.threads, np.int32)
+            waits = np.zeros(self.machine.threads, np.int64)
+            self.all[block, n] = Mbarrier(count, access, time, count, row, waited, waits)
 
     def fence(self, times: Times) -> None:
         """The active threads execute a fence; `times` are those of the fences of its kind."""
@@ -99,13 +117,41 @@ class Mbarriers:
             barrier.missing -= 1
             barrier.bytes += bytes
             row = self.clock.rows(np.array([lane]))[0]
+            self._check_phase(op, lane, n, row, barrier)
             np.maximum(barrier.gathered, row, out=barrier.gathered)
-            self._end_phase(barrier, n)
+            self._end_phase(op, lane, barrier, n)
         self.clock.tick(lanes)
 
-    def _end_phase(self, barrier: Mbarrier, n: int) -> None:
+    def _check_phase(self, op: Operation, lane: int, n: int, row: Times, barrier: Mbarrier) -> None:
+        """An arrival counts in one phase only, whichever thread is fast."""
+        if row[self.machine.threads + n] >= (phases := len(barrier.ended)):
+            return
+        copied = barrier.copied is not None and barrier.copied[1] == phases
+        arrivals = slice(self.machine.threads)
+        if copied or (row[arrivals] < barrier.ended[-1][arrivals]).any():
+            sentence = (
+                f"thread {self.machine.thread_of[lane]} does not know that phase "
+                f"{len(barrier.ended) - 1} of the mbarrier has ended: this arrival may count in it"
+            )
+            self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane]))
+
+    def _end_phase(self, op: Operation, lane: int, barrier: Mbarrier, n: int) -> None:
+        """A phase ends with what a lane does, if it does."""
         if barrier.missing or barrier.bytes:
             return
+        late = barrier.gathered[: self.machine.threads] < barrier.waited
+        if late.any():
+            thread = first_of(late)
+            sentence = (
+                f"phase {len(barrier.ended)} of the mbarrier may end before thread {thread} has "
+                "seen the end of the one before it, which it then waits for in vain"
+            )
+            there = self.machine.block_of[lane] * self.machine.threads + thread
+            accesses = [
+                self.machine.access(op, lane),
+                self.machine.access_at(int(barrier.waits[thread]), int(there)),
+            ]
+            self.machine.report(Hazard("mbarrier", op, sentence, accesses))
         barrier.gathered[self.machine.threads + n] = len(barrier.ended) + 1
         barrier.ended.append(barrier.gathered)
         barrier.gathered = np.zeros_like(barrier.gathered)
@@ -124,10 +170,22 @@ class Mbarriers:
         for block, n, phases in np.unique(cases, axis=0).tolist():
             same = lanes[(cases == (block, n, phases)).all(axis=1)]
             barrier = self._initialized(op, same, block, n)
-            if phases > len(barrier.ended):
-                raise self._stuck(op, int(same[0]), barrier)
+            self._check_overtaken(op, int(same[0]), phases, barrier)
+            describe = partial(self._stuck, op, int(same[0]), barrier)
+            self.machine.block(Stuck(same, partial(barrier.has_ended, phases), describe))
             if phases:
                 self.clock.learn(same, barrier.ended[phases - 1])
+            threads = self.machine.thread_of[same]
+            barrier.waited[threads] = self.clock.now(same)
+            barrier.waits[threads] = self.machine.event(op)
+
+    def _check_overtaken(self, op: Operation, lane: int, phases: int, barrier: Mbarrier) -> None:
+        if phases < len(barrier.ended):
+            sentence = (
+                f"thread {self.machine.thread_of[lane]} waits for a parity of the mbarrier that "
+                f"phase {len(barrier.ended) - 1} does not have, which may have ended before"
+            )
+            self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane]))
 
     def _stuck(self, op: Operation, lane: int, barrier: Mbarrier) -> Hazard:
         faults = [f"{barrier.missing} of {barrier.count} arrivals are missing"]
@@ -137,11 +195,9 @@ class Mbarriers:
         elif barrier.bytes < 0:
             faults.append(f"{-barrier.bytes} bytes were copied that nothing expected")
         sentence = (
-            f"phase {len(barrier.ended)} of the mbarrier does not end: when all threads have come "
-            f"as far as this wait, {' and '.join(faults)}"
+            f"phase {len(barrier.ended)} of the mbarrier does not end: when all threads have ended "
+            f"or wait, {' and '.join(faults)}"
         )
-        if len(self.machine.active) % self.machine.threads:
-            sentence += "; what other threads do after it is not looked at"
         return self.machine.hazard("deadlock", op, sentence, [lane])
 
     def load(
@@ -162,14 +218,14 @@ class Mbarriers:
         packed = target.shadow.check_write(op, elements, lanes)
         self._check_proxy(op, lane, target, elements)
         self.machine.requests[int(packed[0]) >> ACTOR_BITS] = lane
-        actor = self.machine.first_block + block
+        actor = int(self.machine.block_ids[block])
         actor = actor * self.machine.actors + self.machine.threads + n
         target.shadow.writer[elements] = (packed >> ACTOR_BITS << ACTOR_BITS) | actor
         target.shadow.time[elements] = len(barrier.ended) + 1
         target.data[elements] = values
         barrier.bytes -= len(elements) * target.bytes
         barrier.copied = int(packed[0]), len(barrier.ended) + 1
-        self._end_phase(barrier, n)
+        self._end_phase(op, lane, barrier, n)
 
     def finish(self) -> None:
         """Hazard if no thread has waited for a copy when the kernel ends."""
@@ -180,16 +236,16 @@ class Mbarriers:
             if self.clock.known[block, :, self.machine.threads + n].max() < phase:
                 past = self.machine.past_access(packed)
                 sentence = "no thread waits for the mbarrier on which this copy counts"
-                raise Hazard("copy never awaited", past.op, sentence, [past])
+                self.machine.report(Hazard("copy never awaited", past.op, sentence, [past]))
 
     def _check_fenced(self, op: Operation, lane: int, barrier: Mbarrier) -> None:
         """The accelerator has to see the mbarrier initialized."""
         first = self.machine.past_access(barrier.initializer)
-        fence = int(self.init_fence[first.block - self.machine.first_block, first.thread])
+        fence = int(self.init_fence[self.machine.local_block(first.block), first.thread])
         if fence < barrier.initialized or not self._knows(lane, first.thread, fence):
             sentence = "no kernel.fence_mbarrier_init stands between this and the initialization"
             accesses = [self.machine.access(op, lane), first]
-            raise Hazard("mbarrier", op, sentence, accesses)
+            self.machine.report(Hazard("mbarrier", op, sentence, accesses))
 
     def _check_proxy(
         self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64]
@@ -198,7 +254,7 @@ class Mbarriers:
         assert target.shadow is not None
         writers = target.shadow.writer[elements]
         threads = (writers & ACTOR_MASK) % self.machine.actors
-        ordinary = (writers >= 0) & (threads < self.machine.threads)
+        ordinary = (writers > 0) & (threads < self.machine.threads)
         if not ordinary.any():
             return
         block, thread = self.machine.block_of[lane], self.machine.thread_of[lane]
@@ -210,7 +266,7 @@ class Mbarriers:
             sentence = (
                 f"no kernel.fence_proxy_async stands between a store to {target.name} and this"
             )
-            raise Hazard("race", op, sentence, [self.machine.access(op, lane), past])
+            self.machine.report(Hazard("race", op, sentence, [self.machine.access(op, lane), past]))
 
     def _initialized(self, op: Operation, lanes: Lanes, block: int, n: int) -> Mbarrier:
         """The mbarrier of a block that these lanes of it use."""
@@ -227,7 +283,9 @@ class Mbarriers:
                 f"thread {self.machine.thread_of[lane]} uses an mbarrier that thread "
                 f"{first.thread} initialized, and nothing orders the two"
             )
-            raise Hazard("race", op, sentence, [self.machine.access(op, lane), first])
+            self.machine.report(
+                Hazard("race", op, sentence, [self.machine.access(op, lane), first])
+            )
         return barrier
 
     def _knows(self, lane: int, thread: int, time: int) -> bool:

@@ -14,7 +14,7 @@ from dlc.dialects import kernel, kernel_tma
 from dlc.interpreter.clocks import VectorClocks
 from dlc.interpreter.expressions import Index, compile_map
 from dlc.interpreter.hazards import Hazard
-from dlc.interpreter.machine import Lanes, Step, compressed, first_of
+from dlc.interpreter.machine import WARP, Lanes, Step, compressed, first_of
 from dlc.interpreter.mbarriers import TMA_ALIGNMENT
 from dlc.interpreter.memory import Memory, swizzled
 
@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 def barrier(program: Program, op: kernel.BarrierOp) -> Step:
     machine = program.machine
-    return lambda: machine.clock.barrier(machine.whole_blocks(op))
+
+    def meet(lanes: Lanes) -> None:
+        machine.clock.barrier(np.unique(machine.block_of[lanes]))
+
+    def step() -> None:
+        if machine.crew is None:
+            machine.clock.barrier(machine.whole_blocks(op))
+        else:
+            machine.crew.meet(op, machine.block_of, meet)
+
+    return step
 
 
 def shuffle(program: Program, op: kernel.ShuffleOp) -> Step:
@@ -32,13 +42,16 @@ def shuffle(program: Program, op: kernel.ShuffleOp) -> Step:
     mask = op.mask.value.data
 
     def step() -> None:
-        lanes = machine.whole_warps(op)
-        value = machine.values[source]
+        value, lanes = machine.values[source], machine.active
+        if machine.crew is None:
+            lanes = machine.whole_warps(op)
+        else:
+            value = machine.crew.meet(op, machine.warp_of, lambda _: None, value)
         other = machine.thread_of ^ mask
         outside = other[lanes] >= machine.threads
         if outside.any():
             at = int(lanes[first_of(outside)])
-            sentence = f"lane {machine.thread_of[at] % 32 ^ mask} of the warp does not exist"
+            sentence = f"lane {machine.thread_of[at] % WARP ^ mask} of the warp does not exist"
             raise machine.hazard("divergence", op, sentence, [at])
         if np.ndim(value):
             inside = np.minimum(other, machine.threads - 1)
@@ -51,9 +64,15 @@ def shuffle(program: Program, op: kernel.ShuffleOp) -> Step:
 def sync_warp(program: Program, op: kernel_tma.SyncWarpOp) -> Step:
     machine = program.machine
 
-    def step() -> None:
+    def meet(lanes: Lanes) -> None:
         assert isinstance(machine.clock, VectorClocks)
-        machine.clock.warp_barrier(machine.whole_warps(op))
+        machine.clock.warp_barrier(lanes)
+
+    def step() -> None:
+        if machine.crew is None:
+            meet(machine.whole_warps(op))
+        else:
+            machine.crew.meet(op, machine.warp_of, meet)
 
     return step
 

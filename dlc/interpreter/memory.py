@@ -181,6 +181,20 @@ class Memory:
             return each, lanes
         return (each[:, None] + np.arange(width)).reshape(-1), np.repeat(lanes, width)
 
+    def measure(
+        self, op: Operation, elements: Index, lanes: Lanes, width: int, *, writes: bool
+    ) -> None:
+        """Notes the banks that the first of the blocks accesses, if that is asked for."""
+        meter = self.machine.meter
+        if meter is None or not self.shared:
+            return
+        first = lanes[lanes < self.machine.threads]
+        if len(first):
+            each = np.broadcast_to(np.asarray(elements, np.int64), lanes.shape)[: len(first)]
+            access = self.machine.access(op, int(first[0]))
+            size = width * self.bytes
+            meter.note(access, self.name[1:], writes, each * self.bytes, first, size)
+
     def load(self, op: Operation, subscripts: tuple[Index, ...], lanes: Lanes, width: int) -> Value:
         """
         What each lane reads: a vector, if `width` is given as more than 1, along the last
@@ -198,6 +212,7 @@ class Memory:
             assert not isinstance(element, int)
             at = element if width == 1 else element[:, None] + np.arange(width)
             return self.data[at]
+        self.measure(op, element, lanes, width, writes=False)
         elements, readers = self.spread(element, lanes, width)
         if self.guard is not None:
             self.guard(op, elements, readers)
@@ -211,6 +226,7 @@ class Memory:
         """Writes what each of these lanes has in `value`."""
         assert self.shadow is not None
         element = self.locate(op, subscripts, lanes, width)
+        self.measure(op, element, lanes, width, writes=True)
         elements, writers = self.spread(element, lanes, width)
         if self.guard is not None:
             self.guard(op, elements, writers)
@@ -260,10 +276,17 @@ class LocalMemory:
         self.allocate()
 
     def allocate(self) -> None:
-        """All elements uninitialized."""
+        """All elements uninitialized, in the active lanes."""
         size = int(np.prod(self.shape))
-        self.rows = [None] * size
-        self.initialized = [None] * size
+        if self.machine.mask is None or not self.rows:
+            self.rows = [None] * size
+            self.initialized = [None] * size
+            return
+        others = ~self.machine.mask
+        for n, known in enumerate(self.initialized):
+            self.initialized[n] = (
+                None if known is None else others if known is True else others & known
+            )
 
     def load(self, op: Operation, subscripts: tuple[Index, ...], holds: Holds, width: int) -> Value:
         """What the active lanes read where `holds`; anything elsewhere."""
@@ -319,7 +342,8 @@ class LocalMemory:
             missing = needed if known is None else needed & ~known
             if missing.any():
                 sentence = f"{self.name} is read at offset {offset}, which nothing has written"
-                raise self.machine.hazard("uninitialized", op, sentence, [first_of(missing)])
+                lane = first_of(missing)
+                self.machine.report(self.machine.hazard("uninitialized", op, sentence, [lane]))
             if known is None:
                 return self.element.type(0)
         return self.rows[offset]

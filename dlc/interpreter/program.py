@@ -17,6 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dlc.dialects import kernel, kernel_tma
 from dlc.interpreter import accesses, control, meetings
 from dlc.interpreter.copies import AsyncCopies
+from dlc.interpreter.crew import Groups, Mask
 from dlc.interpreter.expressions import Holds, Index, compile_conditions, compile_map
 from dlc.interpreter.machine import Machine, Step
 from dlc.interpreter.mbarriers import Mbarriers
@@ -56,21 +57,31 @@ class Program:
                 self.local[op.result] = LocalMemory(op.result, op, self.machine)
         self.steps = self.block(func.body.block)
 
-    def begin(self, first_block: int, blocks: int) -> None:
+    def begin(self, block_ids: Sequence[int]) -> None:
         """Gets ready to run these blocks."""
-        self.machine.begin(first_block, blocks)
+        self.machine.begin(block_ids)
         self.copies = AsyncCopies(self.machine)
         self.mbarriers = Mbarriers(self.machine)
         for memory in self.memory.values():
             if memory.shared:
                 memory.allocate()
 
-    def run(self) -> None:
-        """Runs the blocks from begin to end. Hazard for the first that is found."""
-        for step in self.steps:
-            step()
+    def run(self, groups: Sequence[Mask]) -> None:
+        """
+        Runs the blocks from begin to end, groups of a block's threads in turns: Hazard for what the
+        kernel cannot go on after, Stuck or Deadlock where threads in step wait for each other.
+        """
+        if len(groups) == 1:
+            self._run_steps()
+        else:
+            self.machine.crew = Groups(self.machine, self._run_steps, groups)
+            self.machine.crew.run()
         self.copies.finish()
         self.mbarriers.finish()
+
+    def _run_steps(self) -> None:
+        for step in self.steps:
+            step()
 
     # Values.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math as real
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -173,6 +174,31 @@ def _quotient(a: Value, b: Value) -> Value:
     return down + ((a - down * b != 0) & ((a < 0) != (b < 0)))
 
 
+def fma(a: Value, b: Value, c: Value) -> Value:
+    """`a * b + c`, rounded once: products of f32 are exact in f64, those of f64 are fractions."""
+    if np.asarray(a).dtype != np.float64:
+        return _round_odd_sum(np.float64(a) * b, np.float64(c)).astype(np.asarray(a).dtype)
+
+    def one(a: float, b: float, c: float) -> float:
+        rough = a * b + c
+        if not real.isfinite(rough):
+            return rough
+        return float(Fraction(a) * Fraction(b) + Fraction(c))
+
+    return np.vectorize(one, otypes=[np.float64])(a, b, c)[()]
+
+
+def _round_odd_sum(a: Value, b: Value) -> Value:
+    """`a + b` with its last bit set where it is not exact, so that it is rounded once later."""
+    total = a + b
+    other = total - a
+    lost = (a - (total - other)) + (b - other)
+    bits = np.asarray(total).view(np.int64)
+    away = (lost > 0) == (total > 0)
+    odd = np.where(bits & 1, bits, np.where(away, bits + 1, bits - 1)).view(np.float64)
+    return np.where((lost != 0) & np.isfinite(total), odd, total)[()]
+
+
 def _round_away(x: Value) -> Value:
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
@@ -211,6 +237,7 @@ _DIRECT: dict[type[Operation], Function] = {
     math.CeilOp: np.ceil,
     math.CopySignOp: np.copysign,
     math.FloorOp: np.floor,
+    math.FmaOp: fma,
     math.RoundEvenOp: np.rint,
     math.RoundOp: _round_away,
     math.SqrtOp: np.sqrt,
@@ -252,7 +279,6 @@ _IN_F64: dict[type[Operation], Function] = {
     math.ExpOp: np.exp,
     math.Exp2Op: np.exp2,
     math.ExpM1Op: np.expm1,
-    math.FmaOp: lambda a, b, c: a * b + c,
     math.LogOp: np.log,
     math.Log10Op: np.log10,
     math.Log1pOp: np.log1p,

@@ -14,17 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from dlc.interpreter.clocks import NEVER, VectorClocks
+from dlc.interpreter.clocks import VectorClocks
 from dlc.interpreter.hazards import Hazard
 from dlc.interpreter.machine import ACTOR_BITS, ACTOR_MASK, Lanes, Machine, first_of
 
 Elements = NDArray[np.int64]
 Packed = NDArray[np.int64]
-NOBODY = -1
-BEFORE = -2
+NOBODY = 0
+"""No access: of new arrays of zeros, only what is accessed takes memory."""
+BEFORE = -1
 """The writer of what holds a value when the kernel begins."""
-SEVERAL = ACTOR_MASK
-"""The actor of atomic operations by several threads."""
 
 
 class Readers(ABC):
@@ -44,9 +43,9 @@ class FewReaders(Readers):
 
     def __init__(self, size: int, machine: Machine) -> None:
         self.machine = machine
-        self.time = np.full(size, -1, np.int32)
-        self.first = np.full(size, NOBODY, np.int64)
-        self.second = np.full(size, NOBODY, np.int64)
+        self.time = np.zeros(size, np.int32)
+        self.first = np.zeros(size, np.int64)
+        self.second = np.zeros(size, np.int64)
 
     def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
         now = self.machine.clock.now(lanes)
@@ -66,7 +65,7 @@ class FewReaders(Readers):
             return None
         mine = self.machine.actor_of[lanes]
         for readers in (self.first[elements], self.second[elements]):
-            bad = recent & (readers >= 0) & ((readers & ACTOR_MASK) != mine)
+            bad = recent & (readers != NOBODY) & ((readers & ACTOR_MASK) != mine)
             if bad.any():
                 return first_of(bad), int(readers[first_of(bad)])
         return None
@@ -97,10 +96,41 @@ class AllReaders(Readers):
         return position, int(self.packed[elements[position], thread])
 
 
+class GlobalReaders(Readers):
+    """
+    Reads of global memory: those of the own block, and two of each element by different blocks,
+    which nothing ever orders.
+    """
+
+    def __init__(self, size: int, machine: Machine, own: Readers) -> None:
+        self.machine = machine
+        self.own = own
+        self.first = np.zeros(size, np.int64)
+        self.second = np.zeros(size, np.int64)
+
+    def _block(self, packed: Packed) -> NDArray[np.int64]:
+        return (packed & ACTOR_MASK) // self.machine.actors
+
+    def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
+        self.own.note(elements, lanes, packed)
+        new = self.first[elements] == NOBODY
+        self.first[elements[new]] = packed[new]
+        other = self._block(self.first[elements]) != self._block(packed)
+        self.second[elements[other]] = packed[other]
+
+    def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
+        mine = self.machine.block_ids[self.machine.block_of[lanes]]
+        for readers in (self.first[elements], self.second[elements]):
+            bad = (readers != NOBODY) & (self._block(readers) != mine)
+            if bad.any():
+                return first_of(bad), int(readers[first_of(bad)])
+        return self.own.conflict(elements, lanes)
+
+
 class Shadow:
     """
-    The last write of each of `size` elements and the reads since. Memory of blocks is accessed by
-    one block only; global memory by all, which nothing orders.
+    The last write of each of `size` elements, the reads and the atomic operations since. Memory of
+    blocks is accessed by one block only; global memory by all, which nothing orders.
     """
 
     def __init__(
@@ -116,23 +146,24 @@ class Shadow:
         """How an element is written."""
         self.machine = machine
         self.shared = shared
-        self.writer = np.full(size, BEFORE if zeroed else NOBODY, np.int64)
-        self.time = np.full(size, NEVER, np.int32)
-        self.atomic = np.zeros(size, np.bool_)
+        self.writer = np.full(size, BEFORE, np.int64) if zeroed else np.zeros(size, np.int64)
+        self.time = np.zeros(size, np.int32)
         self._readers: Readers | None = None
+        self._atomics: Readers | None = None
+        """Atomic operations, which any number of threads may do together, as readers may read."""
 
-    @property
-    def readers(self) -> Readers:
-        """Made at the first read: most outputs have none."""
-        if self._readers is None:
-            kind = AllReaders if self.machine.ordered_by_clocks else FewReaders
-            self._readers = kind(len(self.writer), self.machine)
-        return self._readers
+    def _new_readers(self) -> Readers:
+        size = len(self.writer)
+        kind = AllReaders if self.machine.ordered_by_clocks else FewReaders
+        own = kind(size, self.machine)
+        return own if self.shared else GlobalReaders(size, self.machine, own)
 
     def read(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """Each lane reads its element."""
         self._after_writes(op, elements, lanes, reads=True)
-        self.readers.note(elements, lanes, self.machine.packed(op, lanes))
+        self._after(self._atomics, op, elements, lanes, "reads", "added to")
+        self._readers = self._readers or self._new_readers()  # most outputs need none
+        self._readers.note(elements, lanes, self.machine.packed(op, lanes))
 
     def write(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """Each lane writes its element."""
@@ -141,14 +172,15 @@ class Shadow:
         clash = self.writer[elements] != packed
         if clash.any():
             at = first_of(clash)
-            raise self._race(op, elements[at], lanes[at], int(self.writer[elements[at]]), "writes")
+            past = int(self.writer[elements[at]])
+            self._race(op, elements[at], lanes[at], past, "writes", "written")
         self.time[elements] = self.machine.clock.now(lanes)
-        self.atomic[elements] = False
 
     def check_write(self, op: Operation, elements: Elements, lanes: Lanes) -> Packed:
         """Each lane is going to write its element: the accesses that this will be."""
         self._after_writes(op, elements, lanes, reads=False)
-        self._after_reads(op, elements, lanes)
+        self._after(self._readers, op, elements, lanes, "writes", "read")
+        self._after(self._atomics, op, elements, lanes, "writes", "added to")
         return self.machine.packed(op, lanes)
 
     def land(self, event: int, elements: Elements, lanes: Lanes) -> None:
@@ -158,18 +190,10 @@ class Shadow:
 
     def atomic_update(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """Each lane changes its element, in any order with other atomic operations."""
-        plain = ~self.atomic[elements]
-        self._after_writes(op, elements[plain], lanes[plain], reads=True)
-        self._after_reads(op, elements, lanes)
-        packed = self.machine.packed(op, lanes)
-        before = self.writer[elements]
-        self.writer[elements] = packed
-        several = (self.writer[elements] != packed) | (
-            ~plain & ((before ^ packed) & ACTOR_MASK != 0)
-        )
-        self.writer[elements[several]] |= SEVERAL
-        self.time[elements] = self.machine.clock.now(lanes)
-        self.atomic[elements] = True
+        self._after_writes(op, elements, lanes, reads=True)
+        self._after(self._readers, op, elements, lanes, "adds to", "read")
+        self._atomics = self._atomics or self._new_readers()
+        self._atomics.note(elements, lanes, self.machine.packed(op, lanes))
 
     def written(self) -> NDArray[np.bool_]:
         """Which elements have a value."""
@@ -183,41 +207,45 @@ class Shadow:
         inside = actors % self.machine.actors
         late = self.machine.clock.unordered(lanes, inside, times)
         if not self.shared:
-            blocks = actors // self.machine.actors - self.machine.first_block
-            late |= blocks != self.machine.block_of[lanes]
-        if self.machine.ordered_by_clocks:  # of the threads that SEVERAL are, no times are known
-            late |= actors == SEVERAL
+            blocks = actors // self.machine.actors
+            late |= blocks != self.machine.block_ids[self.machine.block_of[lanes]]
+        unwritten = writers == NOBODY
+        late |= unwritten
         late &= writers != BEFORE
         if not late.any():
             return
-        unwritten = writers == NOBODY
         if reads and unwritten.any():
             at = first_of(unwritten)
             sentence = f"{self.place(int(elements[at]))} is read, which nothing has written"
-            raise self.machine.hazard("uninitialized", op, sentence, [int(lanes[at])])
+            self.machine.report(
+                self.machine.hazard("uninitialized", op, sentence, [int(lanes[at])])
+            )
         late &= ~unwritten & (actors != self.machine.actor_of[lanes])
         if late.any():
             at = first_of(late)
-            if self.machine.ordered_by_clocks and actors[at] == SEVERAL:
-                sentence = f"{self.place(int(elements[at]))} after atomic adds of several threads"
-                raise self.machine.hazard("not checked", op, sentence, [int(lanes[at])])
             verb = "reads" if reads else "writes"
-            raise self._race(op, elements[at], lanes[at], int(writers[at]), verb)
+            self._race(op, elements[at], lanes[at], int(writers[at]), verb, "written")
 
-    def _after_reads(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
-        found = self._readers and self._readers.conflict(elements, lanes)
+    def _after(
+        self,
+        past: Readers | None,
+        op: Operation,
+        elements: Elements,
+        lanes: Lanes,
+        verb: str,
+        other: str,
+    ) -> None:
+        found = past and past.conflict(elements, lanes)
         if found:
-            at, reader = found
-            raise self._race(op, elements[at], lanes[at], reader, "writes", other="read")
+            at, access = found
+            self._race(op, elements[at], lanes[at], access, verb, other)
 
     def _race(
-        self, op: Operation, element: int, lane: int, past: int, verb: str, other: str = "written"
-    ) -> Hazard:
+        self, op: Operation, element: int, lane: int, past: int, verb: str, other: str
+    ) -> None:
         here, there = self.machine.access(op, int(lane)), self.machine.past_access(past)
-        who, shown = f"thread {there.thread}", [here, there]
-        if past & ACTOR_MASK == SEVERAL:
-            who, shown = "atomic operations of several threads", [here]
-        elif (past & ACTOR_MASK) % self.machine.actors >= self.machine.threads:
+        who = f"thread {there.thread}"
+        if (past & ACTOR_MASK) % self.machine.actors >= self.machine.threads:
             who = "the tensor memory accelerator"
         elif here.block != there.block:
             who += f" of block {there.block}"
@@ -225,4 +253,4 @@ class Shadow:
             f"thread {here.thread} of block {here.block} {verb} {self.place(int(element))}, "
             f"{other} by {who}, and nothing orders the two"
         )
-        return Hazard("race", op, sentence, shown)
+        self.machine.report(Hazard("race", op, sentence, [here, there]))

@@ -45,7 +45,7 @@ def set_value(value: SSAValue, text: str) -> None:
     """Says that a result of an operation is a value of the program, unless it is one already."""
     op = value.owner
     assert isinstance(op, Operation)
-    texts = [value_of(result) for result in op.results]
+    texts = values_of(op, len(op.results))
     index = op.results.index(value)  # pyright: ignore[reportArgumentType]
     texts[index] = texts[index] or text
     set_values(op, texts)
@@ -58,14 +58,9 @@ def set_values(op: Operation, texts: Sequence[str]) -> None:
         op.attributes[VALUES] = ArrayAttr([StringAttr(text) for text in texts])
 
 
-def value_of(value: SSAValue) -> str:
-    """The value of the program that a value is, `""` if none or unknown."""
-    op = value.owner
-    if not isinstance(op, Operation):
-        return ""
-    texts = _texts(op, VALUES)
-    index = op.results.index(value)  # pyright: ignore[reportArgumentType]
-    return texts[index] if index < len(texts) else ""
+def values_of(op: Operation, count: int) -> list[str]:
+    """Which values of the program the `count` results of `op` are, `""` if none or unknown."""
+    return (_texts(op, VALUES) + [""] * count)[:count]
 
 
 def inherit(new: Operation, *origins: Operation) -> None:

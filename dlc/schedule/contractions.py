@@ -78,6 +78,7 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         row_operands=operands(row),
         column_operands=operands(column),
         bytes_=max(element_bytes(op.result.type) for op in loads),
+        computed_bytes_=element_bytes(reduce.results[0].type),
         row_work=work(found.rows, found.columns),
         column_work=work(found.columns, found.rows),
     )

@@ -29,6 +29,8 @@ SPLIT_POINTS = 4096
 """Points of a reduce that are worth a block of their own."""
 RUN = 4
 """Elements of fp32 in the widest access."""
+RUN_BYTES = 16
+"""The widest access."""
 BLOCK_THREADS = 256
 
 
@@ -55,7 +57,7 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
         schedule = _cooperative(extents, outer, reduces, target)
         return Choice(schedule, "a reduce along rows: threads share a row, rows share a block")
     if outer:
-        schedule = _pointwise(extents, bool(inner))
+        schedule = _pointwise(extents, bool(inner), _run(outer, outer.axes[-1:]))
         return Choice(schedule, "independent points: runs of neighbours, dealt over threads")
     return Choice("tileify", "a single point")
 
@@ -152,7 +154,8 @@ def _cooperative(
     strided = row is not None and _unit_stride(reduces, row) > _unit_stride(reduces, None)
     if strided and row_count >= target.sms * BLOCK_THREADS:
         return _pointwise(extents, True)
-    vector = 1 if strided or length < RUN else RUN
+    run = min(_run(r, r.axes) for r in reduces)
+    vector = 1 if strided or length < RUN else run
     threads = min(MAX_THREADS, _power_of_two(max(1, ceil(length / (2 * vector)))))
     if strided:
         rows, threads = 32, min(threads, 32)
@@ -198,7 +201,24 @@ def _unit_stride(reduces: list[loop.ReduceOp], axis: BlockArgument | None) -> in
     return count
 
 
-def _pointwise(extents: list[int], heavy: bool) -> str:
+def _run(nest: AxesOp, axes: Sequence[BlockArgument]) -> int:
+    """
+    How many neighbours along the last of some axes are worth one thread: as many of the largest
+    elements as an access takes, if rows are whole numbers of such accesses; four at least.
+    """
+    if not axes:
+        return RUN
+    accesses = [op for op in nest.walk() if isinstance(op, loop.LoadOp | loop.StoreOp)]
+    sizes = [
+        element_bytes(op.value.type if isinstance(op, loop.StoreOp) else op.result.type)
+        for op in accesses
+        if op.subscripts and op.subscripts[-1].coefficient(axes[-1]) == 1
+    ]
+    run = max(RUN, RUN_BYTES // max(sizes, default=RUN_BYTES))
+    return run if nest.extent(axes[-1]) % run == 0 else RUN
+
+
+def _pointwise(extents: list[int], heavy: bool, run: int = RUN) -> str:
     """
     Deals the points over blocks of 256 threads; a thread takes a run of neighbouring points,
     unless a point is work enough (`heavy`). Of widths, the one with the fewest idle threads.
@@ -206,7 +226,7 @@ def _pointwise(extents: list[int], heavy: bool) -> str:
     if not extents:
         return "tileify"
     columns = extents[-1]
-    run = 1 if heavy or columns < RUN else RUN
+    run = 1 if heavy or columns < RUN else run
     widest = min(BLOCK_THREADS, _power_of_two(ceil(columns / run)))
     across = min(
         (n for n in (widest, widest // 2, widest // 4) if n >= min(widest, WARP)),

@@ -21,6 +21,9 @@ MAX_THREADS = 1024
 """Threads that a block can have, on every chip."""
 WARP = 32
 """Lanes of a warp, on every chip."""
+BUFFER_ALIGNMENT = 256
+"""Bytes that divide the address of any allocation of the CUDA driver or of PyTorch (CUDA C++
+Programming Guide, "Device Memory Accesses")."""
 STATIC_SHARED_LIMIT = 48 * KIB
 """Bytes of shared memory that a block gets without opting in, on every chip."""
 
@@ -63,9 +66,26 @@ class Target:
         return self.sms * self.sm_bandwidth / 1.5
 
     @property
+    def most_l2_bandwidth(self) -> float:
+        """64 bytes a clock for each SM, which no kernel exceeds."""
+        return self.sms * 64 * self.clock
+
+    @property
     def sm_bandwidth(self) -> float:
         """What one SM alone draws: about half of 64 bytes a clock."""
         return 32 * self.clock
+
+
+@dataclass(frozen=True)
+class Core:
+    """More than any CPU's core does per second, in operations and in bytes of its cache."""
+
+    flops: float
+    cache_bandwidth: float
+
+
+CPU_CORE = Core(64 * 6e9, 128 * 6e9)
+"""Two multiply-adds and two loads of 64 bytes each in a clock, at 6 GHz."""
 
 
 TARGETS: dict[str, Target] = {
@@ -80,6 +100,9 @@ TARGETS: dict[str, Target] = {
         Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24, True),
     )
 }  # fmt: skip
+
+OLDEST_CAPABILITY = (8, 0)
+"""Of the GPUs that kernels run on: cp.async came with it."""
 
 
 def get_target(name: str) -> Target:

@@ -68,7 +68,9 @@ class Problem:
     row_operands: int = 1
     column_operands: int = 1
     bytes_: int = 4
-    """Bytes of an element."""
+    """Bytes of an element in memory."""
+    computed_bytes_: int = 4
+    """Bytes of an element that is computed of them."""
     row_work: float = 0
     """Instructions that compute an element along rows; 0 if that is an element of an input."""
     column_work: float = 0
@@ -110,19 +112,20 @@ class Candidate:
     def slab_bytes(self) -> int:
         """Bytes of shared memory that one chunk of the inputs takes."""
         p = self.problem
-        return self._bytes(p.row_operands, p.column_operands)
+        return self._points(p.row_operands, p.column_operands) * p.bytes_
 
     @property
     def computed_bytes(self) -> int:
         """Bytes of shared memory for a chunk of what is computed once for the block."""
         p = self.problem
-        return self._bytes(p.row_work > 0, p.column_work > 0) if self.computes else 0
+        points = self._points(p.row_work > 0, p.column_work > 0) if self.computes else 0
+        return points * p.computed_bytes_
 
-    def _bytes(self, row_operands: int, column_operands: int) -> int:
-        """Bytes of one chunk of so many operands."""
+    def _points(self, row_operands: int, column_operands: int) -> int:
+        """Elements of one chunk of so many operands."""
         p, (rows, columns) = self.problem, self.block
         points = min(self.chunk, p.k + -p.k % VECTOR)
-        return (rows * row_operands + columns * column_operands) * points * p.bytes_
+        return (rows * row_operands + columns * column_operands) * points
 
     @cached
     def shared_bytes(self) -> int:
@@ -190,7 +193,7 @@ class Candidate:
         rows, columns = self.block if together else (n * threads for n in self.thread)
         work = self.chunk * (rows * p.row_work + columns * p.column_work)
         if together:
-            slab = self._bytes(p.row_work > 0, p.column_work > 0)
+            slab = self._points(p.row_work > 0, p.column_work > 0) * p.computed_bytes_
             work += CHUNK_INSTRUCTIONS * threads + COPY_INSTRUCTIONS * slab / 16
         return work
 

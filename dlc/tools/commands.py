@@ -1,12 +1,14 @@
-"""`dlc compile`, `dlc run` and `dlc bisect` behind the command line's options."""
+"""`dlc compile`, `dlc run`, `dlc check` and `dlc bisect` behind the command line's options."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 
 from xdsl.context import Context
 from xdsl.utils.exceptions import ArgSpecParseError
@@ -18,9 +20,15 @@ from dlc.registry import register
 from dlc.schedule.target import TARGETS
 from dlc.tools.explain import Explanation
 from dlc.tools.observers import Diffs, Remarks, Timing
-from dlc.tools.program_input import Loaded, kind_of, load_module, load_program
+from dlc.tools.program_input import (
+    Loaded,
+    kind_of,
+    load_model_program,
+    load_module,
+    load_program,
+)
 from dlc.tools.reproducer import advance, write_reproducer
-from dlc.tools.tables import wants_colour
+from dlc.tools.tables import progress, wants_colour
 
 
 def run_command(options: argparse.Namespace, begin: float) -> int:
@@ -66,13 +74,21 @@ def _load(
     ctx: Context, options: argparse.Namespace, sources: dict[str, str], timing: Timing
 ) -> Loaded:
     file: str | None = options.file
-    if file is None or kind_of(file) != "module":
-        return load_program(options.text, file, options.target, timing, options.seed)
-    with timing.phase("dlc", "parsing"):
-        return Loaded(load_module(ctx, file, options.target, sources))
+    kind = "text" if file is None else kind_of(file)
+    if file is not None and kind == "module":
+        with timing.phase("dlc", "parsing"):
+            return Loaded(load_module(ctx, file, options.target, sources))
+    if file is not None and kind == "model":
+        return load_model_program(file, options, timing)
+    return load_program(options.text, file, options.target, timing, options.seed)
 
 
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
+    with _place_of_tensors(options):
+        return _compile_or_run(options, sources, timing)
+
+
+def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
     ctx = register(Context())
     check_target(options.target)
     loaded = _load(ctx, options, sources, timing)
@@ -92,6 +108,10 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
     if options.command == "compile":
         code = _compile(ctx, loaded, options, observers, timing)
+    elif options.command == "check":
+        from dlc.tools.check import check_and_report
+
+        code = check_and_report(ctx, loaded, options, observers, sources)
     else:
         from dlc.tools.run_report import run_and_report
 
@@ -100,6 +120,20 @@ def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timi
         sys.stdout.flush()
         print(timing, file=sys.stderr)
     return code
+
+
+def names_directory(path: str | None) -> bool:
+    """Whether `-o` asks for a directory: one that exists, or a name that ends in `/`."""
+    return path is not None and (path.endswith(os.sep) or os.path.isdir(path))
+
+
+def _place_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """Where a program makes its tensors: on the GPU if it is to be measured there."""
+    if options.command != "run" or not options.bench:
+        return nullcontext()
+    from dlc.tools.bench_report import bench_device
+
+    return bench_device(options)
 
 
 def check_target(name: str | None) -> None:
@@ -117,10 +151,26 @@ def _compile(
     timing: Timing,
 ) -> int:
     module = loaded.module
+    if options.reproduce is not None:
+        from dlc.tools.kernel_script import reproduce
+
+        return reproduce(ctx, loaded, options, observers)
+    if names_directory(options.o):
+        from dlc.tools.export import export_and_report
+
+        return export_and_report(ctx, loaded, options, observers)
     if options.explain:
-        explanation = Explanation(wants_colour(options.color, sys.stdout))
-        run_pipeline(ctx, module, "kernel", [*observers, explanation])
-        text = f"{explanation}\n"
+        from dlc.tools.memory_report import MemoryReport
+
+        explanation, memory = Explanation(wants_colour(options.color, sys.stdout)), MemoryReport()
+        run_pipeline(ctx, module, "kernel", [*observers, explanation, memory])
+        text = f"{explanation}\n\n{memory}\n"
+    elif options.cubin:
+        run_pipeline(ctx, module, "kernel", observers)
+        with timing.phase("nvcc", "compilation of kernels"), progress("compiling …") as show:
+            from dlc.tools.cubins import cubin_table
+
+            text = cubin_table(module, lambda done, of: show(f"compiled {done} of {of} …")) + "\n"
     elif options.ir == "cuda":
         run_pipeline(ctx, module, "kernel", observers)
         with timing.phase("dlc", "printing"):

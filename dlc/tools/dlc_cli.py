@@ -3,6 +3,8 @@ The `dlc` command: compiles PyTorch programs through the six IRs, and runs them.
 
     dlc compile -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))" --ir loop
     dlc run script.py
+    dlc check -c "torch.randn(64,64) @ torch.randn(64,64)" --target sm_90
+    dlc compile Qwen/Qwen2.5-7B --layer 0 --seq-len 128
     dlc run edited.mlir -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
 
 An error is a sentence on stderr and exit code 1, of usage 2; a traceback only with `--debug`.
@@ -17,12 +19,14 @@ import sys
 import time
 from collections.abc import Sequence
 
+from dlc.tools.model_options import add_model_options
+
 IRS = ("torch", "tensor", "loop", "tile", "kernel", "cuda")
 
 _PROGRAM = """
-A program is text (-c), a script, or a file of any of dlc's IRs. Of text and scripts the last
-expression is compiled: tensors that it makes with torch.randn and the like become inputs; torch,
-nn, F and math are at hand.
+A program is text (-c), a script, a file of any of dlc's IRs, or a model. Of text and scripts the
+last expression is compiled: tensors that it makes with torch.randn and the like become inputs;
+torch, nn, F and math are at hand.
 """
 
 
@@ -31,13 +35,31 @@ def make_parser() -> argparse.ArgumentParser:
         "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
     )
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="compile | run | bisect"
+        dest="command", required=True, metavar="compile | run | check | bisect"
     )
     compiling = commands.add_parser(
         "compile", help="print a program in one of the IRs", description=_PROGRAM
     )
     compiling.add_argument("--ir", choices=IRS, default="cuda", help="what to print [cuda]")
-    compiling.add_argument("-o", metavar="FILE", help="print to FILE")
+    compiling.add_argument(
+        "--cubin",
+        action="store_true",
+        help="compile the kernels with nvcc, for a GPU to find them in the cache, and print what "
+        "they use, not the IR",
+    )
+    compiling.add_argument(
+        "-o",
+        metavar="FILE | DIR/",
+        help="print to FILE; or write the program and a launcher",
+    )
+    compiling.add_argument(
+        "--reproduce",
+        metavar="KERNEL",
+        help="print a script that runs one kernel against the operations it implements, not the IR",
+    )
+    compiling.add_argument(
+        "--with-weights", action="store_true", help="with -o DIR/, write the weights, too"
+    )
     compiling.add_argument(
         "--explain",
         action="store_true",
@@ -50,6 +72,11 @@ def make_parser() -> argparse.ArgumentParser:
         "the text and checked against it.",
     )
     running.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
+    running.add_argument(
+        "--sync",
+        action="store_true",
+        help="on a GPU, wait for each kernel, so that one that fails is named",
+    )
     running.add_argument(
         "--order",
         choices=("forward", "reverse", "random"),
@@ -65,6 +92,31 @@ def make_parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--seed", type=int, default=0, help="of random inputs, parameters and orders of threads [0]"
     )
+    running.add_argument(
+        "--bench",
+        action="store_true",
+        help="check and time dlc, eager PyTorch and torch.compile side by side",
+    )
+    running.add_argument(
+        "--contenders",
+        metavar="NAMES",
+        help="of --bench: some of dlc,eager,torch.compile,max-autotune [on a GPU all]",
+    )
+    running.add_argument(
+        "--profile",
+        action="store_true",
+        help="say what bounds each kernel: by Nsight Compute on a GPU, else from its machine code",
+    )
+    checking = commands.add_parser(
+        "check",
+        help="look for races, missing waits and the like in a program's kernels",
+        description=_PROGRAM + "Each kernel is clean, has hazards, or was not checked: exit code "
+        "0, 1 or 3.",
+    )
+    checking.add_argument(
+        "--blocks", type=int, metavar="N", help="run N blocks of each kernel [what takes 5 s]"
+    )
+    checking.add_argument("--seed", type=int, default=0, help="of random inputs, parameters [0]")
     bisecting = commands.add_parser(
         "bisect",
         help="find the pass that fails or changes the result",
@@ -74,6 +126,7 @@ def make_parser() -> argparse.ArgumentParser:
     bisecting.add_argument("--backend", choices=("host", "cuda"), help="where states run [host]")
     bisecting.add_argument("--seed", type=int, default=0, help="of random inputs [0]")
     compiling.set_defaults(seed=0)
+    checking.set_defaults(validate=False)
     for command in (compiling, running):
         command.add_argument(
             "--validate",
@@ -81,9 +134,10 @@ def make_parser() -> argparse.ArgumentParser:
             help="run the program after every pass that changes it, and stop at the first that "
             "changes its result",
         )
-    for command in (compiling, running, bisecting):
-        command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | -")
+    for command in (compiling, running, checking, bisecting):
+        command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | - | MODEL")
         command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
+        add_model_options(command)
         command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
         command.add_argument(
             "-v",
@@ -103,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     options = parser.parse_args(argv)
     if options.file is None and options.text is None:
-        parser.error("expected a program: -c TEXT, SCRIPT.py or FILE.mlir")
+        parser.error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")
     if options.file is not None and options.text is not None:
         if options.command != "run" or not options.file.endswith((".mlir", "-")):
             parser.error("expected one program, found a file and -c")

@@ -4,7 +4,8 @@
     dlc-opt input.mlir -p 'tileify,stage-inputs{budget=49152}' -t cuda
 
 All options of `xdsl-opt` work. Besides: `--remarks` prints to stderr what each pass did or why it
-declined; SSA dominance is checked beside the verifier, after parsing and after every pass; errors
+declined; `--check-hazards` runs what comes out in the interpreter (see `dlc.tools.check`); SSA
+dominance is checked beside the verifier, after parsing and after every pass; errors
 are sentences (see `dlc.diagnostics`) with exit code 1, and a traceback only with `--debug`.
 """
 
@@ -26,6 +27,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from dlc.diagnostics import UsageError, did_you_mean, format_error, with_context, with_hint
+from dlc.interpreter.bank_meter import Promises
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.registry import (
@@ -53,6 +55,10 @@ class DlcOptMain(xDSLOptMain):
         self, args: Sequence[str] | None = None, sources: dict[str, str] | None = None
     ) -> None:
         self.sources = {} if sources is None else sources
+        self.exit_code = 0
+        """3 or 1 where `--check-hazards` did not find all kernels clean."""
+        self._promises: dict[str, Promises] = {}
+        self._report = ""
         self._line_offset = 0
         try:
             super().__init__("dlc's modular optimizer driver", args)
@@ -90,11 +96,28 @@ class DlcOptMain(xDSLOptMain):
         arg_parser.add_argument(
             "--debug", action="store_true", help="Print the Python traceback of an error"
         )
+        arg_parser.add_argument(
+            "--check-hazards",
+            action="store_true",
+            help="After the passes, take the module to Kernel IR, run it in the interpreter, and "
+            "print what is wrong with each kernel instead of the module",
+        )
 
         def refuse(message: str) -> NoReturn:
             raise _usage_error(message, re.findall(r"--[\w-]+", arg_parser.format_help()))
 
         arg_parser.error = refuse
+
+    def apply_passes(self, prog: ModuleOp) -> None:
+        super().apply_passes(prog)
+        if self.args.check_hazards:
+            from dlc.tools.check import check_text
+
+            self._report, code = check_text(self.ctx, prog, self.sources, promises=self._promises)
+            self.exit_code = min(filter(None, (self.exit_code, code)), default=0)
+
+    def output_resulting_program(self, prog: ModuleOp) -> str:
+        return self._report if self.args.check_hazards else super().output_resulting_program(prog)
 
     def setup_pipeline(self) -> None:
         parse_target(self.args.target)
@@ -113,6 +136,10 @@ class DlcOptMain(xDSLOptMain):
                     verify(done, module, todo)
             except Exception as error:
                 raise with_context(error, f"after pass {done}") if done is not None else error
+            if self.args.check_hazards and todo is not None and todo.name == "materialize-tiles":
+                from dlc.interpreter.check import promises_of
+
+                self._promises |= promises_of(module)
             if validation is not None and done is not None:
                 validation.check(module, str(done))
             elif self.args.validate:
@@ -193,6 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the tool on `argv` (default: the command line) and return its exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     sources: dict[str, str] = {}
+    tool = None
     try:
         tool = DlcOptMain(arguments, sources)
         tool.run()
@@ -206,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exception(error)
         print(format_error(error, sources), file=sys.stderr)
         return 1
-    return 0
+    return 0 if tool is None else tool.exit_code
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""What `dlc compile` and `dlc run` are given: text, a script, or a module of any IR."""
+"""What `dlc compile` and `dlc run` are given: text, a script, a model, or a module of any IR."""
 
 from __future__ import annotations
 
+import argparse
 import gc
+import os
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
     import torch
 
     from dlc.frontend.program import ImportedProgram
+
+
+MODEL_ID = re.compile(r"[\w-]+/[\w.-]+")
+"""An id of the Hugging Face hub: owner and name."""
 
 
 @dataclass
@@ -72,29 +79,66 @@ def load_program(
     with timing.phase("torch", "import of torch"):
         import torch  # noqa: F401  pyright: ignore[reportUnusedImport]
     with timing.phase("dlc", "import of the frontend"):
-        from dlc.backend.executor import default_target
-        from dlc.compiler import set_target
         from dlc.frontend.capture import capture_script, capture_text
-        from dlc.frontend.fx import import_program
     with timing.phase("torch", "the program's own code"):
         if text is not None:
             module, args = capture_text(text, seed=seed)
         else:
             assert script is not None
             module, args = capture_script(script, seed)
+    return _imported(module, args, target, timing)
+
+
+def load_model_program(name: str, options: argparse.Namespace, timing: Timing) -> Loaded:
+    """A Hugging Face model as the options say, imported; its weights are there if it is run."""
+    with timing.phase("torch", "import of torch"):
+        from dlc.models.find import find
+        from dlc.models.load import ModelOptions, load_model
+
+        found = find(name)
+    with timing.phase("torch", "import of transformers"):
+        import transformers  # noqa: F401  pyright: ignore[reportUnusedImport]
+    with timing.phase("torch", "the model's own code"):
+        wanted = ModelOptions(
+            layer=options.layer,
+            seq_len=options.seq_len,
+            batch=options.batch,
+            dtype=options.dtype,
+            weights=options.command != "compile" or options.validate,
+            random_weights=options.random_weights,
+            seed=options.seed,
+        )
+        module, args = load_model(found, wanted)
+    return _imported(module, args, options.target, timing)
+
+
+def _imported(
+    module: torch.nn.Module, args: tuple[Any, ...], target: str | None, timing: Timing
+) -> Loaded:
+    with timing.phase("dlc", "import of the frontend"):
+        from dlc.backend.executor import default_target
+        from dlc.compiler import set_target
+        from dlc.frontend.fx import import_program
+        from dlc.transforms.decompositions import DECOMPOSITIONS
     with timing.phase("dlc", "import to Torch IR"):
         exporting = timing.phase("torch", "torch.export")
-        program = import_program(module, args, exporting=exporting)
+        program = import_program(module, args, exporting=exporting, whole=DECOMPOSITIONS)
     gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s
     set_target(program.module, target or default_target())
     return Loaded(program.module, program, args)
 
 
 def kind_of(file: str) -> str:
-    """`script` or `module`, by the name of the file; UsageError for another one."""
+    """`script`, `module` or `model`, by the name; UsageError for another kind of file."""
     if file == "-" or file.endswith(".mlir"):
         return "module"
     if file.endswith(".py"):
         return "script"
+    if file.endswith(".json") or os.path.isdir(file) or MODEL_ID.fullmatch(file):
+        return "model"
     error = UsageError(f"expected a file whose name ends in .py or .mlir, found {file}")
-    raise with_hint(error, "- reads a module from stdin, and -c takes a program as text")
+    raise with_hint(
+        error,
+        "- reads a module from stdin, -c takes a program as text, and a model is a directory, a "
+        "configuration file or an id such as Qwen/Qwen2.5-7B",
+    )

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
     IntegerAttr,
+    MemRefType,
     ModuleOp,
     TensorType,
 )
@@ -29,9 +30,9 @@ def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
     """
     main = main_of(module)
     generator = torch.Generator().manual_seed(seed)
-    types = [a.type for a in main.body.block.args if isinstance(a.type, TensorType)]
+    types = [a.type for a in main.body.block.args if isinstance(a.type, TensorType | MemRefType)]
     if len(types) != len(main.body.block.args):
-        fail(main, "expected tensors as the arguments of @main")
+        fail(main, "expected tensors or buffers as the arguments of @main")
     extents = [n for t in types for n in t.get_shape() if n > 0]
     high = min([_MAX_INTEGER, *extents])
     given = main.arg_attrs.data if main.arg_attrs is not None else [DictionaryAttr({})] * len(types)
@@ -42,7 +43,10 @@ def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
 
 
 def _random(
-    type: TensorType, attributes: Mapping[str, Attribute], high: int, generator: torch.Generator
+    type: TensorType | MemRefType,
+    attributes: Mapping[str, Attribute],
+    high: int,
+    generator: torch.Generator,
 ) -> torch.Tensor:
     shape = type.get_shape()
     dtype = torch_dtype(type.element_type)
@@ -54,7 +58,7 @@ def _random(
     span = (
         1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
     )
-    memory = torch.empty(span + DEFAULT_ALIGNMENT, dtype=dtype)
+    memory = torch.empty(span + DEFAULT_ALIGNMENT, dtype=dtype, device="cpu")
     skip = align % DEFAULT_ALIGNMENT // dtype.itemsize
     if dtype == torch.bool:
         memory.random_(0, 2, generator=generator)

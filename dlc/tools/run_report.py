@@ -19,7 +19,10 @@ from dlc.backend.host.launcher import HostBackend
 from dlc.dialects.kernel import FuncOp
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
+from dlc.tools.bench_report import report_bench
+from dlc.tools.memory_report import MemoryReport
 from dlc.tools.observers import Timing
+from dlc.tools.profile_report import StageFacts, report_profile
 from dlc.tools.program_input import Loaded, load_program
 from dlc.tools.tables import GREEN, RED, paint, progress, seconds, table, wants_colour
 
@@ -48,8 +51,11 @@ def run_and_report(
         source = load_program(options.text, None, None, timing, options.seed)
     arguments = source.arguments(options.seed)
     reference = make_reference(ctx, source.module, arguments, timing)
+    torch_ir = source.module.clone() if options.bench and reference is not None else None
     module = loaded.module
-    run_pipeline(ctx, module, "kernel", observers)
+    facts, memory = StageFacts(), MemoryReport()
+    observing = [*observers, memory, *([facts] if options.profile else [])]
+    run_pipeline(ctx, module, "kernel", observing)
     executor = Executor(module, backend)
     if reference is not None and len(executor.results) != len(reference.exact):
         raise ValueError(
@@ -60,22 +66,32 @@ def run_and_report(
     count = len(executor.funcs)
     with (
         timing.phase(compiler, "compilation of kernels"),
-        progress(f"compiling {count} kernel{'s' * (count != 1)} with {compiler} …"),
+        progress(f"compiling {count} kernel{'s' * (count != 1)} with {compiler} …") as show,
     ):
+        backend.on_compiled = lambda done, of: show(f"compiled {done} of {of} with {compiler} …")
         executor.prepare()
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
-    print()
+    print(f"\n{memory.line}\n" if memory.line else "")
     if reference is None:
         print(statistics_table(results))
-        return 0
-    return report_accuracy(results, reference, options, backend)
+        code = 0
+    else:
+        code = report_accuracy(results, reference, options, backend)
+    if options.bench:
+        print()
+        longest = 1 if reference is None else reference.longest_reduction
+        code |= report_bench(executor, arguments, source.program, torch_ir, longest, options)
+    if options.profile:
+        print()
+        report_profile(module, facts, executor)
+    return code
 
 
 def make_backend(options: argparse.Namespace) -> Backend:
     if (options.backend or default_backend()) == "host":
         return HostBackend(options.order, options.async_mode, options.seed)
-    return get_backend("cuda")
+    return get_backend("cuda", sync=options.sync)
 
 
 def make_reference(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
-GREEN, RED, CYAN, BOLD, DIM = "32", "31", "36", "1", "2"
+GREEN, RED, YELLOW, CYAN, BOLD, DIM = "32", "31", "33", "36", "1", "2"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -62,13 +62,23 @@ def seconds(value: float) -> str:
 
 
 @contextmanager
-def progress(text: str) -> Iterator[None]:
-    """Shows `text` on the terminal while something takes long; nothing where there is none."""
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """
+    Shows `text` on the terminal while something takes long, and what is handed over then; nothing
+    where there is no terminal.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda text: None
         return
-    print(text, end="", flush=True, file=sys.stderr)
+    width = 0
+
+    def show(text: str) -> None:
+        nonlocal width
+        print(f"\r{text.ljust(width)}", end="", flush=True, file=sys.stderr)
+        width = max(width, len(text))
+
+    show(text)
     try:
-        yield
+        yield show
     finally:
-        print(f"\r{' ' * len(text)}\r", end="", flush=True, file=sys.stderr)
+        print(f"\r{' ' * width}\r", end="", flush=True, file=sys.stderr)

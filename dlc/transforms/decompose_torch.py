@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 
-from dlc.diagnostics import OpError, file_line_col
+from dlc.diagnostics import OpError, file_line_col, with_hint
 from dlc.dialects.torch import AtenOp
 from dlc.transforms.decompositions import DECOMPOSITIONS, Lowering, Refused
 from dlc.transforms.decompositions.creation import RANDOM
@@ -67,7 +67,8 @@ class DecomposeTorchPass(ModulePass):
             if reason is not None:
                 unsupported.append((aten, reason))
         if unsupported:
-            raise UnsupportedOperations(unsupported)
+            hint = "write it with other functions of torch, or compute it outside of the program"
+            raise with_hint(UnsupportedOperations(unsupported), hint)
         make_signless(op)
 
 

@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.dialects.graph import unique_name
 from dlc.dialects.loop import KernelOp
-from dlc.ir.provenance import ops_of, value_of
+from dlc.ir.provenance import ops_of, values_of
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
 from dlc.transforms.loops.merging import Merged, Merges
@@ -46,7 +46,7 @@ class FuseLoopsPass(ModulePass):
     Legal when the producer has one result, stored at its axes: then the load of an element can be
     replaced by the program that computes it.
     Faster when the traffic and the launch that are saved outweigh the work that is repeated and
-    the tiling that is lost (`dlc.schedule.estimate`).
+    the tiling that is lost (`dlc.schedule.estimate`); a copy in a wider type is never kept.
 
     A decoder block of 128 tokens becomes 12 kernels, of which 10 differ: two norms; the products
     for queries, keys and values; the scores, whose operands are rotated as they are staged, and
@@ -163,7 +163,8 @@ class _Fusion:
             sum(f.seconds for f in facts),
             sum(self.merges.facts(k).seconds for k in old),
         )
-        if trial.merged >= trial.apart and wish != "always":
+        widens = self.merges.facts(producer).widens
+        if trial.merged >= trial.apart and wish != "always" and not widens:
             self.kept[producer] = trial
             return False
         for consumer, new in zip(consumers, merged, strict=True):
@@ -230,7 +231,7 @@ def _name_of(kernel: KernelOp) -> str:
     names = [op.split(" ")[1].split(".")[0].strip("_") for op in ops_of(kernel)]
     if not (words := [n for n in dict.fromkeys(names) if n not in _MOVES]):
         return kernel.name_
-    if not any(value_of(result) for result in kernel.results):
+    if not any(values_of(kernel, len(kernel.results))):
         words += [r.name_hint for r in kernel.results[:1] if r.name_hint]
     kept = words.pop()
     while words and len(longer := f"{words.pop()}_{kept}") <= MAX_NAME:

@@ -13,11 +13,8 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     UnitAttr,
     VectorType,
-    f32,
-    i32,
-    i64,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -26,8 +23,8 @@ from dlc.dialects import kernel
 from dlc.ir.expr import Expr, constant_of
 from dlc.remarks import remark
 
-_WIDTHS: dict[Attribute, tuple[int, ...]] = {f32: (4, 2), i32: (4, 2), i64: (2,)}
-"""How many elements one access can take, best first: 16 or 8 bytes."""
+_BYTES = (16, 8, 4)
+"""What one access can take, best first."""
 _OWN_ALIGNMENT = 16
 """Alignment of shared and local arrays, in bytes."""
 
@@ -39,7 +36,7 @@ class Decline(Exception):
 @dataclass(frozen=True)
 class VectorizeAccessesPass(ModulePass):
     """
-    An unrolled loop that copies consecutive elements becomes accesses of 16 or 8 bytes.
+    An unrolled loop that copies consecutive elements becomes accesses of 16, 8 or 4 bytes.
 
     *Legal when* the loop does nothing but one load and one store of the loaded value; both step by
     one element along the last dimension; the strips are aligned, by the memref's alignment and by
@@ -102,13 +99,11 @@ class _Copy:
 
     def vectorize(self) -> int:
         """Rewrites the loop with the widest vectors that are legal; `Decline` if there are none."""
-        element = self.load.result.type
-        if element not in _WIDTHS:
-            raise Decline(f"there are no vectors of {element}")
+        size = kernel.element_bytes(self.load.result.type)
         if self.load.ref is self.store.ref:
             raise Decline("it copies within one buffer")
         reasons: list[Decline] = []
-        for width in _WIDTHS[element]:
+        for width in [n // size for n in _BYTES if n >= 2 * size]:
             try:
                 self._vectorize_by(width)
             except Decline as reason:

@@ -9,7 +9,7 @@ import kernels
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, i1, i64
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, f16, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 
@@ -26,7 +26,7 @@ from dlc.schedule.target import TARGET_ATTRIBUTE
 
 STEPS = tuple(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("materialize-tiles")]
 """The sixteen scheduling steps, in order."""
-GUARD, CANARY = 1024, -12345
+GUARD, CANARY = 1024, -12344
 EPSILON = float(np.finfo(np.float32).eps)
 
 Array = np.ndarray[Any, Any]
@@ -154,8 +154,8 @@ def _new_memory(type: object, *, zeroed: bool) -> Array:
     """Flat memory for a memref, zeroed or poisoned, with canaries before and behind it."""
     assert isinstance(type, MemRefType)
     size = int(np.prod(type.get_shape(), dtype=int))
-    assert type.element_type != i1
-    memory = np.full(size + 2 * GUARD, CANARY, np.int64 if type.element_type == i64 else np.float32)
+    dtype = {i64: np.int64, f32: np.float32, f16: np.float16}[type.element_type]
+    memory = np.full(size + 2 * GUARD, CANARY, dtype)
     poison = -99 if type.element_type == i64 else np.nan
     memory[GUARD : GUARD + size] = 0 if zeroed else poison
     return memory
@@ -163,7 +163,8 @@ def _new_memory(type: object, *, zeroed: bool) -> Array:
 
 def reference(case: kernels.Case) -> list[Array]:
     """The results in fp64."""
-    exact = (x.astype(np.float64) if x.dtype == np.float32 else x for x in case.inputs)
+    floats = (np.float16, np.float32)
+    exact = (x.astype(np.float64) if x.dtype in floats else x for x in case.inputs)
     return [np.asarray(e) for e in case.expected(*exact)]
 
 
@@ -171,7 +172,8 @@ def compare(case: kernels.Case, results: Sequence[Array], what: str) -> None:
     """
     The largest error of a result may be 2 * sqrt(n) ulp of its largest element, n the terms of the
     longest reduce, and 4 ulp at least: each of n additions rounds a partial sum by up to half an
-    ulp, either way, and the scalar operations around it by some ulp more.
+    ulp, either way, and the scalar operations around it by some ulp more. A result of f16 is
+    rounded once, by half an ulp of its own.
     """
     for found, expected in zip(results, reference(case), strict=True):
         result = found.reshape(expected.shape)
@@ -181,4 +183,6 @@ def compare(case: kernels.Case, results: Sequence[Array], what: str) -> None:
         scale = np.abs(expected).max(initial=0)
         error = np.abs(result - expected).max(initial=0)  # NaN where something is NaN
         bound = EPSILON * scale * max(4, 2 * case.longest**0.5)
+        if result.dtype == np.float16:
+            bound += float(np.finfo(np.float16).eps) / 2 * scale
         assert error <= bound, f"{case.name}, {what}: error {error:.3g} > {bound:.3g}"

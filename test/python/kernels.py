@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -504,6 +505,31 @@ def gather(rows: int, columns: int, count: int) -> Case:
     }}"""
     text = _module("gather", {"x": x, "at": at}, {"y": [count, columns]}, body)
     return Case(f"gather_{count}x{columns}", text, (x, at), lambda x, at: [x[at]], 1)
+
+
+_LOAD = re.compile(r"(\s*)(%\w+) = (loop\.load .* : memref<.*)f32(.*>)$")
+_STORE = re.compile(r"(\s*)loop\.store (%\w+), (.* : memref<.*)f32(.*>)$")
+
+
+def halves(case: Case) -> Case:
+    """A case whose tensors of f32 are of f16: loads without a default widen, stores round."""
+    lines: list[str] = []
+    for line in case.text.splitlines():
+        if load := _LOAD.match(line):
+            indent, name, what, layout = load.groups()
+            lines.append(f"{indent}{name}_h = {what}f16{layout}")
+            lines.append(f"{indent}{name} = arith.extf {name}_h {{storage}} : f16 to f32")
+        elif store := _STORE.match(line):
+            indent, name, where, layout = store.groups()
+            lines.append(f"{indent}{name}_h = arith.truncf {name} {{storage}} : f32 to f16")
+            lines.append(f"{indent}loop.store {name}_h, {where}f16{layout}")
+        else:
+            lines.append(re.sub(r"((?:tensor|memref)<[\dx]*)f32", r"\1f16", line))
+    inputs = tuple(
+        x.astype(np.float16, copy=False) if x.dtype == np.float32 else x for x in case.inputs
+    )
+    text = "\n".join(lines)
+    return Case(f"half_{case.name}", text, inputs, case.expected, case.longest)
 
 
 SMALL = (

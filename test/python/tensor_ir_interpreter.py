@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import BFloat16Type, FloatAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.dialects import tensor_ir
+from dlc.interpreter.scalars import fma
 
 Array = np.ndarray
 Values = dict[SSAValue, Array]
@@ -150,6 +151,17 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     arith.SelectOp: np.where,
     math.AbsFOp: np.abs,
     math.AbsIOp: np.abs,
+    math.AcosOp: with_torch(torch.acos),
+    math.AcoshOp: with_torch(torch.acosh),
+    math.AsinOp: with_torch(torch.asin),
+    math.AsinhOp: with_torch(torch.asinh),
+    math.AtanOp: with_torch(torch.atan),
+    math.AtanhOp: with_torch(torch.atanh),
+    math.Atan2Op: np.arctan2,
+    math.CopySignOp: np.copysign,
+    math.CoshOp: with_torch(torch.cosh),
+    math.FmaOp: fma,
+    math.SinhOp: with_torch(torch.sinh),
     math.CeilOp: np.ceil,
     math.CosOp: with_torch(torch.cos),
     math.ErfOp: with_torch(torch.erf),
@@ -268,6 +280,11 @@ def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:
     if monoid in ("max", "min"):
         fold = np.maximum.reduce if sign == 1 else np.minimum.reduce
         return [np.asarray(fold(first, axis=axes, initial=worst))]
+    kept = tuple(d for d in range(first.ndim) if d not in axes)
+    if len(axes) > 1:  # as one axis, the last one
+        shape = [*(first.shape[d] for d in kept), -1]
+        values = {v: values[v].transpose(*kept, *axes).reshape(shape) for v in op.inputs}
+        first, axes = values[op.inputs[0]], (len(kept),)
     (axis,) = axes
     best = (np.argmax if sign == 1 else np.argmin)(first, axis=axis)  # NaN first, then the earliest
     places = np.expand_dims(best, axis)

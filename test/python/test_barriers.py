@@ -32,8 +32,8 @@ kernel.func @k(%x: memref<4096xf32>, %n: memref<1xi64>) -> (%y: memref<4096xf32>
   %B = kernel.alloc_shared : memref<128xf32, #kernel.shared>
   %v = kernel.load %x[%t] : memref<4096xf32>
 """
-WRITE_A = "kernel.store %v, %A[%t] : memref<128xf32, #kernel.shared>"
-WRITE_B = "kernel.store %v, %B[%t] : memref<128xf32, #kernel.shared>"
+WRITE_A = "kernel.store %v, %A[127 - %t] : memref<128xf32, #kernel.shared>"
+WRITE_B = "kernel.store %v, %B[127 - %t] : memref<128xf32, #kernel.shared>"
 READ_A = "%a = kernel.load %A[0] : memref<128xf32, #kernel.shared>"
 READ_B = "%q = kernel.load %B[0] : memref<128xf32, #kernel.shared>"
 
@@ -174,6 +174,61 @@ def test_redundant_barriers() -> None:
     for barrier in redundant:
         barrier.detach()
     assert outline(func.body.block) == ["WA", "|", "RA"]
+
+
+RING = "memref<2x128xf32, #kernel.shared>"
+TURN = f"""
+  %slot = kernel.index %k mod 2
+  kernel.wait 0
+  kernel.barrier
+  kernel.cp_async %x[%t], %R[(%k + 1) mod 2, %t] elements 1 : memref<4096xf32>, {RING}
+  kernel.commit
+  kernel.store %v, %A[%t] : memref<128xf32, #kernel.shared>
+  kernel.barrier
+  scf.for %i = %c0 to %c2 step %c1 {{
+    %a = kernel.load %A[%i] : memref<128xf32, #kernel.shared>
+    %r = kernel.load %R[%slot, 127 - %t] : {RING}
+  }}"""
+
+
+def test_a_loop_within_a_ring_does_not_hide_its_slots() -> None:
+    """Nor does a copy, between its request and its end, conflict with itself."""
+    func = func_of(
+        f"%R = kernel.alloc_shared : {RING}"
+        f"\nkernel.cp_async %x[%t], %R[0, %t] elements 1 : memref<4096xf32>, {RING}"
+        f"\nkernel.commit\nscf.for %k = %c0 to %c4 step %c1 {{\nkernel.barrier\n{TURN} }}"
+    )
+    first, *others = redundant_barriers(func)
+    assert not others
+    assert first.next_op is not None
+    assert first.next_op.name == "kernel.index", "the barrier before the wait"
+
+
+@pytest.mark.parametrize(
+    ("index", "rest", "needed"),
+    [
+        ("%t * 4 + %i", "%t * 4 + 3 - %i", False),
+        ("%k * 512 + %t * 4", "%t * 4 + %i", False),
+        ("%k * 256 + %t * 4", "%t * 4 + %i", True),
+        ("%t * 4 + %i", "%t * 4 + %i + 1", True),
+        ("%t * 4 + %i", "%t * 2 + %i", True),
+        ("%t * 4 + %i", "(127 - %t) * 4 + %i", True),
+    ],
+)
+def test_what_threads_have_for_themselves(index: str, rest: str, needed: bool) -> None:
+    """Elements that are dealt to the threads alike when they are written and when they are read."""
+    memref = "memref<2048xf32, #kernel.shared>"
+    func = func_of(f"""
+      %s = kernel.alloc_shared : {memref}
+      scf.for %k = %c0 to %c2 step %c1 {{
+        scf.for %i = %c0 to %c4 step %c1 {{
+          kernel.store %v, %s[{index}] : {memref}
+        }}
+        scf.for %i = %c0 to %c4 step %c1 {{
+          %r = kernel.load %s[{rest}] : {memref}
+        }}
+      }}""")
+    assert bool(missing_barriers(func)) == needed
 
 
 def test_a_barrier_between_runs_of_one_operation_is_kept() -> None:

@@ -3,18 +3,20 @@
 import json
 import os
 import re
+import sys
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import cases
+import launch
 import pytest
 import static
 import static_table
 import torch
-from occupancy import fill, occupancy
 
 from dlc.frontend.capture import capture_text
+from dlc.measure.occupancy import fill, occupancy
 from dlc.schedule.target import KIB, TARGETS, get_target
 
 
@@ -221,3 +223,16 @@ def test_a_record_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not again.has("sm_90", case, "another")
     assert not again.has("sm_80", case, "k")
     assert not again.has("sm_90", other, "k")  # what failed is tried again
+
+
+def test_the_cost_of_launches_is_rehearsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    output = tmp_path / "launch.json"
+    monkeypatch.setattr(launch, "COUNTS", (1, 2))
+    monkeypatch.setattr(launch, "CALLS", 2)
+    arguments = ["launch.py", "--backend", "host", "--repeat", "2", "--output", str(output)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    assert launch.main() == 0
+    result = json.loads(output.read_text())
+    assert result["environment"]["rehearsal"]
+    assert result["us"]["dlc (host)"]["2 kernels"]["median"] > 0
+    assert set(result["us"]) == {"eager", "dlc (host)"}

@@ -143,12 +143,12 @@ SGEMM = kernel(
     for (int k = 0; k < 16; k += 4) {
       alignas(16) float a[8][4], b[4][8];
       #pragma unroll
-      for (int i = 0; i < 8; ++i) copy_vector<4>(a[i], &As[(i * 16 + ti) * 16 + k]);
+      for (int i = 0; i < 8; ++i) store4(a[i], load4(&As[(i * 16 + ti) * 16 + k]));
       #pragma unroll
       for (int v = 0; v < 4; ++v)
         #pragma unroll
         for (int j = 0; j < 8; j += 4)
-          copy_vector<4>(&b[v][j], &Bs[(k + v) * 128 + j / 4 * 64 + tj * 4]);
+          store4(&b[v][j], load4(&Bs[(k + v) * 128 + j / 4 * 64 + tj * 4]));
       #pragma unroll
       for (int v = 0; v < 4; ++v)
         #pragma unroll
@@ -162,11 +162,12 @@ SGEMM = kernel(
   for (int i = 0; i < 8; ++i)
     #pragma unroll
     for (int j = 0; j < 8; j += 4)
-      copy_vector<4>(&C[(bi + i * 16 + ti) * N + bj + j / 4 * 64 + tj * 4], &acc[i][j]);""",
+      store4(&C[(bi + i * 16 + ti) * N + bj + j / 4 * 64 + tj * 4], load4(&acc[i][j]));""",
     "dynamic_shared",
     "load4",
     "store4",
-    "copy_vector",
+    "load4",
+    "store4",
 )
 
 SHUFFLES = kernel(

@@ -111,6 +111,32 @@ def test_an_error_keeps_the_source() -> None:
     assert "nonsense" in Path(found[1]).read_text()
 
 
+@needs_nvcc
+def test_texts_are_compiled_at_once_and_equal_ones_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    other = SOURCE.replace("twice", "other")
+    a, b, c = nvcc.compile_cubins(
+        [SOURCE, other, SOURCE], "sm_90", lambda done, of: told.append((done, of))
+    )
+    assert a == c != b
+    assert told == [(1, 2), (2, 2)]
+    with pytest.raises(BackendError, match="nvcc refuses"):
+        nvcc.compile_cubins([other, SOURCE.replace("int i", "int 0")], "sm_90")
+
+
+@needs_nvcc
+def test_options_from_the_environment_make_another_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = nvcc.compile_cubin(SOURCE)
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-lineinfo")
+    assert nvcc.compile_cubin(SOURCE).path != plain.path
+
+
+@needs_nvcc
+def test_an_architecture_that_nvcc_does_not_know() -> None:
+    with pytest.raises(BackendError, match=r"nvcc 1\d\.\d+ does not know sm_61: put one on PATH"):
+        nvcc.compile_cubin(SOURCE, "sm_61")
+
+
 def test_usage_takes_the_largest() -> None:
     log = """ptxas info    : Function properties for a
     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads

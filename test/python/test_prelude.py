@@ -22,6 +22,8 @@ def has_nvcc() -> bool:
 
 # One use of every function (of every overload and instance that differs), in the table's order.
 USES = {
+    "cuda_fp16": "h[0] = __float2half_rn(__half2float(h[1]) + 1.0f);",
+    "cuda_bf16": "n[0] = __float2bfloat16_rn(__bfloat162float(n[1]) + 1.0f);",
     "shared_address": "",
     "dynamic_shared": "reinterpret_cast<int*>(dynamic_shared())[t] = t;",
     "as_vector": "as_vector<int2>(i) = make_int2(1, 2);",
@@ -29,7 +31,10 @@ USES = {
     "store2": "store2(f, f2); store2(i, i2); store2(l, l2);",
     "load4": "f4 = load4(f); i4 = load4(i);",
     "store4": "store4(f, f4); store4(i, i4);",
-    "copy_vector": "copy_vector<4>(f + 4, f); copy_vector<8>(c + 8, c); copy_vector<1>(i + 1, i);",
+    "packed": "packed<double, 2> pair = {}; *d = pair.lane[1];",
+    "load_packed": "packed<__half, 8> eight = load_packed<8>(h);",
+    "store_packed": "store_packed(h + 8, eight); store_packed(c + 4, load_packed<4>(c));",
+    "fill_packed": "store_packed(n + 8, fill_packed<2>(n[0]));",
     "shuffle_xor": "*f = shuffle_xor(*f, 4, 32); *l = shuffle_xor(*l, 1, 32);",
     "shuffle_down": "*i = shuffle_down(*i, 4, 8); *u = shuffle_down(*u, 4, 8);",
     "shuffle_idx": "*b = shuffle_idx(*b, 4, 32); *d = shuffle_idx(*d, 0, 4);",
@@ -59,7 +64,10 @@ USES = {
     "trap": 'if (t > 7) trap("no");',
     "wrap_index": "*l = wrap_index(t - 1, 7);",
 }
-TYPES = ("float*", "int*", "long long*", "unsigned long long*", "signed char*", "bool*", "double*")
+TYPES = (
+    "float*", "int*", "long long*", "unsigned long long*", "signed char*", "bool*", "double*",
+    "__half*", "__nv_bfloat16*",
+)  # fmt: skip
 BODY = """  __shared__ alignas(128) float s[128];
   __shared__ alignas(8) unsigned long long bar;
   const int t = threadIdx.x;
@@ -71,13 +79,16 @@ BODY = """  __shared__ alignas(128) float s[128];
 def kernel_with(names: list[str]) -> tuple[str, list[str]]:
     """A kernel that uses these functions, and its parameter types."""
     types = list(TYPES)
-    parameters = [f"{kind} {name}" for kind, name in zip(TYPES, "filucbd", strict=True)]
+    parameters = [f"{kind} {name}" for kind, name in zip(TYPES, "filucbdhn", strict=True)]
     if "tensor_map" in names:
         types.insert(0, "tensor_map")
         parameters.insert(0, "const __grid_constant__ tensor_map map")
     head = f'extern "C" __global__ void __launch_bounds__(32)\nevery({", ".join(parameters)})'
     uses = "\n  ".join(USES[name] for name in names)
-    return f"{prelude_for(names)}{head} {{\n{BODY}  {uses}\n}}\n", types
+    return (
+        f"{prelude_for([*names, 'cuda_fp16', 'cuda_bf16'])}{head} {{\n{BODY}  {uses}\n}}\n",
+        types,
+    )
 
 
 def test_every_function_is_used_below() -> None:

@@ -654,7 +654,11 @@ def test_constants(text: str, wanted: str) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("%v = kernel.load %x[0] : memref<4xf16>\nkernel.store %v, %y[0] : memref<4xf16>", "f16"),
+        (
+            "%v = kernel.load %x[0] : memref<4xf16>\n%w = arith.addf %v, %v : f16\n"
+            "kernel.store %w, %y[0] : memref<4xf16>",
+            "no text for 'arith.addf' of f16",
+        ),
         ('"test.op"() : () -> ()', "no text for 'test.op'"),
         (
             "%c = arith.constant 1 : i32\n%f = arith.bitcast %c : i32 to f32\n"

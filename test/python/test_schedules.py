@@ -142,14 +142,43 @@ CONTRACTIONS = (
     COMPUTED,
     contraction(kernels.attention(4, 2, 12, 4), kernels.attention(2, 2, 19, 7), splits=2, depth=2),
 )
+HALVES = (
+    contraction(
+        kernels.halves(kernels.gemm(13, 21, 48, transposed=True)),
+        kernels.halves(kernels.gemm(20, 70, 33, transposed=True)),
+        kernels.halves(kernels.gemm(37, 48, 64)),
+        kernels.halves(kernels.gemm(37, 50, 42)),
+        kernels.halves(kernels.attention(4, 2, 12, 8)),
+        bk=8,
+        splits=2,
+        depth=2,
+        extents=(2, 4),
+        compute=True,
+    ),
+    contraction(
+        kernels.halves(kernels.silu_matmul(19, 40, 64)),
+        kernels.halves(kernels.silu_matmul(19, 33, 71)),
+        bk=16,
+        splits=2,
+        depth=3,
+        extents=(2, 8),
+        bytes=64,
+    ),
+)
 OTHERS = (
+    other(ROWS, kernels.halves(kernels.rms_norm(5, 72)), kernels.halves(kernels.softmax(6, 101))),
     other(ROWS, kernels.rms_norm(5, 68), kernels.rms_norm(3, 101)),
     other(ROWS, kernels.softmax(6, 100), kernels.softmax(40, 7), kernels.softmax(3, 1)),
     other(SPLIT_ROWS, kernels.row_norm(3, 101), kernels.row_norm(4, 128)),
     other(SPLIT_ROWS, kernels.argmax(5, 77), kernels.argmax(3, 1024)),
     other(SPLIT_ROWS, kernels.total(1000), kernels.total(3), kernels.total(4096)),
     other(COLUMNS, kernels.column_sum(50, 33), kernels.column_sum(300, 64)),
-    other(POINTS, kernels.silu_mul(9, 70), kernels.silu_mul(8, 128)),
+    other(
+        POINTS,
+        kernels.silu_mul(9, 70),
+        kernels.silu_mul(8, 128),
+        kernels.halves(kernels.silu_mul(8, 128)),
+    ),
     other(POINTS, kernels.strided_pointwise(9, 70), kernels.strided_pointwise(70, 9)),
     other(POINTS, kernels.pad_pointwise(9, 70), kernels.pad_pointwise(33, 128)),
     other(POINTS, kernels.gather(11, 40, 13), kernels.gather(3, 128, 40)),
@@ -158,7 +187,7 @@ OTHERS = (
 
 def whole() -> Iterator[Family]:
     """Every family at each of its sizes."""
-    for family in (*CONTRACTIONS, *OTHERS):
+    for family in (*CONTRACTIONS, *HALVES, *OTHERS):
         yield from (replace(family, case=case) for case in (family.case, *family.more))
 
 
@@ -167,6 +196,7 @@ def quick() -> Iterator[Family]:
     for n, family in enumerate(CONTRACTIONS):
         targets = TARGETS if family in (PLAIN, COMPUTED) else (TARGETS[n % 2],)
         yield replace(family, schedules={t: family.schedules[t] for t in targets})
+    yield replace(HALVES[0], schedules={"sm_90": HALVES[0].schedules["sm_90"]})
     yield from OTHERS
 
 

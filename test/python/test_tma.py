@@ -9,12 +9,10 @@ import struct
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import kernels
 import numpy as np
 import pytest
-import torch
 from harness import apply, interpret, lowered, parse
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -34,8 +32,7 @@ from dlc.backend.cuda.interface import (
 )
 from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
 from dlc.backend.cuda.printer import print_kernel
-from dlc.backend.cuda.runtime import CudaBackend
-from dlc.backend.cuda.tensor_map import TensorMaps
+from dlc.backend.cuda.tensor_map import encode_tensor_map
 from dlc.backend.host.launcher import host_arguments
 from dlc.backend.host.runtime import HostKernel
 from dlc.dialects import kernel, loop, tile
@@ -408,6 +405,14 @@ def synchronizations(func: FuncOp) -> list[Operation]:
     return [op for op in func.walk() if isinstance(op, kinds)]
 
 
+def test_nothing_is_released_where_no_slot_is_filled_again() -> None:
+    func = materialized(scheduled(kernels.gemm(37, 52, 20), 3, 4, PIPELINED))
+    mbarriers = [op for op in func.walk() if isinstance(op, kernel.AllocMbarriersOp)]
+    assert [op.count.value.data for op in mbarriers] == [3]
+    released = kernel.SyncWarpOp | kernel.MbarrierArriveOp
+    assert not [op for op in synchronizations(func) if isinstance(op, released)]
+
+
 def test_what_it_becomes() -> None:
     func = materialized(scheduled(kernels.gemm(37, 52, 52), 3, 4, PIPELINED))
     (barrier,) = (op for op in func.walk() if isinstance(op, kernel.BarrierOp))
@@ -593,58 +598,21 @@ def test_the_driver_gets_what_a_map_says(tmp_path: Path) -> None:
     source.write_text(DRIVER)
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
     driver = ctypes.CDLL(str(library))
-    maps = TensorMaps(driver)
 
     def last() -> tuple[int, ...]:
         call = (ctypes.c_char * 184).in_dll(driver, "last").raw
         return struct.unpack("2Q5Q5Q2I5I5I4I", call[: struct.calcsize("2Q5Q5Q2I5I5I4I")])
 
     map = map_of("memref<7x100x64xf32, strided<[12800, 128, 1], offset: 4>>", "[2, 8, 32]")
-    assert maps.encode(map, 4096) == b"\x5a" * 128
+    assert encode_tensor_map(driver, map, 4096) == b"\x5a" * 128
     calls, address, *fields = last()
     assert (calls, address) == (1, 4096 + 16)
     assert fields[:10] == [64, 100, 7, 0, 0, 512, 51200, 0, 0, 0]
     assert fields[10:12] == [7, 3]  # float32, rank
     assert fields[12:22] == [32, 8, 2, 0, 0, 1, 1, 1, 0, 0]
     assert fields[22:] == [0, 0, 2, 0]
-    maps.encode(map, 4096)
-    assert last()[0] == 1, "it is kept"
-    maps.encode(map, 8192)
-    assert last()[0] == 2
-    maps.encode(map_of("memref<64x32xbf16>", "[8, 32]", " swizzle 64"), 4096)
+    encode_tensor_map(driver, map_of("memref<64x32xbf16>", "[8, 32]", " swizzle 64"), 4096)
     assert last()[12] == 9
     assert last()[-4:] == (0, 2, 2, 0)
     with pytest.raises(LaunchError, match=r"refuses a tensor map \(error 700\) with extents \(13,"):
-        maps.encode(map_of("memref<13xi32>", "[4]"), 64)
-
-
-class FakeFunction:
-    """A kernel of PyCUDA, which notes what it is prepared for and launched with."""
-
-    def prepare(self, formats: list[str]) -> None:
-        self.formats = formats
-
-    def prepared_async_call(self, grid, block, stream, *arguments, shared_size: int) -> None:
-        self.launch = (grid, block, stream, arguments, shared_size)
-
-
-def test_the_cuda_backend_passes_maps_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    func, function = ring(50, 52, 3, 7), FakeFunction()
-    module = SimpleNamespace(get_function=lambda name: function)
-    driver = SimpleNamespace(module_from_file=lambda path: module, Error=OSError)
-    encoded: list[int] = []
-    maps = TensorMaps(SimpleNamespace(cuTensorMapEncodeTiled=lambda *a: encoded.append(a[3].value)))
-    backend = CudaBackend.__new__(CudaBackend)
-    for name, value in {"_driver": driver, "_tensor_maps": maps, "_kernels": {}}.items():
-        monkeypatch.setattr(backend, name, value, raising=False)
-    backend._stream = backend._torch_stream = None
-    backend._kernels[func] = backend._load(func, "kernel.cubin")
-    assert function.formats == ["128s", "128s", "P", "P", "P"]
-    tensors = [torch.zeros(50, 52), torch.zeros(52), torch.zeros(2, 64)]
-    addresses = tuple(t.data_ptr() for t in tensors)
-    for _ in range(2):
-        backend.launch(func, tensors)
-    assert encoded == list(addresses[:2]), "the maps of x and w, each once"
-    grid, block, _, arguments, _ = function.launch
-    assert (grid, block) == ((2, 1), (64, 1, 1))
-    assert arguments == (bytes(128), bytes(128), *addresses)
+        encode_tensor_map(driver, map_of("memref<13xi32>", "[4]"), 64)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, Float64Type, IndexType, i1
+from xdsl.dialects.builtin import Float32Type, Float64Type, IndexType, f32, i1
 from xdsl.ir import Operation, SSAValue
 
 from dlc.backend.cuda.c_index import index_type
 from dlc.backend.cuda.c_text import (
+    FROM_FLOAT,
+    TO_FLOAT,
     Text,
     binary,
     c_type,
@@ -102,6 +104,7 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
     """
     for value in (*op.operands, *op.results):
         value_type(value, op)
+    _refuse_half(op)
     kind = type(op)
     if (function := function_name(op)) is not None:
         return call(function, *operands)
@@ -130,6 +133,21 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
         op,
         f"the CUDA printer has no text for '{op.name}'{what}",
         "rewrite it into operations of arith, math and kernel that have one",
+    )
+
+
+def _refuse_half(op: Operation) -> None:
+    """f16 and bf16 are chosen from, and converted from and to f32."""
+    types = [value.type for value in (*op.operands, *op.results)]
+    half = next((t for t in types if type(t) in TO_FLOAT), None)
+    if half is None or isinstance(op, arith.SelectOp):
+        return
+    if isinstance(op, arith.ExtFOp | arith.TruncFOp) and f32 in types:
+        return
+    fail(
+        op,
+        f"the CUDA printer has no text for '{op.name}' of {half}",
+        "f16 and bf16 are converted from and to f32 only, and arithmetic is done there",
     )
 
 
@@ -227,6 +245,12 @@ def _convert(op: Operation, operands: list[Text]) -> Text:
     return cast(target, operands[0])
 
 
+def _convert_float(op: Operation, operands: list[Text]) -> Text:
+    source, target = op.operands[0].type, op.results[0].type
+    name = TO_FLOAT.get(type(source)) or FROM_FLOAT.get(type(target))
+    return _convert(op, operands) if name is None else call(name, *operands)
+
+
 def _select(op: Operation, operands: list[Text]) -> Text:
     return ternary(*operands)
 
@@ -244,11 +268,12 @@ _HANDLERS: dict[type[Operation], Callable[[Operation, list[Text]], Text]] = {
     arith.UIToFPOp: _unsigned_to_float,
     **dict.fromkeys(
         (
-            arith.IndexCastOp, arith.FPToSIOp, arith.ExtFOp, arith.TruncFOp, arith.ExtSIOp,
-            arith.ExtUIOp, arith.TruncIOp,
+            arith.IndexCastOp, arith.FPToSIOp, arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp,
         ),
         _convert,
     ),
+    arith.ExtFOp: _convert_float,
+    arith.TruncFOp: _convert_float,
     math.AbsIOp: lambda op, operands: _narrowed(
         value_type(op.results[0], op), call("abs", *operands)
     ),

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum, auto
 
 from xdsl.dialects.builtin import (
+    AnyFloat,
+    BFloat16Type,
+    Float16Type,
     Float32Type,
     Float64Type,
     FloatAttr,
@@ -119,13 +122,26 @@ def ternary(condition: Text, then: Text, otherwise: Text) -> Text:
     return Text(text, Level.TERNARY, 1 + max(condition.depth, then.depth, otherwise.depth))
 
 
+HALF_HEADERS = {"__half": "cuda_fp16", "__nv_bfloat16": "cuda_bf16"}
+"""The C types of f16 and bf16, and what in the prelude declares them."""
+FROM_FLOAT: dict[type[Attribute], str] = {
+    Float16Type: "__float2half_rn", BFloat16Type: "__float2bfloat16_rn",
+}  # fmt: skip
+TO_FLOAT: dict[type[Attribute], str] = {
+    Float16Type: "__half2float", BFloat16Type: "__bfloat162float",
+}  # fmt: skip
 _INTEGERS = {1: "bool", 8: "signed char", 16: "short", 32: "int", 64: "long long"}
 _VECTORS = {"float": (2, 4), "int": (2, 4), "long long": (2,)}
+"""The elements and widths of CUDA's vectors that have a text; `packed` stands for others."""
 
 
 def c_type(type: Attribute) -> str | None:
     """The C type of a scalar or vector; None if there is none. Of an index: see `index_type`."""
     match type:
+        case Float16Type():
+            return "__half"
+        case BFloat16Type():
+            return "__nv_bfloat16"
         case Float32Type():
             return "float"
         case Float64Type():
@@ -139,9 +155,11 @@ def c_type(type: Attribute) -> str | None:
             return "long long"
         case VectorType() if len(type.get_shape()) == 1:
             element, width = c_type(type.element_type), type.get_shape()[0]
-            if element is None or width not in _VECTORS.get(element, ()):
+            if element is None:
                 return None
-            return f"{element.replace(' ', '')}{width}"
+            if width in _VECTORS.get(element, ()):
+                return f"{element.replace(' ', '')}{width}"
+            return f"packed<{element}, {width}>"
         case _:
             return None
 
@@ -155,8 +173,10 @@ def unsigned(type: str) -> str:
 
 def constant(value: Attribute) -> Text | None:
     """A scalar constant in C; floats have the fewest digits that give back the value."""
-    if isinstance(value, FloatAttr) and isinstance(value.type, Float32Type | Float64Type):
-        return _float(value.value.data, single=isinstance(value.type, Float32Type))
+    if isinstance(value, FloatAttr) and isinstance(value.type, AnyFloat):
+        text = _float(value.value.data, single=not isinstance(value.type, Float64Type))
+        rounding = FROM_FLOAT.get(type(value.type))
+        return text if rounding is None else call(rounding, text)
     if not isinstance(value, IntegerAttr):
         return None
     number = value.value.data
@@ -204,8 +224,9 @@ _WORDS = frozenset(
     not_eq nullptr operator or or_eq private protected public register reinterpret_cast return short
     signed sizeof static static_assert static_cast struct switch template this thread_local throw
     true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor
-    xor_eq int2 int4 float2 float4 double2 longlong2 min max abs isnan threadIdx blockIdx blockDim
-    gridDim warpSize dim3 dlc INFINITY NAN linux unix main
+    xor_eq half half2 nv_half nv_half2 nv_bfloat16 nv_bfloat162 int2 int4 float2 float4 double2
+    longlong2 min max abs isnan threadIdx blockIdx blockDim gridDim warpSize dim3 dlc INFINITY NAN
+    linux unix main
     """.split()
 )
 # Names that the C library gives to functions: free for variables, which hide them, but not for

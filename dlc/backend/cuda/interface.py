@@ -66,6 +66,6 @@ def c_element(ref: SSAValue, op: Operation) -> str:
         fail(
             op,
             f"the CUDA printer has no C type for elements of {ref.type}",
-            "f32, f64, booleans and integers of 8, 16, 32 and 64 bits have one",
+            "f16, bf16, f32, f64, booleans and integers of 8 to 64 bits have one",
         )
     return name

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dlc.backend import BackendError
 from dlc.backend.cache import content_key, lookup_or_build
+from dlc.backend.parallel import OnDone, work_all
 
 _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-nvvm")
 _INSTALL = "install the CUDA toolkit, or the compiler's wheels with: pip install " + " ".join(
@@ -20,6 +21,8 @@ _INSTALL = "install the CUDA toolkit, or the compiler's wheels with: pip install
 _FLAGS = ("-cubin", "-std=c++17", "-O3", "-Xptxas", "-v")
 # Instructions that exist on one architecture only, and need its "a" target.
 _ARCH_SPECIFIC = re.compile(r"\b(wgmma|setmaxnreg|tcgen05)\b")
+# nvcc takes options from these, too.
+_ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _USAGE = {
     "registers": r"Used (\d+) registers",
     "spill_stores": r"(\d+) bytes spill stores",
@@ -85,6 +88,12 @@ def _is_installed(wheel: str) -> bool:
     return True
 
 
+def compile_cubins(sources: Sequence[str], arch: str, on_done: OnDone | None = None) -> list[Cubin]:
+    """Compiles texts as `compile_cubin` does, as many at once as there are CPUs."""
+    made = work_all(lambda text: compile_cubin(text, arch), sources, on_done=on_done)
+    return [made[text] for text in sources]
+
+
 def exact_arch(source: str, arch: str) -> str:
     """`arch`, as `sm_90a` and the like where the text has instructions of that one chip."""
     return f"{arch}a" if arch[-1].isdigit() and _ARCH_SPECIFIC.search(source) else arch
@@ -97,7 +106,8 @@ def compile_cubin(source: str, arch: str = "sm_90", options: Sequence[str] = ())
     """
     nvcc = find_nvcc()
     arch = exact_arch(source, arch)
-    key = content_key(source, arch, *_FLAGS, *options, str(nvcc), _version(nvcc))
+    given = [os.environ.get(name, "") for name in _ENVIRONMENT]
+    key = content_key(source, arch, *_FLAGS, *options, *given, _version(nvcc))
 
     def build(directory: Path) -> dict[str, int]:
         text = directory / "kernel.cu"
@@ -106,6 +116,12 @@ def compile_cubin(source: str, arch: str = "sm_90", options: Sequence[str] = ())
         result = _run([*command, "-o", str(directory / "kernel.cubin")])
         if result.returncode:
             said = (result.stderr + result.stdout).strip()
+            if "Unsupported gpu architecture" in said:
+                release = re.search(r"release (\S+),", _version(nvcc))
+                raise BackendError(
+                    f"{nvcc}{f' {release[1]}' if release else ''} does not know {arch}: put one "
+                    "on PATH that does, compile for another target, or take the backend 'host'"
+                )
             raise BackendError(
                 f"nvcc refuses {text} for {arch} (kept there to look at):\n"
                 f"{said or f'no message, exit code {result.returncode}'}"

@@ -140,7 +140,14 @@ def _fence(name: str, summary: str, instruction: str) -> Function:
     return Function(name, summary, f"{_INLINE} void {name}()", device, "// in order", min_arch=90)
 
 
+def _header(name: str, what: str) -> Function:
+    text = f"#ifdef __CUDACC__\n#include <{name}.h>\n#endif"
+    return Function(name, f"{what}; the host's header has them, too.", text)
+
+
 _FUNCTIONS = [
+    _header("cuda_fp16", "__half and its conversions"),
+    _header("cuda_bf16", "__nv_bfloat16 and its conversions"),
     Function(
         "shared_address",
         "The address in the shared window, as PTX wants it.",
@@ -166,12 +173,30 @@ _FUNCTIONS = [
     *_vector_access(2),
     *_vector_access(4),
     Function(
-        "copy_vector",
-        "One access of N contiguous elements; both addresses are multiples of N * sizeof(T).",
-        "template <int N, class T>\nstruct alignas(N * sizeof(T)) packed { T lane[N]; };\n"
-        f"template <int N, class T>\n{_INLINE} void copy_vector(T* to, const T* from)",
-        "as_vector<packed<N, T>>(to) = as_vector<const packed<N, T>>(from);",
-        needs=("as_vector",),
+        "packed",
+        "N elements of which CUDA has no vector.",
+        "template <class T, int N>\nstruct alignas(N * sizeof(T)) packed { T lane[N]; };",
+    ),
+    Function(
+        "load_packed",
+        "One access of N contiguous elements, at a multiple of their size.",
+        f"template <int N, class T>\n{_INLINE} packed<T, N> load_packed(const T* address)",
+        "return as_vector<const packed<T, N>>(address);",
+        needs=("as_vector", "packed"),
+    ),
+    Function(
+        "store_packed",
+        "One access of N contiguous elements, at a multiple of their size.",
+        f"template <int N, class T>\n{_INLINE} void store_packed(T* address, packed<T, N> value)",
+        "as_vector<packed<T, N>>(address) = value;",
+        needs=("as_vector", "packed"),
+    ),
+    Function(
+        "fill_packed",
+        "N times the same element.",
+        f"template <int N, class T>\n{_INLINE} packed<T, N> fill_packed(T element)",
+        "packed<T, N> all;\nfor (T& lane : all.lane) lane = element;\nreturn all;",
+        needs=("packed",),
     ),
     _shuffle("xor", "__shfl_xor_sync", "lane_mask", "lane ^ lane_mask"),
     _shuffle("down", "__shfl_down_sync", "delta", "lane + delta"),

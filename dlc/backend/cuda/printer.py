@@ -31,6 +31,7 @@ from dlc.backend.cuda.c_index import IndexText
 from dlc.backend.cuda.c_scalar import function_name, mentions_twice, scalar, value_type
 from dlc.backend.cuda.c_text import (
     COLUMNS,
+    HALF_HEADERS,
     Level,
     Text,
     binary,
@@ -149,7 +150,9 @@ class _KernelPrinter(Values):
         self._ops(func.body.block)
         self.indent = 0
         self.line("}")
-        return "\n".join(self.lines) + "\n"
+        text = "\n".join(self.lines) + "\n"
+        self.helpers.update(header for type, header in HALF_HEADERS.items() if type in text)
+        return text
 
     def _ops(self, block: Block) -> None:
         for op in block.ops:
@@ -234,18 +237,23 @@ class _KernelPrinter(Values):
         type = value_type(op.result, op)
         if not isinstance(op.result.type, VectorType):
             zeros = {"float": "0.0f", "double": "0.0", "bool": "false"}
-            return default or Text(zeros.get(type, "0"))
+            return default or Text(zeros.get(type, f"{type}()" if type in HALF_HEADERS else "0"))
         if default is None:
             return Text(f"{type}{{}}")
-        return call(f"make_{type}", *[default] * prod(op.result.type.get_shape()))
+        width = prod(op.result.type.get_shape())
+        if type.startswith("packed"):
+            self.helpers.add("fill_packed")
+            return call(f"fill_packed<{width}>", default)
+        return call(f"make_{type}", *[default] * width)
 
     def _vector_call(
         self, kind: str, type: VectorType[Attribute], op: Operation, *arguments: Text
     ) -> Text:
-        value_type(op.results[0] if op.results else op.operands[0], op)
-        helper = f"{kind}{prod(type.get_shape())}"
+        name = value_type(op.results[0] if op.results else op.operands[0], op)
+        width = prod(type.get_shape())
+        helper = f"{kind}_packed" if name.startswith("packed") else f"{kind}{width}"
         self.helpers.add(helper)
-        return call(helper, *arguments)
+        return call(f"{helper}<{width}>" if helper == "load_packed" else helper, *arguments)
 
     def _store(self, op: kernel.StoreOp) -> None:
         place = self._element_text(op.ref, op.subscripts)

@@ -1,157 +1,251 @@
 """
-The GPU as a backend of the executor: nvcc's cubins, launched with PyCUDA on torch's memory.
+The GPU as a backend of the executor: nvcc's cubins, launched on torch's memory.
 
-PyCUDA is imported when a kernel is prepared. It cannot wrap a foreign stream, and its `None` is
-the legacy default stream: so on torch's default stream kernels go to `None`, and under any other
-stream to one of ours, with which torch's stream is synchronised before and after each program.
+A program's launches go to torch's current stream where the driver can reach it, and else to a
+stream of the driver's own, which waits for torch's before the program and is waited for after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import TypeVar
 
 import torch
+from xdsl.dialects.builtin import StringAttr
 
 from dlc.analysis.tensor_maps import TensorMap
-from dlc.backend import BackendError, LaunchError
-from dlc.backend.cuda.interface import (
-    c_name,
-    dynamic_shared_bytes,
-    shared_bytes,
-    tensor_maps,
-)
-from dlc.backend.cuda.nvcc import compile_cubin
+from dlc.backend import BackendError
+from dlc.backend.cuda import failures
+from dlc.backend.cuda.driver import Driver, DriverError, Launch, LaunchShape, open_driver
+from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, tensor_maps
+from dlc.backend.cuda.nvcc import Cubin, compile_cubins
 from dlc.backend.cuda.printer import print_kernel
-from dlc.backend.cuda.tensor_map import MAP_BYTES, TensorMaps
+from dlc.backend.cuda.tensor_map import MAP_BYTES, encode_tensor_map
+from dlc.backend.cuda.torch_device import CudaDevice, TorchDevice
+from dlc.backend.parallel import OnDone
 from dlc.dialects.kernel import FuncOp
+from dlc.schedule.target import TARGET_ATTRIBUTE
+
+T = TypeVar("T")
+POINTER_BYTES = 8
+_CACHED = 64
+"""Addresses for which a kernel's tensor maps are kept; tensors mostly lie where they lay."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """
+    The parameters of a kernel as they lie in memory: tensor maps, which are aligned to their size,
+    then addresses.
+    """
+
+    count: int
+    """Of tensors."""
+    maps: list[tuple[int, TensorMap]]
+    """Of which tensor, and what the map says."""
+    encode: Callable[[TensorMap, int], bytes]
+    _encoded: dict[tuple[int, ...], bytes] = field(default_factory=dict)
+    """Maps, by the addresses that they are of."""
+
+    @property
+    def size(self) -> int:
+        return MAP_BYTES * len(self.maps) + POINTER_BYTES * self.count
+
+    def pack(self, addresses: Sequence[int]) -> bytes:
+        pointers = struct.pack(f"<{self.count}Q", *addresses)
+        return self._map_bytes(addresses) + pointers if self.maps else pointers
+
+    def _map_bytes(self, addresses: Sequence[int]) -> bytes:
+        key = tuple(addresses[number] for number, _ in self.maps)
+        if (known := self._encoded.get(key)) is not None:
+            return known
+        if len(self._encoded) >= _CACHED:
+            self._encoded.clear()
+        made = b"".join(self.encode(m, a) for (_, m), a in zip(self.maps, key, strict=True))
+        return self._encoded.setdefault(key, made)
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A kernel on the device."""
-
-    function: Any
-    dynamic_bytes: int
-    module: Any
-    """Unloads the kernel when it is dropped."""
-    maps: list[tuple[int, TensorMap]]
-    """The tensor maps to pass: of which argument, and what they say."""
+    launch: Launch
+    arguments: Arguments
 
 
 class CudaBackend:
-    """Runs kernels on one GPU: the current one of torch when the backend is made."""
+    """
+    Runs kernels on one GPU: the current one of torch when the backend is made. With `sync` every
+    launch is waited for, so that a kernel that fails is named. `on_compiled` is told how many
+    kernels of how many are compiled.
+
+    The backend is the context manager that is around the launches of a program: one thread's at a
+    time.
+    """
 
     name = "cuda"
 
-    def __init__(self) -> None:
-        if not torch.cuda.is_available():
-            raise BackendError("the backend 'cuda' needs a GPU that torch can use; take 'host'")
-        self.device = torch.device("cuda", torch.cuda.current_device())
-        self._driver = _import_driver()
-        torch.cuda.init()
-        torch.empty(1, device=self.device)  # torch makes the primary context, which we then share
-        self._context: Any = self._driver.Device(self.device.index).retain_primary_context()
-        self._own_stream: Any = None
-        self._stream: Any = None
-        """Where launches go; None is the legacy default stream, torch's default."""
-        self._torch_stream: torch.cuda.Stream | None = None
-        """The same as torch sees it."""
+    def __init__(
+        self,
+        *,
+        sync: bool = False,
+        on_compiled: OnDone | None = None,
+        torch_device: TorchDevice | None = None,
+        driver: Driver | None = None,
+    ) -> None:
+        self._torch = torch_device or CudaDevice()
+        self.device = self._torch.device
+        failures.check_gpu(self._torch.name, self._torch.capability)
+        self.driver = driver or open_driver(self.device.index)
+        self.sync = sync
+        self.on_compiled = on_compiled
+        self._stream = 0
+        """Where launches go while a program runs."""
+        self._forked = self._waits = False
+        self._held: list[torch.Tensor] = []
+        """Tensors that torch must not give to others before the program's end."""
         self._kernels: dict[FuncOp, _Loaded] = {}
-        self._tensor_maps = TensorMaps()
+        self._lock = threading.RLock()
+
+    @property
+    def arch(self) -> str:
+        """What kernels are compiled for."""
+        major, minor = self._torch.capability
+        return f"sm_{major}{minor}"
 
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
-        major, minor = torch.cuda.get_device_capability(self.device)
-        arch = f"sm_{major}{minor}"
-        new = [func for func in funcs if func not in self._kernels]
-        with ThreadPoolExecutor() as pool:
-            cubins = list(pool.map(lambda func: compile_cubin(print_kernel(func), arch), new))
-        with self._active():
-            for func, cubin in zip(new, cubins, strict=True):
-                self._kernels[func] = self._load(func, str(cubin.path))
-
-    def _load(self, func: FuncOp, path: str) -> _Loaded:
-        module = self._driver.module_from_file(path)
-        function = module.get_function(c_name(func))
-        maps = tensor_maps(func)
-        function.prepare([f"{MAP_BYTES}s"] * len(maps) + ["P"] * len(func.refs))
-        dynamic = dynamic_shared_bytes(func)
-        if dynamic:
-            limit = self._driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-            try:
-                function.set_attribute(limit, dynamic)
-            except self._driver.Error as error:
-                raise LaunchError(
-                    _describe(func, f"the GPU refuses its memory: {error}")
-                ) from error
-        return _Loaded(function, dynamic, module, maps)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Orders our launches after torch's work so far, and torch's later work after them."""
-        current = torch.cuda.current_stream(self.device)
-        with self._active():
-            if current == torch.cuda.default_stream(self.device):
-                self._stream = self._torch_stream = None
-                yield
+        with self._lock:
+            new = [func for func in dict.fromkeys(funcs) if func not in self._kernels]
+            if not new:
                 return
-            self._own_stream = self._stream = self._own_stream or self._driver.Stream()
-            ours = torch.cuda.ExternalStream(self._stream.handle, device=self.device)
-            self._torch_stream = ours
-            ours.wait_stream(current)
-            yield
-            current.wait_stream(ours)
+            try:
+                self._check(new)
+                cubins = compile_cubins([print_kernel(f) for f in new], self.arch, self.on_compiled)
+                self._load_all(dict(zip(new, cubins, strict=True)))
+            except (RuntimeError, DriverError) as error:
+                self._raise_explained(error)
+                raise
+
+    def _check(self, funcs: Sequence[FuncOp]) -> None:
+        gpu = self._torch
+        if gpu.capturing():
+            raise BackendError(
+                "kernels cannot be loaded while a graph is captured; call the program once before"
+            )
+        limit = self.driver.shared_limit()
+        for func in funcs:
+            module = func.parent_op()
+            target = module.attributes.get(TARGET_ATTRIBUTE) if module is not None else None
+            if isinstance(target, StringAttr):
+                failures.check_target(target.data, gpu.name, gpu.capability)
+            failures.check_shared(func, gpu.name, limit)
+
+    def _load_all(self, cubins: Mapping[FuncOp, Cubin]) -> None:
+        self.driver.push()
+        try:
+            for func, cubin in cubins.items():
+                self._kernels[func] = self._load(func, str(cubin.path))
+        finally:
+            self.driver.pop()
+
+    def _load(self, func: FuncOp, cubin: str) -> _Loaded:
+        maps = tensor_maps(func)
+        encode = partial(encode_tensor_map, self.driver.library)
+        arguments = Arguments(len(func.refs), maps, encode)
+        shape = LaunchShape(
+            c_name(func),
+            func.grid_size,
+            func.block_size,
+            dynamic_shared_bytes(func),
+            arguments.size,
+        )
+        try:
+            return _Loaded(self.driver.load(cubin, shape), arguments)
+        except DriverError as error:
+            raise failures.load_failure(func, self.arch, error) from error
+
+    def running(self) -> CudaBackend:
+        return self
+
+    def __enter__(self) -> None:
+        """Launches go after torch's work so far."""
+        self._lock.acquire()
+        try:
+            self._begin()
+        except BaseException as error:
+            self._lock.release()
+            self._raise_explained(error)
+            raise
+
+    def _begin(self) -> None:
+        current, own = self._torch.current_stream(), self.driver.own_stream
+        self._waits = self.sync and not self._torch.capturing()
+        self._forked = own is not None and current not in (0, own)
+        self._stream = own if self._forked and own is not None else current
+        if self._forked:
+            self._torch.fork(self._stream)
+        self.driver.push()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Torch's later work goes after the launches."""
+        try:
+            self._end()
+        except (RuntimeError, DriverError) as later:
+            if error is None:
+                self._raise_explained(later)
+                raise
+        finally:
+            self._lock.release()
+        if error is not None:
+            self._raise_explained(error)
+
+    def _end(self) -> None:
+        try:
+            if self._forked:
+                self._torch.join(self._stream)
+        finally:
+            self._held.clear()
+            self.driver.pop()
+
+    def _raise_explained(self, error: BaseException) -> None:
+        """What the GPU raises, as a sentence; nothing for another error."""
+        if said := failures.explain(error, self.device):
+            raise said from error
 
     def zero(self, tensor: torch.Tensor) -> None:
-        with torch.cuda.stream(self._torch_stream):
-            tensor.zero_()
+        if tensor.numel():
+            extents = zip(tensor.shape, tensor.stride(), strict=True)
+            elements = 1 + sum((extent - 1) * stride for extent, stride in extents)
+            self.driver.zero(self._stream, tensor.data_ptr(), elements * tensor.element_size())
 
-    def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
+    def keep(self, tensor: torch.Tensor) -> None:
+        if self._forked:
+            self._held.append(tensor)
+
+    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
         loaded = self._kernels[func]
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        maps = [self._tensor_maps.encode(m, addresses[number]) for number, m in loaded.maps]
+        arguments = loaded.arguments.pack(addresses)
         try:
-            loaded.function.prepared_async_call(
-                (func.grid_size, 1),
-                (func.block_size, 1, 1),
-                self._stream,
-                *maps,
-                *addresses,
-                shared_size=loaded.dynamic_bytes,
-            )
-        except self._driver.Error as error:
-            raise LaunchError(_describe(func, f"the launch fails: {error}")) from error
-        if self._torch_stream is not None:
-            for tensor in tensors:  # torch must not reuse their memory before the kernel ends
-                tensor.record_stream(self._torch_stream)
+            loaded.launch(self._stream, arguments)
+        except DriverError as error:
+            raise failures.launch_failure(func, addresses, error, waited=self._waits) from error
+        if self._waits:
+            try:
+                self.driver.synchronize(self._stream)
+            except DriverError as error:
+                raise failures.launch_failure(func, addresses, error, waited=True) from error
 
-    @contextmanager
-    def _active(self) -> Iterator[None]:
-        self._context.push()
-        try:
-            yield
-        finally:
-            self._context.pop()
-
-
-def _describe(func: FuncOp, what: str) -> str:
-    arguments = ", ".join(f"{ref.name_hint}: {ref.type}" for ref in func.refs)
-    return (
-        f"{func.name_}: {what} (grid {func.grid_size}, block {func.block_size}, "
-        f"{shared_bytes(func)} bytes of shared memory, arguments {arguments})"
-    )
-
-
-def _import_driver() -> Any:
-    try:
-        import pycuda.driver as driver  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise BackendError(
-            f"the backend 'cuda' launches with PyCUDA, which cannot be imported ({error}); "
-            "install it with: pip install 'dlc[gpu]'"
-        ) from None
-    driver.init()
-    return driver
+    def capture(self, run: Callable[[], T]) -> tuple[Callable[[], None], T]:
+        """
+        Puts the launches of `run`, and torch's, into a CUDA graph instead of doing them: what
+        replays the graph, and the result, whose tensors every replay writes anew. The kernels must
+        be prepared. BackendError with `sync`, which a graph has no place for.
+        """
+        if self.sync:
+            raise BackendError("a graph has no place to wait for a kernel: take sync or a graph")
+        return self._torch.capture(run, self.driver.own_stream)

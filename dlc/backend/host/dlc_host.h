@@ -88,6 +88,8 @@ DLC_VECTOR(unsigned char, uchar)
 DLC_VECTOR(long long, longlong)
 #undef DLC_VECTOR
 
+#include "half.h"
+
 // CUDA's overloads of min and max; those of floats ignore a NaN, as fminf and fmaxf do.
 #define DLC_MIN_MAX(T)                                   \
   inline T min(T a, T b) { return a < b ? a : b; }       \

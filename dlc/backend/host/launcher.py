@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from dlc.analysis.tensor_maps import TensorMap
 from dlc.backend.cuda.interface import (
     c_name,
     dynamic_shared_bytes,
@@ -22,12 +23,19 @@ from dlc.backend.host.runtime import (
     compile_all,
     encode_tensor_map,
 )
+from dlc.backend.parallel import OnDone
 from dlc.dialects.kernel import FuncOp
 
 
 def host_arguments(func: FuncOp, addresses: Sequence[int]) -> list[int | bytes]:
     """A kernel's arguments on the host, given the addresses of its inputs and outputs."""
-    maps = [
+    return _arguments(tensor_maps(func), addresses)
+
+
+def _arguments(
+    maps: Sequence[tuple[int, TensorMap]], addresses: Sequence[int]
+) -> list[int | bytes]:
+    encoded = [
         encode_tensor_map(
             addresses[argument] + map.offset,
             map.extents,
@@ -36,9 +44,21 @@ def host_arguments(func: FuncOp, addresses: Sequence[int]) -> list[int | bytes]:
             map.element_bytes,
             map.swizzle_bytes,
         )
-        for argument, map in tensor_maps(func)
+        for argument, map in maps
     ]
-    return [*maps, *addresses]
+    return [*encoded, *addresses]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A kernel that is loaded, and all that a launch needs beside addresses."""
+
+    kernel: HostKernel
+    grid: int
+    block: int
+    shared: int
+    """Dynamic shared memory in bytes."""
+    maps: list[tuple[int, TensorMap]]
 
 
 @dataclass
@@ -55,8 +75,8 @@ class HostBackend:
     threads: int | None = None
     name: str = "host"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    _kernels: dict[FuncOp, tuple[HostKernel, int]] = field(default_factory=dict)
-    """What was prepared, and the dynamic shared memory of each in bytes."""
+    on_compiled: OnDone | None = None
+    _kernels: dict[FuncOp, _Prepared] = field(default_factory=dict)
 
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
         made = {
@@ -64,11 +84,18 @@ class HostBackend:
             for func in funcs
             if func not in self._kernels
         }
-        compile_all(made.values())
+        compile_all(made.values(), on_done=self.on_compiled)
         for func, kernel in made.items():
             nothing = [0] * len(kernel.parameter_types)
             kernel.launch(nothing, 0, func.block_size)  # no block runs: it is loaded
-        self._kernels |= {f: (made[f], dynamic_shared_bytes(f)) for f in made}
+        for func, kernel in made.items():
+            self._kernels[func] = _Prepared(
+                kernel,
+                func.grid_size,
+                func.block_size,
+                dynamic_shared_bytes(func),
+                tensor_maps(func),
+            )
 
     def running(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -76,13 +103,16 @@ class HostBackend:
     def zero(self, tensor: torch.Tensor) -> None:
         tensor.zero_()
 
-    def launch(self, func: FuncOp, tensors: Sequence[torch.Tensor]) -> None:
-        kernel, shared = self._kernels[func]
-        kernel.launch(
-            host_arguments(func, [tensor.data_ptr() for tensor in tensors]),
-            func.grid_size,
-            func.block_size,
-            shared,
+    def keep(self, tensor: torch.Tensor) -> None:
+        pass  # a launch ends before the next begins
+
+    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
+        prepared = self._kernels[func]
+        prepared.kernel.launch(
+            _arguments(prepared.maps, addresses),
+            prepared.grid,
+            prepared.block,
+            prepared.shared,
             threads=self.threads,
             order=self.order,
             seed=self.seed,

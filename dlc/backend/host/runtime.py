@@ -7,18 +7,17 @@ thread. The scheduler (``scheduler.cpp``), a shared object of its own, calls it 
 
 import ctypes
 import functools
-import os
 import re
 import struct
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
 from dlc.backend import BackendError, LaunchError
 from dlc.backend.cache import Entry, content_key, lookup_or_build
 from dlc.backend.host import compiler
+from dlc.backend.parallel import OnDone, cpu_count, work_all
 from dlc.schedule.target import MAX_THREADS
 
 Order = Literal["forward", "reverse", "random"]
@@ -118,8 +117,8 @@ class HostKernel:
     @property
     def key(self) -> str:
         """The address of the compiled object in the cache."""
-        header = _HEADER.read_text()
-        return content_key(self.text, self.name, _KERNEL_FLAGS[0], header, compiler.fingerprint())
+        headers = (path.read_text() for path in (_HEADER, _HERE / "half.h"))
+        return content_key(self.text, self.name, _KERNEL_FLAGS[0], *headers, compiler.fingerprint())
 
     def compile(self) -> Path:
         """The shared object, compiled if it is not in the cache. BackendError with the reason."""
@@ -190,7 +189,7 @@ class HostKernel:
             grid,
             block,
             shared_bytes,
-            threads or _cpus(),
+            threads or cpu_count(),
             _ORDERS[order],
             seed & (2**64 - 1),
             async_mode == "early",
@@ -200,12 +199,6 @@ class HostKernel:
             entry, pointers, ctypes.byref(launch), message, ctypes.c_size_t(len(message))
         ):
             raise LaunchError(f"{self.name}: {message.value.decode(errors='replace')}")
-
-
-def _cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _pack(kind: str, value: float | bytes) -> tuple[object, int]:
@@ -226,12 +219,12 @@ def _pack(kind: str, value: float | bytes) -> tuple[object, int]:
     return holder, ctypes.addressof(holder)
 
 
-def compile_all(kernels: Iterable[HostKernel], jobs: int | None = None) -> None:
+def compile_all(
+    kernels: Iterable[HostKernel], jobs: int | None = None, on_done: OnDone | None = None
+) -> None:
     """Compiles kernels, `jobs` at a time (default: the CPUs at hand); raises the first error."""
-    unique = {kernel.key: kernel for kernel in kernels}.values()
-    with ThreadPoolExecutor(jobs or _cpus()) as pool:
-        for future in [pool.submit(kernel.compile) for kernel in unique]:
-            future.result()
+    unique = {kernel.key: kernel for kernel in kernels}
+    work_all(lambda key: unique[key].compile(), unique, jobs, on_done)
 
 
 def encode_tensor_map(

@@ -7,7 +7,6 @@ from math import sqrt as square_root
 
 from xdsl.dialects.builtin import i1
 
-from dlc.dialects.tensor_ir import shape_of
 from dlc.transforms.decompositions import scalar as s
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.decompositions.pointwise import scaled
@@ -33,14 +32,6 @@ def leaky_relu(c: Lowering) -> Lowered:
     return c.pointwise(lambda x: (x > 0).select(x, x * slope), c.tensor())
 
 
-@lower("prelu")
-def prelu(c: Lowering) -> Lowered:
-    weight = c.tensor("weight")
-    if shape_of(weight) and len(c.shape) > 1:
-        weight = c.reshape(weight, [shape_of(weight)[0], *(1 for _ in c.shape[2:])])
-    return c.pointwise(lambda x, w: (x > 0).select(x, x * w), c.tensor(), weight)
-
-
 def _elu(c: Lowering, alpha: Number, scale: Number, input_scale: Number) -> Lowered:
     return c.pointwise(
         lambda x: (x > 0).select(
@@ -55,17 +46,6 @@ def elu(c: Lowering) -> Lowered:
     return _elu(c, c.number("alpha", 1), c.number("scale", 1), c.number("input_scale", 1))
 
 
-@lower("selu")
-def selu(c: Lowering) -> Lowered:
-    return _elu(c, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1)
-
-
-@lower("celu")
-def celu(c: Lowering) -> Lowered:
-    alpha = c.number("alpha", 1.0)
-    return _elu(c, alpha, 1, 1 / alpha)
-
-
 @lower("softplus")
 def softplus(c: Lowering) -> Lowered:
     beta, threshold = c.number("beta", 1), c.number("threshold", 20)
@@ -76,12 +56,6 @@ def softplus(c: Lowering) -> Lowered:
         return (argument > threshold).select(x, soft if beta == 1 else soft / beta)
 
     return c.pointwise(function, c.tensor())
-
-
-@lower("threshold")
-def threshold(c: Lowering) -> Lowered:
-    limit, value = c.number("threshold"), c.number("value")
-    return c.pointwise(lambda x: (x <= limit).select(value, x), c.tensor())
 
 
 @lower("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "rrelu")

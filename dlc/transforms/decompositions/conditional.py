@@ -17,7 +17,7 @@ from dlc.transforms.decompositions.lowering import (
     refuse,
     zero,
 )
-from dlc.transforms.decompositions.shape import affine, diagonal, slice_bounds
+from dlc.transforms.decompositions.shape import affine, slice_bounds
 
 
 @lower("constant_pad_nd", "pad")
@@ -96,13 +96,6 @@ def diag_embed(c: Lowering) -> Lowered:
     return c.move(c.tensor(), [*rest, along], c.shape, where, 0)
 
 
-@lower("diag")
-def diag(c: Lowering) -> Lowered:
-    if len(shape_of(c.tensor())) == 1:
-        return diag_embed(c)
-    return diagonal(c)
-
-
 @lower("slice_scatter")
 def slice_scatter(c: Lowering) -> Lowered:
     base, rank = c.tensor(), len(c.shape)
@@ -137,3 +130,16 @@ def select_scatter(c: Lowering) -> Lowered:
     subscripts = [e for d, e in enumerate(dims(rank)) if d != dim]
     where = [there, there * -1]
     return c.index_map([source, base], [subscripts, dims(rank)], c.shape, [where, []])
+
+
+@lower("diagonal_scatter")
+def diagonal_scatter(c: Lowering) -> Lowered:
+    base, rank, offset = c.tensor(), len(c.shape), c.integer("offset", 0)
+    first, second = c.dim(rank, "dim1", 0), c.dim(rank, "dim2", 1)
+    row, column = AffineExpr.dimension(first), AffineExpr.dimension(second)
+    difference = column - row - offset
+    along = row if offset >= 0 else column
+    subscripts = [e for d, e in enumerate(dims(rank)) if d not in (first, second)]
+    source = c.cast(c.tensor("src"), c.element)
+    where = [difference, difference * -1]
+    return c.index_map([source, base], [[*subscripts, along], dims(rank)], c.shape, [where, []])

@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions.lowering import Exprs, Lowered, Lowering, dims, lower, refuse
-from dlc.transforms.decompositions.scalar import Scalar, compute_type
+from dlc.transforms.decompositions.scalar import Scalar, compute_type, sqrt
 from dlc.transforms.decompositions.types import join
 
 
@@ -86,7 +86,11 @@ def linear(c: Lowering) -> Lowered:
     *free, k = dims(len(shape))
     # A weight of rank 1 is a single row, for which the result has no dimension.
     row, rows = (free[-1:], free[:-1]) if len(shape_of(weight)) > 1 else ([], free)
-    sums = contract(c, value, weight, [*rows, k], [*row, k], shape)
+    return added_to(c, contract(c, value, weight, [*rows, k], [*row, k], shape), bias)
+
+
+def added_to(c: Lowering, sums: SSAValue, bias: SSAValue | None) -> SSAValue:
+    """The operation's result: sums of products, with a bias that broadcasts if there is one."""
     if bias is None:
         return c.cast(sums, c.element, c.hint)
     return c.pointwise_wide(lambda x, b: x + b, sums, bias)
@@ -122,46 +126,6 @@ def addbmm(c: Lowering) -> Lowered:
     return _scaled_sum(
         c, contract(c, left, right, [n, row, inner], [n, inner, column], shape, contracted=2)
     )
-
-
-@lower("outer", "ger")
-def outer(c: Lowering) -> Lowered:
-    row, column = dims(2)
-    a = c.move(c.tensor(), [row], c.shape)
-    b = c.move(c.tensor("vec2"), [column], c.shape)
-    return c.pointwise(lambda x, y: x * y, a, b)
-
-
-@lower("inner")
-def inner(c: Lowering) -> Lowered:
-    left, right = c.tensor(), c.tensor("other")
-    a, b = shape_of(left), shape_of(right)
-    if not a or not b:
-        return c.pointwise(lambda x, y: x * y, left, right)
-    *free, k = dims(len(a) + len(b) - 1)
-    first = len(a) - 1
-    sums = contract(c, left, right, [*free[:first], k], [*free[first:], k], [*c.shape, a[-1]])
-    return c.cast(sums, c.element, c.hint)
-
-
-@lower("tensordot")
-def tensordot(c: Lowering) -> Lowered:
-    left, right = c.tensor(), c.tensor("other")
-    a, b = shape_of(left), shape_of(right)
-    over_a = [d % len(a) for d in c.integers("dims_self")]
-    over_b = [d % len(b) for d in c.integers("dims_other")]
-    shape = [*c.shape, *(a[d] for d in over_a)]
-    axes = dims(len(shape))
-    inner_axes = axes[len(c.shape) :]
-    free = iter(axes)
-    left_subscripts = [
-        inner_axes[over_a.index(d)] if d in over_a else next(free) for d in range(len(a))
-    ]
-    right_subscripts = [
-        inner_axes[over_b.index(d)] if d in over_b else next(free) for d in range(len(b))
-    ]
-    sums = contract(c, left, right, left_subscripts, right_subscripts, shape, len(over_a))
-    return c.cast(sums, c.element, c.hint)
 
 
 @lower("einsum")
@@ -222,26 +186,18 @@ def _labelled(term: str, order: Sequence[str], shape: Sequence[int]) -> list[Aff
     ]
 
 
-@lower("trace")
-def trace(c: Lowering) -> Lowered:
-    value = c.tensor()
-    length = min(shape_of(value))
-    axis = AffineExpr.dimension(0)
-    diagonal = c.move(value, [axis, axis], [length])
-    if element_of(value) != c.element:
-        diagonal = c.cast(diagonal, c.element)
-    return c.cast(c.reduce("add", [0], c.wide(diagonal), hint="sum"), c.element, c.hint)
-
-
-@lower("kron")
-def kron(c: Lowering) -> Lowered:
-    left, right = c.tensor(), c.tensor("other")
-    if len(shape_of(left)) != len(shape_of(right)):
-        refuse("expected two tensors of one rank")
-    axes = dims(len(c.shape))
-    blocks = shape_of(right)
-    if 0 in c.shape:
-        return c.constant(0, c.shape, c.element)
-    a = c.move(left, [d // n for d, n in zip(axes, blocks, strict=True)], c.shape)
-    b = c.move(right, [d % n for d, n in zip(axes, blocks, strict=True)], c.shape)
-    return c.pointwise(lambda x, y: x * y, a, b)
+@lower("_cdist_forward")
+def distances(c: Lowering) -> Lowered:
+    """Between all rows of two matrices."""
+    left, right, p = c.tensor("x1"), c.tensor("x2"), c.number("p")
+    if p != 2:
+        refuse(f"expected the distance of p = 2, found {p}")
+    shape = [*c.shape, shape_of(left)[-1]]
+    *batch, row, column, k = dims(len(shape))
+    a, b = (
+        c.move(c.wide(v), [*batch[len(batch) - len(shape_of(v)) + 2 :], at, k], shape)
+        for v, at in ((left, row), (right, column))
+    )
+    squares = c.elementwise(lambda x, y: (x - y) * (x - y), a, b, shape=shape, hint="square")
+    sums = c.reduce("add", [len(shape) - 1], squares, hint="sum")
+    return c.pointwise_wide(sqrt, sums)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import struct
-
 from xdsl.dialects.builtin import f64
 from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import shape_of
-from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
-from dlc.transforms.decompositions.scalar import Number, Scalar, compute_type, is_float
+from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower
+from dlc.transforms.decompositions.scalar import Number, is_float
 
 RANDOM = frozenset(
-    "bernoulli cauchy exponential geometric log_normal multinomial normal poisson rand rand_like "
-    "randint randint_like randn randn_like randperm uniform".split()
+    "bernoulli cauchy exponential geometric log_normal multinomial normal normal_functional "
+    "poisson rand rand_like randint randint_like randn randn_like randperm uniform".split()
 )
 """Operations that draw random numbers, without their overload."""
 
@@ -67,27 +65,6 @@ def arange(c: Lowering) -> Lowered:
             return c.cast(index, c.element, c.hint)
         return c.elementwise(lambda i: i * stride + first, index, element=c.element)
     return c.elementwise(lambda i: i.to(f64) * float(step) + float(start), index, element=c.element)
-
-
-@lower("linspace")
-def linspace(c: Lowering) -> Lowered:
-    first, last, steps = c.number("start"), c.number("end"), c.integer("steps")
-    if not is_float(c.element):
-        refuse("expected a floating-point dtype")
-    if steps == 1:
-        return filled(c, first)
-    element = compute_type(c.element)
-    step = (last - first) / (steps - 1)
-    if element != f64:
-        step = struct.unpack("f", struct.pack("f", step))[0]
-
-    # Counted from the nearer end, so that both ends are exact.
-    def function(i: Scalar) -> Scalar:
-        up = i.to(element) * step + first
-        down = last - (steps - 1 - i).to(element) * step
-        return (i < steps // 2).select(up, down)
-
-    return c.elementwise(function, c.iota(0, c.shape), element=c.element)
 
 
 @lower("eye", "eye.m")

@@ -55,30 +55,6 @@ def gather(c: Lowering) -> Lowered:
     return gathered(c, source, [indices], subscripts)
 
 
-@lower("take_along_dim")
-def take_along_dim(c: Lowering) -> Lowered:
-    source, rank = c.tensor(), len(c.shape)
-    indices = c.cast(c.tensor("indices"), i64)
-    if c.op.argument("dim") is None:
-        source = c.reshape(source, [_size(source)])
-        indices = c.reshape(indices, [_size(indices)])
-        return gathered(c, source, [indices], [AffineExpr.dimension(1)])
-    dim = c.dim(rank)
-    subscripts = [
-        e if extent == c.shape[d] else AffineExpr.constant(0)
-        for d, (e, extent) in enumerate(zip(dims(rank), shape_of(source), strict=True))
-    ]
-    subscripts[dim] = AffineExpr.dimension(rank)
-    return gathered(c, source, [c.broadcast(indices, c.shape)], subscripts)
-
-
-def _size(value: SSAValue) -> int:
-    size = 1
-    for extent in shape_of(value):
-        size *= extent
-    return size
-
-
 @lower("index.Tensor", "_unsafe_index.Tensor")
 def index(c: Lowering) -> Lowered:
     source, given = c.tensor(), c.op.operand_list("indices")
@@ -102,11 +78,11 @@ def index(c: Lowering) -> Lowered:
             subscripts.append(next(rest))
             continue
         subscripts.append(AffineExpr.dimension(rank + len(spread)))
-        spread.append(_spread_index(c, _wrapped(c, value, extent), first + index_rank))
+        spread.append(_spread_index(c, wrapped(c, value, extent), first + index_rank))
     return gathered(c, source, spread, subscripts)
 
 
-def _wrapped(c: Lowering, value: SSAValue, extent: int) -> SSAValue:
+def wrapped(c: Lowering, value: SSAValue, extent: int) -> SSAValue:
     """Indices as i64, negative ones counted from the end."""
     return c.elementwise(
         lambda i: (i.to(i64) < 0).select(i.to(i64) + extent, i.to(i64)),

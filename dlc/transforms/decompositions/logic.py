@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
 from dlc.dialects.tensor_ir import element_of
-from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
+from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.decompositions.pointwise import both, truth
-from dlc.transforms.decompositions.scalar import Scalar, is_float
+from dlc.transforms.decompositions.scalar import Scalar, is_float, width
 
 COMPARISONS = {
     name: predicate
@@ -104,9 +104,14 @@ def bitwise_not(c: Lowering) -> Lowered:
     "__lshift__.Tensor", "__lshift__.Scalar",
 )  # fmt: skip
 def left_shift(c: Lowering) -> Lowered:
-    if not isinstance(c.operand("other"), SSAValue) and not is_float(c.element):
-        return c.pointwise(lambda x, y: x << y, *both(c))
-    return refuse("expected integers and a shift that is a number")
+    """By more than there are bits, or by less than none, gives 0."""
+    bits = width(c.element)
+
+    def function(x: Scalar, y: Scalar) -> Scalar:
+        inside = (y >= 0) & (y < bits)
+        return inside.select(x << inside.select(y, 0), 0)
+
+    return c.pointwise(function, *both(c))
 
 
 @lower(
@@ -114,6 +119,6 @@ def left_shift(c: Lowering) -> Lowered:
     "__rshift__.Tensor", "__rshift__.Scalar",
 )  # fmt: skip
 def right_shift(c: Lowering) -> Lowered:
-    if not isinstance(c.operand("other"), SSAValue) and not is_float(c.element):
-        return c.pointwise(lambda x, y: x >> y, *both(c))
-    return refuse("expected integers and a shift that is a number")
+    """By more than there are bits, or by less than none, leaves the sign alone."""
+    most = width(c.element) - 1
+    return c.pointwise(lambda x, y: x >> ((y >= 0) & (y < most)).select(y, most), *both(c))

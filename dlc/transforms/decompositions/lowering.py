@@ -22,6 +22,7 @@ from dlc.transforms.decompositions.scalar import (
     Number,
     Scalar,
     compute_type,
+    is_half,
     number,
     storage_type,
 )
@@ -184,6 +185,8 @@ class Lowering:
         body = Body(block)
         scalars = [Scalar(body, block.args[distinct.index(v)], element_of(v)) for v in sources]
         result = function(*scalars)
+        if result.value.name_hint is None:
+            result.value.name_hint = hint or self.hint
         if element is not None:
             result = result.to(element)
         element = result.element
@@ -216,7 +219,7 @@ class Lowering:
             block = scalars[0].body
             return function(
                 *(
-                    next(rest).to(within).to(calculated)
+                    next(rest).to(within, explicit=is_half(within)).to(calculated)
                     if isinstance(v, SSAValue)
                     else block.constant(v, calculated)
                     for v in inputs
@@ -244,11 +247,22 @@ class Lowering:
         return self.pointwise(function, *rounded, within=within)
 
     def cast(self, value: SSAValue, element: Attribute, hint: str | None = None) -> SSAValue:
-        """The tensor with its elements converted."""
+        """
+        The tensor with its elements converted. Of an operand that is a cast of the program's; what
+        the decomposition has made is rounded where it reaches memory.
+        """
+        made = value.owner in self._created
+        if made and hint is not None:
+            value.name_hint = hint
+        return self._converted(value, element, hint, explicit=not made)
+
+    def _converted(
+        self, value: SSAValue, element: Attribute, hint: str | None = None, *, explicit: bool
+    ) -> SSAValue:
         if element_of(value) == element:
             return value
         return self.elementwise(
-            lambda x: x.to(element),
+            lambda x: x.to(element, explicit=explicit),
             value,
             shape=shape_of(value),
             hint=hint or value.name_hint,
@@ -257,7 +271,8 @@ class Lowering:
     def wide(self, value: SSAValue) -> SSAValue:
         """The tensor in the type that its elements are calculated in."""
         if value not in self._wide:
-            self._wide[value] = self.cast(value, compute_type(element_of(value)))
+            calculated = compute_type(element_of(value))
+            self._wide[value] = self._converted(value, calculated, explicit=False)
         return self._wide[value]
 
     def reduce(self, monoid: str, axes: Sequence[int], *inputs: SSAValue, hint: str) -> SSAValue:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.ir import SSAValue
 
 from dlc.dialects.tensor_ir import element_of, shape_of
@@ -138,29 +136,3 @@ def instance_norm(c: Lowering) -> Lowered:
     centered, _, _ = normalized(c, value, list(range(2, rank)), float(c.number("eps", 1e-5)))
     weight, bias = (_channels(c, c.op.operand(n), rank) for n in ("weight", "bias"))
     return affine(c, centered, weight, bias)
-
-
-@lower("cosine_similarity")
-def cosine_similarity(c: Lowering) -> Lowered:
-    left, right = c.tensor("x1"), c.tensor("x2")
-    eps = float(c.number("eps", 1e-8))
-    shape = _common_shape(shape_of(left), shape_of(right))
-    dim = c.dim(len(shape), "dim", 1)
-    left, right = (c.broadcast(c.wide(v), shape) for v in (left, right))
-
-    def dot(a: SSAValue, b: SSAValue) -> SSAValue:
-        products = c.elementwise(lambda x, y: x * y, a, b, shape=shape, hint="product")
-        return c.reduce("add", [dim], products, hint="sum")
-
-    return c.pointwise_wide(
-        lambda xy, xx, yy: xy / (s.sqrt(xx).maximum(eps) * s.sqrt(yy).maximum(eps)),
-        dot(left, right),
-        dot(left, left),
-        dot(right, right),
-    )
-
-
-def _common_shape(a: Sequence[int], b: Sequence[int]) -> list[int]:
-    rank = max(len(a), len(b))
-    first, second = ([1] * (rank - len(x)) + list(x) for x in (a, b))
-    return [y if x == 1 else x for x, y in zip(first, second, strict=True)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import frexp, inf, nan
+from math import inf
 
-from xdsl.dialects.builtin import f64, i1
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import i1
+from xdsl.ir import SSAValue
 
 from dlc.transforms.decompositions import scalar as s
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
@@ -28,9 +28,17 @@ def clamp(x: Scalar, low: Scalar | Number, high: Scalar | Number) -> Scalar:
 
 UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     "abs": lambda x: x.abs(),
+    "acos": s.acos,
+    "acosh": s.acosh,
+    "asin": s.asin,
+    "asinh": s.asinh,
+    "atan": s.atan,
+    "atanh": s.atanh,
     "ceil": s.ceil,
     "cos": s.cos,
+    "cosh": s.cosh,
     "erf": s.erf,
+    "erfc": lambda x: 1.0 - s.erf(x),
     "exp": s.exp,
     "exp2": s.exp2,
     "expm1": s.expm1,
@@ -54,6 +62,7 @@ UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     "sign": sign,
     "silu": lambda x: x / (s.exp(-x) + 1.0),
     "sin": s.sin,
+    "sinh": s.sinh,
     "special_erf": s.erf,
     "special_expm1": s.expm1,
     "special_expit": sigmoid,
@@ -110,6 +119,46 @@ def mul(c: Lowering) -> Lowered:
     return c.pointwise(lambda x, y: x * y, *both(c))
 
 
+@lower("atan2")
+def atan2(c: Lowering) -> Lowered:
+    return c.pointwise(lambda x, y: x.atan2(y), *both(c))
+
+
+@lower("copysign.Tensor", "copysign.Scalar")
+def copysign(c: Lowering) -> Lowered:
+    return c.pointwise(lambda x, y: x.copysign(y), *both(c))
+
+
+@lower("signbit")
+def signbit(c: Lowering) -> Lowered:
+    def function(x: Scalar) -> Scalar:
+        return (x.of(1.0).copysign(x) if x.is_float else x) < 0
+
+    return c.compare(function, c.tensor())
+
+
+@lower("hypot")
+def hypot(c: Lowering) -> Lowered:
+    def function(x: Scalar, y: Scalar) -> Scalar:
+        long, short = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())
+        ratio = (long.eq(0) | short.eq(inf)).select(0.0, short / long)
+        infinite = x.abs().eq(inf) | y.abs().eq(inf)
+        return infinite.select(inf, long * s.sqrt(ratio * ratio + 1.0))
+
+    return c.pointwise(function, *both(c))
+
+
+@lower("fmax", "fmin")
+def one_that_is_a_number(c: Lowering) -> Lowered:
+    larger = c.op.overload.data.startswith("fmax")
+
+    def function(x: Scalar, y: Scalar) -> Scalar:
+        best = x.maximum(y) if larger else x.minimum(y)
+        return x.is_nan().select(y, y.is_nan().select(x, best))
+
+    return c.pointwise(function, *both(c))
+
+
 @lower("maximum", "max.other")
 def maximum(c: Lowering) -> Lowered:
     return c.pointwise(lambda x, y: x.maximum(y), *both(c))
@@ -118,70 +167,6 @@ def maximum(c: Lowering) -> Lowered:
 @lower("minimum", "min.other")
 def minimum(c: Lowering) -> Lowered:
     return c.pointwise(lambda x, y: x.minimum(y), *both(c))
-
-
-@lower(
-    "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode",
-    "true_divide.Tensor", "divide.Tensor",
-)  # fmt: skip
-def div(c: Lowering) -> Lowered:
-    mode = c.op.argument("rounding_mode")
-    if mode == "floor":
-        return floor_divide(c)
-    if mode == "trunc":
-        return c.pointwise(lambda x, y: s.trunc(x / y), *both(c))
-    return c.pointwise(lambda x, y: x / y, *both(c))
-
-
-@lower("floor_divide", "floor_divide.Scalar")
-def floor_divide(c: Lowering) -> Lowered:
-    if not is_float(c.element):
-        return c.pointwise(_floor_quotient, *both(c))
-    if c.element == f64 and not _is_power_of_two(c.operand("other")):
-        refuse("the floor of a quotient of float64 is exact for powers of two only")
-
-    # A quotient of two f32 rounds in f64 to an integer only if it is one, up to 2**28; beyond,
-    # its neighbours differ by less than f32 resolves. Eager goes by the remainder, which is NaN
-    # for an infinite dividend and the dividend itself for an infinite divisor.
-    def function(x: Scalar, y: Scalar) -> Scalar:
-        quotient = s.floor(x.to(f64) / y.to(f64)).to(x.element)
-        if isinstance(c.operand("other"), SSAValue):
-            below = y.abs().eq(inf) & ((x < 0) & (y > 0) | (x > 0) & (y < 0))
-            quotient = below.select(-1.0, quotient)
-            return (x.abs().eq(inf) & y.ne(0)).select(nan, quotient)
-        return x.abs().eq(inf).select(nan, quotient)
-
-    return c.pointwise(function, *both(c))
-
-
-def _floor_quotient(x: Scalar, y: Scalar) -> Scalar:
-    quotient, rest = x / y, x.remainder(y)
-    rounds_up = rest.ne(0) & ((rest < 0) ^ (y < 0))
-    return quotient - rounds_up.to(x.element)
-
-
-@lower("remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar")
-def remainder(c: Lowering) -> Lowered:
-    of_truncation = c.op.overload.data.startswith("fmod")
-    if is_float(c.element):
-        if not _is_power_of_two(c.operand("other")):
-            refuse("the remainder of floats is exact for a divisor that is a power of two only")
-        rounded = s.trunc if of_truncation else s.floor
-        return c.pointwise(lambda x, y: x - rounded(x / y) * y, *both(c))
-    if of_truncation:
-        return c.pointwise(lambda x, y: x.remainder(y), *both(c))
-
-    def of_floor(x: Scalar, y: Scalar) -> Scalar:
-        rest = x.remainder(y)
-        wrong = rest.ne(0) & ((rest < 0) ^ (y < 0))
-        return rest + wrong.select(y, 0)
-
-    return c.pointwise(of_floor, *both(c))
-
-
-def _is_power_of_two(value: SSAValue | Number) -> bool:
-    """Whether dividing by `value` is exact."""
-    return not isinstance(value, SSAValue) and value > 0 and frexp(value)[0] == 0.5
 
 
 def power(x: Scalar, exponent: Number) -> Scalar:
@@ -263,57 +248,6 @@ def round_decimals(c: Lowering) -> Lowered:
     if decimals < 0:
         return c.pointwise(lambda x: s.round_even(x / factor) * factor, c.tensor())
     return c.pointwise(lambda x: s.round_even(x * factor) / factor, c.tensor())
-
-
-@lower("addcmul")
-def addcmul(c: Lowering) -> Lowered:
-    value = c.number("value", 1)
-    return c.pointwise(
-        lambda x, a, b: x + scaled(a, value) * b,
-        c.tensor(), c.tensor("tensor1"), c.tensor("tensor2"),
-    )  # fmt: skip
-
-
-@lower("addcdiv")
-def addcdiv(c: Lowering) -> Lowered:
-    value = c.number("value", 1)
-    return c.pointwise(
-        lambda x, a, b: x + scaled(a, value) / b,
-        c.tensor(), c.tensor("tensor1"), c.tensor("tensor2"),
-    )  # fmt: skip
-
-
-@lower("lerp.Scalar", "lerp.Tensor")
-def lerp(c: Lowering) -> Lowered:
-    def function(x: Scalar, end: Scalar, weight: Scalar) -> Scalar:
-        near_end = end - (end - x) * (1.0 - weight)
-        return (weight.abs() < 0.5).select(x + weight * (end - x), near_end)
-
-    return c.pointwise(function, c.tensor(), c.tensor("end"), c.operand("weight"))
-
-
-@lower("nan_to_num")
-def nan_to_num(c: Lowering) -> Lowered:
-    if not is_float(c.element):
-        return c.tensor()
-    largest = _largest(c.element)
-    instead = c.op.argument("nan") or 0.0
-    high, low = c.op.argument("posinf"), c.op.argument("neginf")
-
-    def function(x: Scalar) -> Scalar:
-        x = x.is_nan().select(x.of(float(instead)), x)  # pyright: ignore[reportArgumentType]
-        x = x.eq(inf).select(largest if high is None else float(high), x)  # pyright: ignore
-        return x.eq(-inf).select(-largest if low is None else float(low), x)  # pyright: ignore
-
-    return c.pointwise(function, c.tensor())
-
-
-def _largest(element: Attribute) -> float:
-    """The largest finite number of a floating-point type."""
-    bits, exponent = {16: (11, 16), 32: (24, 128), 64: (53, 1024)}[s.width(element)]
-    if element.name == "bf16":
-        bits, exponent = 8, 128
-    return (2.0 - 2.0 ** (1 - bits)) * 2.0 ** (exponent - 1)
 
 
 def truth(x: Scalar) -> Scalar:

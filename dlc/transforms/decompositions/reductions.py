@@ -10,8 +10,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions import scalar as s
-from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower, refuse
-from dlc.transforms.decompositions.scalar import Scalar, compute_type, is_float
+from dlc.transforms.decompositions.lowering import Lowered, Lowering, lower
+from dlc.transforms.decompositions.scalar import Scalar, compute_type
 from dlc.transforms.decompositions.types import dtype
 
 
@@ -54,10 +54,10 @@ def total(c: Lowering, value: SSAValue, axes: list[int]) -> SSAValue:
 def sum_(c: Lowering) -> Lowered:
     value = c.tensor()
     axes = reduced_axes(c, value)
-    return finish(c, total(c, _as(c, value, c.element), axes))
+    return finish(c, total(c, as_element(c, value, c.element), axes))
 
 
-def _as(c: Lowering, value: SSAValue, element: Attribute) -> SSAValue:
+def as_element(c: Lowering, value: SSAValue, element: Attribute) -> SSAValue:
     """The tensor converted to `element` in the type which that is calculated in."""
     if element_of(value) == element or compute_type(element_of(value)) == element:
         return c.wide(value)
@@ -69,14 +69,14 @@ def mean(c: Lowering) -> Lowered:
     value = c.tensor()
     axes = reduced_axes(c, value)
     n = count(value, axes)
-    return finish(c, total(c, _as(c, value, c.element), axes), lambda x: x / n)
+    return finish(c, total(c, as_element(c, value, c.element), axes), lambda x: x / n)
 
 
 @lower("prod", "prod.dim_int")
 def product(c: Lowering) -> Lowered:
     value = c.tensor()
     axes = reduced_axes(c, value)
-    return finish(c, c.reduce("mul", axes, _as(c, value, c.element), hint="product"))
+    return finish(c, c.reduce("mul", axes, as_element(c, value, c.element), hint="product"))
 
 
 def extreme(monoid: str) -> Callable[[Lowering], Lowered]:
@@ -91,16 +91,6 @@ def extreme(monoid: str) -> Callable[[Lowering], Lowered]:
 
 lower("amax", "max")(extreme("max"))
 lower("amin", "min")(extreme("min"))
-
-
-@lower("aminmax")
-def aminmax(c: Lowering) -> Lowered:
-    value = c.tensor()
-    axes = reduced_axes(c, value)
-    return [
-        finish(c, c.reduce(monoid, axes, c.wide(value), hint=monoid), result=n)
-        for n, monoid in enumerate(("min", "max"))
-    ]
 
 
 def _located(c: Lowering, monoid: str, value: SSAValue, axis: int) -> list[SSAValue]:
@@ -161,22 +151,6 @@ lower("all", "all.dim", "all.dims")(quantifier("and"))
 lower("any", "any.dim", "any.dims")(quantifier("or"))
 
 
-@lower("count_nonzero", "count_nonzero.dim_IntList")
-def count_nonzero(c: Lowering) -> Lowered:
-    value = c.tensor()
-    ones = c.elementwise(lambda x: x.to(i1).to(i64), value, shape=shape_of(value))
-    return finish(c, c.reduce("add", reduced_axes(c, value), ones, hint="count"))
-
-
-@lower("nansum")
-def nansum(c: Lowering) -> Lowered:
-    value = c.wide(c.tensor())
-    clean = c.elementwise(
-        lambda x: x.is_nan().select(0.0, x) if x.is_float else x, value, shape=shape_of(value)
-    )
-    return finish(c, total(c, _as(c, clean, compute_type(c.element)), reduced_axes(c, value)))
-
-
 def moments(c: Lowering, value: SSAValue, axes: list[int]) -> tuple[SSAValue, SSAValue]:
     """The mean over `axes`, and the sum of the squares of the distances from it."""
     value, n = c.wide(value), count(value, axes)
@@ -218,7 +192,7 @@ def variance(c: Lowering) -> Lowered:
 def vector_norm(c: Lowering) -> Lowered:
     name = "ord" if c.op.overload.data.startswith("linalg") else "p"
     order = c.number(name, 2)
-    value = _as(c, c.tensor(), c.element)
+    value = as_element(c, c.tensor(), c.element)
     axes, shape = reduced_axes(c, value), shape_of(value)
 
     def fold(monoid: str, function: Callable[[Scalar], Scalar]) -> SSAValue:
@@ -238,7 +212,7 @@ def vector_norm(c: Lowering) -> Lowered:
 
 @lower("logsumexp")
 def logsumexp(c: Lowering) -> Lowered:
-    value = _as(c, c.tensor(), c.element)
+    value = as_element(c, c.tensor(), c.element)
     axes, shape = reduced_axes(c, value), shape_of(value)
     largest = c.reduce("max", axes, value, hint="max")
     # An infinite maximum is no offset: inf - inf would be NaN.
@@ -313,23 +287,3 @@ def log_softmax(c: Lowering) -> Lowered:
     shifted = c.elementwise(lambda x, m: x - m, value, largest, shape=shape, hint="shifted")
     powers = c.elementwise(s.exp, shifted, shape=shape, hint="exp")
     return c.pointwise_wide(lambda x, t: x - s.log(t), shifted, _sum_along(c, powers, dim))
-
-
-@lower("mse_loss", "l1_loss")
-def loss(c: Lowering) -> Lowered:
-    value, target = c.tensor(), c.tensor("target")
-    absolute = c.op.overload.data.startswith("l1")
-    reduction = c.integer("reduction", 1)
-
-    def function(x: Scalar, y: Scalar) -> Scalar:
-        return (x - y).abs() if absolute else (x - y) * (x - y)
-
-    if reduction == 0:
-        return c.pointwise(function, value, target)
-    shape = shape_of(value)
-    if shape != shape_of(target) or not is_float(element_of(value)):
-        refuse("expected floats of one shape")
-    terms = c.elementwise(function, c.wide(value), c.wide(target), shape=shape, hint="term")
-    sums = c.reduce("add", range(len(shape)), terms, hint="sum")
-    n = prod(shape)
-    return finish(c, sums, None if reduction == 2 else lambda x: x / n)

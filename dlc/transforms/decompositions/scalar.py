@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import frexp
 from typing import TypeAlias
 
 from xdsl.dialects import arith, math
@@ -23,6 +24,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.ir.evaluate import scalar
+from dlc.ir.rounding import for_storage
 
 Number: TypeAlias = bool | int | float
 
@@ -102,7 +104,10 @@ class Scalar:
     def is_float(self) -> bool:
         return is_float(self.element)
 
-    def _make(self, op: Operation, element: Attribute | None = None) -> Scalar:
+    def _make(
+        self, op: Operation, element: Attribute | None = None, hint: str | None = None
+    ) -> Scalar:
+        op.results[0].name_hint = hint
         return Scalar(self.body, self.body.insert(op), element or self.element)
 
     def of(self, other: Scalar | Number) -> Scalar:
@@ -182,6 +187,12 @@ class Scalar:
         value = owner.value if isinstance(owner, arith.ConstantOp) else None
         return value.value.data if isinstance(value, IntegerAttr | FloatAttr) else None
 
+    @property
+    def is_power_of_two(self) -> bool:
+        """Whether it is a constant by which dividing a float is exact."""
+        value = self._constant
+        return value is not None and value > 0 and frexp(value)[0] == 0.5
+
     def _not_trapping(self) -> Scalar:
         """
         As a divisor, 1 in place of 0 and -1. A processor may trap at a quotient by 0 and at that
@@ -201,6 +212,18 @@ class Scalar:
 
     def pow(self, other: Scalar | Number) -> Scalar:
         return self._make(math.PowFOp(self.value, self.of(other).value))
+
+    def atan2(self, other: Scalar | Number) -> Scalar:
+        """The angle of the point (other, self)."""
+        return self._make(math.Atan2Op(self.value, self.of(other).value))
+
+    def copysign(self, other: Scalar | Number) -> Scalar:
+        """The magnitude of this number with the sign of another, also of a zero."""
+        return self._make(math.CopySignOp(self.value, self.of(other).value))
+
+    def fma(self, factor: Scalar, term: Scalar) -> Scalar:
+        """`self * factor + term`, rounded once."""
+        return self._make(math.FmaOp(self.value, factor.value, term.value))
 
     def compare(self, predicate: str, other: Scalar | Number) -> Scalar:
         """`eq`, `ne`, `lt`, `le`, `gt` or `ge`; all but `ne` are false where one is NaN."""
@@ -244,21 +267,25 @@ class Scalar:
     def abs(self) -> Scalar:
         return self._make((math.AbsFOp if self.is_float else math.AbsIOp)(self.value))
 
-    def to(self, element: Attribute) -> Scalar:
+    def to(self, element: Attribute, *, explicit: bool = False) -> Scalar:
         """
         This scalar converted: floats round to nearest, floats become integers by truncation,
-        integers wrap, and a boolean is whether the value differs from 0.
+        integers wrap, and a boolean is whether the value differs from 0. Between f32 and f16 or
+        bf16, that is done where the value reaches memory, unless the program says so `explicit`ly.
         """
         if element == self.element:
             return self
         if is_unsigned(self.element):
             return self._make(arith.ExtUIOp(self.value, i32), i32).to(element)
         if f32 not in (element, self.element) and (is_half(element) or is_half(self.element)):
-            return self.to(f32).to(element)
+            return self.to(f32, explicit=explicit).to(element, explicit=explicit)
         if element == i1:
             return self.ne(0)
         if is_float(element):
-            return self._make(self._conversion_to_float(element), element)
+            op = self._conversion_to_float(element)
+            if not explicit and (is_half(element) or is_half(self.element)):
+                for_storage(op)
+            return self._make(op, element, self.value.name_hint)
         if self.is_float:
             target = i32 if width(element) < 32 else element
             op = arith.FPToSIOp(self.value, target)  # pyright: ignore[reportArgumentType]
@@ -305,6 +332,14 @@ log10 = _of_floats(math.Log10Op)
 log1p = _of_floats(math.Log1pOp)
 sqrt = _of_floats(math.SqrtOp)
 rsqrt = _of_floats(math.RsqrtOp)
+acos = _of_floats(math.AcosOp)
+acosh = _of_floats(math.AcoshOp)
+asin = _of_floats(math.AsinOp)
+asinh = _of_floats(math.AsinhOp)
+atan = _of_floats(math.AtanOp)
+atanh = _of_floats(math.AtanhOp)
+cosh = _of_floats(math.CoshOp)
+sinh = _of_floats(math.SinhOp)
 sin = _of_floats(math.SinOp)
 cos = _of_floats(math.CosOp)
 tan = _of_floats(math.TanOp)

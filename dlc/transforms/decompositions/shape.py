@@ -17,7 +17,6 @@ from dlc.transforms.decompositions.lowering import (
     lower,
     zero,
 )
-from dlc.transforms.decompositions.pointwise import sigmoid
 
 
 def sliced(
@@ -85,36 +84,10 @@ def expand(c: Lowering) -> Lowered:
     return c.broadcast(c.tensor(), c.shape)
 
 
-@lower("broadcast_tensors")
-def broadcast_tensors(c: Lowering) -> Lowered:
-    return [c.broadcast(v, shape_of(r)) for v, r in zip(c.tensors(), c.op.results, strict=True)]
-
-
-@lower("meshgrid", "meshgrid.indexing")
-def meshgrid(c: Lowering) -> Lowered:
-    axes = list(range(len(c.shape)))
-    if c.op.argument("indexing") == "xy" and len(axes) > 1:
-        axes[:2] = 1, 0
-    return [
-        c.move(v, [AffineExpr.dimension(a)] if shape_of(v) else [], c.shape)
-        for v, a in zip(c.tensors(), axes, strict=True)
-    ]
-
-
 @lower("permute", "permute_copy")
 def permute(c: Lowering) -> Lowered:
     rank = len(c.shape)
     return permuted(c, c.tensor(), [d % rank for d in c.integers("dims")])
-
-
-@lower("movedim.int", "movedim.intlist", "moveaxis.intlist", "moveaxis.int")
-def movedim(c: Lowering) -> Lowered:
-    rank = len(c.shape)
-    sources = [d % rank for d in c.integers("source")]
-    targets = [d % rank for d in c.integers("destination")]
-    moved = dict(zip(targets, sources, strict=True))
-    rest = iter(d for d in range(rank) if d not in sources)
-    return permuted(c, c.tensor(), [moved[d] if d in moved else next(rest) for d in range(rank)])
 
 
 @lower("transpose.int", "t", "numpy_T", "mT", "swapaxes", "swapdims", "adjoint", "t_copy")
@@ -215,21 +188,6 @@ def flip(c: Lowering) -> Lowered:
     return c.move(c.tensor(), subscripts, c.shape)
 
 
-@lower("rot90")
-def rot90(c: Lowering) -> Lowered:
-    rank, turns = len(c.shape), c.integer("k", 1) % 4
-    first, second = (d % rank for d in c.integers("dims", [0, 1]))
-    subscripts = dims(rank)
-    ends = {d: from_end(c.shape[d] - 1, AffineExpr.dimension(d)) for d in (first, second)}
-    if turns == 2:
-        subscripts[first], subscripts[second] = ends[first], ends[second]
-    elif turns == 1:
-        subscripts[first], subscripts[second] = subscripts[second], ends[first]
-    elif turns == 3:
-        subscripts[first], subscripts[second] = ends[second], subscripts[first]
-    return c.move(c.tensor(), subscripts, c.shape)
-
-
 @lower("roll")
 def roll(c: Lowering) -> Lowered:
     value, shape = c.tensor(), c.shape
@@ -279,18 +237,6 @@ def repeat(c: Lowering) -> Lowered:
     return c.move(value, subscripts, c.shape)
 
 
-@lower("repeat_interleave.self_int")
-def repeat_interleave(c: Lowering) -> Lowered:
-    value = c.tensor()
-    if c.op.argument("dim") is None:
-        value = c.reshape(value, [_product(shape_of(value))])
-    dim = c.dim(len(c.shape), "dim", 0)
-    subscripts = dims(len(c.shape))
-    repeats = c.integer("repeats")
-    subscripts[dim] = subscripts[dim] // repeats if repeats > 1 else subscripts[dim]
-    return c.move(value, subscripts, c.shape)
-
-
 @lower("diagonal", "diagonal_copy", "linalg_diagonal")
 def diagonal(c: Lowering) -> Lowered:
     value = c.tensor()
@@ -323,24 +269,6 @@ def unfold(c: Lowering) -> Lowered:
     return c.move(value, subscripts, c.shape)
 
 
-@lower("pixel_shuffle")
-def pixel_shuffle(c: Lowering) -> Lowered:
-    value, factor = c.tensor(), c.integer("upscale_factor")
-    *rest, row, column = dims(len(c.shape))
-    channel = rest[-1] * factor**2 + (row % factor) * factor + column % factor
-    subscripts = [*rest[:-1], channel, row // factor, column // factor]
-    return c.move(value, subscripts, c.shape)
-
-
 @lower("copy")
 def copy(c: Lowering) -> Lowered:
     return c.broadcast(c.cast(c.tensor("src"), c.element), c.shape)
-
-
-@lower("glu")
-def glu(c: Lowering) -> Lowered:
-    value = c.tensor()
-    dim = c.dim(len(c.shape), "dim", -1)
-    half = c.shape[dim]
-    left, right = (sliced(c, value, dim, start, half) for start in (0, half))
-    return c.pointwise(lambda x, gate: x * sigmoid(gate), left, right)

@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from xdsl.dialects import arith
 from xdsl.ir import Attribute, Region, SSAValue
 
 from dlc.analysis.contraction import contractions
-from dlc.dialects.loop import KernelOp, ReduceOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
 from dlc.ir.provenance import ops_of, set_ops
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
 from dlc.schedule.target import Target
 from dlc.transforms.loops.inline import inlinable, inline_producer
 from dlc.transforms.loops.normal_form import normalize_kernel
+
+_WIDENING = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Facts:
     """The inputs that are operands of a contraction."""
     size: int
     """Operations, all told."""
+    widens: bool
+    """Is the result a copy in a wider type? Memory for that is never worth a conversion."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class Merges:
             any(isinstance(op, ReduceOp) for op in kernel.walk()),
             frozenset(n for n, ref in enumerate(kernel.input_refs) if ref in refs),
             sum(1 for _ in kernel.walk()),
+            all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
         )
 
     def merge(self, producer: KernelOp, consumer: KernelOp) -> Merged:

@@ -2,7 +2,8 @@
 The canonical form of a loop kernel; see `normalize_kernel`.
 
 The steps, in order: equal inputs become one; axes of extent 1 and 0 vanish; every operation moves
-out of the loops that it does not vary along, and equal ones become one; the nest is split where a
+out of the loops that it does not vary along, equal ones become one, and what memory does not lie
+between is not rounded (`dlc.ir.rounding`); the nest is split where a
 reduce needs only some of its axes; what is unused goes; what no reduce of a block needs stands
 after its last one.
 """
@@ -20,6 +21,7 @@ from dlc.analysis.loops import only_computes, split_levels
 from dlc.dialects.access import IndexedOp, simplify_where
 from dlc.dialects.axes import new_body
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, SelectOp, StoreOp, YieldOp
+from dlc.ir.rounding import unrounded
 from dlc.ir.structure import structure
 
 _AXIS_LETTERS = frozenset("abhij")
@@ -193,6 +195,10 @@ class _Hoist:
                 if load is None:
                     continue
                 op = self.path[depth] = load
+            if (exact := unrounded(op)) is not None:
+                _replace_values(op, [exact])
+                _erase(op)
+                continue
             uses = max(map(self._depth, op.operands), default=0)
             for region in op.regions:
                 uses = max(uses, self._visit(region.block, depth + 1))
@@ -241,7 +247,7 @@ def _used(op: Operation) -> Iterable[SSAValue]:
 def _key(op: Operation, local: dict[SSAValue, int] | None = None) -> object:
     """Equal for two operations that compute the same; `local` numbers values of an outer body."""
     if not op.regions and not local:
-        return type(op), tuple(op.operands), frozenset(op.properties.items()), op.result_types
+        return type(op), tuple(op.operands), *_attributes(op)
     local = {} if local is None else local
     operands = tuple(local.get(v, v) for v in op.operands)
     bodies: list[object] = []
@@ -252,13 +258,11 @@ def _key(op: Operation, local: dict[SSAValue, int] | None = None) -> object:
             bodies.append(_key(inner, local))
             for result in inner.results:
                 local[result] = len(local)
-    return (
-        type(op),
-        operands,
-        frozenset(op.properties.items()),
-        op.result_types,
-        tuple(bodies),
-    )
+    return type(op), operands, *_attributes(op), tuple(bodies)
+
+
+def _attributes(op: Operation) -> tuple[object, ...]:
+    return frozenset(op.properties.items()), frozenset(op.attributes.items()), op.result_types
 
 
 def _simpler(op: SelectOp | LoadOp) -> tuple[SSAValue, LoadOp | None] | None:

@@ -10,7 +10,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from dlc.analysis.fragments import copy_width
-from dlc.analysis.rings import is_async, loop_of, run_of
+from dlc.analysis.rings import closes_group, is_async, is_idle, loop_of, run_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.staging import TMA, SlabOpBase
@@ -39,14 +39,14 @@ def fill(e: Emitter, op: tile.FillOp) -> None:
         return
     chunk = e.expr(op.chunk)
     requested = groupby((member.source for member in run), lambda r: _requested(e, r, chunk))
-    for where, rings in requested:
+    for where, rings in () if is_idle(op) else requested:
         with e.only_if(where):
             for ring in rings:
                 e.meanings[ring.chunk] = chunk
                 slot = _Slot(e.scalars[ring.result], (e.slot(chunk, ring.depth),))
                 _copy(e, ring.slab, slot, where, asynchronous=is_async(op))
                 del e.meanings[ring.chunk]
-    if is_async(op):
+    if is_async(op) and closes_group(op, e.pending.values()):
         e.builder.insert(kernel.CommitOp())
 
 

@@ -45,8 +45,11 @@ class Pipeline:
     rings: tuple[tile.RingOp, ...]
     full: SSAValue
     """An mbarrier for each slot; its phase ends when the chunk has arrived in all rings."""
-    empty: SSAValue
-    """An mbarrier for each slot; its phase ends when all warps have released the chunk."""
+    empty: SSAValue | None
+    """
+    An mbarrier for each slot; its phase ends when all warps have released the chunk. None where no
+    slot is filled a second time.
+    """
 
 
 class Emitter:

@@ -17,7 +17,8 @@ kernel.sync_warp                                                         // rele
 scf.if %t mod 32 < 1 { kernel.mbarrier_arrive %empty[%slot] }
 ```
 
-No barrier of the block stands in the loop.
+No barrier of the block stands in the loop. Where there are no more chunks than slots, nothing is
+released.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dlc.analysis.rings import rings_by_loop, run_of
+from dlc.analysis.rings import is_idle, rings_by_loop, run_of
 from dlc.analysis.tma_rings import loop_obstacle, ring_box, ring_obstacle, slot_obstacle
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
@@ -63,7 +64,9 @@ def _start_pipelines(e: Emitter) -> None:
             obstacle = "other rings of its loop are not filled by it"
         if loop is None or obstacle:
             fail(rings[0], f"the tensor memory accelerator cannot fill this ring: {obstacle}")
-        full, empty = (_mbarriers(e, rings[0].depth, name) for name in ("full", "empty"))
+        depth = rings[0].depth
+        full = _mbarriers(e, depth, "full")
+        empty = _mbarriers(e, depth, "empty") if rings[0].chunks > depth else None
         pipeline = Pipeline(loop, tuple(rings), full, empty)
         pipelines.append(pipeline)
         e.pipelines.update(dict.fromkeys(rings, pipeline))
@@ -72,7 +75,8 @@ def _start_pipelines(e: Emitter) -> None:
         for pipeline in pipelines:
             with e.loop(pipeline.rings[0].depth, "slot", unroll=True) as slot:
                 e.builder.insert(kernel.MbarrierInitOp(pipeline.full, slot, 1))
-                e.builder.insert(kernel.MbarrierInitOp(pipeline.empty, slot, warps))
+                if pipeline.empty is not None:
+                    e.builder.insert(kernel.MbarrierInitOp(pipeline.empty, slot, warps))
         e.builder.insert(kernel.FenceMbarrierInitOp())
 
 
@@ -91,7 +95,7 @@ def fill(e: Emitter, op: tile.FillOp) -> None:
     """Emits the request of a chunk for all rings of a loop, at the first of their fills."""
     pipeline = e.pipelines[op.source]
     run = run_of(op)
-    if run[0] is not op:
+    if run[0] is not op or is_idle(op):
         return
     if {fill.source for fill in run} != set(pipeline.rings):
         fail(op, "expected the fills of a chunk to stand together, one for each ring of its loop")
@@ -99,7 +103,7 @@ def fill(e: Emitter, op: tile.FillOp) -> None:
     where = [*_first_thread(e), Expr((), op.source.chunks - 1) - chunk]
     with e.only_if(simplify_where([*where, *conditions_at(e, pipeline.loop, chunk)])):
         slot = e.slot(chunk, depth)
-        if chunk.range[1] >= depth:
+        if pipeline.empty is not None and chunk.range[1] >= depth:
             parity = (chunk // depth + 1) % 2
             e.builder.insert(kernel.MbarrierWaitOp(pipeline.empty, slot, parity))
         loads = [load for ring in pipeline.rings for load in _loads(e, ring, chunk, slot)]
@@ -141,6 +145,8 @@ def wait(e: Emitter, op: tile.AcquireOp) -> None:
 def release(e: Emitter, op: tile.ReleaseOp) -> None:
     """Emits the arrival of each warp, at the last release of a chunk in the loop."""
     pipeline = e.pipelines[op.source]
+    if pipeline.empty is None:
+        return
     later = op.next_op
     while later is not None:
         if isinstance(later, tile.ReleaseOp) and later.source in pipeline.rings:

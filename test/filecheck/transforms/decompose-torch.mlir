@@ -31,18 +31,33 @@ func.func @broadcast(%x: tensor<4x6xf32>, %y: tensor<4x1xf32>) -> tensor<4x6xf32
 
 // -----
 
-// Halves are calculated in f32 and rounded once.
+// Halves are calculated in f32 and rounded where memory asks for it.
 
 // CHECK-LABEL: @halves
 // CHECK-NEXT: tensor_ir.elementwise (%x_2 = %x) : tensor<4xbf16> -> tensor<4xf32>
-// CHECK-NEXT:   arith.extf %x_2 : bf16 to f32
+// CHECK-NEXT:   arith.extf %x_2 {storage} : bf16 to f32
 // CHECK:      %sum = tensor_ir.reduce add over [0] ({{.*}}) : tensor<4xf32> -> tensor<f32>
 // CHECK-NEXT: %m = tensor_ir.elementwise (%sum_1 = %sum) : tensor<f32> -> tensor<bf16>
 // CHECK:        arith.divf
-// CHECK-NEXT:   arith.truncf {{.*}} : f32 to bf16
+// CHECK-NEXT:   arith.truncf {{.*}} {storage} : f32 to bf16
 func.func @halves(%x: tensor<4xbf16>) -> tensor<bf16> {
   %m = torch.aten "mean.default"(self = %x) : (tensor<4xbf16>) -> tensor<bf16>
   func.return %m : tensor<bf16>
+}
+
+// -----
+
+// Casts are the program's, whatever memory asks for; so are those to a narrower common type.
+
+// CHECK-LABEL: @casts
+// CHECK:        arith.extf %{{.*}} : f16 to f32
+// CHECK:        arith.truncf %{{.*}} : f32 to bf16
+// CHECK:        arith.truncf %{{.*}} : f32 to bf16
+// CHECK-NEXT:   arith.extf %{{.*}} {storage} : bf16 to f32
+func.func @casts(%x: tensor<4xf16>, %s: tensor<f32>) -> tensor<4xi1> {
+  %b = torch.aten "_to_copy.default"(self = %x) {dtype = "bfloat16"} : (tensor<4xf16>) -> tensor<4xbf16>
+  %m = torch.aten "gt.Tensor"(self = %b, other = %s) : (tensor<4xbf16>, tensor<f32>) -> tensor<4xi1>
+  func.return %m : tensor<4xi1>
 }
 
 // -----
@@ -100,4 +115,31 @@ func.func @index(%x: tensor<4x6xf32>) -> tensor<4x6xf32> {
   %v, %p = torch.aten "max.dim"(self = %x) {dim = -1} : (tensor<4x6xf32>) -> (tensor<4xf32>, tensor<4xi64>)
   %y = torch.aten "index.Tensor"(self = %x, indices.0 = %p) : (tensor<4x6xf32>, tensor<4xi64>) -> tensor<4x6xf32>
   func.return %y : tensor<4x6xf32>
+}
+
+// -----
+
+// A convolution is a contraction over the points of its windows, read where they are inside.
+
+// CHECK-LABEL: @conv
+// CHECK-NEXT: %x_1 = tensor_ir.index_map (d0, d1, d2, d3, d4) -> %x[d0, d3, d2 * 2 + d4 - 1] where (d2 * 2 + d4 >= 1, d2 * 2 + d4 < 8) else 0.000000e+00 : f32 : tensor<1x3x7xf32> -> tensor<1x5x4x3x3xf32>
+// CHECK-NEXT: %w_1 = tensor_ir.index_map (d0, d1, d2, d3, d4) -> %w[d1, d3, d4]
+// CHECK:      tensor_ir.reduce add over [3, 4]
+func.func @conv(%x: tensor<1x3x7xf32>, %w: tensor<5x3x3xf32>) -> tensor<1x5x4xf32> {
+  %y = torch.aten "conv1d.default"(input = %x, weight = %w) {stride = [2], padding = [1]} : (tensor<1x3x7xf32>, tensor<5x3x3xf32>) -> tensor<1x5x4xf32>
+  func.return %y : tensor<1x5x4xf32>
+}
+
+// -----
+
+// An element looks for the last update that hits it.
+
+// CHECK-LABEL: @scatter
+// CHECK:      %hit = tensor_ir.elementwise
+// CHECK-NEXT:   arith.cmpi eq
+// CHECK:      %latest = tensor_ir.reduce max over [1] ({{.*}}) : tensor<6x4xi64> -> tensor<6xi64>
+// CHECK:      tensor_ir.gather (%place) (d0) -> %{{.*}}[d0, i0]
+func.func @scatter(%x: tensor<6xf32>, %i: tensor<4xi64>, %v: tensor<4xf32>) -> tensor<6xf32> {
+  %y = torch.aten "scatter.src"(self = %x, index = %i, src = %v) {dim = 0} : (tensor<6xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<6xf32>
+  func.return %y : tensor<6xf32>
 }

@@ -173,3 +173,38 @@ func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
 // CHECK:      loop.for %i in 8 {
 // CHECK-NEXT:   %a = loop.load %x[%i] : memref<8xf32>
 // CHECK-NEXT:   loop.store %a, %y[%i] : memref<8xf32>
+
+// -----
+
+// A value that memory does not lie between is not rounded; casts of the program round.
+
+// CHECK-LABEL: loop.kernel @rounding
+// CHECK:       %a = loop.load %x[%i] : memref<8xbf16>
+// CHECK-NEXT:  %b = arith.extf %a {storage} : bf16 to f32
+// CHECK-NEXT:  %c = math.exp %b : f32
+// CHECK-NEXT:  %d = arith.truncf %c {storage} : f32 to bf16
+// CHECK-NEXT:  loop.store %d, %y[%i] : memref<8xbf16>
+// CHECK-NEXT:  %f = arith.addf %c, %c : f32
+// CHECK-NEXT:  %g = arith.truncf %f : f32 to bf16
+// CHECK-NEXT:  %h = arith.extf %g {storage} : bf16 to f32
+// CHECK-NEXT:  %k = arith.extf %d : bf16 to f32
+// CHECK-NEXT:  %l = arith.addf %h, %k : f32
+func.func @main(%x: tensor<8xbf16>) -> (tensor<8xbf16>, tensor<8xf32>) {
+  %y, %z = loop.kernel @rounding(%x: memref<8xbf16> = %x) -> (%y: memref<8xbf16>, %z: memref<8xf32>) {
+    loop.for %i in 8 {
+      %a = loop.load %x[%i] : memref<8xbf16>
+      %b = arith.extf %a {storage} : bf16 to f32
+      %c = math.exp %b : f32
+      %d = arith.truncf %c {storage} : f32 to bf16
+      loop.store %d, %y[%i] : memref<8xbf16>
+      %e = arith.extf %d {storage} : bf16 to f32
+      %f = arith.addf %e, %e : f32
+      %g = arith.truncf %f : f32 to bf16
+      %h = arith.extf %g {storage} : bf16 to f32
+      %k = arith.extf %d : bf16 to f32
+      %l = arith.addf %h, %k : f32
+      loop.store %l, %z[%i] : memref<8xf32>
+    }
+  }
+  func.return %y, %z : tensor<8xbf16>, tensor<8xf32>
+}

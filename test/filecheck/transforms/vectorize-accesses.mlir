@@ -36,17 +36,61 @@ kernel.func @copies(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 8) -> (%
   } {unroll}
 }
 
+// 16 bytes are 8 halves or 2 doubles; 8 and 4 bytes are vectors, too, and 2 are not.
+// REMARK-NEXT: vectorize-accesses: types: the copy of h to a: vectors of 8
+// REMARK-NEXT: vectorize-accesses: types: the copy of n to b: vectors of 2
+// REMARK-NEXT: vectorize-accesses: types: the copy of o to b stays scalar: o is aligned to 2 bytes, not 16
+// REMARK-NEXT: vectorize-accesses: types: the copy of q to c: vectors of 4
+// REMARK-NEXT: vectorize-accesses: types: the copy of d to e: vectors of 2
+// CHECK-LABEL: kernel.func @types
+// CHECK: kernel.load %h[%t * 8] : memref<1024xf16> -> vector<8xf16>
+// CHECK: kernel.load %n[%t * 8 + %i * 2] : memref<1024xbf16> -> vector<2xbf16>
+// CHECK: kernel.load %o{{.*}} : memref<1024xbf16>{{$}}
+// CHECK: kernel.load %q[%t * 4] : memref<512xi8> -> vector<4xi8>
+// CHECK: kernel.load %d[%t * 2] : memref<256xf64> -> vector<2xf64>
+kernel.func @types(%h: memref<1024xf16>, %n: memref<1024xbf16> align 4, %o: memref<1024xbf16> align 2, %q: memref<512xi8>, %d: memref<256xf64>) -> (%y: memref<2048xf32>) grid 1 block 128 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  %t = kernel.thread_id
+  %a = kernel.alloc_local : memref<8xf16, #kernel.local>
+  %b = kernel.alloc_local : memref<8xbf16, #kernel.local>
+  %c = kernel.alloc_local : memref<4xi8, #kernel.local>
+  %e = kernel.alloc_local : memref<2xf64, #kernel.local>
+  scf.for %i = %c0 to %c8 step %c1 {
+    %v = kernel.load %h[%t * 8 + %i] : memref<1024xf16>
+    kernel.store %v, %a[%i] : memref<8xf16, #kernel.local>
+  } {unroll}
+  scf.for %i = %c0 to %c8 step %c1 {
+    %v = kernel.load %n[%t * 8 + %i] : memref<1024xbf16>
+    kernel.store %v, %b[%i] : memref<8xbf16, #kernel.local>
+  } {unroll}
+  scf.for %i = %c0 to %c8 step %c1 {
+    %v = kernel.load %o[%t * 8 + %i] : memref<1024xbf16>
+    kernel.store %v, %b[%i] : memref<8xbf16, #kernel.local>
+  } {unroll}
+  scf.for %i = %c0 to %c4 step %c1 {
+    %v = kernel.load %q[%t * 4 + %i] : memref<512xi8>
+    kernel.store %v, %c[%i] : memref<4xi8, #kernel.local>
+  } {unroll}
+  scf.for %i = %c0 to %c2 step %c1 {
+    %v = kernel.load %d[%t * 2 + %i] : memref<256xf64>
+    kernel.store %v, %e[%i] : memref<2xf64, #kernel.local>
+  } {unroll}
+}
+
 // What is not legal stays scalar, and the remark says why.
 // REMARK: vectorize-accesses: declined: the copy of x to a stays scalar: its strips in x do not all begin at a multiple of 4
 // REMARK-NEXT: vectorize-accesses: declined: the copy of x to a stays scalar: its elements are not next to each other in x
 // REMARK-NEXT: vectorize-accesses: declined: the copy of x to a stays scalar: a condition can change within a strip of 4 in x
 // REMARK-NEXT: vectorize-accesses: declined: the copy of w to a stays scalar: w is aligned to 4 bytes, not 16
 // REMARK-NEXT: vectorize-accesses: declined: the copy of x to a stays scalar: 7 elements are not a multiple of 4
-// REMARK-NEXT: vectorize-accesses: declined: the copy of h to g stays scalar: there are no vectors of f64
 // REMARK-NEXT: vectorize-accesses: declined: the copy of a to a stays scalar: it copies within one buffer
 // CHECK-LABEL: kernel.func @declined
 // CHECK-NOT: vector<
-kernel.func @declined(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 4, %h: memref<8xf64>) -> (%y: memref<2048xf32>) grid 32 block 128 {
+kernel.func @declined(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 4) -> (%y: memref<2048xf32>) grid 32 block 128 {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
@@ -54,7 +98,6 @@ kernel.func @declined(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 4, %h:
   %b = kernel.block_id
   %t = kernel.thread_id
   %a = kernel.alloc_local : memref<8xf32, #kernel.local>
-  %g = kernel.alloc_local : memref<8xf64, #kernel.local>
   scf.for %o = %c0 to %c4 step %c1 {
     %v = kernel.load %x[%b, %t * 3 + %o] : memref<32x2048xf32>
     kernel.store %v, %a[%o] : memref<8xf32, #kernel.local>
@@ -74,10 +117,6 @@ kernel.func @declined(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 4, %h:
   scf.for %o = %c0 to %c7 step %c1 {
     %v = kernel.load %x[%b, %t * 4 + %o] : memref<32x2048xf32>
     kernel.store %v, %a[%o] : memref<8xf32, #kernel.local>
-  } {unroll}
-  scf.for %o = %c0 to %c4 step %c1 {
-    %v = kernel.load %h[%o] : memref<8xf64>
-    kernel.store %v, %g[%o] : memref<8xf64, #kernel.local>
   } {unroll}
   scf.for %o = %c0 to %c4 step %c1 {
     %v = kernel.load %a[%o] : memref<8xf32, #kernel.local>

@@ -26,6 +26,7 @@ from dlc.interpreter import run_module
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
 from dlc.schedule.target import TARGETS
+from dlc.transforms.decompositions import DECOMPOSITIONS
 from fuzzing.judging import Expected
 from fuzzing.programs import Program, random_program, shrink
 from fuzzing.schedules import random_schedule
@@ -56,10 +57,11 @@ class Setting:
     host: HostBackend | None
 
     def __str__(self) -> str:
-        chosen = (
-            "dlc's schedule" if self.schedule is None else f"schedule {','.join(self.schedule)}"
+        chosen = "dlc's schedule" if self.schedule is None else ",".join(self.schedule)
+        host = (
+            f" --order {self.host.order} --async-mode {self.host.async_mode}" if self.host else ""
         )
-        return f"target {self.target}, {chosen}, {self.host or 'not on the host'}"
+        return f"--target {self.target}{host} with {chosen}"
 
 
 def programs(rng: random.Random) -> Answer:
@@ -128,7 +130,7 @@ def complaint(program: Program, setting: Setting) -> tuple[str, str]:
     ctx = register(Context())
     try:
         module, args = capture_text(program.text)
-        imported = import_program(module, args)
+        imported = import_program(module, args, whole=DECOMPOSITIONS)
         arguments = [t.detach() for t in imported.bind(args)]
         state = imported.module.clone()
         set_target(state, setting.target)

@@ -135,6 +135,8 @@ class Program:
         values = self.values()
         if len(self.results) > 1:
             found += [replace(self, results=(r,)).pruned() for r in self.results]
+        for statement in self.statements[:-1]:
+            found.append(replace(self, results=(statement.name,)).pruned())
         for n, statement in enumerate(self.statements):
             rest = (*self.statements[:n], *self.statements[n + 1 :])
             value = values[statement.name]

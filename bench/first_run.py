@@ -1,0 +1,295 @@
+"""
+The first full run on a GPU: one command, offline, under ten minutes, nobody watching.
+
+    python bench/first_run.py --fill wheels          # beforehand, where there is a network
+    python bench/first_run.py [--wheels wheels] [--output DIRECTORY] [--budget 9.5m]
+    python bench/first_run.py --rehearse             # the same on the host backend, in small
+
+Needs a checkout, PyTorch, nvcc, and the folder of wheels, from which dlc's dependencies are
+installed beside them without touching them. The stages: install, build PyCUDA if it is missing
+(without it launches go through ctypes), the GPU tests, the results of all 84 cases, their times,
+compute-sanitizer, counters of a few kernels. A stage that fails or outruns its time is ended, told,
+and the next one begins. Writes into DIRECTORY: results.json, results.md, results.png, stages.md,
+log.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PURE = ("xdsl==0.74.0", "immutabledict==4.3.1", "ordered-set==4.1.0")
+"""What dlc needs and a machine with PyTorch may lack; wheels for every Python."""
+SOURCES = ("pycuda==2026.1",)
+LAST_LINES = 12
+MOST_LOG_BYTES = 12 << 20
+REHEARSED = r"^suite/(rmsnorm|softmax)\.tl\.s32$"
+PROFILED = "torch.randn(512,2048) @ torch.randn(2048,2048)"
+
+
+@dataclass
+class Stage:
+    """A command with the most seconds that it may take."""
+
+    name: str
+    seconds: float
+    command: Sequence[str]
+    elapsed: float = 0.0
+    verdict: str = "not begun"
+    last: list[str] = field(default_factory=list)
+
+
+class Run:
+    """The stages of one run, their environment and their log."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.output: Path = options.output
+        self.output.mkdir(parents=True, exist_ok=True)
+        self.log = self.output / "log.txt"
+        self.log.write_text("")
+        self.work = Path(tempfile.mkdtemp(prefix="dlc-first-run-"))
+        self.deadline = time.monotonic() + options.budget
+        self.stages: list[Stage] = []
+        paths = [self.work / "site", self.work / "pycuda", ROOT, ROOT / "bench"]
+        self.environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "PYTHONUNBUFFERED": "1",
+            "DLC_COMMIT": os.environ.get("DLC_COMMIT") or commit(),
+        }
+
+    @property
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def stage(self, name: str, seconds: float, *command: str) -> Stage:
+        """Runs a command, ended after `seconds` or when the budget is spent; tells how it went."""
+        patient = seconds * self.options.patience
+        stage = Stage(name, max(0.0, min(patient, self.left)), command)
+        self.stages.append(stage)
+        begin = time.monotonic()
+        if stage.seconds < 1:
+            stage.verdict = "not begun: the budget is spent"
+        else:
+            stage.verdict = self._execute(stage)
+        stage.elapsed = time.monotonic() - begin
+        print(f"{name}: {stage.verdict}, {stage.elapsed:.0f} s", flush=True)
+        self.write_stages()
+        return stage
+
+    def _execute(self, stage: Stage) -> str:
+        with self.log.open("a") as log:
+            log.write(f"\n======== {stage.name}: {' '.join(stage.command)}\n")
+            log.flush()
+            begin = log.tell()
+            try:
+                process = subprocess.Popen(
+                    stage.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=ROOT,
+                    env=self.environment, start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                return f"cannot be started: {error.strerror}"
+            try:
+                code = process.wait(stage.seconds)
+                verdict = "done" if code == 0 else f"failed with code {code}"
+            except subprocess.TimeoutExpired:
+                verdict = f"ended after {stage.seconds:.0f} s"
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        with self.log.open("rb") as stream:
+            stream.seek(begin)
+            said = stream.read().decode(errors="replace").splitlines()
+        stage.last = [line for line in said if line.strip()][-LAST_LINES:]
+        return verdict
+
+    def write_stages(self) -> None:
+        """What happened so far, as Markdown."""
+        lines = ["# First run", "", f"commit {self.environment['DLC_COMMIT']}", "",
+                 "| stage | verdict | seconds | of at most |", "|---|---|---|---|"]  # fmt: skip
+        lines += [
+            f"| {s.name} | {s.verdict} | {s.elapsed:.0f} | {s.seconds:.0f} |" for s in self.stages
+        ]
+        for stage in self.stages:
+            lines += ["", f"## {stage.name}", "", "```", *stage.last, "```"]
+        (self.output / "stages.md").write_text("\n".join(lines) + "\n")
+
+    def python(self, *arguments: str) -> list[str]:
+        return [sys.executable, *arguments]
+
+    def finish(self) -> None:
+        """Keeps the log small enough to be carried away, and removes what was built."""
+        if self.log.stat().st_size > MOST_LOG_BYTES:
+            tail = self.log.read_bytes()[-MOST_LOG_BYTES:]
+            self.log.write_bytes(b"(the beginning is cut off)\n" + tail)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def commit() -> str:
+    """Of the checkout, or `unknown` where it has no history."""
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout.strip() or "unknown"
+
+
+def fill(folder: Path) -> int:
+    """Downloads what `install` and `pycuda` take; the wheels are for any platform."""
+    folder.mkdir(parents=True, exist_ok=True)
+    download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
+    wheels = subprocess.run([*download, "--only-binary=:all:", *PURE]).returncode
+    sources = subprocess.run(
+        [*download, "--no-binary=:all:", "--no-build-isolation", *SOURCES]
+    ).returncode
+    return wheels or sources
+
+
+def install(run: Run) -> None:
+    """Wheels beside the machine's packages, found before them."""
+    wheels = sorted(map(str, run.options.wheels.glob("*.whl")))
+    if not wheels:
+        print(f"install: no wheels in {run.options.wheels}, what is installed is taken", flush=True)
+        return
+    run.stage(
+        "install", 60, *run.python("-m", "pip", "install", "-q", "--no-index", "--no-deps",
+                                   "--no-compile", "--target", str(run.work / "site"), *wheels),
+    )  # fmt: skip
+
+
+SITECONF = """\
+CUDA_ROOT = {root!r}
+CUDADRV_LIB_DIR = [{stub!r}]
+CUDA_ENABLE_CURAND = False
+CXXFLAGS = ["-O1", "-g0", "-w"]
+LDFLAGS = ["-Wl,--no-as-needed", "-lcuda"]
+"""
+"""
+PyCUDA's build without its random numbers, which would need another library's headers. A linker may
+leave out a library that gives it no symbols, as the empty one does.
+"""
+
+
+def build_pycuda(run: Run) -> None:
+    """
+    PyCUDA from its sources, in place, linked to an empty library of the driver's name: the
+    driver's own is found when it is loaded.
+    """
+    archives = sorted(run.options.wheels.glob("pycuda-*.tar.gz"))
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    probe = subprocess.run(run.python("-c", "import pycuda.driver"), env=run.environment,
+                           capture_output=True)  # fmt: skip
+    if probe.returncode == 0 or not archives:
+        print("pycuda: " + ("is there" if probe.returncode == 0 else "no sources"), flush=True)
+        return
+    with tarfile.open(archives[-1]) as archive:
+        archive.extractall(run.work, filter="data")
+    [unpacked] = run.work.glob("pycuda-*/")
+    unpacked.rename(run.work / "pycuda")
+    stub = run.work / "stub"
+    stub.mkdir()
+    (stub / "empty.c").write_text("")
+    library = ["-shared", "-Wl,-soname,libcuda.so.1", "-o", str(stub / "libcuda.so")]
+    subprocess.run(["gcc", *library, str(stub / "empty.c")], check=False)
+    root = str(Path(os.path.realpath(nvcc)).parent.parent)
+    (run.work / "pycuda" / "siteconf.py").write_text(SITECONF.format(root=root, stub=str(stub)))
+    build = f"cd {run.work / 'pycuda'} && {sys.executable} setup.py build_ext --inplace"
+    test = "" if run.options.rehearse else f" && {sys.executable} -c 'import pycuda.driver'"
+    done = run.stage("pycuda", 120, "bash", "-c", build + test)
+    if done.verdict != "done":  # a half of it must not be found
+        shutil.rmtree(run.work / "pycuda", ignore_errors=True)
+
+
+def measure(run: Run) -> None:
+    """Tests, results, times, sanitizer, counters."""
+    rehearse = run.options.rehearse
+    backend = "host" if rehearse else "cuda"
+    suite = ["bench/suite.py", "--backend", backend, "--output", str(run.output / "results"),
+             "--log", str(run.log)]  # fmt: skip
+    if rehearse:
+        suite += ["--only", REHEARSED, "--seconds", "0.05", "--jobs", "1", "--patience", "10"]
+    tests = ["test/python/test_executor.py", "-m", "not gpu"] if rehearse else ["-m", "gpu"]
+    run.stage("tests", 90, *run.python("-m", "pytest", "-q", *tests))
+    checking = min(150, run.left / 2)
+    run.stage(
+        "results", checking + 20,
+        *run.python(*suite, "--check-only", "--peers", "", "--budget", f"{checking:.0f}s"),
+    )  # fmt: skip
+    after = 0 if rehearse else 145
+    timing = max(30.0, run.left - after - 20)
+    peers = "eager" if rehearse else "eager,torch.compile"
+    run.stage(
+        "times", timing + 15, *run.python(*suite, "--peers", peers, "--budget", f"{timing:.0f}s")
+    )
+    run.stage(
+        "sanitizer",
+        80,
+        *run.python(
+            "bench/sanitize.py",
+            "--backend",
+            backend,
+            "--budget",
+            f"{75 * run.options.patience:.0f}s",
+        ),
+    )
+    run.stage(
+        "counters", 60,
+        *run.python("-m", "dlc.tools.dlc_cli", "run", "--backend", backend, "--profile", "-c",
+                    "torch.randn(8,64) @ torch.randn(64,32)" if rehearse else PROFILED),
+    )  # fmt: skip
+
+
+def minutes(text: str) -> float:
+    """Seconds of `9.5m` or `90s`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m)", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected a time such as 9.5m or 90s, found {text}")
+    return float(found[1]) * {"s": 1, "m": 60}[found[2]]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
+    default = Path(os.environ.get("OUT") or ROOT / "build" / "first_run")
+    parser.add_argument("--wheels", type=Path, default=ROOT / "wheels")
+    parser.add_argument("--output", type=Path, default=default)
+    parser.add_argument("--budget", type=minutes, default=minutes("9.5m"))
+    parser.add_argument("--patience", type=float, default=1.0, help="times as long for a stage")
+    parser.add_argument("--rehearse", action="store_true", help="on the host backend, in small")
+    parser.add_argument("--fill", type=Path, metavar="FOLDER", help="download wheels, and end")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = make_parser().parse_args(argv)
+    if options.fill:
+        return fill(options.fill)
+    run = Run(options)
+    try:
+        install(run)
+        build_pycuda(run)
+        measure(run)
+    finally:
+        run.write_stages()
+        run.finish()
+    print((run.output / "stages.md").read_text().partition("\n## ")[0])
+    report = run.output / "results.md"
+    if report.exists():
+        print(report.read_text().partition("\n## Cases")[0])
+    return 0 if all(stage.verdict == "done" for stage in run.stages) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

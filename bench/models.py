@@ -1,0 +1,106 @@
+"""
+What it takes to compile models whole and by the layer: seconds, memory, kernels.
+
+    python bench/models.py [--seq-len 128] [--output bench/results/models]
+
+Each compilation is a process of its own, up to CUDA text; no weights are in memory, and nvcc is
+not run. Writes JSON and a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DLC = Path(sys.executable).with_name("dlc")
+MODELS = ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "Qwen/Qwen2.5-7B")
+PHASES = {
+    "imports": r"import of (torch|transformers|dlc and xDSL|the frontend)",
+    "export": r"the model's own code|torch\.export|import to Torch IR",
+    "passes": r"passes to \w+ IR",
+    "printing": r"printing",
+}
+"""What is reported, and the phases of `--timing` that it sums."""
+
+
+def measure(arguments: list[str]) -> dict[str, float]:
+    """Seconds per part, MiB at the peak, kernels printed and launches of one compilation."""
+    with tempfile.TemporaryDirectory() as directory:
+        text = Path(directory) / "kernels.cu"
+        report = dlc("compile", *arguments, "--timing", "-o", str(text)).stderr
+        kernels = text.read_text().count('extern "C" __global__')
+        size = text.stat().st_size
+    launches = dlc("compile", *arguments, "--ir", "kernel").stdout.count("kernel.launch ")
+    phases = re.findall(r"^\S+ +(\S.*?) +([\d.]+)$", report, re.MULTILINE)
+    seconds = {
+        name: sum(float(value) for phase, value in phases if re.fullmatch(pattern, phase))
+        for name, pattern in PHASES.items()
+    }
+    peak = re.search(r"peak memory: ([\d.]+)", report)
+    assert peak is not None
+    return {
+        **seconds,
+        "total": sum(seconds.values()),
+        "peak_mib": float(peak[1]),
+        "kernels": kernels,
+        "launches": launches,
+        "text_kib": size / 1024,
+    }
+
+
+def dlc(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command; a failure ends the benchmark with its message."""
+    done = subprocess.run([DLC, *arguments], capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        sys.exit(done.stderr or done.stdout)
+    return done
+
+
+def table(record: dict[str, object], rows: dict[str, dict[str, float]]) -> str:
+    lines = [
+        f"Measured {record['date']} on {record['machine']}; {record['seq_len']} tokens, sm_90.",
+        "",
+        "| model | kernels | launches | imports | export | passes | printing | in all | peak |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in rows.items():
+        seconds = " | ".join(f"{row[key]:.2f} s" for key in (*PHASES, "total"))
+        counts = f"{row['kernels']:.0f} | {row['launches']:.0f}"
+        lines.append(f"| {name} | {counts} | {seconds} | {row['peak_mib']:.0f} MiB |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--seq-len", type=int, default=128)
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "models")
+    options = parser.parse_args()
+    rows: dict[str, dict[str, float]] = {}
+    for model in MODELS:
+        for part, flags in (("one layer", ["--layer", "0"]), ("whole", [])):
+            name = f"{model.split('/')[1]}, {part}"
+            print(name, file=sys.stderr, flush=True)
+            length = ["--seq-len", str(options.seq_len), "--target", "sm_90"]
+            rows[name] = measure([model, *flags, *length])
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    record = {"date": date.today().isoformat(), "machine": machine, "seq_len": options.seq_len}
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.with_suffix(".json").write_text(
+        json.dumps({**record, "models": rows}, indent=2) + "\n"
+    )
+    text = table(record, rows)
+    options.output.with_suffix(".md").write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()

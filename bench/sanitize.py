@@ -1,0 +1,111 @@
+"""
+Runs small kernels of every family under compute-sanitizer.
+
+    python bench/sanitize.py [--tool memcheck] [--tool racecheck] [--budget 90s]
+
+The sizes are ragged, so that guards are at work, and large enough for three chunks of K, so that
+rings go round. `--backend host` runs them without the sanitizer. Exits with 1 if one reports
+something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cases import (
+    Case,
+    linear,
+    matmul,
+    matmul_add,
+    naive_attention,
+    rms_norm,
+    sdpa,
+    silu_mul,
+    silu_mul_matmul,
+    softmax,
+    sum_all,
+)
+from suite import parse_budget
+
+TOOLS = ("memcheck", "racecheck")
+FOUND = 9
+"""The exit code of a sanitizer that has something to report."""
+
+CASES: tuple[Case, ...] = (
+    matmul("matmul", "small", 97, 200, 132),
+    matmul("matmul_unaligned", "small", 33, 131, 67),
+    linear("linear", "small", 65, 260, 129),
+    matmul_add("matmul_add_split", "small", 5, 4096, 64),
+    silu_mul_matmul("silu_mul_matmul", "small", 33, 100, 68),
+    rms_norm("rms_norm", "small", 5, 2053),
+    softmax("softmax", "small", (1, 3, 33, 131)),
+    silu_mul("silu_mul", "small", 33, 131),
+    sdpa("sdpa", "small", 4, 2, 67, 64),
+    naive_attention("naive_attention", "small", 3, 67, 32),
+    sum_all("sum_all", 10007),
+)
+
+
+def write_kernels(folder: Path) -> list[Path]:
+    """The Kernel IR of each case in a file, for the GPU at hand."""
+    from dlc.backend.executor import default_target
+    from dlc.compiler import compiler_context, set_target
+    from dlc.frontend.capture import capture_text
+    from dlc.frontend.fx import import_program
+    from dlc.pipeline import run_pipeline, text_of
+    from dlc.transforms.decompositions import DECOMPOSITIONS
+
+    paths: list[Path] = []
+    for case in CASES:
+        module = import_program(*capture_text(case.text), whole=DECOMPOSITIONS).module
+        set_target(module, default_target())
+        run_pipeline(compiler_context(), module, "kernel")
+        paths.append(folder / f"{case.name}.mlir")
+        paths[-1].write_text(text_of(module))
+    return paths
+
+
+def command(tool: str, backend: str, paths: Sequence[Path]) -> list[str]:
+    """One process for all kernels; on the host without a sanitizer."""
+    run = [sys.executable, "-m", "dlc.measure.profiled", "--backend", backend, *map(str, paths)]
+    if backend == "host":
+        return run
+    found = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    return [found, "--tool", tool, "--error-exitcode", str(FOUND), "--print-limit", "20", *run]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
+    parser.add_argument("--tool", action="append", choices=TOOLS, help="[both]")
+    parser.add_argument("--backend", choices=("host", "cuda"), default="cuda")
+    parser.add_argument("--budget", type=parse_budget, default=parse_budget("90s"))
+    options = parser.parse_args(argv)
+    deadline = time.monotonic() + options.budget
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="dlc-sanitize-") as folder:
+        paths = write_kernels(Path(folder))
+        for tool in options.tool or TOOLS:
+            left = max(1.0, deadline - time.monotonic())
+            verdict = "ran out of time"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = subprocess.run(
+                    command(tool, options.backend, paths), timeout=left
+                ).returncode
+                said = {0: "nothing to report", FOUND: "ERRORS"}
+                verdict = said.get(code, f"failed with code {code}")
+            bad += verdict != "nothing to report"
+            where = "" if options.backend == "cuda" else " (on the host, without the sanitizer)"
+            print(f"{tool}: {verdict}, {len(paths)} modules{where}", flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Writes an exported program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.backend import BackendError
+from dlc.backend.cuda.printer import print_kernel
+from dlc.backend.export.launcher import host_entry, main_text, makefile
+from dlc.backend.export.manifest import manifest
+from dlc.backend.export.plan import ExportPlan, KernelFacts
+from dlc.schedule.target import target_of
+
+_HERE = Path(__file__).parent
+_SUPPORT = _HERE / "dlc_run.h"
+_HOST = _HERE.parent / "host"
+WEIGHTS = "weights.safetensors"
+
+
+def export_program(
+    module: ModuleOp, directory: Path, weights: Mapping[str, torch.Tensor] | None = None
+) -> list[Path]:
+    """
+    Writes a module of Kernel IR, planned, to a directory that runs without dlc, and returns the
+    files: `manifest.json` (see `manifest.py`), `kernels/*.cu`, `run.cpp` with what it includes, a
+    `Makefile`, and `weights.safetensors` if weights are given, by their names in the program.
+    OpError for a module that cannot be exported, BackendError where safetensors is missing.
+    """
+    plan = ExportPlan.of(module, target_of(module).name)
+    facts = [KernelFacts.of(func) for func in plan.funcs]
+    sources = [print_kernel(func) for func in plan.funcs]
+    texts = {
+        "manifest.json": json.dumps(manifest(plan), indent=1) + "\n",
+        "run.cpp": main_text(plan),
+        "dlc_run.h": _SUPPORT.read_text(),
+        "Makefile": makefile(plan, sources),
+    }
+    for kernel, source in zip(facts, sources, strict=True):
+        texts[f"kernels/{kernel.name}.cu"] = source
+        texts[f"host/{kernel.name}.cpp"] = host_entry(kernel)
+    for file in sorted(_HOST.iterdir()):
+        if file.suffix in (".h", ".cpp"):
+            texts[f"host/{file.name}"] = file.read_text()
+    written: list[Path] = []
+    for name, text in texts.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    if weights is not None:
+        written.append(_save(weights, directory / WEIGHTS))
+    return written
+
+
+def _save(weights: Mapping[str, torch.Tensor], path: Path) -> Path:
+    try:
+        from safetensors.torch import save_file
+    except ImportError as error:
+        raise BackendError(
+            "weights are exported with safetensors, which is not installed: pip install safetensors"
+        ) from error
+    save_file({name: w.detach().clone().contiguous() for name, w in weights.items()}, path)
+    return path

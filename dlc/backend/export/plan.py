@@ -1,0 +1,150 @@
+"""A host program in terms of names, which an export is written from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+
+from dlc.analysis.tensor_maps import TensorMap
+from dlc.backend.cuda.c_text import Names
+from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, parameter_types, tensor_maps
+from dlc.backend.program import Allocate, HostProgram, Launch, Layout, Slice, Zero, main_of
+from dlc.diagnostics import fail
+from dlc.dialects import host
+from dlc.dialects.kernel import FuncOp
+from dlc.ir.provenance import ops_of
+
+DTYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "bool": "bool",
+}
+"""How an export calls torch's dtypes."""
+_TAKEN = ("kernels", "program", "argc", "argv", "main", "std", "exported")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A tensor that a program is given: `kind` is input, parameter, buffer or constant."""
+
+    name: str
+    """In the program's source; a weight's is its qualified name."""
+    kind: str
+    buffer: str
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Call:
+    """A launch of a kernel on named buffers, in the order of its parameters."""
+
+    kernel: str
+    buffers: tuple[str, ...]
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ExportPlan:
+    """
+    Everything in the order of the program. The names of buffers and kernels are C identifiers and
+    differ from each other.
+    """
+
+    target: str
+    arguments: tuple[Argument, ...]
+    memory: tuple[Allocate | Slice | Zero, ...]
+    steps: tuple[Allocate | Slice | Zero | Call, ...]
+    results: tuple[str, ...]
+    names: dict[int, str]
+    """Of buffers, by number."""
+    layouts: dict[str, Layout]
+    funcs: tuple[FuncOp, ...]
+
+    @staticmethod
+    def of(module: ModuleOp, target: str) -> ExportPlan:
+        """Of a module of Kernel IR, planned. OpError for one that is not."""
+        main = main_of(module)
+        if not any(isinstance(op, host.LaunchOp) for op in main.body.block.ops):
+            fail(main, "expected a host program, found none", "run plan-buffers first")
+        program = HostProgram.of(module)
+        scope = Names(_TAKEN)
+        names: dict[int, str] = {}
+        layouts: dict[str, Layout] = {}
+        arguments: list[Argument] = []
+        for number, layout in enumerate(program.arguments):
+            assert layout is not None
+            attributes = DictionaryAttr({})
+            if main.arg_attrs is not None:
+                attributes = main.arg_attrs.data[number]
+            hint = main.body.block.args[number].name_hint or f"argument_{number}"
+            names[number] = scope.new(hint)
+            layouts[names[number]] = layout
+            name, kind = _text(attributes, "dlc.name", hint), _text(attributes, "dlc.kind", "input")
+            arguments.append(Argument(name, kind, names[number], layout))
+        steps: list[Allocate | Slice | Zero | Call] = []
+        for step in program.steps:
+            if isinstance(step, Allocate | Slice):
+                names[step.number] = scope.new(step.name)
+                layouts[names[step.number]] = step.layout
+                steps.append(step)
+            elif isinstance(step, Zero):
+                steps.append(step)
+            elif isinstance(step, Launch):
+                buffers = tuple(names[n] for n in step.inputs + step.outputs)
+                steps.append(Call(c_name(step.func), buffers, tuple(ops_of(step.op))))
+        return ExportPlan(
+            target,
+            tuple(arguments),
+            tuple(s for s in steps if not isinstance(s, Call)),
+            tuple(steps),
+            tuple(names[n] for n in program.results),
+            names,
+            layouts,
+            tuple(program.funcs),
+        )
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What a launch of a kernel has to say."""
+
+    name: str
+    grid: int
+    block: int
+    dynamic_shared: int
+    parameters: tuple[str, ...]
+    maps: tuple[tuple[int, TensorMap], ...]
+
+    @staticmethod
+    def of(func: FuncOp) -> KernelFacts:
+        return KernelFacts(
+            c_name(func),
+            func.grid_size,
+            func.block_size,
+            dynamic_shared_bytes(func),
+            tuple(parameter_types(func)),
+            tuple(tensor_maps(func)),
+        )
+
+
+def dtype_name(layout: Layout) -> str:
+    return DTYPES[str(layout.dtype).removeprefix("torch.")]
+
+
+def row(values: Sequence[int]) -> str:
+    """A list in C."""
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
+def _text(attributes: DictionaryAttr, name: str, default: str) -> str:
+    attribute = attributes.data.get(name)
+    return attribute.data if isinstance(attribute, StringAttr) else default

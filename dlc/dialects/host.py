@@ -1,0 +1,194 @@
+"""
+The `host` dialect: the program around the kernels, with memory assigned (Kernel IR's `@main`).
+
+```
+func.func @main(%x: memref<64x64xf32>, %w: memref<64x64xf32>) -> memref<64x64xf32> {
+  %workspace = memref.alloc() {alignment = 256 : i64} : memref<32768xui8>
+  %h = host.slice %workspace at 0 : memref<32768xui8> -> memref<64x64xf32>
+  host.launch @mm(%x, %w) -> (%h)
+  %y = memref.alloc() {alignment = 256 : i64} : memref<64x64xf32>
+  host.zero %y : memref<64x64xf32>
+  host.launch @mm_sum(%h, %w) -> (%y)
+  func.return %y : memref<64x64xf32>
+}
+```
+
+Operations take effect in the order of the text, as on one stream: so a slice may lie where another
+lay that nothing reads any more. `host_order.py` checks that this is so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    I64,
+    FlatSymbolRefAttrConstr,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    Signedness,
+    SymbolRefAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Dialect, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.analysis.layout import span_bytes
+from dlc.dialects.graph import DEFAULT_ALIGNMENT
+from dlc.dialects.kernel import FuncOp, find_kernel
+
+BYTE = IntegerType(8, Signedness.UNSIGNED)
+"""The elements of memory that slices are taken of."""
+
+
+@irdl_op_definition
+class SliceOp(IRDLOperation):
+    """`%h = host.slice %workspace at 4096 : memref<8192xui8> -> memref<32x32xf32>`: bytes of it."""
+
+    name = "host.slice"
+    memory = operand_def(MemRefType)
+    offset = prop_def(IntegerAttr[I64])
+    result = result_def(MemRefType)
+    assembly_format = "$memory `at` $offset attr-dict `:` type($memory) `->` type($result)"
+    traits = traits_def(Pure())
+
+    def __init__(self, memory: SSAValue, offset: int, type: Attribute) -> None:
+        super().__init__(
+            operands=[memory],
+            properties={"offset": IntegerAttr(offset, i64)},
+            result_types=[type],
+        )
+
+    @property
+    def begin(self) -> int:
+        """The first byte."""
+        return self.offset.value.data
+
+    def verify_(self) -> None:
+        source, type = self.memory.type, self.result.type
+        assert isinstance(source, MemRefType)
+        assert isinstance(type, MemRefType)
+        if source.element_type != BYTE or source.get_num_dims() != 1:
+            raise VerifyException(f"expected a slice of a memref of bytes (?xui8), found {source}")
+        if self.begin % DEFAULT_ALIGNMENT:  # which is what kernels take for granted
+            raise VerifyException(
+                f"expected an offset that {DEFAULT_ALIGNMENT} divides, found {self.begin}"
+            )
+        end = self.begin + span_bytes(type)
+        if self.begin < 0 or end > source.get_shape()[0]:
+            raise VerifyException(
+                f"expected bytes within 0 to {source.get_shape()[0]}, found {self.begin} to {end}"
+            )
+
+
+@irdl_op_definition
+class ZeroOp(IRDLOperation):
+    """`host.zero %y : memref<4xf32>`: fills a buffer with zeros."""
+
+    name = "host.zero"
+    buffer = operand_def(MemRefType)
+    assembly_format = "$buffer attr-dict `:` type($buffer)"
+    traits = traits_def(MemoryWriteEffect())
+
+    def __init__(self, buffer: SSAValue) -> None:
+        super().__init__(operands=[buffer])
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """
+    `host.launch @k(%x, %w) -> (%y)`: runs a kernel, which reads `%x` and `%w` and writes `%y`.
+
+    The types are those of the kernel.
+    """
+
+    name = "host.launch"
+    kernel = prop_def(FlatSymbolRefAttrConstr)
+    inputs = var_operand_def(MemRefType)
+    outputs = var_operand_def(MemRefType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(
+        self, kernel: str, inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]
+    ) -> None:
+        super().__init__(operands=[inputs, outputs], properties={"kernel": SymbolRefAttr(kernel)})
+
+    @property
+    def kernel_name(self) -> str:
+        assert isinstance(self.kernel, SymbolRefAttr)
+        return self.kernel.root_reference.data
+
+    @property
+    def callee(self) -> FuncOp | None:
+        """The kernel that is launched."""
+        return find_kernel(self, self.kernel_name)
+
+    def verify_(self) -> None:
+        callee = self.callee
+        if callee is None:
+            raise VerifyException(f"expected a kernel.func named {self.kernel}, found none")
+        expected = [ref.type for ref in callee.refs]
+        found = [v.type for v in self.operands]
+        if found != expected or len(self.inputs) != len(callee.input_refs):
+            raise VerifyException(
+                f"expected inputs and outputs ({', '.join(map(str, expected))}), found "
+                f"({', '.join(map(str, found))})"
+            )
+        earlier = self.prev_op
+        while earlier is not None and not isinstance(earlier, LaunchOp):
+            earlier = earlier.prev_op
+        if earlier is None and self.parent is not None:  # the first launch answers for the program
+            from dlc.dialects.host_order import verify_order  # which knows these operations
+
+            verify_order(self.parent)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LaunchOp:
+        name = parser.parse_symbol_name()
+        inputs = _parse_buffers(parser)
+        parser.parse_punctuation("->")
+        op = cls(name.data, inputs, _parse_buffers(parser))
+        op.attributes |= parser.parse_optional_attr_dict()
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.kernel_name)
+        with printer.in_parens():
+            printer.print_list(self.inputs, printer.print_ssa_value)
+        printer.print_string(" -> ")
+        with printer.in_parens():
+            printer.print_list(self.outputs, printer.print_ssa_value)
+        printer.print_op_attributes(self.attributes)
+
+
+def _parse_buffers(parser: Parser) -> list[SSAValue]:
+    def defined() -> SSAValue:
+        operand = parser.parse_unresolved_operand()
+        known = parser.ssa_values.get(operand.operand_name)
+        if known is None:
+            found = f"%{operand.operand_name}, which nothing before defines"
+            parser.raise_error(
+                f"expected a buffer, found {found}", operand.span.start, operand.span.end
+            )
+        return known[operand.index]
+
+    return parser.parse_comma_separated_list(parser.Delimiter.PAREN, defined)
+
+
+Host = Dialect("host", [SliceOp, ZeroOp, LaunchOp], [])

@@ -1,0 +1,131 @@
+"""The device that is measured on: what it is, and what nothing on it can do faster."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from dlc.backend.executor import default_target
+from dlc.measure.work import Work
+from dlc.schedule.target import CPU_CORE, get_target
+
+_CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS_WIDTH, _L2_BYTES = 13, 16, 36, 37, 38
+"""Of CUdevice_attribute of the CUDA driver API; clocks in kHz, widths in bits."""
+
+ROTATED_CACHES = 4
+"""How many times the cache the tensors fill that are gone through to find it cold."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Operations and bytes per second."""
+
+    flops: float
+    bandwidth: float
+    """Of memory."""
+    cache_bandwidth: float
+    cache_bytes: int
+
+    def roofline(self, work: Work) -> float:
+        """Seconds of work whose bytes all come from memory or go there."""
+        return max(work.flops / self.flops, work.bytes / self.bandwidth)
+
+    def floor(self, work: Work, cold: bool) -> float:
+        """
+        Seconds that nothing can fall below. Results may stay in the cache. Where it was made cold,
+        by tensors in places that take `ROTATED_CACHES` caches together, no more of what is read can
+        be in it than its share of them; else all that it holds need not come from memory.
+        """
+        held = self.cache_bytes / max(ROTATED_CACHES * self.cache_bytes, work.read, 1.0)
+        from_memory = work.read * (1 - held)
+        if not cold:
+            from_memory = max(0.0, work.bytes - self.cache_bytes)
+        return max(
+            work.flops / self.flops,
+            from_memory / self.bandwidth,
+            work.bytes / self.cache_bandwidth,
+        )
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where contenders run."""
+
+    name: str
+    backend: str
+    """`cuda` or `host`."""
+    torch: torch.device
+    limits: Rates
+    """What nothing exceeds: a time below their floor is an error of the harness."""
+    roof: Rates
+    """What percentages are of: the limits on a GPU, on the host what was measured."""
+
+    def measured(self, flops: float, bandwidth: float) -> Device:
+        """With the roof of the host raised to what was measured; a GPU as it is."""
+        if self.backend == "cuda":
+            return self
+        roof = replace(self.limits, flops=flops, bandwidth=bandwidth)
+        return replace(self, roof=roof)
+
+
+def find_device(backend: str) -> Device:
+    """The CPU for `host`, torch's current GPU for `cuda`."""
+    if backend == "cuda":
+        index = torch.cuda.current_device()
+        rates = _gpu_rates(index)
+        where = torch.device("cuda", index)
+        return Device(torch.cuda.get_device_name(index), "cuda", where, rates, rates)
+    rates = _host_rates()
+    return Device(_cpu_name(), "host", torch.device("cpu"), rates, rates)
+
+
+def _host_rates() -> Rates:
+    cores = os.cpu_count() or 1
+    flops, cache = CPU_CORE.flops * cores, CPU_CORE.cache_bandwidth * cores
+    return Rates(flops, cache, cache, 0)
+
+
+def _gpu_rates(index: int) -> Rates:
+    """Of the GPU itself where the driver says, else of the target that stands for its kind."""
+    target = get_target(default_target())
+    clock = _attribute(index, _CLOCK) * 1e3 or target.clock
+    sms = _attribute(index, _MULTIPROCESSORS) or target.sms
+    bus_bytes = _attribute(index, _BUS_WIDTH) / 8
+    memory = 2 * _attribute(index, _MEMORY_CLOCK) * 1e3 * bus_bytes  # double data rate
+    own = replace(target, clock=clock, sms=sms)
+    return Rates(
+        own.flops,
+        memory or target.memory_bandwidth,
+        own.most_l2_bandwidth,
+        _attribute(index, _L2_BYTES) or target.l2_bytes,
+    )
+
+
+def _attribute(index: int, attribute: int) -> int:
+    """What the driver says of a GPU; 0 where it does not."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    device, value = ctypes.c_int(), ctypes.c_int()
+    failed = (
+        driver.cuInit(0)
+        or driver.cuDeviceGet(ctypes.byref(device), index)
+        or driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+    )
+    return 0 if failed else value.value
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,71 @@
+"""What is measured: a function of tensors, with what its results must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from dlc.frontend.program import MAX_ALIGN
+from dlc.measure.work import Work
+
+Call: TypeAlias = Callable[[Sequence[torch.Tensor]], Any]
+"""An implementation: of the tensors, to any tree of tensors."""
+
+
+@dataclass
+class Subject:
+    """A program on its tensors."""
+
+    call: Call
+    """As PyTorch runs it."""
+    tensors: list[torch.Tensor]
+    exact: Callable[[], list[torch.Tensor]]
+    """Its results in fp64; none if nothing is known of them."""
+    work: Work
+    fixed: frozenset[int] = field(default_factory=frozenset)
+    """Tensors, by number, that are part of the program and cannot lie elsewhere."""
+    written: frozenset[int] = field(default_factory=frozenset)
+    """Tensors, by number, that the program writes to."""
+
+    def __post_init__(self) -> None:
+        self._pristine = [(self.tensors[i], copy(self.tensors[i])) for i in sorted(self.written)]
+
+    def restore(self) -> None:
+        """Makes the tensors what they were before anything ran."""
+        for tensor, kept in self._pristine:
+            tensor.copy_(kept)
+
+    @property
+    def rotated_bytes(self) -> int:
+        """Of one set of tensors."""
+        moving = [t for i, t in enumerate(self.tensors) if i not in self.fixed]
+        return sum(t.numel() * t.element_size() for t in moving)
+
+    def copies(self, count: int) -> list[list[torch.Tensor]]:
+        """`count` sets of tensors in places of their own; the first one are the tensors."""
+        made = [self.tensors]
+        for _ in range(count - 1):
+            made.append([t if i in self.fixed else copy(t) for i, t in enumerate(self.tensors)])
+        return made
+
+
+def copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy elsewhere with the same strides and the same alignment up to 16 bytes."""
+    if not tensor.numel():
+        return torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+        )
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    skip = tensor.data_ptr() % MAX_ALIGN // tensor.element_size()
+    memory = torch.empty(span + skip, dtype=tensor.dtype, device=tensor.device)
+    memory[skip:] = tensor.detach().as_strided((span,), (1,))
+    return memory.as_strided(tensor.shape, tensor.stride(), skip)
+
+
+def results_of(output: Any) -> list[torch.Tensor]:
+    """The tensors in what a program returns, in order."""
+    return [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]

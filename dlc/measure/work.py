@@ -1,0 +1,113 @@
+"""What a program must do at least: operations of its products, bytes of its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import SSAValue
+
+from dlc.backend.executor import main_of, torch_dtype
+from dlc.dialects.torch import AtenOp
+
+_PRODUCTS = ("mm", "bmm", "matmul", "mv", "dot", "linear", "addmm", "baddbmm", "addmv")
+_FACTORS = ("self", "input", "mat1", "batch1", "mat")
+"""Names of the operand of a product whose last dimension is summed over; the last that is there."""
+_PARTIAL = frozenset({
+    "slice", "select", "index", "embedding", "gather", "index_select", "narrow", "unbind", "split",
+    "split_with_sizes", "chunk", "tril", "triu", "where", "take", "as_strided", "constant_pad_nd",
+    "diagonal", "unfold", "masked_select",
+})  # fmt: skip
+"""Operations that may leave elements of an operand unread."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations (a multiply-add is two) and bytes that no implementation can do without."""
+
+    flops: float
+    read: float
+    written: float
+
+    @property
+    def bytes(self) -> float:
+        return self.read + self.written
+
+
+def work_of(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Work:
+    """
+    The work of a module in Torch IR on its arguments: the products' operations or, without
+    products, one for each element read and written; each argument once, unless an operation on it
+    may read a part only; each result once, unless it is an argument.
+    """
+    main = main_of(module)
+    block = main.body.block
+    read = sum(
+        _touched_bytes(tensor)
+        for value, tensor in zip(block.args, arguments, strict=True)
+        if _is_read_whole(value)
+    )
+    results = [v for op in block.ops if isinstance(op, func.ReturnOp) for v in op.operands]
+    made = dict.fromkeys(v for v in results if isinstance(v.owner, AtenOp))
+    written = sum(_bytes(v.type) for v in made)
+    flops = sum(_flops(op) for op in block.ops if isinstance(op, AtenOp))
+    if not flops:
+        elements = sum(t.numel() for t in arguments)
+        flops = elements + sum(prod(_shape(v.type)) for v in made)
+    return Work(float(flops), float(read), float(written))
+
+
+def _is_read_whole(value: SSAValue) -> bool:
+    return any(isinstance(use.operation, AtenOp) and _base(use.operation) not in _PARTIAL
+               for use in value.uses)  # fmt: skip
+
+
+def _touched_bytes(tensor: torch.Tensor) -> int:
+    """Of the elements that differ in their address: a broadcast one counts once."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return prod(n for n, stride in pairs if stride) * tensor.element_size() * bool(tensor.numel())
+
+
+def _base(op: AtenOp) -> str:
+    return op.overload.data.partition(".")[0]
+
+
+def _flops(op: AtenOp) -> float:
+    name = _base(op)
+    shape = _shape(op.results[0].type)
+    if name in _PRODUCTS:
+        factors = [f for f in (op.operand(n) for n in _FACTORS) if f is not None]
+        return 2 * prod(shape) * _shape(factors[-1].type)[-1]
+    if name == "convolution":
+        weight = op.operand("weight")
+        assert weight is not None
+        return 2 * prod(shape) * prod(_shape(weight.type)[1:])
+    if name == "scaled_dot_product_attention":
+        key, value = (_shape(v.type) for v in _keys_and_values(op))
+        rows, columns = shape[-2], key[-2]
+        seen = rows * columns
+        if op.argument("is_causal", False):
+            seen = sum(min(row + 1, columns) for row in range(rows))
+        return 2 * prod(shape[:-2]) * seen * (key[-1] + value[-1])
+    return 0
+
+
+def _keys_and_values(op: AtenOp) -> Iterator[SSAValue]:
+    for name in ("key", "value"):
+        operand = op.operand(name)
+        assert operand is not None
+        yield operand
+
+
+def _shape(type: object) -> tuple[int, ...]:
+    assert isinstance(type, TensorType)
+    return tuple(type.get_shape())
+
+
+def _bytes(type: object) -> int:
+    assert isinstance(type, TensorType)
+    return prod(type.get_shape()) * torch_dtype(type.element_type).itemsize

@@ -1,0 +1,36 @@
+"""What a run of tests says at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The kill rate of mutants, and what survived, as Markdown (see `test_mutants`)."""
+    found = [
+        value
+        for status in ("passed", "failed")
+        for report in terminalreporter.getreports(status)
+        for name, value in report.user_properties
+        if name == "mutants"
+    ]
+    if not found:
+        return
+    by = Counter(kind for _, verdicts, _ in found for kind in verdicts)
+    total, alive = sum(by.values()), [(name, *row) for name, _, rows in found for row in rows]
+    excused = sum(bool(why) for *_, why in alive)
+    killed = total - len(alive)
+    rate = 100 * killed / max(total - excused, 1)
+    write = terminalreporter.write_line
+    terminalreporter.section("mutants")
+    write(
+        f"{total} mutants of {len(found)} programs: {killed} killed, {excused} equivalent; kill "
+        f"rate {rate:.4g} %"
+    )
+    write("Killed by " + ", ".join(f"{kind} {n}" for kind, n in by.most_common() if kind))
+    if alive:
+        write("\n| program | survivor | operation | why it is equivalent |\n|---|---|---|---|")
+    for name, kind, line, why in sorted(alive):
+        write(f"| {name} | {kind} | `{line[:100]}` | {why or 'UNEXPLAINED'} |")

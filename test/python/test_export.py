@@ -1,0 +1,209 @@
+"""Exported programs: built without dlc, run on the CPU, compared with PyTorch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from xdsl.dialects.builtin import ModuleOp
+
+import dlc
+from dlc.backend.export import export_program
+from dlc.compiler import compiler_context, set_target
+from dlc.ir.locations import LocParser
+from dlc.pipeline import run_pipeline
+from dlc.tools.dlc_cli import main
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+class Model(torch.nn.Module):
+    """Names with dots, strided parameters, integers, and a result that is a fill."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(50, 24)
+        self.linear = torch.nn.Linear(24, 18)
+        self.strided = torch.nn.Parameter(torch.randn(12, 18).t())
+
+    def forward(self, i: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = self.linear(self.table(i)).softmax(-1)
+        y = (x @ self.strided).transpose(0, 1) + bias
+        return y, (x > 0.05).sum(), x.argmax(-1) == 3, bias.new_zeros(2, 0)
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The part of the host that is the same for all programs, compiled once."""
+    directory = tmp_path_factory.mktemp("scheduler")
+    export_program(ring(), directory)
+    command = ["make", "HOST=1", "-C", str(directory), "host/scheduler.o"]
+    subprocess.run(command, capture_output=True, check=True)
+    return directory / "host" / "scheduler.o"
+
+
+def build(directory: Path, scheduler: Path) -> None:
+    shutil.copy(scheduler, directory / "host")
+    made = subprocess.run(
+        ["make", "-j2", "HOST=1", "-C", str(directory)], capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+
+
+def run(directory: Path, *arguments: Path) -> subprocess.CompletedProcess[str]:
+    (directory / "out").mkdir(exist_ok=True)
+    command = [directory / "run", directory, directory / "out", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_an_exported_program_runs_without_dlc(tmp_path: Path, scheduler: Path) -> None:
+    torch.manual_seed(0)
+    model, i = Model().eval(), torch.randint(0, 50, (4, 7))
+    bias = torch.randn(12, 7).t()[:, None]
+    with torch.no_grad():
+        variant = dlc.compile(model, (i, bias), target="sm_80", backend="host").variants[0]
+        expected = model(i, bias)
+    export_program(variant.module("kernel"), tmp_path)
+    build(tmp_path, scheduler)
+    for argument, tensor in zip(
+        variant.program.arguments, variant.program.bind((i, bias)), strict=True
+    ):
+        array = tensor.detach().numpy()
+        if argument.name == "bias":  # elements alone, in row-major order
+            (tmp_path / "bias.bin").write_bytes(array.tobytes())
+        else:
+            np.save(tmp_path / argument.name, np.ascontiguousarray(array))
+    assert run(tmp_path).stderr == ""
+    for number, tensor in enumerate(expected):
+        found = np.load(tmp_path / "out" / f"{number}.npy")
+        assert found.shape == tuple(tensor.shape)
+        np.testing.assert_allclose(found, tensor.numpy(), atol=1e-6, strict=True)
+
+    np.save(tmp_path / "table.weight.npy", np.zeros((50, 23), np.float32))
+    said = run(tmp_path)
+    assert said.returncode == 1
+    assert "table.weight.npy: expected the shape (50, 24), found (50, 23)" in said.stderr
+    (tmp_path / "table.weight.npy").unlink()
+    assert "error: there is no argument table.weight: expected" in run(tmp_path).stderr
+
+
+RING = """
+func.func @main(%x: tensor<40x60xf32> {dlc.name = "x"}, %y: tensor<60x24xf32> {dlc.name = "y"}) -> tensor<40x24xf32> {
+  %z = loop.kernel @mm(%x: memref<40x60xf32> = %x, %y: memref<60x24xf32> = %y) -> (%z: memref<40x24xf32>)
+      schedule "tileify,chunk-matmul-k{bk=8 vector=4},blockify-launch{block=32,32 thread=8,8},stage-inputs{budget=24576},register-tile{extents=4,4},double-buffer{depth=3},tma-copy,pipeline-k-outer" {
+    loop.for %i in 40, %j in 24 {
+      %s = loop.reduce add %k in 60 -> f32 {
+        %a = loop.load %x[%i, %k] : memref<40x60xf32>
+        %b = loop.load %y[%k, %j] : memref<60x24xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.store %s, %z[%i, %j] : memref<40x24xf32>
+    }
+  }
+  func.return %z : tensor<40x24xf32>
+}
+"""  # noqa: E501
+
+
+def ring() -> ModuleOp:
+    module = LocParser(compiler_context(), RING, "ring.mlir").parse_module()
+    set_target(module, "sm_90")
+    run_pipeline(compiler_context(), module, "kernel")
+    return module
+
+
+def test_tensor_maps_are_exported(tmp_path: Path, scheduler: Path) -> None:
+    """And a launcher for the GPU compiles, where there is a header to compile it against."""
+    export_program(ring(), tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    (kernel,) = manifest["kernels"]
+    assert [m["extents"] for m in kernel["tensor_maps"]] == [[60, 40], [24, 60]]
+    assert kernel["parameters"][:2] == ["const __grid_constant__ tensor_map"] * 2
+    build(tmp_path, scheduler)
+    x, y = (np.random.default_rng(0).standard_normal(s, np.float32) for s in ((40, 60), (60, 24)))
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    assert run(tmp_path).stderr == ""
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "0.npy"), x @ y, atol=1e-5)
+
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("the launcher for the GPU needs cuda.h: there is no nvcc")
+    command = [nvcc, "-std=c++17", "-Xcompiler", "-Wall", "-c", tmp_path / "run.cpp"]
+    command += ["-o", tmp_path / "run.o"]
+    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert compiled.returncode == 0, compiled.stderr
+
+
+def test_the_manifest_says_what_the_program_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Enough for a launcher of one's own."""
+    text = "torch.nn.Softmax(1)(torch.nn.Linear(8, 40)(torch.randn(3, 8)) @ torch.randn(40, 2000))"
+    assert main(["compile", "-c", text, "--target", "sm_80", "-o", f"{tmp_path}/"]) == 0
+    assert f"make -C {tmp_path} HOST=1" in capsys.readouterr().out
+    found = json.loads((tmp_path / "manifest.json").read_text())
+    assert (found["format"], found["version"], found["target"]) == ("dlc-program", 1, "sm_80")
+    assert [(i["name"], i["kind"]) for i in found["inputs"]] == [
+        ("input", "input"), ("x", "input"), ("linear.weight", "parameter"),
+        ("linear.bias", "parameter"),
+    ]  # fmt: skip
+    buffers = {b["name"]: b for b in found["buffers"]}
+    slices = [b for b in found["buffers"] if b["kind"] == "slice"]
+    assert slices
+    for piece in slices:
+        assert piece["offset"] % found["alignment"] == 0
+        assert piece["offset"] + piece["bytes"] <= buffers[piece["memory"]]["bytes"]
+    kernels = {k["name"]: k for k in found["kernels"]}
+    for step in found["steps"]:
+        assert len(step["buffers"]) == len(kernels[step["launch"]]["parameters"])
+        assert (tmp_path / kernels[step["launch"]]["file"]).exists()
+    assert buffers[found["results"][0]] == {
+        "name": found["results"][0], "kind": "allocation", "dtype": "f32", "shape": [3, 2000],
+        "strides": [2000, 1], "bytes": 24000,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ir", "loop"], "expected a file for --ir loop, found the directory"),
+        (["--with-weights"], "safetensors"),
+    ],
+)
+def test_what_cannot_be_exported_is_a_sentence(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "safetensors.torch", None)
+    command = ["compile", "-c", "torch.nn.Linear(4, 4)(torch.randn(2, 4))", "-o", f"{tmp_path}/"]
+    assert main([*command, *options]) > 0
+    assert message in capsys.readouterr().err
+
+
+def test_weights_are_exported_on_request(tmp_path: Path, scheduler: Path) -> None:
+    pytest.importorskip("safetensors")
+    text = "torch.nn.Linear(8, 4)(torch.randn(3, 8))"
+    assert main(["compile", "-c", text, "--with-weights", "-o", f"{tmp_path}/"]) == 0
+    build(tmp_path, scheduler)
+    from safetensors.numpy import load_file
+
+    weights = load_file(tmp_path / "weights.safetensors")
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    inputs = {i["name"] for i in manifest["inputs"]}
+    assert len(weights) == 2
+    (x,) = inputs - set(weights)
+    np.save(tmp_path / x, np.eye(3, 8, dtype=np.float32))
+    assert run(tmp_path, tmp_path / "weights.safetensors").stderr == ""
+    bias, weight = sorted(weights.values(), key=lambda w: w.ndim)
+    found = np.load(tmp_path / "out" / "0.npy")
+    np.testing.assert_allclose(found, weight.T[:3] + bias, atol=1e-6)

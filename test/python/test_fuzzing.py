@@ -1,0 +1,87 @@
+"""The fuzzer finds planted bugs and makes them small; some of its cases, which are right."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from fuzzing import campaign
+from fuzzing.cases import KINDS, Answer
+from fuzzing.programs import Program, Statement, random_program
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.rewriter import Rewriter
+
+from dlc.registry import get_pass
+
+
+@pytest.mark.parametrize("case", ["programs:1", "programs:2", "schedules:1", "schedules:2"])
+def test_some_cases(case: str) -> None:
+    answer = campaign.answer_to(case)
+    assert not answer.failure, f"{answer.failure}\n{answer.case}"
+
+
+def test_some_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzzing.cases.TEXTS", 5)
+    assert campaign.answer_to("texts:1") == Answer()
+
+
+def test_the_same_seed_gives_the_same_program() -> None:
+    warnings.simplefilter("ignore")  # PyTorch warns of the deviation of a single number
+    assert random_program(random.Random("a")) == random_program(random.Random("a"))
+    assert len({random_program(random.Random(seed)).text for seed in range(20)}) == 20
+
+
+def test_a_planted_bug_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that makes minima of maxima: only programs with a relu or the like are wrong."""
+    target = get_pass("normalize-loops")
+    right = target.apply
+
+    def wrong(self: object, ctx: Context, op: ModuleOp) -> None:
+        right(self, ctx, op)
+        for inner in list(op.walk()):
+            if isinstance(inner, arith.MaximumfOp):
+                Rewriter.replace_op(inner, arith.MinimumfOp(inner.lhs, inner.rhs))
+
+    program = Program(
+        (Statement("v0", "torch.randn(3, 5)"), Statement("v1", "torch.randn(5)")),
+        (
+            Statement("v2", "v0 + v1"),
+            Statement("v3", "v2.relu()"),
+            Statement("v4", "v3.sum(0)"),
+            Statement("v5", "v0.flip(0)"),
+        ),
+        ("v4", "v5"),
+    )
+    monkeypatch.setattr("fuzzing.cases.random_program", lambda rng: program)
+    assert KINDS["programs"](random.Random(0)) == Answer()
+    monkeypatch.setattr(target, "apply", wrong)
+    answer = KINDS["programs"](random.Random(0))
+    assert answer.failure.startswith("wrong in the interpreter: result 0 is wrong at ")
+    small = "def program(v2):\n    v3 = v2.relu()\n    return (v3,)\nprogram(torch.randn(3, 5))\n"
+    assert answer.case.endswith(small)
+
+
+def test_crashes_and_hangs_are_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(rng: random.Random) -> Answer:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return Answer()
+
+    def hang(rng: random.Random) -> Answer:
+        time.sleep(60)
+        return Answer()
+
+    monkeypatch.setattr(campaign, "SECONDS", 1)
+    kinds = {"programs": lambda rng: Answer(refused="no"), "crash": crash, "hang": hang}
+    monkeypatch.setattr(campaign, "KINDS", kinds)
+    tally = campaign.run(iter(["crash:1", "hang:1", "programs:1"]), 2, tmp_path)
+    assert tally.failures["crash:1"].failure == "its process ended with exit code -11"
+    assert tally.failures["hang:1"].failure == "no answer in 1 s"
+    assert tally.refused == {"no": 1}
+    assert "crash:1" in (tmp_path / "crash-1.txt").read_text()
