@@ -183,7 +183,7 @@ CUDA_INC_DIR = [{root!r} + "/include"]
 CUDADRV_LIB_DIR = [{stub!r}]
 CUDA_ENABLE_CURAND = False
 CXXFLAGS = ["-O1", "-g0", "-w"]
-LDFLAGS = ["-Wl,--no-as-needed", "-lcuda"]
+LDFLAGS = ["-L" + {stub!r}, "-Wl,--no-as-needed", "-lcuda"]
 """
 """
 PyCUDA's build without its random numbers, which would need another library's headers. A linker may

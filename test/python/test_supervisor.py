@@ -257,6 +257,23 @@ def test_ratios_and_order() -> None:
     assert len(widths) == 1
 
 
+def test_bars() -> None:
+    rows = {
+        "sdpa.x": row(dlc=result(10.0), eager=result(20.0)),
+        "rmsnorm.x": row(dlc=result(10.0), eager=result(8.0)) | {"bytes": 8000},
+        "gemm.2048": row(dlc=result(10.0), eager=result(9.5)) | {"group": "square"},
+    }
+    given = data(**rows)
+    assert "## Bars" not in report.markdown(given)  # they are a GPU's
+    given["runs"][0] = RUN | {"backend": "cuda"}
+    text = report.markdown(given)
+    assert "| geomean of eager / dlc, 2 cases | 1.3 | 1.26, 3% short |" in text
+    assert "| worst case of best peer / dlc | 0.9 | 0.8, 11% short |" in text
+    assert "| gemm.2048, eager / dlc | 0.95 | 0.95 |" in text
+    assert "| rmsnorm.x, share of copy bandwidth | 0.9 | 0.8, 11% short |" in text
+    assert "| sdpa, worst case of eager / dlc | 1 | 2 |" in text
+
+
 def test_comparing() -> None:
     old = data(**{n: row(dlc=result(10.0)) for n in "abcd"})
     new = data(a=row(dlc=result(5.0)), b=row(dlc=result(20.0)), c=row(dlc=result(10.1)),
