@@ -112,6 +112,17 @@ def test_wheels_are_installed_beside(made: Any, tmp_path: Path) -> None:
     assert run.stages[0].verdict.startswith("failed")
 
 
+def test_what_was_tuned_beside_others_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    for name in ("ab/chosen.best_config", "ab/kernel.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    jobs.forget_tuning()
+    assert [p.name for p in (tmp_path / "ab").iterdir()] == ["kernel.py"]
+
+
 def test_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are made for every case; what the tool says is the verdict."""
     tool = tmp_path / "compute-sanitizer"
