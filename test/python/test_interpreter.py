@@ -432,6 +432,12 @@ HAZARDS: dict[str, tuple[str, str, str]] = {
         "arithmetic",
         r"an integer is divided by 0\n.*thread 0: %q = arith.divsi",
     ),
+    "a loop that does not get on": (
+        "%n = kernel.index %t mod 2\n  scf.for %i = %c0 to %c3 step %n {\n  }"
+        "\n  %a = kernel.load %x[%t] : memref<64xf32>" + DONE,
+        "arithmetic",
+        r"the step of a loop must be positive, found 0\n.*thread 0: scf.for",
+    ),
     "arithmetic in bf16": (
         "%a = kernel.load %x[%t] : memref<64xf32>\n  %h = arith.truncf %a : f32 to bf16"
         "\n  %q = arith.addf %h, %h : bf16" + DONE,
