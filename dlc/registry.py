@@ -39,7 +39,7 @@ DIALECTS: dict[str, tuple[str, str]] = {
 
 _PASS_NAMES = """
     decompose-torch compose-index-maps fold-constants lift-to-loops normalize-loops fuse-loops
-    schedule-kernels
+    share-kernels schedule-kernels
     tileify chunk-matmul-k split-matmul-k cooperative-reduce blockify-launch chunk-reduce
     stage-inputs register-tile permute-register-tile double-buffer tma-copy
     split-inner-for-swizzle async-copy pad-smem pipeline-k-outer mark-unroll

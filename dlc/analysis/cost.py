@@ -1,18 +1,13 @@
 """
-What a loop kernel costs on a target: the estimate that fusion decides by.
-
-A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, its
-bytes at the memory's rate, its loads at the L2 cache's rate (a roofline; Williams et al.,
-"Roofline: an insightful visual performance model", CACM 2009), and the iterations that a thread
-does one after the other. What is counted:
+What a loop kernel moves and computes: what the estimate of its time (`dlc.schedule.estimate`) is
+made of, and what `--explain` tells.
 
 - Every memref once from memory, as far as the kernel touches it; again for each sweep over rows
   that do not fit in an SM.
 - Every load that runs, from L2: not once a thread but once a warp where it does not vary along the
   innermost free axis, and not again in a later sweep over a row that an SM can hold.
-- In a contraction that can be tiled, an operand is read, and what is inlined in it computed, once
-  per block along the axes that only the other operand has: a block computes each element of a
-  staged operand once (`stage-inputs`), and a row of blocks as often as it has blocks.
+- Of a contraction in tiles, memory and arithmetic alone, what is computed of an operand once:
+  what tiles fetch and compute again depends on their shape.
 - A kernel of dependent sweeps uses only as many SMs as it has rows.
 """
 
@@ -25,7 +20,7 @@ from math import ceil, prod
 from xdsl.dialects.builtin import AnyFloat, MemRefType
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from dlc.analysis.contraction import Contraction, contraction_of
+from dlc.analysis.contraction import Contraction
 from dlc.analysis.loops import trip_count
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel import element_bytes
@@ -33,17 +28,8 @@ from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.ir.variance import Variance, variance
 from dlc.schedule.target import Target
 
-TILE = 128
-"""The extent of a contraction's tile along rows and along columns."""
-
-INLINED = 2
-"""What an operation costs beside a multiply-add, which counts two and takes one instruction."""
-
 THREADS = 256
 """The threads of a block among which a reduce is dealt."""
-
-STEP_CLOCKS = 16
-"""What an iteration that waits for the one before takes at least, its loads pipelined."""
 
 _FLOPS = {
     "arith.divf": 10,
@@ -64,41 +50,30 @@ _OTHER_MATH = 20
 
 
 @dataclass(frozen=True)
-class Cost:
-    """An estimate; `explain` says what it consists of."""
+class Work:
+    """What one launch of a kernel moves and computes."""
 
     flops: float
     memory_bytes: float
     l2_bytes: float
-    share: float
-    """The share of the chip's SMs that the kernel can use."""
-    seconds: float
-
-    @property
-    def explain(self) -> str:
-        text = (
-            f"{self.seconds * 1e6:.1f} us: {self.flops / 1e6:.1f} MFLOP, "
-            f"{self.memory_bytes / 1e6:.2f} MB from memory, {self.l2_bytes / 1e6:.2f} MB from L2"
-        )
-        return text if self.share == 1 else f"{text}, on {self.share:.1%} of the SMs"
+    units: float
+    """The independent pieces of work that SMs can share; infinite if it can always be cut."""
+    steps: int
+    """The iterations that follow each other in a thread."""
 
 
-def estimate(kernel: KernelOp, target: Target) -> Cost:
-    """What one launch of a kernel costs."""
-    walk = _Walk(kernel, target)
+def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) -> Work:
+    """What a kernel does on a target, of which `tiled` is computed in tiles."""
+    walk = _Walk(kernel, target, tiled)
     walk.visit(kernel.body.block, 1)
     written = sum(_bytes(ref.type, _numel(ref.type)) for ref in kernel.output_refs)
-    memory = sum(walk.memory.values()) + written
-    l2 = sum(walk.l2.values()) + written
-    share = min(1.0, _units(kernel) / target.sms)
-    bandwidth = min(target.memory_bandwidth, share * target.sms * target.sm_bandwidth)
-    seconds = target.launch_seconds + max(
-        walk.flops / (target.flops * share),
-        memory / bandwidth,
-        l2 / (target.l2_bandwidth * share),
-        _steps(kernel.body.block) * STEP_CLOCKS / target.clock,
+    return Work(
+        walk.flops,
+        sum(walk.memory.values()) + written,
+        sum(walk.l2.values()) + written,
+        _units(kernel),
+        0 if tiled else _steps(kernel.body.block),
     )
-    return Cost(walk.flops, memory, l2, share, seconds)
 
 
 def _units(kernel: KernelOp) -> float:
@@ -145,16 +120,13 @@ class _Walk:
 
     kernel: KernelOp
     target: Target
+    tiled: Contraction | None
     flops: float = 0
     memory: dict[object, float] = field(default_factory=dict)
     l2: dict[object, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.along: Variance = variance(self.kernel)
-        reduces = [op for op in self.kernel.walk() if isinstance(op, ReduceOp)]
-        self.contractions = {
-            c.reduce: c for r in reduces if (c := contraction_of(r, self.along)) is not None
-        }
         self.extents: dict[SSAValue, int] = {
             axis: op.extent(axis)
             for op in self.kernel.walk()
@@ -175,40 +147,22 @@ class _Walk:
     def _reduce(self, op: ReduceOp, points: int) -> None:
         inside = points * trip_count(op)
         self.flops += inside * op.monoid.arity
-        contraction = self.contractions.get(op)
-        if contraction is not None and self._tiled(contraction):
-            self._tile(contraction, inside)
+        if self.tiled is not None and op is self.tiled.reduce:
+            self._tile(self.tiled, inside)
         else:
             self.visit(op.body.block, inside)
 
-    def _tiled(self, c: Contraction) -> bool:
-        """Can the contraction be computed in tiles: it is alone, all of its axes are outermost,
-        and no element of an operand is a reduce."""
-        loop = c.reduce.parent_op()
-        return (
-            len(self.contractions) == 1
-            and isinstance(loop, ForOp)
-            and loop.parent_op() is self.kernel
-            and {*c.batch, *c.rows, *c.columns} <= {*loop.axes}
-            and not any(isinstance(o, ReduceOp) for o in c.reduce.body.walk())
-        )
-
     def _tile(self, c: Contraction, points: int) -> None:
-        rows = prod(self.extents[a] for a in c.rows)
-        columns = prod(self.extents[a] for a in c.columns)
-        for op in c.reduce.body.block.ops:
+        for op in c.reduce.body.walk():
             varies = self.along[op.results[0]] if op.results else frozenset[SSAValue]()
-            repeats = points
-            if not varies.intersection(c.columns):
-                repeats = points / columns * ceil(columns / TILE)
-            elif not varies.intersection(c.rows):
-                repeats = points / rows * ceil(rows / TILE)
             if isinstance(op, LoadOp):
-                self.l2[self._touch(op, points)] = _bytes(op.ref.type, repeats)
-            elif repeats == points:
-                self._count(op, points)
+                self._touch(op, points)
+            elif not varies.intersection(c.columns):
+                self.flops += flops_of(op) * points / prod(self.extents[a] for a in c.columns)
+            elif not varies.intersection(c.rows):
+                self.flops += flops_of(op) * points / prod(self.extents[a] for a in c.rows)
             else:
-                self.flops += INLINED * repeats * flops_of(op)
+                self.flops += flops_of(op) * points
 
     def _count(self, op: Operation, points: int) -> None:
         if not isinstance(op, LoadOp):

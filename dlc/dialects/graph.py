@@ -43,7 +43,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import AtomicAddOpBase
+from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
 
 DEFAULT_ALIGNMENT = 16
 
@@ -163,6 +163,15 @@ class KernelOpBase(IRDLOperation, ABC):
     def zeroed_refs(self) -> tuple[BlockArgument, ...]:
         """The outputs that are full of zeros when the kernel begins."""
         return chosen(self.output_refs, self.zeroed)
+
+    def name_inputs(self, names: Sequence[str | None]) -> None:
+        """Names the memrefs of inputs, and what is loaded of them if that had their names."""
+        for ref, name in zip(self.input_refs, names, strict=True):
+            for use in ref.uses:
+                load = use.operation
+                if isinstance(load, LoadOpBase) and load.result.name_hint == ref.name_hint:
+                    load.result.name_hint = name
+            ref.name_hint = name
 
     def alignment(self, ref: SSAValue) -> int:
         """What is known of a memref's address, in bytes."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     FlatSymbolRefAttrConstr,
@@ -85,6 +86,7 @@ from dlc.dialects.access import (
 )
 from dlc.dialects.graph import (
     DEFAULT_ALIGNMENT,
+    KernelOpBase,
     chosen,
     forget_outer_names,
     parse_isolated_region,
@@ -114,7 +116,7 @@ from dlc.dialects.kernel_tma import (
 )
 from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, once
 from dlc.schedule.target import MAX_THREADS
 
 
@@ -283,19 +285,26 @@ class FuncOp(IRDLOperation):
 
 def find_kernel(launch: Operation, name: str) -> FuncOp | None:
     """The kernel of a name in the module that an operation stands in."""
-    root = launch
+    found = _kernels_around(launch).get(name)
+    return found if isinstance(found, FuncOp) else None
+
+
+def _kernels_around(op: Operation) -> dict[str, FuncOp | KernelOpBase]:
+    """All kernels of the module that an operation stands in, by name."""
+    root = op
     while (parent := root.parent_op()) is not None:
         root = parent
-    for region in root.regions:
-        for op in region.block.ops:
-            if isinstance(op, FuncOp) and op.name_ == name:
-                return op
-    return None
+    return once((root, "kernels"), lambda: _kernels(root))
 
 
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
-    """`%y = kernel.launch @k(%x, %w) : (tensor, tensor) -> tensor`: runs a kernel; in `@main`."""
+    """
+    `%y = kernel.launch @k(%x, %w) : (tensor, tensor) -> tensor`: runs a kernel; in `@main`.
+
+    Before Kernel IR the kernel is one of the loop or tile dialect, which runs where it stands and,
+    on other tensors, wherever it is launched again.
+    """
 
     name = "kernel.launch"
     kernel = prop_def(FlatSymbolRefAttrConstr)
@@ -314,13 +323,18 @@ class LaunchOp(IRDLOperation):
 
     @property
     def callee(self) -> FuncOp | None:
-        """The kernel that is launched."""
+        """The kernel that is launched, in Kernel IR."""
         return find_kernel(self, self.kernel.root_reference.data)
 
+    @property
+    def launched(self) -> FuncOp | KernelOpBase | None:
+        """The kernel that is launched, in whichever dialect it is."""
+        return _kernels_around(self).get(self.kernel.root_reference.data)
+
     def verify_(self) -> None:
-        callee = self.callee
+        callee = self.launched
         if callee is None:
-            raise VerifyException(f"expected a kernel.func named {self.kernel}, found none")
+            raise VerifyException(f"expected a kernel named {self.kernel}, found none")
         expected = [tensor_of(ref.type) for ref in callee.refs]
         found = [*(v.type for v in self.inputs), *(v.type for v in self.outputs)]
         if found != expected or len(self.inputs) != len(callee.input_refs):
@@ -328,6 +342,12 @@ class LaunchOp(IRDLOperation):
                 f"expected inputs and outputs ({', '.join(map(str, expected))}), found "
                 f"({', '.join(map(str, found))})"
             )
+        for value, needed in zip(self.inputs, callee.alignments.get_values(), strict=False):
+            if (known := _known_alignment(value)) < needed:
+                raise VerifyException(
+                    f"expected %{value.name_hint} at a multiple of {needed} bytes, found it at one "
+                    f"of {known}"
+                )
 
     @classmethod
     def parse(cls, parser: Parser) -> LaunchOp:
@@ -358,6 +378,27 @@ class LaunchOp(IRDLOperation):
         printer.print_string(" -> ")
         with printer.in_parens():
             printer.print_list(self.outputs, lambda v: printer.print_attribute(v.type))
+
+
+def _known_alignment(value: SSAValue) -> int:
+    """What a function says of its argument's address, in bytes; other tensors are our own."""
+    function = value.owner.parent_op() if isinstance(value, BlockArgument) else None
+    if not isinstance(function, func.FuncOp) or function.arg_attrs is None:
+        return DEFAULT_ALIGNMENT
+    align = function.arg_attrs.data[value.index].data.get("dlc.align")  # pyright: ignore[reportAttributeAccessIssue]
+    return align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
+
+
+def _kernels(root: Operation) -> dict[str, FuncOp | KernelOpBase]:
+    """The kernels in a module and in the functions of it, by name."""
+    found: dict[str, FuncOp | KernelOpBase] = {}
+    for region in root.regions:
+        for op in region.ops if region.blocks else ():
+            if isinstance(op, FuncOp | KernelOpBase):
+                found.setdefault(op.name_, op)
+            else:
+                found |= _kernels(op)
+    return found
 
 
 def enclosing_func(op: Operation) -> FuncOp | None:

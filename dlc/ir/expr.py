@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
 from math import gcd
 from typing import TypeVar
 
@@ -29,6 +28,8 @@ from xdsl.ir.affine import (
     AffineExpr,
     AffineMap,
 )
+
+from dlc.ir.cached import cached
 
 Range = tuple[float, float]
 """Inclusive bounds; infinite where nothing is known."""
@@ -104,7 +105,7 @@ class Expr:
         lo, hi = range_of(value)
         return Expr((), int(lo)) if lo == hi else Expr(((value, 1),))
 
-    @cached_property
+    @cached
     def coefficients(self) -> dict[Atom, int]:
         return dict(self.terms)
 
@@ -177,7 +178,7 @@ class Expr:
         rest = Expr(tuple((a, c) for a, c in self.terms if c % divisor), self.constant % divisor)
         return whole, rest
 
-    @cached_property
+    @cached
     def range(self) -> Range:
         """Inclusive bounds over all values of the atoms."""
         lo = hi = float(self.constant)

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument
 
-from dlc.analysis.contraction import Contraction, contractions
-from dlc.analysis.cost import flops_of
 from dlc.analysis.layout import strides_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel import element_bytes
-from dlc.ir.variance import variance
+from dlc.schedule.contractions import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.target import MAX_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
 
@@ -47,14 +45,14 @@ class Choice:
 
 def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
-    outer = _outer_loop(kernel)
+    outer = outer_loop(kernel)
     ops = list(outer.body.block.ops) if outer else list(kernel.body.block.ops)
     reduces = [op for op in ops if isinstance(op, loop.ReduceOp)]
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.extent(a) for a in outer.axes] if outer else []
-    if flat and outer and len(inner) == len(reduces) == 1 and (found := contractions(kernel)):
-        return _contraction(outer, found[0], target)
+    if tiled := tiled_contraction(kernel):
+        return _contraction(tiled, target)
     if flat and reduces:
         schedule = _cooperative(extents, outer, reduces, target)
         return Choice(schedule, "a reduce along rows: threads share a row, rows share a block")
@@ -64,48 +62,11 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     return Choice("tileify", "a single point")
 
 
-def _outer_loop(kernel: loop.KernelOp) -> loop.ForOp | None:
-    """The loop around the whole kernel, if there is one."""
-    nested = [op for op in kernel.body.block.ops if op.regions or isinstance(op, loop.StoreOp)]
-    return nested[0] if len(nested) == 1 and isinstance(nested[0], loop.ForOp) else None
-
-
-def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choice:
+def _contraction(tiled: Tiled, target: Target) -> Choice:
     """Tiles the longest row and the longest column axis with the fastest of all candidates."""
-    reduce = found.reduce
+    outer, problem = tiled.outer, tiled.problem
+    row, column = tiled.row, tiled.column
     extents = [outer.extent(a) for a in outer.axes]
-    row = max((a for a in outer.axes if a in found.rows), key=outer.extent)
-    column = max((a for a in outer.axes if a in found.columns), key=outer.extent)
-    along = variance(outer)
-    k_axes = set[SSAValue](reduce.axes)
-    loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
-    chunked = [op for op in loads if along[op.result] & k_axes]
-
-    def operands(axis: SSAValue) -> int:
-        return sum(axis in along[op.result] for op in chunked)
-
-    def work(axes: Sequence[SSAValue], others: Sequence[SSAValue]) -> float:
-        """What is computed of one operand, the one that varies along the axes."""
-        own = (op for op in reduce.body.walk() if op.results)
-        return sum(
-            flops_of(op)
-            for op in own
-            if along[op.results[0]].intersection(axes)
-            and not along[op.results[0]].intersection(others)
-        )
-
-    problem = Problem(
-        batch=prod(extents) // max(outer.extent(row) * outer.extent(column), 1),
-        rows=outer.extent(row),
-        columns=outer.extent(column),
-        k=reduce.extent(reduce.axes[-1]),
-        row_operands=operands(row),
-        column_operands=operands(column),
-        bytes_=max(element_bytes(op.result.type) for op in loads),
-        computed_bytes_=element_bytes(reduce.results[0].type),
-        row_work=work(found.rows, found.columns),
-        column_work=work(found.columns, found.rows),
-    )
     fitting = candidates(problem, target)
     if not fitting:
         return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
@@ -119,9 +80,9 @@ def _contraction(outer: loop.ForOp, found: Contraction, target: Target) -> Choic
 
     chunk = min(best.chunk, problem.k + -problem.k % VECTOR)
     slabs = best.computed_bytes
-    for op in chunked:
-        tiled = zip((row, column), best.block, strict=True)
-        points = chunk * prod(n for axis, n in tiled if axis in along[op.result])
+    for op, varies in tiled.chunked.items():
+        shape = zip((row, column), best.block, strict=True)
+        points = chunk * prod(n for axis, n in shape if axis in varies)
         slabs += points * element_bytes(op.result.type)
     steps = ["tileify"]
     if problem.k >= VECTOR:

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from math import ceil, inf, prod
 
+from dlc.ir.cached import cached
 from dlc.schedule.target import WARP, Target
 
 VECTOR = 4
@@ -93,21 +94,21 @@ class Candidate:
     depth: int
     splits: int
 
-    @property
+    @cached
     def block(self) -> tuple[int, int]:
         """Rows and columns of outputs of a block."""
         return self.thread[0] * self.threads[0], self.thread[1] * self.threads[1]
 
-    @property
+    @cached
     def thread_count(self) -> int:
         return prod(self.threads)
 
-    @cached_property
+    @cached
     def chunks(self) -> int:
         """Chunks that a block works through."""
         return ceil(ceil(self.problem.k / self.chunk) / self.splits)
 
-    @property
+    @cached
     def slab_bytes(self) -> int:
         """Bytes of shared memory that one chunk of the inputs takes."""
         p = self.problem
@@ -126,26 +127,26 @@ class Candidate:
         points = min(self.chunk, p.k + -p.k % VECTOR)
         return (rows * row_operands + columns * column_operands) * points
 
-    @property
+    @cached
     def shared_bytes(self) -> int:
         """With all slots, and room for padding."""
         slots = self.depth if self.chunks > 1 else 1
         return (self.slab_bytes * slots + self.computed_bytes) * 5 // 4
 
-    @property
+    @cached
     def registers(self) -> int:
         """Of a thread: its outputs, four points of K of both operands, addresses."""
         rows, columns = self.thread
         count = rows * columns + VECTOR * (rows + columns) + 32
         return count + -count % 8
 
-    @cached_property
+    @cached
     def blocks(self) -> int:
         p = self.problem
         tiles = ceil(p.rows / self.block[0]) * ceil(p.columns / self.block[1])
         return p.batch * tiles * self.splits
 
-    @cached_property
+    @cached
     def resident(self) -> int:
         """Blocks that an SM runs at once; 0 if none fits."""
         t = self.target
@@ -155,20 +156,20 @@ class Candidate:
             t.shared_per_sm // (self.shared_bytes + 1024),
         )
 
-    @property
+    @cached
     def step(self) -> tuple[int, int]:
         """Multiply-adds and shared loads that a thread issues for four points of K."""
         rows, columns = self.thread
         return VECTOR * rows * columns, rows + ceil(columns / VECTOR) * VECTOR
 
-    @property
+    @cached
     def beside(self) -> float:
         """Instructions that a thread issues for a chunk beside its steps."""
         copies = COPY_INSTRUCTIONS * self.slab_bytes / 16
         work = self._work(together=self.computes)
         return CHUNK_INSTRUCTIONS + (copies + work) / self.thread_count
 
-    @cached_property
+    @cached
     def share(self) -> float:
         """The share of multiply-adds among the instructions of a chunk."""
         ffma, loads = self.step
@@ -181,7 +182,7 @@ class Candidate:
         copies = COPY_INSTRUCTIONS * self.slab_bytes / 16 / self.thread_count
         return copies / (self.chunk / VECTOR * sum(self.step) + self.beside)
 
-    @cached_property
+    @cached
     def computes(self) -> bool:
         """Is what is computed of inputs computed once for the block?"""
         return self._work(together=True) < self._work(together=False)
@@ -196,7 +197,7 @@ class Candidate:
             work += CHUNK_INSTRUCTIONS * threads + COPY_INSTRUCTIONS * slab / 16
         return work
 
-    @cached_property
+    @cached
     def chunk_clocks(self) -> float:
         """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
         t, warps, (ffma, loads) = self.target, self.thread_count / WARP, self.step
@@ -206,7 +207,7 @@ class Candidate:
         steps = self.chunk / VECTOR * (longest + UNHIDDEN * wavefronts)
         return warps * (self.beside * WARP / t.issue_lanes + steps)
 
-    @cached_property
+    @cached
     def issue_seconds(self) -> float:
         """Time of the SM that has the most blocks."""
         share = ceil(self.blocks / self.target.sms)
@@ -221,16 +222,21 @@ class Candidate:
             left -= rounds * running
         return clocks / self.target.clock
 
-    @cached_property
+    @cached
     def memory_seconds(self) -> float:
         return self.problem.compulsory_bytes / self.target.memory_bandwidth
 
-    @cached_property
+    @cached
     def l2_seconds(self) -> float:
         """What all blocks fetch, at L2's rate."""
-        return self.blocks * self.chunks * self.slab_bytes / self.target.l2_bandwidth
+        return self.l2_bytes / self.target.l2_bandwidth
 
-    @cached_property
+    @property
+    def l2_bytes(self) -> int:
+        """What all blocks fetch."""
+        return self.blocks * self.chunks * self.slab_bytes
+
+    @cached
     def combine_seconds(self) -> float:
         """Writing and reading partial sums, and the launch of the kernel that adds them."""
         if self.splits == 1:
@@ -240,7 +246,7 @@ class Candidate:
         rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
         return t.launch_seconds + 2 * partial / rate
 
-    @cached_property
+    @cached
     def seconds(self) -> float:
         """The predicted time."""
         if self.resident < 1 or self.shared_bytes > self.target.shared_per_block:

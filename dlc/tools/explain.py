@@ -11,10 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.analysis.banks import report
 from dlc.dialects import tile
+from dlc.ir.provenance import ops_of
 from dlc.pipeline import STEPS, Step
 from dlc.remarks import Remark
 from dlc.schedule.step import CHOOSING
 from dlc.schedule.target import target_of
+from dlc.tools.kernel_table import kernel_table
 from dlc.tools.tables import BOLD, CYAN, DIM, paint
 
 WIDTH = 100
@@ -31,6 +33,10 @@ class Explanation:
     Collects what was decided about each kernel; `str` is the account of it:
 
     ```
+    kernel  launches    us    MB   MFLOP  operations
+    matmul         1  70.2  49.8  2952.8  matmul
+    1 kernel, launched 1 time: 70.2 us predicted on sm_90
+
     matmul for sm_90, 132 SMs
       tileify,chunk-matmul-k{bk=16 vector=4},…
 
@@ -46,6 +52,8 @@ class Explanation:
         self._colour = colour
         self._remarks: list[Remark] = []
         self._target = ""
+        self._table = ""
+        self._ops: dict[str, list[str]] = {}
         self._schedules: dict[str, str] = {}
         self._banks: dict[str, list[str]] = {}
 
@@ -58,6 +66,8 @@ class Explanation:
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
         self._remarks += remarks
+        if step.pass_name == CHOOSING:
+            self._table = kernel_table(module, target_of(module))
         if step == LAST_TILE_STEP:
             self._look(module)
 
@@ -65,6 +75,7 @@ class Explanation:
         """Notes what the kernels of the Tile IR say themselves."""
         for kernel in module.walk():
             if isinstance(kernel, tile.KernelOp):
+                self._ops[kernel.name_] = ops_of(kernel)
                 schedule = "" if kernel.schedule is None else kernel.schedule.data
                 self._schedules[kernel.name_] = schedule
                 self._banks[kernel.name_] = list(dict.fromkeys(map(str, report(kernel))))
@@ -72,7 +83,8 @@ class Explanation:
     def __str__(self) -> str:
         made = [r.kernel for r in self._remarks if r.pass_name == "materialize-tiles"]
         kernels = dict.fromkeys(made)
-        return "\n\n".join(self._kernel(name) for name in kernels) or "no kernel was scheduled"
+        parts = [self._table] if self._table else []
+        return "\n\n".join([*parts, *map(self._kernel, kernels)]) or "no kernel was scheduled"
 
     def _kernel(self, name: str) -> str:
         lines = [f"{paint(name, BOLD, self._colour)} for {self._target}"]
@@ -93,6 +105,8 @@ class Explanation:
 
     def _entries(self, name: str) -> Iterator[tuple[str, str]]:
         """Labels and texts, in the order of the passes."""
+        if ops := self._ops.get(name):
+            yield "implements", ", ".join(ops)
         for remark in self._remarks:
             if remark.kernel != name or remark.text.endswith(UNNAMED):
                 continue

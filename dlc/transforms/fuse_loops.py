@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block
 from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.analysis.contraction import contractions
-from dlc.analysis.cost import estimate
 from dlc.dialects.graph import unique_name
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
+from dlc.dialects.loop import KernelOp
+from dlc.ir.provenance import ops_of, values_of
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
-from dlc.transforms.loops.inline import inlinable, inline_producer
-from dlc.transforms.loops.normal_form import normalize_kernel
+from dlc.transforms.loops.merging import Merged, Merges
+from dlc.transforms.loops.normal_form import normalize_kernels
 
 FUSE = "fuse"
 """The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
@@ -28,6 +27,12 @@ kernels that read its result."""
 
 MAX_OPS = 400
 """No merged kernel has more operations: it could be neither read nor compiled."""
+
+_MOVES = frozenset(
+    "view reshape transpose permute expand unsqueeze squeeze slice select cat stack split clone "
+    "contiguous to_copy alias detach t arange full flip roll unsafe_view".split()
+)
+"""Operations that name a kernel only if it does nothing else."""
 
 MAX_NAME = 40
 """The length of a name that is made of the names of merged kernels."""
@@ -41,7 +46,15 @@ class FuseLoopsPass(ModulePass):
     Legal when the producer has one result, stored at its axes: then the load of an element can be
     replaced by the program that computes it.
     Faster when the traffic and the launch that are saved outweigh the work that is repeated and
-    the tiling that is lost (`dlc.analysis.cost`); a copy in a wider type is never kept.
+    the tiling that is lost (`dlc.schedule.estimate`); a copy in a wider type is never kept.
+
+    A decoder block of 128 tokens becomes 12 kernels, of which 10 differ: two norms; the products
+    for queries, keys and values; the scores, whose operands are rotated as they are staged, and
+    whose scale and mask are its epilogue; softmax; its product with the values; the output
+    product with the residual; gate with its activation; up times gate; down with the residual.
+    Norms stay apart, as several products read them and a prologue would compute them in each
+    column of tiles. From some 512 tokens on, rotated queries and keys are read by so many tiles
+    that to rotate them once, in kernels of their own, is faster. `--explain` tells each estimate.
 
     ```
     %a = loop.kernel @add(%x … = %x) -> (%y …) { loop.for %i in 8 { … loop.store %s, %y[%i] } }
@@ -57,20 +70,35 @@ class FuseLoopsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         kernels = [k for k in op.walk() if isinstance(k, KernelOp)]
-        for kernel in kernels:
-            normalize_kernel(kernel)
+        normalize_kernels(kernels)
         for block in dict.fromkeys(k.parent for k in kernels):
             if block is not None:
                 _Fusion(block, target_of(op), self.name).run()
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """A merge that was estimated; seconds of all kernels concerned."""
+
+    producer: KernelOp
+    consumers: tuple[KernelOp, ...]
+    merged: float
+    apart: float
+
+    def __str__(self) -> str:
+        names = ", ".join(f"@{kernel.name_}" for kernel in self.consumers)
+        times = f"{self.merged * 1e6:.1f} us instead of {self.apart * 1e6:.1f} us"
+        return f"merged @{self.producer.name_} into {names}: {times}"
+
+
 @dataclass
 class _Fusion:
     """
-    Fuses the kernels of one block, in three stages: what is folded merges into what folds it, so
-    that contractions are recognized; then everything merges but into operands of contractions,
-    since epilogues leave its tiles whole; then that, too. In each stage, producers are tried from
-    the last to the first, so that a chain is one consumer by the time that its head is tried.
+    Fuses the kernels of one block, in four stages: what is folded merges into what folds it, so
+    that contractions are recognized; these take what follows them as epilogues; then everything
+    merges but into operands of contractions, which leaves their tiles whole; then that, too. In
+    each stage, producers are tried from the last to the first, so that a chain is one consumer by
+    the time that its head is tried.
     """
 
     block: Block
@@ -78,18 +106,32 @@ class _Fusion:
     name: str
 
     def __post_init__(self) -> None:
-        self.seconds: dict[KernelOp, float] = {}
-        self.kept: dict[KernelOp, str] = {}
+        self.merges = Merges(self.target)
+        self.kept: dict[KernelOp, str | _Trial] = {}
+        self.history: dict[KernelOp, tuple[str, ...]] = {}
+        """The merges that made a kernel."""
         self.tried: set[tuple[KernelOp, ...]] = set()
         self.names = {k.name_ for k in self._kernels()}
 
     def run(self) -> None:
-        for stage in (_folds, _keeps_tiles, lambda producer, consumer: True):
+        for stage in (self._folds, self._follows, self._keeps_tiles, lambda p, c: True):
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
+        self._rename()
         for kernel in self._kernels():
+            for text in dict.fromkeys(self.history.get(kernel, ())):
+                remark(self.name, kernel.name_, text)
             if kernel in self.kept:
-                remark(self.name, kernel.name_, self.kept[kernel])
+                remark(self.name, kernel.name_, f"kept apart: {self.kept[kernel]}")
+
+    def _rename(self) -> None:
+        """Names kernels after the program's operations, one of each structure first."""
+        kernels = list(self._kernels())
+        firsts = {self.merges.form(k): k for k in reversed(kernels)}
+        self.names.clear()
+        for kernel in sorted(kernels, key=lambda k: firsts[self.merges.form(k)] is not k):
+            name = unique_name(_name_of(kernel), self.names)
+            kernel.sym_name = StringAttr(name)
 
     def _kernels(self) -> Iterator[KernelOp]:
         return (op for op in self.block.ops if isinstance(op, KernelOp))
@@ -101,54 +143,72 @@ class _Fusion:
         consumers = [u for u in users if isinstance(u, KernelOp)]
         if not consumers or (producer, *consumers) in self.tried:
             return False
-        reason = "the attribute `fuse` forbids it" if wish == "never" else inlinable(producer)
-        if reason is not None:
-            self.kept[producer] = f"kept apart: {reason}"
+        obstacle = self.merges.facts(producer).obstacle
+        if wish == "never" or obstacle is not None:
+            self.kept[producer] = obstacle or "the attribute `fuse` forbids it"
             return False
         if not all(stage(producer, c) for c in consumers):
             return False
         self.tried.add((producer, *consumers))
+        merged = [self.merges.merge(producer, c) for c in consumers]
+        facts = [self.merges.facts_of(m) for m in merged]
+        if (size := max(f.size for f in facts)) > MAX_OPS:
+            self.kept[producer] = f"merged, a kernel would have {size} operations"
+            return False
         stays = len(users) > len(consumers)
-        merged = [inline_producer(producer, c) for c in consumers]
-        for kernel in merged:
-            normalize_kernel(kernel, clean=True)
-        if (size := max(sum(1 for _ in k.walk()) for k in merged)) > MAX_OPS:
-            self.kept[producer] = f"kept apart: merged, a kernel would have {size} operations"
-            return _discard(merged)
-        old = sum(map(self._cost, consumers)) + (0 if stays else self._cost(producer))
-        new = sum(map(self._cost, merged))
-        times = f"{new * 1e6:.1f} us instead of {old * 1e6:.1f} us"
-        names = ", ".join(f"@{c.name_}" for c in consumers)
-        if new >= old and wish != "always" and not _only_widens(producer):
-            self.kept[producer] = f"kept apart: merged into {names}, {times}"
-            return _discard(merged)
-        remark(self.name, producer.name_, f"merged into {names}: {times}")
-        self._replace(consumers, merged, None if stays else producer)
-        return True
-
-    def _cost(self, kernel: KernelOp) -> float:
-        if kernel not in self.seconds:
-            self.seconds[kernel] = estimate(kernel, self.target).seconds
-        return self.seconds[kernel]
-
-    def _replace(
-        self, old: Sequence[KernelOp], new: Sequence[KernelOp], producer: KernelOp | None
-    ) -> None:
-        for before, after in zip(old, new, strict=True):
-            self.block.insert_op_before(after, before)
-            if producer is not None:
-                self.names -= {before.name_, producer.name_}
-                folded = _folds(producer, before)
-                name = before.name_ if folded else _joined(producer.name_, before.name_)
-                after.sym_name = StringAttr(unique_name(name, self.names))
-            for a, b in zip(before.results, after.results, strict=True):
-                b.name_hint = a.name_hint
-                a.replace_all_uses_with(b)
-            before.detach()
-            before.erase()
-        if producer is not None:
+        old = [*consumers] if stays else [*consumers, producer]
+        trial = _Trial(
+            producer,
+            tuple(consumers),
+            sum(f.seconds for f in facts),
+            sum(self.merges.facts(k).seconds for k in old),
+        )
+        widens = self.merges.facts(producer).widens
+        if trial.merged >= trial.apart and wish != "always" and not widens:
+            self.kept[producer] = trial
+            return False
+        for consumer, new in zip(consumers, merged, strict=True):
+            self._replace(producer, consumer, new, str(trial), rename=not stays)
+        if not stays:
+            self.names.discard(producer.name_)
             producer.detach()
             producer.erase()
+        return True
+
+    def _replace(
+        self, producer: KernelOp, consumer: KernelOp, merged: Merged, trial: str, *, rename: bool
+    ) -> None:
+        kernel = self.merges.build(merged, producer, consumer)
+        history = [self.history.get(k, ()) for k in (producer, consumer)]
+        self.history[kernel] = (*history[0], *history[1], trial)
+        name = consumer.name_
+        self.names.discard(name)
+        if rename and not self._folds(producer, consumer):
+            name = _joined(producer.name_, name)
+        kernel.sym_name = StringAttr(unique_name(name, self.names))
+        Rewriter.replace_op(consumer, kernel)
+
+    def _folds(self, producer: KernelOp, consumer: KernelOp) -> bool:
+        """Does `consumer` fold the result of `producer`, which is larger than its own?"""
+        return (
+            _elements(consumer) < _elements(producer)
+            and self.merges.facts(consumer).reduces
+            and self._keeps_tiles(producer, consumer)
+        )
+
+    def _follows(self, producer: KernelOp, consumer: KernelOp) -> bool:
+        """Is `consumer` an epilogue to the contraction that `producer` is?"""
+        contracts = bool(self.merges.facts(producer).operands)
+        return contracts and self._keeps_tiles(producer, consumer)
+
+    def _keeps_tiles(self, producer: KernelOp, consumer: KernelOp) -> bool:
+        """Is the result of `producer` no operand of a contraction in `consumer`?"""
+        operands = self.merges.facts(consumer).operands
+        return not any(consumer.inputs[n] in producer.results for n in operands)
+
+
+def _elements(kernel: KernelOp) -> int:
+    return max((prod(r.type.get_shape()) for r in kernel.outputs), default=0)
 
 
 def _wish(kernel: KernelOp) -> str | None:
@@ -163,41 +223,20 @@ def _wish(kernel: KernelOp) -> str | None:
     return attribute.data
 
 
-def _only_widens(kernel: KernelOp) -> bool:
-    """Is the result a copy in a wider type? Memory for that is never worth a conversion."""
-    own = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
-    return all(isinstance(op, own) for op in kernel.body.walk())
-
-
-def _folds(producer: KernelOp, consumer: KernelOp) -> bool:
-    """Does `consumer` fold the result of `producer`, which is larger than its own?"""
-    return (
-        _elements(consumer) < _elements(producer)
-        and any(isinstance(op, ReduceOp) for op in consumer.walk())
-        and _keeps_tiles(producer, consumer)
-    )
-
-
-def _elements(kernel: KernelOp) -> int:
-    return max((prod(r.type.get_shape()) for r in kernel.outputs), default=0)
-
-
-def _keeps_tiles(producer: KernelOp, consumer: KernelOp) -> bool:
-    """Is the result of `producer` no operand of a contraction in `consumer`?"""
-    refs = {
-        ref
-        for ref, tensor in zip(consumer.input_refs, consumer.inputs, strict=True)
-        if tensor in producer.results
-    }
-    return not any(
-        load.ref in refs for c in contractions(consumer) for load in (*c.row_loads, *c.column_loads)
-    )
-
-
-def _discard(kernels: Sequence[KernelOp]) -> bool:
-    for kernel in kernels:
-        kernel.erase()
-    return False
+def _name_of(kernel: KernelOp) -> str:
+    """
+    What the program's operations in a kernel are called, as many of the last ones as are short
+    enough; of a kernel that does a part of one, what its result is called, too.
+    """
+    names = [op.split(" ")[1].split(".")[0].strip("_") for op in ops_of(kernel)]
+    if not (words := [n for n in dict.fromkeys(names) if n not in _MOVES]):
+        return kernel.name_
+    if not any(values_of(kernel, len(kernel.results))):
+        words += [r.name_hint for r in kernel.results[:1] if r.name_hint]
+    kept = words.pop()
+    while words and len(longer := f"{words.pop()}_{kept}") <= MAX_NAME:
+        kept = longer
+    return kept
 
 
 def _joined(producer: str, consumer: str) -> str:

@@ -14,9 +14,10 @@ from dlc.dialects import loop, tile
 from dlc.dialects.access import has_atomic_add
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, new_body
 from dlc.dialects.graph import DEFAULT_ALIGNMENT, positions, unique_name
+from dlc.dialects.kernel import LaunchOp
 from dlc.ir.axis_edit import Axis, keep, replace_axes
 from dlc.ir.expr import Expr
-from dlc.ir.provenance import set_values
+from dlc.ir.provenance import inherit, set_values
 from dlc.registry import parse_pipeline
 from dlc.schedule.step import Decline, SchedulingPass
 
@@ -27,6 +28,7 @@ class SplitMatmulKPass(SchedulingPass):
     A reduce is shared by several blocks: its outermost axis becomes a block axis times a shorter
     axis, the blocks store what they hold to a workspace, and a second kernel folds that.
 
+    Where the kernel is launched again, both are.
     Legal because monoids are associative: splits are runs of the axis and are folded in order, so
     results do not depend on timing. A split beyond a ragged end stores the identity. All that
     depends on the reduce moves to the second kernel. With `combine=atomic` the blocks add what they
@@ -95,18 +97,31 @@ class SplitMatmulKPass(SchedulingPass):
 
         ks = _split(kernel.launch, reduce, axis, self.splits)
         parts = _store_parts(kernel, reduce)
-        first = _rebuilt(kernel, kernel.inputs, kernel.name_, kernel.schedule)
+        again = [
+            op
+            for op in module.walk()
+            if isinstance(op, LaunchOp) and op.kernel.string_value() == kernel.name_
+        ]
+        first, first_kept = _rebuilt(kernel, kernel.inputs, kernel.name_, kernel.schedule)
         set_values(first, [])
         for ref, result in zip(parts, first.outputs, strict=True):
             result.name_hint = ref.name_hint
         _load_parts(second, folded, parts, Axis(ks.name_hint, self.splits, SERIAL))
-        second = _rebuilt(
+        second, second_kept = _rebuilt(
             second,
             [*first.outputs, *second.inputs],
             unique_name(f"{kernel.name_}_combine", names),
             StringAttr(self.then or "tileify"),
         )
         Rewriter.replace_op(kernel, [first, second], second.outputs)
+        for launch in again:
+            parts = _launch(first, launch, [launch.inputs[n] for n in first_kept])
+            inputs = [*parts.outputs, *launch.inputs]
+            whole = _launch(second, launch, [inputs[n] for n in second_kept])
+            set_values(parts, [])
+            for result, named in zip(parts.outputs, first.outputs, strict=True):
+                result.name_hint = named.name_hint
+            Rewriter.replace_op(launch, [parts, whole], whole.outputs)
         return parts_are
 
     def _check(self, kernel: tile.KernelOp) -> tile.ReduceOp:
@@ -250,10 +265,10 @@ def _load_parts(
 
 def _rebuilt(
     kernel: tile.KernelOp, inputs: Sequence[SSAValue], name: str, schedule: StringAttr | None
-) -> tile.KernelOp:
+) -> tuple[tile.KernelOp, list[int]]:
     """
     A kernel with the body of `kernel`, less what is of no use in it. `inputs` are what its first
-    memrefs are bound to: new ones, then those of `kernel`.
+    memrefs are bound to: new ones, then those of `kernel`. Which of them it keeps is returned, too.
     """
     for block in (kernel.launch.body.block, kernel.body.block):
         for op in reversed(list(block.ops)):
@@ -263,18 +278,25 @@ def _rebuilt(
     known = [int(n) for n in kernel.alignments.get_values()]
     alignments = [DEFAULT_ALIGNMENT] * (len(inputs) - len(known)) + known
     refs = kernel.body.block.args[: len(inputs)]
-    bound = list(zip(refs, inputs, alignments, strict=True))
-    used = [(value, alignment) for ref, value, alignment in bound if ref.uses]
+    kept = [n for n, ref in enumerate(refs) if ref.uses]
     for ref in refs:
         if not ref.uses:
             kernel.body.block.erase_arg(ref)
     new = tile.KernelOp(
         name,
-        [value for value, _ in used],
+        [inputs[n] for n in kept],
         kernel.detach_region(0),
-        [alignment for _, alignment in used],
+        [alignments[n] for n in kept],
         None if schedule is None else schedule.data,
     )
     new.attributes |= kernel.attributes
     new.location = kernel.location
-    return new
+    return new, kept
+
+
+def _launch(kernel: tile.KernelOp, like: LaunchOp, inputs: Sequence[SSAValue]) -> LaunchOp:
+    """A launch of a kernel that takes the place of another launch, or of a part of it."""
+    launch = LaunchOp(kernel.name_, inputs, [v.type for v in kernel.outputs])
+    launch.location = like.location
+    inherit(launch, like)
+    return launch

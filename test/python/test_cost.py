@@ -8,11 +8,12 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.parser import Parser
 
 from dlc.analysis.contraction import contractions
-from dlc.analysis.cost import estimate
 from dlc.analysis.loops import split_levels
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
+from dlc.schedule.estimate import estimate
 from dlc.schedule.target import TARGETS, get_target, target_of
+from dlc.schedule.tiling import Problem, candidates
 
 H100 = TARGETS["sm_90"]
 
@@ -79,17 +80,21 @@ def test_a_matmul() -> None:
     cost = estimate(op, H100)
     assert cost.flops == 2 * m * n * k
     assert cost.memory_bytes == 4 * (m * k + k * n + m * n)
-    assert cost.l2_bytes == 4 * (m * k * n / 128 + k * n * m / 128 + m * n)
     assert cost.share == 1
-    assert cost.seconds == H100.launch_seconds + cost.flops / H100.flops
     assert "MFLOP" in cost.explain
+    best = candidates(Problem(1, m, n, k), H100)[0]
+    assert cost.l2_bytes == best.l2_bytes + 4 * m * n
+    assert cost.seconds == best.seconds
+    assert cost.combine_seconds == best.combine_seconds > 0
 
 
-def test_inlined_work_is_repeated_by_every_column_of_blocks() -> None:
+def test_inlined_work_counts_once_and_takes_what_its_tiles_take() -> None:
     m, n, k = 512, 1024, 2048
     plain = estimate(matmul(m, n, k), H100)
-    doubled = estimate(matmul(m, n, k, "%e = arith.addf %x, %x : f32"), H100)
-    assert doubled.flops - plain.flops == 2 * m * k * n / 128
+    more = estimate(matmul(m, n, k, "%e = math.exp %x : f32"), H100)
+    assert more.flops - plain.flops == 15 * m * k
+    assert more.seconds == candidates(Problem(1, m, n, k, row_work=15), H100)[0].seconds
+    assert more.seconds > plain.seconds
 
 
 def test_a_contraction_in_an_inner_loop_has_no_tiles() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fuzzing import campaign
-from fuzzing.cases import KINDS, Answer
+from fuzzing.cases import KINDS, Answer, Setting, complaint
 from fuzzing.programs import Program, Statement, random_program
 from xdsl.context import Context
 from xdsl.dialects import arith
@@ -25,6 +25,19 @@ from dlc.registry import get_pass
 def test_some_cases(case: str) -> None:
     answer = campaign.answer_to(case)
     assert not answer.failure, f"{answer.failure}\n{answer.case}"
+
+
+FOUND = {
+    "flip of a scalar": Program(
+        (Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)
+    ),
+}
+"""What the fuzzer has found."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(name: str) -> None:
+    assert complaint(FOUND[name], Setting("sm_90", None, None)) == ("", "")
 
 
 def test_some_texts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,21 +138,22 @@ def test_memory_is_held_until_torchs_stream_has_waited(make: Make):
     f(X, W)
     alive: list[int] = []
     seen: list[weakref.ref[torch.Tensor]] = []
-    launch, join = backend.launch, backend._torch.join
+    keep, join = backend.keep, backend._torch.join
 
-    def launched(func: Any, tensors: Any) -> None:
-        seen.extend(weakref.ref(t) for t in tensors)
-        launch(func, tensors)
+    def kept(tensor: torch.Tensor) -> None:
+        seen.append(weakref.ref(tensor))
+        keep(tensor)
 
     def joined(stream: int) -> None:
         gc.collect()
         alive.append(sum(ref() is not None for ref in seen))
         join(stream)
 
-    backend.launch, backend._torch.join = launched, joined
+    backend.keep, backend._torch.join = kept, joined
     with backend._torch.stream(gpu.new_stream()):
         f(X, W)
     gpu.synchronize()
+    assert len(seen) >= 4, "arguments, and what is allocated"
     assert alive == ([len(seen)] if backend.driver.own_stream else [])
     assert not backend._held
 

@@ -182,8 +182,8 @@ def stack(c: Lowering) -> Lowered:
 @lower("flip")
 def flip(c: Lowering) -> Lowered:
     subscripts = dims(len(c.shape))
-    for dim in c.integers("dims"):
-        dim %= max(len(c.shape), 1)
+    for dim in c.integers("dims") if subscripts else []:  # 0 names a dimension of a scalar, too
+        dim %= len(subscripts)
         subscripts[dim] = from_end(c.shape[dim] - 1, subscripts[dim])
     return c.move(c.tensor(), subscripts, c.shape)
 

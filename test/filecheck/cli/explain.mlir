@@ -3,11 +3,17 @@
 // RUN: filecheck %s --input-file=%t
 // RUN: filecheck %s --input-file=%t --check-prefix=SECOND
 
+// A table of the kernels first; then each of them, with what was merged in it.
+// CHECK: {{^}}kernel           launches {{ *}}us   MB  MFLOP  operations{{$}}
+// CHECK: {{^}}matmul_add_relu         1 {{.*}}  matmul, add, relu{{$}}
+// CHECK-NEXT: 1 kernel, launched 1 time: {{[0-9.]+}} us predicted on sm_80{{$}}
 // The schedule is one line, the reasons are paragraphs.
 // CHECK: {{^}}matmul_add_relu for sm_80, 108 SMs{{$}}
 // CHECK-NEXT: {{^}}  tileify,chunk-matmul-k{{.*}},split-matmul-k{{.*}},async-copy,{{.*}}pipeline-k-outer{{.*}}{{$}}
 // CHECK-EMPTY:
-// CHECK-NEXT: {{^}}  because                 {{[0-9]+}}x{{[0-9]+}} blocks of {{.*}} us{{$}}
+// CHECK-NEXT: {{^}}  implements              0 matmul.default, 1 add.Tensor, 2 relu.default{{$}}
+// CHECK-NEXT: {{^}}  fuse-loops              merged @product into @matmul: {{.*}} us instead of {{.*}} us{{$}}
+// CHECK: {{^}}  because                 {{[0-9]+}}x{{[0-9]+}} blocks of {{.*}} us{{$}}
 // CHECK-NEXT: {{^}}                          (issue {{.*}}, memory {{.*}}, L2 {{.*}}, combine {{.*}} blocks, {{[0-9]+}} on an SM){{$}}
 // CHECK-NEXT: {{^}}    rather than           {{[0-9]+}}x{{[0-9]+}} blocks of
 // CHECK: {{^}}                          {{[0-9]+}}x{{[0-9]+}} blocks of

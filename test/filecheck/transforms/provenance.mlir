@@ -4,12 +4,12 @@
 // RUN: dlc-opt %t.mlir -p 'tileify,split-matmul-k{splits=2 combine=workspace},materialize-tiles' | filecheck %s --check-prefix LAUNCH
 
 // A transposed operand, a constant and a no-op view are inlined; the view does nothing in a kernel.
-// CHECK: loop.kernel @m_a_r(
+// CHECK: loop.kernel @matmul_add_relu(
 // CHECK: } {ops = ["0 t.default", "2 matmul.default", "3 add.Tensor", "4 relu.default"], values = ["4"]}
 // CHECK: } {ops = ["5 max.dim"], values = ["5", "5.1"]}
 // Partial sums are no value of the program.
-// LAUNCH: kernel.launch @m_a_r(%x, %w) {ops = ["0 t.default", "2 matmul.default", "3 add.Tensor", "4 relu.default"]} :
-// LAUNCH: kernel.launch @m_a_r_combine({{.*}}) {ops = ["0 t.default", "2 matmul.default", "3 add.Tensor", "4 relu.default"], values = ["4"]} :
+// LAUNCH: kernel.launch @matmul_add_relu(%x, %w) {ops = ["0 t.default", "2 matmul.default", "3 add.Tensor", "4 relu.default"]} :
+// LAUNCH: kernel.launch @matmul_add_relu_combine({{.*}}) {ops = ["0 t.default", "2 matmul.default", "3 add.Tensor", "4 relu.default"], values = ["4"]} :
 func.func @main(%x: tensor<64x256xf32>, %w: tensor<32x256xf32>) -> (tensor<64x32xf32>, tensor<64xf32>) {
   %t = torch.aten "t.default"(self = %w) : (tensor<32x256xf32>) -> tensor<256x32xf32>
   %v = torch.aten "view.default"(self = %t) {size = [256, 32]} : (tensor<256x32xf32>) -> tensor<256x32xf32>

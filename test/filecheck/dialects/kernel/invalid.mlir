@@ -29,7 +29,7 @@ func.func @main(%x: tensor<4xf32>) {
   %y = kernel.launch @missing(%x) : (tensor<4xf32>) -> (tensor<4xf32>)
   func.return
 }
-// CHECK: expected a kernel.func named @missing, found none
+// CHECK: expected a kernel named @missing, found none
 
 // -----
 
@@ -39,6 +39,15 @@ func.func @main(%x: tensor<4xf32>) {
   func.return
 }
 // CHECK: expected inputs and outputs (tensor<8xf32>, tensor<4xf32>), found (tensor<4xf32>, tensor<4xf32>)
+
+// -----
+
+func.func @main(%x: tensor<4xf32>, %w: tensor<4xf32> {dlc.align = 4 : i64}) {
+  %y = loop.kernel @exp(%x: memref<4xf32> = %x) -> (%y: memref<4xf32>) {}
+  %z = kernel.launch @exp(%w) : (tensor<4xf32>) -> (tensor<4xf32>)
+  func.return
+}
+// CHECK: expected %w at a multiple of 16 bytes, found it at one of 4
 
 // -----
 

@@ -1,0 +1,67 @@
+"""
+What a loop kernel takes on a target: the estimate that fusion decides by.
+
+A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, its
+bytes at the memory's rate, its loads at the L2 cache's rate (a roofline; Williams et al.,
+"Roofline: an insightful visual performance model", CACM 2009), and the iterations that a thread
+does one after the other. A contraction that the schedule will tile takes what its best tiling does
+(`dlc.schedule.tiling`), so that fusion and schedule go by one estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlc.analysis.cost import work_of
+from dlc.dialects.loop import KernelOp
+from dlc.schedule.contractions import tiled_contraction
+from dlc.schedule.target import Target
+from dlc.schedule.tiling import candidates
+
+STEP_CLOCKS = 16
+"""What an iteration that waits for the one before takes at least, its loads pipelined."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """An estimate; `explain` says what it consists of."""
+
+    flops: float
+    memory_bytes: float
+    l2_bytes: float
+    share: float
+    """The share of the chip's SMs that the kernel can use."""
+    seconds: float
+    combine_seconds: float = 0
+    """Of these, what a second kernel takes that combines a split reduce."""
+
+    @property
+    def explain(self) -> str:
+        text = (
+            f"{self.seconds * 1e6:.1f} us: {self.flops / 1e6:.1f} MFLOP, "
+            f"{self.memory_bytes / 1e6:.2f} MB from memory, {self.l2_bytes / 1e6:.2f} MB from L2"
+        )
+        return text if self.share == 1 else f"{text}, on {self.share:.1%} of the SMs"
+
+
+def estimate(kernel: KernelOp, target: Target) -> Cost:
+    """What one launch of a kernel costs."""
+    tiled = tiled_contraction(kernel)
+    fitting = candidates(tiled.problem, target) if tiled else ()
+    work = work_of(kernel, target, tiled.found if tiled and fitting else None)
+    share = min(1.0, work.units / target.sms)
+    l2_bytes, issue, combine = work.l2_bytes, 0.0, 0.0
+    if fitting:
+        best = fitting[0]
+        l2_bytes += best.l2_bytes
+        issue, combine = best.issue_seconds, best.combine_seconds
+    bandwidth = min(target.memory_bandwidth, share * target.sms * target.sm_bandwidth)
+    longest = max(
+        issue,
+        work.flops / (target.flops * share),
+        work.memory_bytes / bandwidth,
+        l2_bytes / (target.l2_bandwidth * share),
+        work.steps * STEP_CLOCKS / target.clock,
+    )
+    seconds = target.launch_seconds + longest + combine
+    return Cost(work.flops, work.memory_bytes, l2_bytes, share, seconds, combine)
