@@ -81,8 +81,9 @@ def check_module(
     ticker: Ticker | None = None,
 ) -> Iterator[Verdict]:
     """
-    A verdict for each launch of `@main`, in order, and for kernels that nothing launches. Without
-    `inputs` of `@main`, and where what a kernel reads was not computed, they are random.
+    A verdict for each kernel that `@main` launches, in order, and for those that nothing launches;
+    for a further launch of a kernel only if it gets integers that are known, which may be indices.
+    Without `inputs` of `@main`, and where what a kernel reads was not computed, they are random.
     """
     checker = _Checker(promises, limits or Limits(), np.random.default_rng(seed), ticker)
     launched: set[kernel.FuncOp] = set()
@@ -96,14 +97,20 @@ def check_module(
             # A buffer holds what was computed last into it: `host_order` has verified that.
             if not isinstance(op, kernel.LaunchOp | host.LaunchOp):
                 continue
-            if (callee := op.callee) is not None:
-                launched.add(callee)
-                verdict, outputs = checker.check(callee, [values.get(v) for v in op.inputs])
-                values.update(zip(op.outputs, outputs, strict=False))
-                yield verdict
+            callee, given = op.callee, [values.get(v) for v in op.inputs]
+            if callee is None or (callee in launched and not any(map(_are_integers, given))):
+                continue
+            launched.add(callee)
+            verdict, outputs = checker.check(callee, given)
+            values.update(zip(op.outputs, outputs, strict=False))
+            yield verdict
     for op in module.walk():
         if isinstance(op, kernel.FuncOp) and op not in launched:
             yield checker.check(op, [None] * len(op.input_refs))[0]
+
+
+def _are_integers(array: Array | None) -> bool:
+    return array is not None and np.issubdtype(array.dtype, np.integer)
 
 
 class _Checker:

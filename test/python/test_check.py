@@ -233,6 +233,16 @@ ON_TENSORS = """%i = kernel.launch @far(%x) : (tensor<4xi64>) -> (tensor<4xi64>)
   func.return %y : tensor<4xf32>"""
 
 
+LOOK = "kernel.launch @look(%j, %w) : (tensor<4xi64>, tensor<64xf32>) -> (tensor<4xf32>)"
+TWICE = PROGRAM.replace("MEMREF", "tensor").replace(
+    "LAUNCHES",
+    f"""%i = kernel.launch @far(%x) : (tensor<4xi64>) -> (tensor<4xi64>)
+  %j = kernel.launch @far(%x) : (tensor<4xi64>) -> (tensor<4xi64>)
+  %z = {LOOK}
+  func.return %z : tensor<4xf32>""",
+)
+
+
 @pytest.mark.parametrize("planned", [False, True], ids=["tensors", "buffers"])
 def test_a_kernel_reads_what_another_computed(planned: bool) -> None:
     text = PROGRAM.replace("MEMREF", "tensor").replace("LAUNCHES", ON_TENSORS)
@@ -247,6 +257,8 @@ def test_a_kernel_reads_what_another_computed(planned: bool) -> None:
     first, second = check_module(module, inputs)
     assert first.answer == "clean"
     assert "%x[65] is not in memref<64xf32>" in str(second.hazards[0])
+    verdicts = check_module(parse(TWICE), [np.array([0, 1, 2, 3]), weights])
+    assert [v.func.name_ for v in verdicts] == ["far", "far", "look"]
 
 
 # Bank conflicts.
