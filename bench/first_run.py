@@ -8,15 +8,16 @@ The first full run on a GPU: one command, offline, under ten minutes, nobody wat
 Needs a checkout, PyTorch, nvcc, and the folder of wheels, from which dlc's dependencies are
 installed beside them without touching them. The stages: install, build PyCUDA if it is missing
 (without it launches go through ctypes), the GPU tests, the results of all 84 cases, their times,
-compute-sanitizer, counters of a few kernels. A stage that fails or outruns its time is ended, told,
-and the next one begins. Writes into DIRECTORY: results.json, results.md, results.png, stages.md,
-log.txt.
+what a launch costs, compute-sanitizer, counters of a few kernels. A stage that fails or outruns its
+time is ended, told, and the next one begins. Writes into DIRECTORY: results.json, results.md,
+results.png, launch.json, stages.md, log.txt.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import os
 import re
 import shutil
@@ -38,6 +39,11 @@ LAST_LINES = 12
 MOST_LOG_BYTES = 12 << 20
 REHEARSED = r"^suite/(rmsnorm|softmax)\.tl\.s32$"
 PROFILED = "torch.randn(512,2048) @ torch.randn(2048,2048)"
+GPU_TESTS = "test/python/test_gpu.py"
+TEST_PROCESSES = 6
+"""Most of what a test takes is nvcc, on one core."""
+AFTER_TIMES = 170.0
+"""Seconds for the stages after the times."""
 
 
 @dataclass
@@ -68,6 +74,7 @@ class Run:
         self.environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "PYTHONUNBUFFERED": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # what the machine has may warn, which fails
             "DLC_COMMIT": os.environ.get("DLC_COMMIT") or commit(),
         }
 
@@ -140,11 +147,11 @@ class Run:
 
 def commit() -> str:
     """Of the checkout, or `unknown` where it has no history."""
-    done = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    return done.stdout.strip() or "unknown"
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"]
+    with contextlib.suppress(OSError):  # there may be no git
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.stdout.strip() or "unknown"
+    return "unknown"
 
 
 def fill(folder: Path) -> int:
@@ -172,15 +179,47 @@ def install(run: Run) -> None:
 
 SITECONF = """\
 CUDA_ROOT = {root!r}
+CUDA_INC_DIR = [{root!r} + "/include"]
 CUDADRV_LIB_DIR = [{stub!r}]
 CUDA_ENABLE_CURAND = False
 CXXFLAGS = ["-O1", "-g0", "-w"]
-LDFLAGS = ["-Wl,--no-as-needed", "-lcuda"]
+LDFLAGS = ["-L" + {stub!r}, "-Wl,--no-as-needed", "-lcuda"]
 """
 """
 PyCUDA's build without its random numbers, which would need another library's headers. A linker may
 leave out a library that gives it no symbols, as the empty one does.
 """
+PARALLEL_BUILD = """\
+import os, runpy
+from concurrent.futures import ThreadPoolExecutor
+import setuptools
+from distutils.ccompiler import CCompiler
+
+def compile(self, sources, output_dir=None, macros=None, include_dirs=None, debug=0,
+            extra_preargs=None, extra_postargs=None, depends=None):
+    macros, objects, post, options, build = self._setup_compile(
+        output_dir, macros, include_dirs, sources, depends, extra_postargs)
+    arguments = self._get_cc_args(options, debug, extra_preargs)
+    def one(made):
+        self._compile(made, *build[made], arguments, post, options)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, build))
+    return objects
+
+CCompiler.compile = compile
+runpy.run_path("setup.py", run_name="__main__")
+"""
+"""Runs a setup.py whose files are compiled side by side, of which setuptools knows nothing."""
+
+
+def toolkit(nvcc: str) -> Path:
+    """Where the toolkit of an nvcc is, which may be a script that calls the true one."""
+    with contextlib.suppress(OSError):
+        command = [nvcc, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull]
+        told = subprocess.run(command, capture_output=True, text=True)
+        if found := re.search(r"^#\$ TOP=(.+)$", told.stderr + told.stdout, re.MULTILINE):
+            return Path(os.path.realpath(found[1].strip()))
+    return Path(os.path.realpath(nvcc)).parent.parent
 
 
 def build_pycuda(run: Run) -> None:
@@ -203,12 +242,14 @@ def build_pycuda(run: Run) -> None:
     stub.mkdir()
     (stub / "empty.c").write_text("")
     library = ["-shared", "-Wl,-soname,libcuda.so.1", "-o", str(stub / "libcuda.so")]
-    subprocess.run(["gcc", *library, str(stub / "empty.c")], check=False)
-    root = str(Path(os.path.realpath(nvcc)).parent.parent)
-    (run.work / "pycuda" / "siteconf.py").write_text(SITECONF.format(root=root, stub=str(stub)))
-    build = f"cd {run.work / 'pycuda'} && {sys.executable} setup.py build_ext --inplace"
+    with contextlib.suppress(OSError):  # the build then says that there is no compiler
+        subprocess.run(["gcc", *library, str(stub / "empty.c")], check=False)
+    site = SITECONF.format(root=str(toolkit(nvcc)), stub=str(stub))
+    (run.work / "pycuda" / "siteconf.py").write_text(site)
+    (run.work / "pycuda" / "build_parallel.py").write_text(PARALLEL_BUILD)
+    build = f"cd {run.work / 'pycuda'} && {sys.executable} build_parallel.py build_ext --inplace"
     test = "" if run.options.rehearse else f" && {sys.executable} -c 'import pycuda.driver'"
-    done = run.stage("pycuda", 120, "bash", "-c", build + test)
+    done = run.stage("pycuda", 90, "bash", "-c", build + test)
     if done.verdict != "done":  # a half of it must not be found
         shutil.rmtree(run.work / "pycuda", ignore_errors=True)
 
@@ -221,19 +262,28 @@ def measure(run: Run) -> None:
              "--log", str(run.log)]  # fmt: skip
     if rehearse:
         suite += ["--only", REHEARSED, "--seconds", "0.05", "--jobs", "1", "--patience", "10"]
-    tests = ["test/python/test_executor.py", "-m", "not gpu"] if rehearse else ["-m", "gpu"]
-    run.stage("tests", 90, *run.python("-m", "pytest", "-q", *tests))
-    checking = min(150, run.left / 2)
+    tests = "test/python/test_executor.py" if rehearse else GPU_TESTS
+    side_by_side = ["-p", "xdist.plugin", "-n", "1" if rehearse else str(TEST_PROCESSES)]
+    if importlib.util.find_spec("xdist") is None:
+        side_by_side = []
+    run.stage("tests", 90, *run.python("-m", "pytest", "-v", "--tb=short", "-p", "no:cacheprovider",
+                                       *side_by_side, tests))  # fmt: skip
+    checking = min(120, run.left / 4)
     run.stage(
         "results", checking + 20,
         *run.python(*suite, "--check-only", "--peers", "", "--budget", f"{checking:.0f}s"),
     )  # fmt: skip
-    after = 0 if rehearse else 145
+    after = 0 if rehearse else AFTER_TIMES
     timing = max(30.0, run.left - after - 20)
     peers = "eager" if rehearse else "eager,torch.compile"
     run.stage(
         "times", timing + 15, *run.python(*suite, "--peers", peers, "--budget", f"{timing:.0f}s")
     )
+    run.stage(
+        "launches", 30,
+        *run.python("bench/launch.py", "--backend", backend, "--output",
+                    str(run.output / "launch.json"), *(["--repeat", "2"] if rehearse else [])),
+    )  # fmt: skip
     run.stage(
         "sanitizer",
         80,

@@ -80,6 +80,18 @@ def build(job: dict[str, Any], announce: Announce) -> None:
             announce(name, "building", COMPILE_SECONDS)
             with torch.no_grad():
                 PYTORCH[name]().make(subject, lambda step, seconds: None)
+        forget_tuning()
+
+
+def forget_tuning() -> None:
+    """
+    Removes what Inductor has chosen by timing: here other processes use the GPU at the same time.
+    It chooses again, from kernels that are compiled, when the GPU is its own.
+    """
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    for path in Path(cache_dir()).rglob("*.best_config"):
+        path.unlink(missing_ok=True)
 
 
 def build_kernels(case: Case, backend: str, target: str | None) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ import torch
 import dlc
 from dlc.backend import BackendError
 from dlc.backend.executor import Backend, default_backend, get_backend
+from dlc.measure.environment import commit
 
 COUNTS = (1, 9)
 """Kernels of the programs."""
@@ -118,15 +118,12 @@ def make_backends(name: str) -> dict[str, Backend]:
 
 
 def environment(backend: str) -> dict[str, Any]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
-    )
     gpu = torch.cuda.get_device_name() if backend == "cuda" else None
     return {
         "rehearsal": backend != "cuda",
         "gpu": gpu,
         "date": date.today().isoformat(),
-        "commit": commit.stdout.strip() or None,
+        "commit": commit(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "cuda": torch.version.cuda,

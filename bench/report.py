@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bars import bars
 from ratios import (
     DLC,
     best_peer,
@@ -35,10 +36,16 @@ def markdown(data: Row) -> str:
             "",
         ]
     lines += [*_summary(rows), ""]
+    if found := bars({n: r for n, r in rows.items() if _on_gpu(r, data["runs"])}, data["runs"]):
+        lines += ["## Bars", "", *found, ""]
     if failed := _failures(rows):
         lines += ["## Not timed", "", *failed, ""]
     lines += ["## Cases, worst first", "", *_table(rows, data["runs"])]
     return "\n".join(lines) + "\n"
+
+
+def _on_gpu(row: Row, runs: list[Row]) -> bool:
+    return runs[row["run"]]["backend"] == "cuda"
 
 
 def _run_line(run: Row, count: int) -> str:

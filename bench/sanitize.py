@@ -11,8 +11,7 @@ something.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import shutil
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,8 @@ from cases import (
 )
 from suite import parse_budget
 
+from dlc.backend.cuda.nvcc import find_tool
+
 TOOLS = ("memcheck", "racecheck")
 FOUND = 9
 """The exit code of a sanitizer that has something to report."""
@@ -54,22 +55,29 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def write_kernels(folder: Path) -> list[Path]:
-    """The Kernel IR of each case in a file, for the GPU at hand."""
+def write_kernels(folder: Path, compiled: bool) -> list[Path]:
+    """The Kernel IR of each case in a file, for the GPU at hand; with a GPU, compiled as well."""
+    from dlc.backend.cuda.nvcc import compile_cubins
+    from dlc.backend.cuda.printer import print_kernel
     from dlc.backend.executor import default_target
     from dlc.compiler import compiler_context, set_target
+    from dlc.dialects.kernel import FuncOp
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline, text_of
     from dlc.transforms.decompositions import DECOMPOSITIONS
 
     paths: list[Path] = []
+    sources: list[str] = []
     for case in CASES:
         module = import_program(*capture_text(case.text), whole=DECOMPOSITIONS).module
         set_target(module, default_target())
         run_pipeline(compiler_context(), module, "kernel")
         paths.append(folder / f"{case.name}.mlir")
         paths[-1].write_text(text_of(module))
+        sources += [print_kernel(op) for op in module.ops if isinstance(op, FuncOp)]
+    if compiled:
+        compile_cubins(sources, default_target())
     return paths
 
 
@@ -78,8 +86,13 @@ def command(tool: str, backend: str, paths: Sequence[Path]) -> list[str]:
     run = [sys.executable, "-m", "dlc.measure.profiled", "--backend", backend, *map(str, paths)]
     if backend == "host":
         return run
-    found = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    return [found, "--tool", tool, "--error-exitcode", str(FOUND), "--print-limit", "20", *run]
+    found = find_tool("compute-sanitizer")
+    if found is None:
+        raise FileNotFoundError("compute-sanitizer was not found on PATH or in $CUDA_HOME")
+    # Calls that PyTorch makes to see whether they work are no errors of ours.
+    checks = ["--report-api-errors", "no"] if tool == "memcheck" else []
+    return [str(found), "--tool", tool, *checks, "--target-processes", "application-only",
+            "--error-exitcode", str(FOUND), "--print-limit", "20", *run]  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,17 +103,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     deadline = time.monotonic() + options.budget
     bad = 0
+    # Tensors that share an allocation hide accesses beside them.
+    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     with tempfile.TemporaryDirectory(prefix="dlc-sanitize-") as folder:
-        paths = write_kernels(Path(folder))
+        paths = write_kernels(Path(folder), options.backend == "cuda")
         for tool in options.tool or TOOLS:
             left = max(1.0, deadline - time.monotonic())
             verdict = "ran out of time"
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 code = subprocess.run(
-                    command(tool, options.backend, paths), timeout=left
+                    command(tool, options.backend, paths), timeout=left, env=environment
                 ).returncode
                 said = {0: "nothing to report", FOUND: "ERRORS"}
                 verdict = said.get(code, f"failed with code {code}")
+            except subprocess.TimeoutExpired:
+                pass
+            except OSError as error:
+                verdict = f"not begun: {error}"
             bad += verdict != "nothing to report"
             where = "" if options.backend == "cuda" else " (on the host, without the sanitizer)"
             print(f"{tool}: {verdict}, {len(paths)} modules{where}", flush=True)

@@ -12,6 +12,7 @@ and the next job gets a new process.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import multiprocessing
 import os
@@ -28,6 +29,8 @@ Job = dict[str, Any]
 Handler = Callable[[Job, Callable[[str, str, float], None]], Any]
 START_SECONDS = 120.0
 """What the first step of a process may take to come: imports."""
+PR_SET_PDEATHSIG = 1
+"""Of prctl: what a process gets when the thread that started it ends, hanging or not."""
 LOG_LINES = 3
 """Of what a process that died had printed."""
 
@@ -142,6 +145,8 @@ class Worker:
 def serve(connection: Connection, handler: str, log: str, environment: Mapping[str, str]) -> None:
     """The process: jobs from the connection until it is closed; prints go to the log."""
     os.setsid()  # what is started here can be killed together
+    with contextlib.suppress(OSError, AttributeError):  # where there is no prctl
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.environ.update(environment)
     with open(log, "ab", buffering=0) as stream:
         os.dup2(stream.fileno(), 1)

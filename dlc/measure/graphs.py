@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import ceil
 from typing import Any
 
@@ -37,7 +39,7 @@ class Graph:
     ) -> None:
         self.calls = len(sets)
         self._graph: Any = torch.cuda.CUDAGraph(keep_graph=True)
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), _no_collection():
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
                 for number, tensors in enumerate(sets):
@@ -53,6 +55,16 @@ class Graph:
     def replay(self) -> None:
         """On the current stream."""
         self._graph.replay()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """An older graph that is collected while another is captured would spoil that."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def count_work_nodes(graph: int) -> int | None:

@@ -215,7 +215,8 @@ def _summarise(result: Result, times: list[Times], subject: Subject, device: Dev
     cold = [t.cold for t in times if t.cold is not None]
     result.cold = Spread.of(cold) if cold else None
     for spread, is_cold in ((result.warm, False), (result.cold, True)):
-        floor = device.limits.floor(subject.work, is_cold)
+        work = subject.rotated_work if is_cold else subject.work
+        floor = device.limits.floor(work, is_cold)
         if spread is not None and spread.median < floor:
             result.error = (
                 f"rejected, an error of the harness: {spread.median * 1e6:.3g} us "

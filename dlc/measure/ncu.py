@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from dlc.backend.cuda.nvcc import find_tool
 
 SECTIONS = (
     "SpeedOfLight", "LaunchStats", "Occupancy", "SchedulerStats", "WarpStateStats",
@@ -93,12 +93,9 @@ def count(kernel_ir: str) -> list[Counters]:
 
 
 def find_ncu() -> Path:
-    """From PATH, else from $CUDA_HOME or $CUDA_PATH. NoCounters if there is none."""
-    homes = (os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH"))
-    places = [None, *(str(Path(home) / "bin") for home in homes if home), "/usr/local/cuda/bin"]
-    for place in places:
-        if found := shutil.which("ncu", path=place):
-            return Path(found)
+    """From PATH or a toolkit. NoCounters if there is none."""
+    if found := find_tool("ncu"):
+        return found
     raise NoCounters("ncu (Nsight Compute) was not found on PATH or in $CUDA_HOME")
 
 
@@ -107,7 +104,8 @@ def command(tool: Path, module: Path) -> list[str]:
     sections = [part for section in SECTIONS for part in ("--section", section)]
     return [
         str(tool), "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
-        "--cache-control", "all", "--profile-from-start", "off", *sections,
+        "--cache-control", "all", "--profile-from-start", "off",
+        "--target-processes", "application-only", *sections,
         sys.executable, "-m", "dlc.measure.profiled", "--backend", "cuda", str(module),
     ]  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -44,6 +44,12 @@ class Subject:
         """Of one set of tensors."""
         moving = [t for i, t in enumerate(self.tensors) if i not in self.fixed]
         return sum(t.numel() * t.element_size() for t in moving)
+
+    @property
+    def rotated_work(self) -> Work:
+        """Without the bytes of tensors that lie in one place, which a cache may keep."""
+        stay = sum(self.tensors[i].numel() * self.tensors[i].element_size() for i in self.fixed)
+        return replace(self.work, read=max(0.0, self.work.read - stay))
 
     def copies(self, count: int) -> list[list[torch.Tensor]]:
         """`count` sets of tensors in places of their own; the first one are the tensors."""

@@ -77,10 +77,28 @@ def test_what_is_called_exists(
         assert options.budget < seconds[name]
     assert suite.make_parser().parse_args(called["results"][2:]).check_only
     assert make_parser().parse_args(called["counters"][3:]).profile
-    assert (first_run.ROOT / called["sanitizer"][1]).exists()
+    for name in ("sanitizer", "launches"):
+        assert (first_run.ROOT / called[name][1]).exists()
+    assert (first_run.ROOT / called["tests"][-1]).exists()
     if not arguments:
         assert seconds["times"] > 200
-        assert seconds["times"] + seconds["sanitizer"] + seconds["counters"] < 570
+        assert sum(seconds[n] for n in ("times", "launches", "sanitizer", "counters")) < 570
+
+
+def test_there_may_be_no_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/no/such/folder")
+    assert first_run.commit() == "unknown"
+
+
+def test_the_toolkit_of_an_nvcc_that_calls_another(tmp_path: Path) -> None:
+    true = tmp_path / "cuda-13.0" / "bin" / "nvcc"
+    true.parent.mkdir(parents=True)
+    script = tmp_path / "bin" / "nvcc"
+    script.parent.mkdir()
+    script.write_text(f"#!/bin/sh\necho '#$ TOP={true.parent}/..' >&2\n")
+    script.chmod(0o755)
+    assert first_run.toolkit(str(script)) == tmp_path / "cuda-13.0"
+    assert first_run.toolkit(str(true)) == tmp_path / "cuda-13.0"  # says nothing
 
 
 def test_wheels_are_installed_beside(made: Any, tmp_path: Path) -> None:
@@ -92,6 +110,17 @@ def test_wheels_are_installed_beside(made: Any, tmp_path: Path) -> None:
     first_run.install(run)
     assert [s.name for s in run.stages] == ["install"]
     assert run.stages[0].verdict.startswith("failed")
+
+
+def test_what_was_tuned_beside_others_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    for name in ("ab/chosen.best_config", "ab/kernel.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    jobs.forget_tuning()
+    assert [p.name for p in (tmp_path / "ab").iterdir()] == ["kernel.py"]
 
 
 def test_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

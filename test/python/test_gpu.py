@@ -31,6 +31,7 @@ from dlc.backend.cuda.driver import Driver, open_driver
 from dlc.backend.cuda.runtime import CudaBackend
 from dlc.backend.executor import Executor, default_backend, default_target
 from dlc.backend.host.launcher import HostBackend
+from dlc.frontend import dynamo
 
 REHEARSED = bool(os.environ.get("DLC_REHEARSE"))
 USABLE = default_backend() == "cuda"
@@ -190,7 +191,7 @@ def test_a_model_by_torch_compile():
     model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 64))
     model, x = model.eval().to(DEVICE), N(2, 9, 64, device=DEVICE)
     with torch.no_grad():
-        y = torch.compile(model, backend="dlc")(x)
+        y = torch.compile(model, backend=dynamo.backend)(x)
         torch.testing.assert_close(y, model(x), rtol=1e-4, atol=1e-4)
 
 

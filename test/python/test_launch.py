@@ -228,6 +228,13 @@ def test_more_than_48_kib_of_shared_memory_is_asked_for(make: Make):
     assert gpu.kernels[0].opted_in == 65536
 
 
+def test_a_grid_that_no_launch_can_have_is_refused(new: Make):
+    _, backend = new()
+    executor = Executor(parse(SHARED.replace("grid 1 ", f"grid {2**31} ")), backend)
+    with pytest.raises(LaunchError, match="reverse has 2147483648 blocks, and a launch at most"):
+        executor([torch.randn(16384)])
+
+
 def test_atomics_start_from_zeros(make: Make):
     gpu, backend = make()
     y, z = Executor(parse(ZEROED), backend)([torch.tensor([1.0, 2, 3, 4])])

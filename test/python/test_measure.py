@@ -87,6 +87,12 @@ def test_floors() -> None:
     assert rates.floor(Work(0, 30, 20), cold=False) == 0.05
 
 
+def test_what_lies_in_one_place_may_stay_in_the_cache() -> None:
+    tensors = [torch.zeros(100), torch.zeros(7)]
+    given = Subject(lambda t: t, tensors, list, Work(1, 428, 4), fixed=frozenset({0}))
+    assert given.rotated_work == Work(1, 28, 4)
+
+
 # Checked, then timed
 
 

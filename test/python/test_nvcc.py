@@ -67,6 +67,7 @@ def test_wheels_are_found_without_path(tmp_path: Path, monkeypatch: pytest.Monke
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(nvcc, "TOOLKIT", str(tmp_path / "toolkit"))
     finder = importlib.metadata.MetadataPathFinder()
     monkeypatch.setattr(
         importlib.metadata, "distribution",

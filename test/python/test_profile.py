@@ -88,7 +88,7 @@ def test_why_there_are_no_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     pretend(tmp_path, "echo '==ERROR== ERR_NVGPUCTRPERM: no permission'; exit 1", monkeypatch)
     with pytest.raises(NoCounters, match="counts nothing: ==ERROR== ERR_NVGPUCTRPERM"):
         ncu.count("builtin.module {}")
-    monkeypatch.setattr(ncu.shutil, "which", lambda name, path=None: None)
+    monkeypatch.setattr(ncu, "find_tool", lambda name: None)
     with pytest.raises(NoCounters, match="was not found"):
         ncu.count("builtin.module {}")
 

@@ -254,6 +254,7 @@ def test_the_wheel_is_the_last_resort(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(nvcc, "TOOLKIT", "/no/such/toolkit")
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setattr(importlib.metadata, "files", missing)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -61,6 +64,33 @@ def test_children_are_killed(worker: Worker) -> None:
     lines = [p.info["cmdline"] for p in psutil.process_iter(["cmdline", "status"])
              if p.info["status"] != psutil.STATUS_ZOMBIE]  # fmt: skip
     assert ["sleep", "987654"] not in lines
+
+
+def test_no_process_outlives_the_one_that_started_it(tmp_path: Path) -> None:
+    text = f"""
+import pathlib
+from supervisor import Worker
+if __name__ == "__main__":
+    worker = Worker({HANDLER!r}, pathlib.Path({str(tmp_path / "log.txt")!r}), patience=100)
+    worker.run({{}})
+    print(worker._process.pid, flush=True)
+    worker.run({{"act": "hang"}})
+"""
+    (tmp_path / "parent.py").write_text(text)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE, env=environment
+    )
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+    time.sleep(1)  # it hangs by now, and does not listen
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    alive = psutil.wait_procs([child], timeout=10)[1]
+    for process in alive:
+        process.kill()
+    assert alive == []
 
 
 # The suite, with pretended jobs
@@ -225,6 +255,23 @@ def test_ratios_and_order() -> None:
     assert "| eager | 2 | 1.000 | 1 | 0.50 (bad) |" in text
     widths = {line.count("|") for line in text.split("worst first")[1].splitlines() if "|" in line}
     assert len(widths) == 1
+
+
+def test_bars() -> None:
+    rows = {
+        "sdpa.x": row(dlc=result(10.0), eager=result(20.0)),
+        "rmsnorm.x": row(dlc=result(10.0), eager=result(8.0)) | {"bytes": 8000},
+        "gemm.2048": row(dlc=result(10.0), eager=result(9.5)) | {"group": "square"},
+    }
+    given = data(**rows)
+    assert "## Bars" not in report.markdown(given)  # they are a GPU's
+    given["runs"][0] = RUN | {"backend": "cuda"}
+    text = report.markdown(given)
+    assert "| geomean of eager / dlc, 2 cases | 1.3 | 1.26, 3% short |" in text
+    assert "| worst case of best peer / dlc | 0.9 | 0.8, 11% short |" in text
+    assert "| gemm.2048, eager / dlc | 0.95 | 0.95 |" in text
+    assert "| rmsnorm.x, share of copy bandwidth | 0.9 | 0.8, 11% short |" in text
+    assert "| sdpa, worst case of eager / dlc | 1 | 2 |" in text
 
 
 def test_comparing() -> None:

@@ -18,6 +18,7 @@ from dlc.backend.cuda.interface import shared_bytes
 from dlc.dialects.kernel import FuncOp
 from dlc.schedule.target import OLDEST_CAPABILITY
 
+MAX_GRID = 2**31 - 1
 _MEMORY = "make room, take smaller inputs, or take the backend 'host'"
 _DEAD = "this process cannot use the GPU any more"
 
@@ -43,6 +44,15 @@ def check_target(target: str, name: str, capability: tuple[int, int]) -> None:
             f"the kernels are scheduled for {target}, which is newer than {name} "
             f"(sm_{major}{minor}); compile for a target that it includes, or take the backend "
             "'host'"
+        )
+
+
+def check_grid(func: FuncOp) -> None:
+    """LaunchError for a kernel of more blocks than a launch can have."""
+    if func.grid_size > MAX_GRID:
+        raise LaunchError(
+            f"{func.name_} has {func.grid_size} blocks, and a launch at most {MAX_GRID}: take "
+            "smaller inputs, or larger blocks"
         )
 
 

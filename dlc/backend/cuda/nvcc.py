@@ -14,6 +14,7 @@ from dlc.backend import BackendError
 from dlc.backend.cache import content_key, lookup_or_build
 from dlc.backend.parallel import OnDone, work_all
 
+TOOLKIT = "/usr/local/cuda"
 _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-nvvm")
 _INSTALL = "install the CUDA toolkit, or the compiler's wheels with: pip install " + " ".join(
     f"'{wheel}==13.0.*'" for wheel in _WHEELS
@@ -49,18 +50,21 @@ class Cubin:
 
 def find_nvcc() -> Path:
     """
-    nvcc from PATH, else from $CUDA_HOME or $CUDA_PATH, else from the installed wheels.
-    BackendError says what to install if there is none.
+    nvcc from PATH or a toolkit, else from the installed wheels. BackendError says what to install
+    if there is none.
     """
-    if found := shutil.which("nvcc"):
-        return Path(found)
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if home := os.environ.get(variable):
-            if found := shutil.which("nvcc", path=str(Path(home) / "bin")):
-                return Path(found)
-    if found := _wheel_nvcc():
+    if found := find_tool("nvcc") or _wheel_nvcc():
         return found
     raise BackendError(f"nvcc was not found on PATH, in $CUDA_HOME or as a wheel; {_INSTALL}")
+
+
+def find_tool(name: str) -> Path | None:
+    """From PATH, else from $CUDA_HOME or $CUDA_PATH, else from where toolkits are installed."""
+    homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), TOOLKIT)
+    for place in (None, *(str(Path(home) / "bin") for home in homes if home)):
+        if found := shutil.which(name, path=place):
+            return Path(found)
+    return None
 
 
 def _wheel_nvcc() -> Path | None:

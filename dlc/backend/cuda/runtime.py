@@ -141,6 +141,7 @@ class CudaBackend:
             target = module.attributes.get(TARGET_ATTRIBUTE) if module is not None else None
             if isinstance(target, StringAttr):
                 failures.check_target(target.data, gpu.name, gpu.capability)
+            failures.check_grid(func)
             failures.check_shared(func, gpu.name, limit)
 
     def _load_all(self, cubins: Mapping[FuncOp, Cubin]) -> None:

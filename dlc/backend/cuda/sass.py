@@ -13,9 +13,7 @@ import functools
 import hashlib
 import importlib.metadata
 import itertools
-import os
 import re
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -25,6 +23,7 @@ from pathlib import Path
 
 from dlc.backend import BackendError
 from dlc.backend.cache import content_key, lookup_or_build
+from dlc.backend.cuda.nvcc import find_tool
 
 _WHEEL = "nvidia-cuda-nvdisasm"
 _INSTALL = f"install the CUDA toolkit, or the wheel with: pip install '{_WHEEL}==13.2.51'"
@@ -283,15 +282,11 @@ def parse(text: str) -> list[Function]:
 
 def find_nvdisasm() -> Path:
     """
-    nvdisasm from PATH, else from $CUDA_HOME or $CUDA_PATH, else from the installed wheel.
-    BackendError says what to install if there is none.
+    nvdisasm from PATH or a toolkit, else from the installed wheel. BackendError says what to
+    install if there is none.
     """
-    if found := shutil.which("nvdisasm"):
-        return Path(found)
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if home := os.environ.get(variable):
-            if found := shutil.which("nvdisasm", path=str(Path(home) / "bin")):
-                return Path(found)
+    if found := find_tool("nvdisasm"):
+        return found
     try:
         files = importlib.metadata.files(_WHEEL) or []
     except importlib.metadata.PackageNotFoundError:
