@@ -36,7 +36,7 @@ CALLS = 50
 
 
 def chain(x: torch.Tensor, w: torch.Tensor, count: int) -> torch.Tensor:
-    """Products of 16 x 16, each a kernel."""
+    """Products of 64 x 64, each a kernel."""
     for _ in range(count):
         x = x @ w
     return x
@@ -45,7 +45,7 @@ def chain(x: torch.Tensor, w: torch.Tensor, count: int) -> torch.Tensor:
 def contenders(count: int, backends: dict[str, Backend]) -> dict[str, Callable[[], object]]:
     """What is timed, by name; all of it has been called once, and its results agree."""
     device = next(iter(backends.values())).device
-    x, w = torch.randn(16, 16, device=device), torch.randn(16, 16, device=device) / 4
+    x, w = torch.randn(64, 64, device=device), torch.randn(64, 64, device=device) / 8
     made: dict[str, Callable[[], object]] = {"eager": lambda: chain(x, w, count)}
     expected = chain(x.double(), w.double(), count).float()
     for name, backend in backends.items():

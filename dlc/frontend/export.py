@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr
+from functools import cache
 from typing import Any
 
 import torch
@@ -127,14 +128,20 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     """PyTorch's functions for the ATen overloads that are not in `whole`, in terms of others."""
     if whole is None:
         return {}
+    table = {op: f for name, op, f in _core_decompositions() if name not in whole}
+    # What decompositions are written with beside ATen.
+    table[torch.ops.prims.convert_element_type.default] = _converted
+    return table
+
+
+@cache
+def _core_decompositions() -> list[tuple[str, OperatorBase, Callable[..., Any]]]:
+    """Of ATen overloads, with their names."""
     core = dict(core_aten_decompositions())
     for op, function in decomposition_table.items():
         if BEYOND_CORE.fullmatch(overload_name(op).partition(".")[0]):
             core[op] = function
-    table = {op: f for op, f in core.items() if (n := overload_name(op)) and n not in whole}
-    # What decompositions are written with beside ATen.
-    table[torch.ops.prims.convert_element_type.default] = _converted
-    return table
+    return [(name, op, f) for op, f in core.items() if (name := overload_name(op))]
 
 
 def _converted(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

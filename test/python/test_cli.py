@@ -137,7 +137,7 @@ def test_vv_prints_a_diff_for_each_pass(files: dict[str, Path], capsys):
 
 def test_the_readme_shows_what_is_printed(capsys: pytest.CaptureFixture[str]):
     text = (Path(__file__).parents[2] / "README.md").read_text()
-    listings = re.findall(r"^```\n\$ dlc (compile .*)\n((?:.*\n)*?)```$", text, re.MULTILINE)
+    listings = re.findall(r"^```\n\$ dlc (compile -c .*)\n((?:.*\n)*?)```$", text, re.MULTILINE)
     assert len(listings) == 3
     program = shlex.split(listings[0][0])[2]
     for command, shown in listings:

@@ -166,7 +166,7 @@ def test_a_row(tmp_path: Path) -> None:
     assert errors.pop("absent") == "TakesNoPart: takes no part"
     assert errors == {"dlc": None, "eager": None, "mine": None}
     assert found["dlc"]["warm_us"][0] > 0
-    assert ("dlc", "kernel sum_rms_norm, 1 of 1") in {step[:2] for step in steps}
+    assert ("dlc", "kernel rms_norm, 1 of 1") in {step[:2] for step in steps}
     checked = jobs.handle(
         job | {"kind": "measure", "contenders": ["eager"], "check_only": True}, lambda *step: None
     )

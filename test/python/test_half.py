@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 import dlc
 from dlc.accuracy import compare
 from dlc.backend import BackendError
-from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, parameter_types
+from dlc.backend.cuda.interface import c_name, parameter_types
 from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
 from dlc.backend.cuda.printer import print_module
 from dlc.backend.cuda.sass import accesses, disassemble, find_nvdisasm, parse
@@ -57,7 +57,7 @@ class Together(HostBackend):
         library = ctypes.CDLL(str(everything.compile()))
         for host in hosts.values():
             host._entry = getattr(library, f"dlc_thread_{host.name}")
-        self._kernels |= {f: (host, dynamic_shared_bytes(f)) for f, host in hosts.items()}
+        self._keep(hosts)
 
 
 # Programs. All of them are one, so that PyTorch exports and the C++ compiler starts few times.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -88,6 +88,9 @@ class HostBackend:
         for func, kernel in made.items():
             nothing = [0] * len(kernel.parameter_types)
             kernel.launch(nothing, 0, func.block_size)  # no block runs: it is loaded
+        self._keep(made)
+
+    def _keep(self, made: Mapping[FuncOp, HostKernel]) -> None:
         for func, kernel in made.items():
             self._kernels[func] = _Prepared(
                 kernel,
