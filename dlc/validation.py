@@ -33,6 +33,7 @@ from dlc.registry import get_pass
 from dlc.remarks import Remark, collect
 
 PLAINEST: dict[Stage, tuple[str, ...]] = {
+    "torch": ("decompose-torch", "lift-to-loops", "materialize-tiles"),
     "tensor": ("lift-to-loops", "materialize-tiles"),
     "loop": ("materialize-tiles",),
     "tile": ("materialize-tiles",),
@@ -82,7 +83,7 @@ class Question:
 
 
 class Answers:
-    """Runs modules of any IR but Torch's on some arguments, on one or several backends."""
+    """Runs modules of any IR on some arguments, on one or several backends."""
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class Validation:
             for number, accuracy in enumerate(self.question.judge(results, backend.name)):
                 if not accuracy.ok:
                     place = _worst_element(results[number], self.question.exact[number])
-                    how = f" ({backend})" if isinstance(backend, HostBackend) else ""
+                    how = f" ({_how(backend)})" if isinstance(backend, HostBackend) else ""
                     return f"result {number} has {accuracy}{place}{how}"
         return None
 
@@ -176,6 +177,10 @@ def _poisoned() -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=warn)
         deterministic.fill_uninitialized_memory = before[1]
+
+
+def _how(backend: HostBackend) -> str:
+    return f"threads in {backend.order} order, asynchronous copies {backend.async_mode}"
 
 
 def _worst_element(result: torch.Tensor, exact: torch.Tensor) -> str:

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from dlc.analysis.banks import report
-from dlc.dialects import kernel, tile
+from dlc.dialects import host, kernel, tile
 from dlc.interpreter.bank_meter import Promises
 from dlc.interpreter.hazards import Hazard
 from dlc.interpreter.run import Options, run_kernel
@@ -81,8 +81,9 @@ def check_module(
     ticker: Ticker | None = None,
 ) -> Iterator[Verdict]:
     """
-    A verdict for each launch of `@main`, in order, and for kernels that nothing launches. Without
-    `inputs` of `@main`, and where what a kernel reads was not computed, they are random.
+    A verdict for each kernel that `@main` launches, in order, and for those that nothing launches;
+    for a further launch of a kernel only if it gets integers that are known, which may be indices.
+    Without `inputs` of `@main`, and where what a kernel reads was not computed, they are random.
     """
     checker = _Checker(promises, limits or Limits(), np.random.default_rng(seed), ticker)
     launched: set[kernel.FuncOp] = set()
@@ -93,14 +94,23 @@ def check_module(
         if inputs is not None:
             values.update(zip(main.body.block.args, inputs, strict=True))
         for op in main.body.block.ops:
-            if isinstance(op, kernel.LaunchOp) and (callee := op.callee) is not None:
-                launched.add(callee)
-                verdict, outputs = checker.check(callee, [values.get(v) for v in op.inputs])
-                values.update(zip(op.outputs, outputs, strict=False))
-                yield verdict
+            # A buffer holds what was computed last into it: `host_order` has verified that.
+            if not isinstance(op, kernel.LaunchOp | host.LaunchOp):
+                continue
+            callee, given = op.callee, [values.get(v) for v in op.inputs]
+            if callee is None or (callee in launched and not any(map(_are_integers, given))):
+                continue
+            launched.add(callee)
+            verdict, outputs = checker.check(callee, given)
+            values.update(zip(op.outputs, outputs, strict=False))
+            yield verdict
     for op in module.walk():
         if isinstance(op, kernel.FuncOp) and op not in launched:
             yield checker.check(op, [None] * len(op.input_refs))[0]
+
+
+def _are_integers(array: Array | None) -> bool:
+    return array is not None and np.issubdtype(array.dtype, np.integer)
 
 
 class _Checker:

@@ -115,6 +115,15 @@ def _check_divisor(program: Program, op: Operation, divisor: Value) -> None:
         raise program.machine.hazard("arithmetic", op, "an integer is divided by 0", [lane])
 
 
+def _check_step(program: Program, op: scf.ForOp, step: Index) -> None:
+    """A loop must get on, or it runs for ever."""
+    steps = np.broadcast_to(step, program.machine.lanes)[program.machine.active]
+    if (steps <= 0).any():
+        at = first_of(steps <= 0)
+        sentence = f"the step of a loop must be positive, found {int(steps[at])}"
+        raise program.machine.hazard("arithmetic", op, sentence, [int(program.machine.active[at])])
+
+
 def for_loop(program: Program, op: scf.ForOp) -> Step:
     machine, values = program.machine, program.machine.values
     lb, ub, by = program.slots([op.lb, op.ub, op.step])
@@ -134,6 +143,7 @@ def for_loop(program: Program, op: scf.ForOp) -> Step:
 
     def step() -> None:
         first, last, stride = values[lb], values[ub], values[by]
+        _check_step(program, op, stride)
         if carried:
             _assign(values, carried, initial)
         machine.iteration.append(0)

@@ -168,10 +168,6 @@ class Machine:
         assert what is not None
         return what
 
-    def local_block(self, block: int) -> int:
-        """The number of a block among those that run."""
-        return int(np.searchsorted(self.block_ids, block))
-
     def past_access(self, packed: int) -> Access:
         """An access of shadow memory; one for an mbarrier is that of its request."""
         event = packed >> ACTOR_BITS

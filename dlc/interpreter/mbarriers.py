@@ -61,6 +61,27 @@ class Mbarrier:
         return len(self.ended) >= phases
 
 
+class _Fences:
+    """When threads have executed fences of one kind."""
+
+    def __init__(self, blocks: int, threads: int) -> None:
+        self._newest: list[Times] = [np.zeros((blocks, threads), np.int32)]
+        """After each execution the time of each thread's last one, 0 for none."""
+
+    def note(self, blocks: Lanes, threads: Lanes, now: int | Times) -> None:
+        newest = self._newest[-1].copy()
+        newest[blocks, threads] = now
+        self._newest.append(newest)
+
+    def newest(self, block: int, threads: NDArray[np.int64], known: Times) -> Times:
+        """The last fence of each of these threads up to a time, 0 for none."""
+        found = np.zeros_like(known)
+        for newest in self._newest:
+            times = newest[block, threads]
+            found = np.where(times <= known, times, found)
+        return found
+
+
 class Mbarriers:
     """The mbarriers of the blocks that run; `number` counts through all of a block's."""
 
@@ -68,10 +89,10 @@ class Mbarriers:
         self.machine = machine
         self.all: dict[tuple[int, int], Mbarrier] = {}
         shape = machine.blocks, machine.threads
-        self.init_fence = np.zeros(shape, np.int32)
-        """The time of each thread's last fence of initializations."""
-        self.proxy_fence = np.zeros(shape, np.int32)
-        """The time of each thread's last fence of ordinary accesses."""
+        self.init_fences = _Fences(*shape)
+        """Of initializations."""
+        self.proxy_fences = _Fences(*shape)
+        """Of ordinary accesses."""
 
     @property
     def clock(self) -> VectorClocks:
@@ -96,11 +117,11 @@ class Mbarriers:
             waits = np.zeros(self.machine.threads, np.int64)
             self.all[block, n] = Mbarrier(count, access, time, count, row, waited, waits)
 
-    def fence(self, times: Times) -> None:
-        """The active threads execute a fence; `times` are those of the fences of its kind."""
+    def fence(self, fences: _Fences) -> None:
+        """The active threads execute a fence of the kind of these."""
         lanes = self.machine.active
         block, thread = self.machine.block_of[lanes], self.machine.thread_of[lanes]
-        times[block, thread] = self.clock.now(lanes)
+        fences.note(block, thread, self.clock.now(lanes))
         self.clock.tick(lanes)
 
     def arrive(self, op: Operation, number: Index, bytes: int) -> None:
@@ -215,6 +236,8 @@ class Mbarriers:
         barrier = self._initialized(op, np.array([lane]), block, n)
         self._check_fenced(op, lane, barrier)
         lanes = np.full(len(elements), lane)
+        if target.guard is not None:
+            target.guard(op, elements, lanes)
         packed = target.shadow.check_write(op, elements, lanes)
         self._check_proxy(op, lane, target, elements)
         self.machine.requests[int(packed[0]) >> ACTOR_BITS] = lane
@@ -241,8 +264,10 @@ class Mbarriers:
     def _check_fenced(self, op: Operation, lane: int, barrier: Mbarrier) -> None:
         """The accelerator has to see the mbarrier initialized."""
         first = self.machine.past_access(barrier.initializer)
-        fence = int(self.init_fence[self.machine.local_block(first.block), first.thread])
-        if fence < barrier.initialized or not self._knows(lane, first.thread, fence):
+        block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
+        known = self.clock.known[block, thread, [first.thread]]
+        fence = self.init_fences.newest(block, np.array([first.thread]), known)
+        if fence[0] < barrier.initialized:
             sentence = "no kernel.fence_mbarrier_init stands between this and the initialization"
             accesses = [self.machine.access(op, lane), first]
             self.machine.report(Hazard("mbarrier", op, sentence, accesses))
@@ -257,10 +282,10 @@ class Mbarriers:
         ordinary = (writers > 0) & (threads < self.machine.threads)
         if not ordinary.any():
             return
-        block, thread = self.machine.block_of[lane], self.machine.thread_of[lane]
-        fences = self.proxy_fence[block, np.minimum(threads, self.machine.threads - 1)]
-        known = self.clock.known[block, thread, threads]
-        bad = ordinary & ((target.shadow.time[elements] > fences) | (known < fences))
+        block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
+        threads = np.minimum(threads, self.machine.threads - 1)
+        fences = self.proxy_fences.newest(block, threads, self.clock.known[block, thread, threads])
+        bad = ordinary & (target.shadow.time[elements] > fences)
         if bad.any():
             past = self.machine.past_access(int(writers[first_of(bad)]))
             sentence = (
@@ -287,10 +312,6 @@ class Mbarriers:
                 Hazard("race", op, sentence, [self.machine.access(op, lane), first])
             )
         return barrier
-
-    def _knows(self, lane: int, thread: int, time: int) -> bool:
-        block, own = self.machine.block_of[lane], self.machine.thread_of[lane]
-        return bool(own == thread or self.clock.known[block, own, thread] >= time)
 
     def _each(self, number: Index, lanes: Lanes) -> list[tuple[int, int, int]]:
         """Lane, block and number of the mbarrier, for each of these lanes."""

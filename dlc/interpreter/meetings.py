@@ -168,11 +168,11 @@ def _box_elements(
 
 
 def fence_mbarrier_init(program: Program, op: kernel_tma.FenceMbarrierInitOp) -> Step:
-    return lambda: program.mbarriers.fence(program.mbarriers.init_fence)
+    return lambda: program.mbarriers.fence(program.mbarriers.init_fences)
 
 
 def fence_proxy_async(program: Program, op: kernel_tma.FenceProxyAsyncOp) -> Step:
-    return lambda: program.mbarriers.fence(program.mbarriers.proxy_fence)
+    return lambda: program.mbarriers.fence(program.mbarriers.proxy_fences)
 
 
 def _box(source: Memory, at: Sequence[int], box: Sequence[int]) -> Any:

@@ -242,6 +242,8 @@ class Memory:
         """Atomic additions, in the order of the lanes."""
         assert self.shadow is not None
         elements, _ = self.spread(self.locate(op, subscripts, lanes), lanes, 1)
+        if self.guard is not None:
+            self.guard(op, elements, lanes)
         self.shadow.atomic_update(op, elements, lanes)
         np.add.at(self.data, elements, value)
 

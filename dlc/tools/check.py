@@ -141,11 +141,13 @@ def described(
 
 
 def as_array(tensor: Any) -> NDArray[Any]:
-    """A tensor as the interpreter takes it: bf16 as float32."""
+    """A tensor as the interpreter takes it: bf16 as float32, bytes with a sign."""
     import torch
 
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()
+    elif tensor.dtype == torch.uint8:
+        tensor = tensor.view(torch.int8)
     return np.ascontiguousarray(tensor.cpu().numpy())
 
 

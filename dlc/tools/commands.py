@@ -45,19 +45,25 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
         sys.stdout.flush()
         print(describe(error, sources), file=sys.stderr)
         if (failed := failed_pass(error)) is not None:
-            command = _reproduce(options, sources, failed, type(error).__name__ == "WrongResult")
-            print(f"reproduce with: {command}", file=sys.stderr)
+            print(_reproduction(options, sources, failed, error), file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 
 
-def _reproduce(
-    options: argparse.Namespace, sources: dict[str, str], failed: str, validate: bool
+def _reproduction(
+    options: argparse.Namespace, sources: dict[str, str], failed: str, error: BaseException
 ) -> str:
-    """Writes the program as it was before a pass that failed; the command that runs the pass."""
+    """
+    Writes the program as it was before a pass that failed; a line with the command that runs the
+    pass, or why there is none.
+    """
     ctx = register(Context())
-    module = _load(ctx, options, sources, Timing()).module
-    advance(ctx, module, failed)
-    return write_reproducer(text_of(module), failed, "--validate" if validate else "")
+    validate = "--validate" if type(error).__name__ == "WrongResult" else ""
+    try:
+        module = _load(ctx, options, sources, Timing()).module
+        advance(ctx, module, failed)
+        return f"reproduce with: {write_reproducer(text_of(module), failed, validate)}"
+    except (Exception, ArgSpecParseError) as obstacle:
+        return f"no reproducer is written: {describe(obstacle, sources)}"
 
 
 def describe(error: BaseException, sources: dict[str, str]) -> str:

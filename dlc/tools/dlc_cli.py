@@ -30,6 +30,13 @@ torch, nn, F and math are at hand.
 """
 
 
+def _positive(text: str) -> int:
+    """A number of things that must not be none; errors as argparse wants them."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, found {number}")
+    return number
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
@@ -114,7 +121,7 @@ def make_parser() -> argparse.ArgumentParser:
         "0, 1 or 3.",
     )
     checking.add_argument(
-        "--blocks", type=int, metavar="N", help="run N blocks of each kernel [what takes 5 s]"
+        "--blocks", type=_positive, metavar="N", help="run N blocks of each kernel [what 5 s allow]"
     )
     checking.add_argument("--seed", type=int, default=0, help="of random inputs, parameters [0]")
     bisecting = commands.add_parser(

@@ -48,13 +48,13 @@ class Loaded:
 
 def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, str]) -> ModuleOp:
     """
-    The module in an .mlir file (`-`: on stdin), verified. `sources` gets its text. The target is
-    the given one, or the module's own, or sm_90.
+    The module in an .mlir file (`-`: on stdin), verified. `sources` gets its text; from there that
+    of stdin is taken the second time. The target is the given one, or the module's own, or sm_90.
     """
     name = "<stdin>" if file == "-" else file
     try:
         if file == "-":
-            text = sys.stdin.read()
+            text = sources[name] if name in sources else sys.stdin.read()
         else:
             with open(file, encoding="utf-8") as stream:
                 text = stream.read()

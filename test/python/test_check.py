@@ -12,11 +12,13 @@ import pytest
 from harness import STEPS, apply, lowered, parse, scheduled
 from test_interpreter import DONE, SMEM, STAGED, X, body, func_in, run
 from test_schedules import tiled
+from xdsl.context import Context
 
 from dlc.dialects import kernel
 from dlc.interpreter import Hazard
 from dlc.interpreter.check import Limits, Verdict, check_module, promises_of
 from dlc.interpreter.work import Work, chosen_blocks, spread_blocks
+from dlc.registry import get_pass, register
 from dlc.tools.dlc_cli import main
 
 
@@ -208,6 +210,57 @@ def test_work_is_counted() -> None:
     assert (work.turns, work.is_exact) == (4, False)
 
 
+PROGRAM = """
+kernel.func @far(%x: memref<4xi64>) -> (%y: memref<4xi64>) grid 1 block 4 {
+  %t = kernel.thread_id
+  %a = kernel.load %x[%t] : memref<4xi64>
+  %c = arith.constant 60 : i64
+  %i = arith.addi %a, %c : i64
+  kernel.store %i, %y[%t] : memref<4xi64>
+}
+kernel.func @look(%i: memref<4xi64>, %x: memref<64xf32>) -> (%y: memref<4xf32>) grid 1 block 4 {
+  %t = kernel.thread_id
+  %a = kernel.load %i[%t] : memref<4xi64>
+  %n = arith.index_cast %a : i64 to index
+  %v = kernel.load %x[%n] : memref<64xf32>
+  kernel.store %v, %y[%t] : memref<4xf32>
+}
+func.func @main(%x: MEMREF<4xi64>, %w: MEMREF<64xf32>) -> MEMREF<4xf32> {
+  LAUNCHES
+}"""
+ON_TENSORS = """%i = kernel.launch @far(%x) : (tensor<4xi64>) -> (tensor<4xi64>)
+  %y = kernel.launch @look(%i, %w) : (tensor<4xi64>, tensor<64xf32>) -> (tensor<4xf32>)
+  func.return %y : tensor<4xf32>"""
+
+
+LOOK = "kernel.launch @look(%j, %w) : (tensor<4xi64>, tensor<64xf32>) -> (tensor<4xf32>)"
+TWICE = PROGRAM.replace("MEMREF", "tensor").replace(
+    "LAUNCHES",
+    f"""%i = kernel.launch @far(%x) : (tensor<4xi64>) -> (tensor<4xi64>)
+  %j = kernel.launch @far(%x) : (tensor<4xi64>) -> (tensor<4xi64>)
+  %z = {LOOK}
+  func.return %z : tensor<4xf32>""",
+)
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["tensors", "buffers"])
+def test_a_kernel_reads_what_another_computed(planned: bool) -> None:
+    text = PROGRAM.replace("MEMREF", "tensor").replace("LAUNCHES", ON_TENSORS)
+    module = parse(text)
+    if planned:
+        get_pass("plan-buffers")().apply(register(Context()), module)
+        assert "host.launch" in str(module)
+    weights = np.zeros(64, np.float32)
+    inputs = [np.array([0, 1, 2, 3]), weights]
+    assert [v.answer for v in check_module(module, inputs)] == ["clean", "clean"]
+    inputs = [np.array([0, 1, 5, 3]), weights]
+    first, second = check_module(module, inputs)
+    assert first.answer == "clean"
+    assert "%x[65] is not in memref<64xf32>" in str(second.hazards[0])
+    verdicts = check_module(parse(TWICE), [np.array([0, 1, 2, 3]), weights])
+    assert [v.func.name_ for v in verdicts] == ["far", "far", "look"]
+
+
 # Bank conflicts.
 
 
@@ -257,6 +310,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     unknown = tmp_path / "unknown.mlir"
     unknown.write_text(body("%q = math.ctpop %t : index", output=""))
     assert main(["check", str(unknown)]) == 3
+
+
+def test_inputs_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bytes without a sign reach kernels as bytes with one."""
+    assert main(["check", "-c", "torch.randint(0, 255, (7, 9), dtype=torch.uint8).sum(0)"]) == 0
+    assert capsys.readouterr().out.startswith("sum: clean")
+    with pytest.raises(SystemExit):
+        main(["check", "-c", "torch.randn(3).relu()", "--blocks", "0"])
+    assert "expected at least 1, found 0" in capsys.readouterr().err
 
 
 def test_speed() -> None:

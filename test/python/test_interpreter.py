@@ -295,6 +295,8 @@ STAGED = f"""
   kernel.store %a, %s[%t] : {SMEM}"""
 DONE = "\n  kernel.store %a, %y[%t] : memref<64xf32>"
 
+SLOTS = "memref<2x64xf32, #kernel.shared>"
+
 HAZARDS: dict[str, tuple[str, str, str]] = {
     "written, then read": (
         f"{STAGED}\n  %v = kernel.load %s[63 - %t] : {SMEM}\n{DONE}",
@@ -393,6 +395,31 @@ HAZARDS: dict[str, tuple[str, str, str]] = {
         "divergence",
         r"all lanes of a warp must reach kernel.shuffle, and thread 40 does not",
     ),
+    "a barrier in a loop of the warps' own lengths": (
+        "%n = kernel.index %t floordiv 32 + 1\n  scf.for %i = %c0 to %n step %c1 {"
+        "\n  kernel.barrier\n  }\n  %a = kernel.load %x[%t] : memref<64xf32>" + DONE,
+        "divergence",
+        r"must reach kernel.barrier, and thread 0 does not\n.*thread 32, %i = 1: kernel.barrier",
+    ),
+    "a shuffle in both branches": (
+        f"{STAGED}{DONE}\n  %p = kernel.test where (%t mod 2 < 1)\n  scf.if %p {{"
+        "\n  %o = kernel.shuffle xor %a, 1 width 32 : f32\n} else {"
+        "\n  %o = kernel.shuffle xor %a, 1 width 32 : f32\n}",
+        "divergence",
+        r"all lanes of a warp must reach kernel.shuffle, and thread 1 does not",
+    ),
+    "a group of copies too few": (
+        f"%s = kernel.alloc_shared : {SLOTS}"
+        f"\n  kernel.cp_async %x[%t], %s[0, %t] elements 1 : memref<64xf32>, {SLOTS}"
+        "\n  kernel.commit\n  scf.for %k = %c0 to %c3 step %c1 {"
+        "\n  %more = kernel.test where (%k < 2)\n  scf.if %more {"
+        f"\n  kernel.cp_async %x[%t], %s[(%k + 1) mod 2, %t] elements 1 : memref<64xf32>, {SLOTS}"
+        "\n  kernel.commit\n  }\n  kernel.wait 1\n  kernel.barrier"
+        f"\n  %v = kernel.load %s[%k mod 2, 63 - %t] : {SLOTS}\n  kernel.barrier\n  }}"
+        "\n  %a = kernel.load %x[%t] : memref<64xf32>" + DONE,
+        "copy in flight",
+        r"%s\[0, 63\] is .* not waited for its group\n.*%k = 2: %v = .*\n.*%k = 1: kernel.cp_async",
+    ),
     "an element without a store": (
         "%a = kernel.load %x[%t] : memref<64xf32>"
         "\n  kernel.store %a, %y[%t] where (%t < 62) : memref<64xf32>",
@@ -404,6 +431,12 @@ HAZARDS: dict[str, tuple[str, str, str]] = {
         "\n  %a = kernel.load %x[%t] : memref<64xf32>" + DONE,
         "arithmetic",
         r"an integer is divided by 0\n.*thread 0: %q = arith.divsi",
+    ),
+    "a loop that does not get on": (
+        "%n = kernel.index %t mod 2\n  scf.for %i = %c0 to %c3 step %n {\n  }"
+        "\n  %a = kernel.load %x[%t] : memref<64xf32>" + DONE,
+        "arithmetic",
+        r"the step of a loop must be positive, found 0\n.*thread 0: scf.for",
     ),
     "arithmetic in bf16": (
         "%a = kernel.load %x[%t] : memref<64xf32>\n  %h = arith.truncf %a : f32 to bf16"
@@ -554,6 +587,76 @@ def test_cp_async_that_nothing_awaits() -> None:
   kernel.commit"""
     )
     assert report(body(text)).kind == "copy never awaited"
+
+
+def test_atomic_addition_to_what_is_copied() -> None:
+    adds = f"kernel.atomic_add %zero, %s[%t] : {SMEM}\n  kernel.commit"
+    hazard = report(body(ASYNC.format(**(KEPT | {"commit": adds}))))
+    assert hazard.kind == "copy in flight"
+    assert hazard.op.name == "kernel.atomic_add"
+
+
+BOX = f"""
+  %s = kernel.alloc_shared : {SMEM}
+  %m = kernel.alloc_mbarriers 1
+  %map = kernel.tensor_map %x box [64] : memref<64xf32>
+  %first = kernel.test where (%t < 1)
+  scf.if %first {{
+    kernel.mbarrier_init %m[0], 1
+    kernel.fence_mbarrier_init
+  }}
+  PREPARED
+  kernel.barrier
+  scf.for %o = %c0 to %c3 step %c1 {{
+    scf.for %k = %c0 to %c3 step %c1 {{
+      scf.if %first {{
+        kernel.mbarrier_expect_tx %m[0], 256
+        kernel.tma_load %map[0] -> %s[0], %m[0] : {SMEM}
+      }}
+      kernel.mbarrier_wait %m[0], parity (%o * 3 + %k) mod 2
+      %v = kernel.load %s[63 - %t] : {SMEM}
+      kernel.barrier
+    }}
+  }}
+  %a = kernel.load %x[%t] : memref<64xf32>{DONE}"""
+ZEROS = f"kernel.store %zero, %s[%t] : {SMEM}"
+FENCE = "kernel.fence_proxy_async"
+COPY = f"kernel.cp_async %x[%t], %s[%t] elements 1 where (%t < 1) : memref<64xf32>, {SMEM}"
+
+
+def test_a_box_where_threads_have_written() -> None:
+    fenced = body(BOX.replace("PREPARED", f"{ZEROS}\n  {FENCE}"))
+    run(fenced)
+    again = f"kernel.barrier\n  {FENCE}\n  kernel.fence_mbarrier_init\n  scf.for %o"
+    run(fenced.replace("kernel.barrier\n  scf.for %o", again))
+
+
+@pytest.mark.parametrize(
+    ("prepared", "kind", "message"),
+    [
+        (ZEROS, "race", r"no kernel.fence_proxy_async .*\n.*tma_load.*\n.*thread 0: kernel.store"),
+        (f"{FENCE}\n  {ZEROS}", "race", "no kernel.fence_proxy_async stands between"),
+        (
+            f"{ZEROS}\n  scf.if %first {{\n  {FENCE}\n  }}",
+            "race",
+            "no kernel.fence_proxy_async .*\n.*\n.*thread 1: kernel.store",
+        ),
+        (COPY, "copy in flight", "not committed its group\n.*thread 0, %o = 0, %k = 0: .*tma_load"),
+    ],
+)
+def test_a_box_where_threads_may_write_later(prepared: str, kind: str, message: str) -> None:
+    hazard = report(body(BOX.replace("PREPARED", prepared)))
+    assert hazard.kind == kind, str(hazard)
+    assert re.search(message, str(hazard)), str(hazard)
+
+
+def test_parities_of_a_loop_that_is_entered_again() -> None:
+    """An odd number of phases in the inner loop: its parities are others the next time."""
+    right = body(BOX.replace("PREPARED", ""))
+    run(right)
+    hazard = report(right.replace("(%o * 3 + %k) mod 2", "%k mod 2"))
+    assert hazard.kind == "mbarrier"
+    assert hazard.accesses[0].iteration == (1, 0)
 
 
 def test_cp_async_at_no_multiple_of_its_size() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,19 @@ def test_right_programs(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "no pass changes the result: 1 state" in capfd.readouterr().out
 
 
+def test_modules_without_kernels(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Views alone, and states of Torch IR."""
+    view = "torch.randn(3, 4).view(4, 3)"
+    assert dlc_cli.main(["compile", "-c", view, "--validate", "--ir", "kernel"]) == 0
+    assert dlc_cli.main(["bisect", "-c", view]) == 0
+    twice = "x = torch.randn(3); x.relu() * x.relu()"
+    assert dlc_cli.main(["compile", "-c", twice, "--ir", "torch", "-o", "t.mlir"]) == 0
+    before = capfd.readouterr().out
+    assert "internal error" not in before
+    assert dlc_opt.main(["t.mlir", "--validate", "-p", "cse"]) == 0
+    assert capfd.readouterr().out.count("relu.default") == 1
+
+
 @pytest.mark.parametrize("pass_name", ["fold-constants", "stage-inputs", "vectorize-accesses"])
 def test_wrong_pass(
     pass_name: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -100,6 +114,30 @@ def test_failing_pass(
     said = capfd.readouterr().out
     assert "t:010_double_buffer is wrong" in said
     assert dlc_opt.main(command_in(said)) == 1
+
+
+def test_a_module_from_stdin(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert dlc_cli.main(["compile", "-c", TEXT, "--ir", "loop"]) == 0
+    text = capfd.readouterr().out
+    plant(monkeypatch, "double-buffer", raise_an_error)
+    monkeypatch.setattr("sys.stdin", StringIO(text))
+    assert dlc_cli.main(["compile", "-"]) == 1
+    assert dlc_opt.main(command_in(capfd.readouterr().err)) == 1
+    assert "expected another module" in capfd.readouterr().err
+
+
+def test_no_room_for_the_reproducer(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plant(monkeypatch, "double-buffer", raise_an_error)
+    with monkeypatch.context() as full:
+        full.setattr("tempfile.tempdir", str(here / "missing"))
+        assert dlc_cli.main(["compile", "-c", TEXT]) == 1
+    said = capfd.readouterr().err
+    assert "expected another module" in said
+    assert re.search(r"^no reproducer is written: .*no such file or directory", said, re.MULTILINE)
 
 
 def test_unwritten_elements_are_seen(

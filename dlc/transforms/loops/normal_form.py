@@ -1,7 +1,8 @@
 """
 The canonical form of a loop kernel; see `normalize_kernel`.
 
-The steps, in order: equal inputs become one; axes of extent 1 and 0 vanish; every operation moves
+The steps, in order: equal inputs become one; axes of extent 1 and 0 vanish; loads that stay in
+bounds anyway lose their conditions; every operation moves
 out of the loops that it does not vary along, equal ones become one, and what memory does not lie
 between is not rounded (`dlc.ir.rounding`); the nest is split where a
 reduce needs only some of its axes; what is unused goes; what no reduce of a block needs stands
@@ -14,13 +15,14 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, i64
+from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from dlc.analysis.loops import only_computes, split_levels
 from dlc.dialects.access import IndexedOp, simplify_where
 from dlc.dialects.axes import new_body
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, SelectOp, StoreOp, YieldOp
+from dlc.ir.expr import within
 from dlc.ir.rounding import unrounded
 from dlc.ir.structure import structure
 
@@ -36,6 +38,7 @@ def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
     if not clean:
         _simplify_indices(kernel)
         _drop_trivial_axes(kernel)
+    _free_loads(kernel)
     _Hoist(kernel).run()
     for op in list(kernel.body.block.ops):
         if isinstance(op, ForOp):
@@ -112,6 +115,28 @@ def _drop_trivial_axes(kernel: KernelOp) -> None:
             op.set_axes([n for n in extents if n != 1])
         if not op.axes:
             _dissolve(op)
+
+
+def _free_loads(kernel: KernelOp) -> None:
+    """
+    A load that stays in bounds whether its conditions hold or not is free of them, so that vectors
+    can be loaded, and a select of it and its default follows.
+    """
+    for op in [o for o in kernel.walk() if isinstance(o, LoadOp) and o.default is not None]:
+        assert isinstance(op.ref.type, MemRefType)
+        assert op.default is not None
+        bounds = zip(op.subscripts, op.ref.type.get_shape(), strict=True)
+        if any(within(subscript, extent) for subscript, extent in bounds):
+            continue
+        load = LoadOp(op.ref, op.subscripts)
+        select = SelectOp(load.result, op.where, op.default)
+        load.location = select.location = op.location
+        load.result.name_hint = op.result.name_hint
+        block = op.parent
+        assert block is not None
+        block.insert_ops_before([load, select], op)
+        _replace_values(op, [select.result])
+        _erase(op)
 
 
 def _dissolve(op: ForOp | ReduceOp) -> None:
@@ -287,7 +312,9 @@ def _simpler(op: SelectOp | LoadOp) -> tuple[SSAValue, LoadOp | None] | None:
             return op.value, None
         load = op.value.owner
         single = isinstance(load, LoadOp) and op.value.has_one_use()
-        if not isinstance(load, LoadOp) or not single or set(load.where) - set(where):
+        if not isinstance(load, LoadOp) or not single or not load.where:
+            return None
+        if set(load.where) - set(where):
             return None
         new = LoadOp(load.ref, load.subscripts, where, op.default)
     new.location = load.location

@@ -100,8 +100,30 @@ func.func @main(%x: tensor<8x8xf32>) -> tensor<8xf32> {
 // CHECK-NEXT: loop.for %i in 8 {
 // CHECK-NEXT:   %s = loop.reduce add
 // CHECK-NOT:    loop.reduce
-// CHECK:        %{{.*}} = loop.load %z[%i, 0] where (%i < 5) else %[[ZERO]] : memref<8x8xf32>
+// CHECK:        %[[A:.*]] = loop.load %z[%i, 0] : memref<8x8xf32>
+// CHECK-NEXT:   loop.select %[[A]] where (%i < 5) else %[[ZERO]] : f32
 // CHECK-NEXT:   arith.mulf %s, %s : f32
+
+// -----
+
+// A load is free of conditions where it stays in bounds anyway, and only there.
+
+func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y = loop.kernel @k(%x: memref<8x8xf32> = %x) -> (%y: memref<8x8xf32>) {
+    %zero = arith.constant 0.000000e+00 : f32
+    loop.for %i in 8, %j in 8 {
+      %a = loop.load %x[%i, %j] where (%i >= %j) else %zero : memref<8x8xf32>
+      %b = loop.load %x[%i, %j + 1] where (%j < 7) else %zero : memref<8x8xf32>
+      %s = arith.addf %a, %b : f32
+      loop.store %s, %y[%i, %j] : memref<8x8xf32>
+    }
+  }
+  func.return %y : tensor<8x8xf32>
+}
+
+// CHECK:      %a = loop.load %x[%i, %j] : memref<8x8xf32>
+// CHECK-NEXT: %a_1 = loop.select %a where (%i - %j >= 0) else %zero : f32
+// CHECK-NEXT: %b = loop.load %x[%i, %j + 1] where (%j < 7) else %zero : memref<8x8xf32>
 
 // -----
 
