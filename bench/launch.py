@@ -31,12 +31,13 @@ from dlc.measure.environment import commit
 
 COUNTS = (1, 9)
 """Kernels of the programs."""
+EXTENT = 64
 CALLS = 50
 """Between two looks at the clock; few enough for the GPU's queue of launches."""
 
 
 def chain(x: torch.Tensor, w: torch.Tensor, count: int) -> torch.Tensor:
-    """Products of 64 x 64, each a kernel."""
+    """Products of EXTENT x EXTENT, each a kernel: fusion merges smaller ones."""
     for _ in range(count):
         x = x @ w
     return x
@@ -45,7 +46,8 @@ def chain(x: torch.Tensor, w: torch.Tensor, count: int) -> torch.Tensor:
 def contenders(count: int, backends: dict[str, Backend]) -> dict[str, Callable[[], object]]:
     """What is timed, by name; all of it has been called once, and its results agree."""
     device = next(iter(backends.values())).device
-    x, w = torch.randn(64, 64, device=device), torch.randn(64, 64, device=device) / 8
+    x, w = (torch.randn(EXTENT, EXTENT, device=device) for _ in range(2))
+    w /= EXTENT**0.5
     made: dict[str, Callable[[], object]] = {"eager": lambda: chain(x, w, count)}
     expected = chain(x.double(), w.double(), count).float()
     for name, backend in backends.items():
