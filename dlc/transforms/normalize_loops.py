@@ -20,7 +20,8 @@ class NormalizeLoopsPass(ModulePass):
     Axes of extent 1 become 0; what does not vary along a loop moves out of it, a reduce by
     splitting the nest around it; equal operations and equal inputs become one; what is unused goes,
     kernels without a reader too. A load that stays in bounds without its conditions is free of
-    them, so that vectors can be loaded; a select follows. What no reduce of a block needs stands after its last one.
+    them, so that vectors can be loaded; a select follows. What no reduce of a block needs stands
+    after its last one.
     Legal always: the points of a free loop are independent, loads have no effect, and no
     floating-point operation changes or changes places with another in a fold.
     Faster because nothing is computed twice, and passes that follow meet one form only.
