@@ -22,7 +22,6 @@ class NormalizeLoopsPass(ModulePass):
     kernels without a reader too. A load that stays in bounds without its conditions is free of
     them, so that vectors can be loaded; a select follows. What no reduce of a block needs stands
     after its last one.
-
     Legal always: the points of a free loop are independent, loads have no effect, and no
     floating-point operation changes or changes places with another in a fold.
     Faster because nothing is computed twice, and passes that follow meet one form only.

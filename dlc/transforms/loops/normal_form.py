@@ -2,11 +2,10 @@
 The canonical form of a loop kernel; see `normalize_kernel`.
 
 The steps, in order: equal inputs become one; axes of extent 1 and 0 vanish; loads that stay in
-bounds anyway lose their conditions; every operation moves
-out of the loops that it does not vary along, equal ones become one, and what memory does not lie
-between is not rounded (`dlc.ir.rounding`); the nest is split where a
-reduce needs only some of its axes; what is unused goes; what no reduce of a block needs stands
-after its last one.
+bounds anyway lose their conditions; every operation moves out of the loops that it does not vary
+along, equal ones become one, and what memory does not lie between is not rounded
+(`dlc.ir.rounding`); the nest is split where a reduce needs only some of its axes; what is unused
+goes; what no reduce of a block needs stands after its last one.
 """
 
 from __future__ import annotations
