@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import resource
 import sys
@@ -108,6 +109,7 @@ def _note(case: str, answer: Answer, tally: Tally, folder: Path) -> None:
 
 
 def _child(case: str, connection: Connection) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # PyTorch warns of what random programs do
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     try:
         answer = answer_to(case)
