@@ -31,6 +31,14 @@ FOUND = {
     "flip of a scalar": Program(
         (Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)
     ),
+    "scores that are alike for all keys": Program(
+        (Statement("v0", "torch.randn(1, 2)"),),
+        (
+            Statement("v1", "v0.repeat_interleave(4, 0).relu()"),
+            Statement("v2", "F.scaled_dot_product_attention(v1, v1, v1, is_causal=True)"),
+        ),
+        ("v2",),
+    ),
 }
 """What the fuzzer has found."""
 

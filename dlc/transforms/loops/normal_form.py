@@ -230,7 +230,7 @@ class _Hoist:
                 needed = max(needed, min(uses, depth - 1))
                 continue
             key = _key(op)
-            if (same := self.seen.get(key)) is not None:
+            if (same := self.seen.get(key)) is not None and self._is_around(same):
                 _replace_values(op, same.results)
                 _erase(op)
                 continue
@@ -244,6 +244,10 @@ class _Hoist:
                 needed = max(needed, _below(map(self._depth, _used(op)), depth))
         self.path.pop()
         return needed
+
+    def _is_around(self, op: Operation) -> bool:
+        """Whether an operation that was visited stands in a block around the one being visited."""
+        return any(op.parent is outer.parent for outer in self.path)
 
     def _movable(self, op: Operation) -> bool:
         return only_computes(op) and not self.outputs.intersection(_used(op))
