@@ -53,8 +53,10 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     k_axes = set[SSAValue](reduce.axes)
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
     chunked = {op: along[op.result] for op in loads if along[op.result] & k_axes}
-    row = max((a for a in outer.axes if a in found.rows), key=outer.extent)
-    column = max((a for a in outer.axes if a in found.columns), key=outer.extent)
+    # Of several axes of one length the innermost, along which memory is most likely contiguous.
+    inward = outer.axes[::-1]
+    row = max((a for a in inward if a in found.rows), key=outer.extent)
+    column = max((a for a in inward if a in found.columns), key=outer.extent)
 
     def operands(axis: SSAValue) -> int:
         return sum(axis in varies for varies in chunked.values())

@@ -93,7 +93,7 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     steps += [
         f"blockify-launch{{block={per_axis(*best.block)} thread={per_axis(*best.threads)}{group}}}",
         f"stage-inputs{{budget={slabs}{' compute=true' if best.computes else ''}}}",
-        f"register-tile{{extents={per_axis(*best.thread)}}}",
+        f"register-tile{{extents={_held(per_axis(*best.thread))}}}",
         "permute-register-tile",
     ]
     lost = [*_others(fitting)]
@@ -105,6 +105,11 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
         steps.append("pipeline-k-outer")
     steps.append(f"mark-unroll{{limit={max(best.chunk // VECTOR, 1)}}}")
     return Choice(",".join(steps), str(best), tuple(lost))
+
+
+def _held(extents: str) -> str:
+    """Without axes of one point: `blockify-launch` makes no serial axis of those."""
+    return ",".join(n for n in extents.split(",") if n != "1") or extents
 
 
 def _without_tma(best: Candidate) -> str:
