@@ -224,17 +224,17 @@ def _compute(operand: ComputedOperand) -> None:
 
 def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
     """
-    Drops the conditions of a sum of products that hold exactly where a subscript of either factor
-    is within its input: beyond, both are 0, and so is their product. A computed factor is 0 where
+    Drops the conditions of sums of products that hold exactly where a subscript of every factor
+    is within its input: beyond, all are 0, and so are their products. A computed factor is 0 where
     its own conditions say so.
     """
     yielded = reduce.yielded
-    if reduce.monoid_name.data != "add" or len(yielded.values) != 1:
+    products = [value.owner for value in yielded.values]
+    if reduce.monoid_name.data != "add" or not products:
         return
-    product = yielded.values[0].owner
-    if not isinstance(product, arith.MulfOp):
+    if not all(isinstance(product, arith.MulfOp) for product in products):
         return
-    known = [_inside(factor) for factor in product.operands]
+    known = [_inside(factor) for product in products for factor in product.operands]
     kept = [c for c in yielded.where if not all(c in conditions for conditions in known)]
     if len(kept) < len(yielded.where):
         yielded.set_index(yielded.subscripts, kept)
