@@ -229,10 +229,9 @@ def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
     its own conditions say so.
     """
     yielded = reduce.yielded
-    products = [value.owner for value in yielded.values]
-    if reduce.monoid_name.data != "add" or not products:
-        return
-    if not all(isinstance(product, arith.MulfOp) for product in products):
+    owners = [value.owner for value in yielded.values]
+    products = [op for op in owners if isinstance(op, arith.MulfOp)]
+    if reduce.monoid_name.data != "add" or len(products) < len(owners):
         return
     known = [_inside(factor) for product in products for factor in product.operands]
     kept = [c for c in yielded.where if not all(c in conditions for conditions in known)]

@@ -79,9 +79,10 @@ def _split(loop: ForOp, number: int, parts: int) -> None:
     extents[number] //= parts
     split = ForOp(extents, new_body(len(extents), [a.name_hint for a in loop.axes]))
     split.location = loop.location
-    at = {old: Expr.of(new) for old, new in zip(loop.axes, split.axes, strict=True)}
+    place: dict[SSAValue, Expr] = {}
     for part in range(parts):
-        place = {**at, loop.axes[number]: at[loop.axes[number]] + part * extents[number]}
+        for n, (old, new) in enumerate(zip(loop.axes, split.axes, strict=True)):
+            place[old] = Expr.of(new) + (part * extents[n] if n == number else 0)
         copies: dict[SSAValue, SSAValue] = {}
         for op in loop.body.block.ops:
             if op is loop.yielded:
