@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from dlc.analysis.contraction import Contraction, contraction_of
+from dlc.analysis.contraction import Contraction, contraction_of, factors
 from dlc.analysis.cost import flops_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -54,13 +54,14 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
     chunked = {op: along[op.result] for op in loads if along[op.result] & k_axes}
 
-    def run(axis: SSAValue) -> float:
-        """The length of an axis, in elements that lie as far apart in an input as its points."""
-        strides = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
-        return outer.extent(axis) / max(strides, default=1)
+    def run(axis: BlockArgument) -> float:
+        """The length of an axis over the steps that its points are apart in an operand."""
+        steps = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
+        return outer.extent(axis) / max(steps, default=1)
 
     row = max((a for a in outer.axes if a in found.rows), key=run)
     column = max((a for a in outer.axes if a in found.columns), key=run)
+    row_factors, column_factors = factors(found, along)
 
     def operands(axis: SSAValue) -> int:
         return sum(axis in varies for varies in chunked.values())
@@ -75,19 +76,6 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
             and not along[op.results[0]].intersection(others)
         )
 
-    def factors(own: Sequence[SSAValue], others: Sequence[SSAValue]) -> int:
-        """How many values along some axes meet values along the others."""
-        met = {
-            v
-            for op in reduce.body.walk()
-            if op.results
-            and along[op.results[0]].intersection(own)
-            and along[op.results[0]].intersection(others)
-            for v in op.operands
-            if along[v].intersection(own) and not along[v].intersection(others)
-        }
-        return max(len(met), 1)
-
     extents = [outer.extent(a) for a in outer.axes]
     problem = Problem(
         batch=prod(extents) // max(outer.extent(row) * outer.extent(column), 1),
@@ -96,8 +84,8 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         k=reduce.extent(reduce.axes[-1]),
         row_operands=operands(row),
         column_operands=operands(column),
-        row_factors=factors(found.rows, found.columns),
-        column_factors=factors(found.columns, found.rows),
+        row_factors=row_factors,
+        column_factors=column_factors,
         sums=len(reduce.results),
         bytes_=max(element_bytes(op.result.type) for op in loads),
         computed_bytes_=element_bytes(reduce.results[0].type),

@@ -127,9 +127,14 @@ class Candidate:
     @property
     def computed_bytes(self) -> int:
         """Bytes of shared memory for a chunk of what is computed once for the block."""
+        return self._computed_bytes if self.computes else 0
+
+    @property
+    def _computed_bytes(self) -> int:
+        """Bytes of a chunk of the factors on the sides where something is computed."""
         p = self.problem
-        points = self._points(p.row_work > 0, p.column_work > 0) if self.computes else 0
-        return points * p.computed_bytes_
+        rows, columns = p.row_factors * (p.row_work > 0), p.column_factors * (p.column_work > 0)
+        return self._points(rows, columns) * p.computed_bytes_
 
     def _points(self, row_operands: int, column_operands: int) -> int:
         """Elements of one chunk of so many operands."""
@@ -205,8 +210,8 @@ class Candidate:
         rows, columns = self.block if together else (n * threads for n in self.thread)
         work = self.chunk * (rows * p.row_work + columns * p.column_work)
         if together:
-            slab = self._points(p.row_work > 0, p.column_work > 0) * p.computed_bytes_
-            work += CHUNK_INSTRUCTIONS * threads + COPY_INSTRUCTIONS * slab / 16
+            copied = COPY_INSTRUCTIONS * self._computed_bytes / 16
+            work += CHUNK_INSTRUCTIONS * threads + copied
         return work
 
     @cached

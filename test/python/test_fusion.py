@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -169,9 +170,7 @@ def test_outline(
 def test_epilogues_stand_in_the_kernels_of_contractions() -> None:
     module = loops(MLP(2048, 5632, "meta"), (1, 128, 2048))
     remarks = run(module, "fuse-loops")
-    found = [
-        [op.name for op in k.walk() if op.name.startswith("math.")] for k in kernels(module)
-    ]
+    found = [[op.name for op in k.walk() if op.name.startswith("math.")] for k in kernels(module)]
     assert found == [["math.exp"], []]
     for kernel in kernels(module):
         (c,) = contractions(kernel)
@@ -324,11 +323,10 @@ def test_a_rotation_is_the_epilogue_of_its_product() -> None:
             (c,) = contractions(kernel)
             assert len(c.reduce.results) == 2
             assert [c.reduce.extent(a) for a in c.reduce.axes] == [512]
-            assert len(c.row_loads) == 1
-            assert len(c.column_loads) == 2
+            assert sorted([len(c.row_loads), len(c.column_loads)]) == [1, 2]
         assert not any("sin" in ref.name_hint for ref in scores.input_refs if ref.name_hint)
-        merged = [r for r in remarks if "into @mul_neg_add" in r and "merged @linear" in r]
-        assert merged, remarks
+        rotation = re.compile(r": merged @\w*linear\w* into @mul_neg_add")
+        assert len([r for r in remarks if rotation.search(r)]) == 2
 
 
 def test_a_rotation_on_the_host() -> None:
