@@ -511,6 +511,33 @@ def argmax(rows: int, columns: int) -> Case:
     )
 
 
+def moments(rows: int, columns: int) -> Case:
+    """Of each row the sum, the sum of squares and the integer sum of numbers, in one reduce."""
+    x = _normal(1, rows, columns)
+    body = f"""
+    loop.for %row in {rows} {{
+      %s, %q, %n = loop.reduce add %k in {columns} -> (f32, f32, i64) {{
+        %a = loop.load %x[%row, %k] : {_memref([rows, columns])}
+        %b = arith.mulf %a, %a : f32
+        %k0 = loop.index %k
+        %k1 = arith.index_cast %k0 : index to i64
+        loop.yield %a, %b, %k1 : f32, f32, i64
+      }}
+      loop.store %s, %y[%row] : {_memref([rows])}
+      loop.store %q, %z[%row] : {_memref([rows])}
+      loop.store %n, %count[%row] : {_memref([rows], "i64")}
+    }}"""
+    outputs = {"y": [rows], "z": [rows], "count": _memref([rows], "i64")}
+    numbers = np.full(rows, columns * (columns - 1) // 2)
+    return Case(
+        f"moments_{rows}x{columns}",
+        _module("moments", {"x": x}, outputs, body),
+        (x,),
+        lambda x: [x.sum(axis=1), (x * x).sum(axis=1), numbers],
+        columns,
+    )
+
+
 def pad_pointwise(rows: int, columns: int) -> Case:
     """Each element plus its left neighbour (1 at the edge), times a row's factor."""
     x, w = _normal(1, rows, columns), _normal(2, rows)

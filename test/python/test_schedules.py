@@ -181,6 +181,7 @@ OTHERS = (
     other(ROWS, kernels.softmax(6, 100), kernels.softmax(40, 7), kernels.softmax(3, 1)),
     other(SPLIT_ROWS, kernels.row_norm(3, 101), kernels.row_norm(4, 128)),
     other(SPLIT_ROWS, kernels.argmax(5, 77), kernels.argmax(3, 1024)),
+    other(SPLIT_ROWS, kernels.moments(3, 77), kernels.moments(5, 1024)),
     other(SPLIT_ROWS, kernels.total(1000), kernels.total(3), kernels.total(4096)),
     other(COLUMNS, kernels.column_sum(50, 33), kernels.column_sum(300, 64)),
     other(
