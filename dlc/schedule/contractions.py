@@ -76,6 +76,10 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
             and not along[op.results[0]].intersection(others)
         )
 
+    def points(varies: frozenset[SSAValue]) -> int:
+        """Elements of one operand for a point of K."""
+        return prod(outer.extent(a) for a in outer.axes if a in varies)
+
     extents = [outer.extent(a) for a in outer.axes]
     problem = Problem(
         batch=prod(extents) // max(outer.extent(row) * outer.extent(column), 1),
@@ -86,6 +90,7 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         column_operands=operands(column),
         row_factors=row_factors,
         column_factors=column_factors,
+        operand_points=sum(points(v) for v in chunked.values() if v & {row, column}),
         sums=len(reduce.results),
         bytes_=max(element_bytes(op.result.type) for op in loads),
         computed_bytes_=element_bytes(reduce.results[0].type),

@@ -70,6 +70,8 @@ class Problem:
     row_factors: int = 1
     """Values along rows that are multiplied with values along columns: two sums may share one."""
     column_factors: int = 1
+    operand_points: int | None = None
+    """Elements of all operands for a point of K, where some lack axes of the batch."""
     sums: int = 1
     """What a point of rows and columns sums up."""
     bytes_: int = 4
@@ -83,8 +85,11 @@ class Problem:
 
     @property
     def compulsory_bytes(self) -> int:
-        operands = self.rows * self.row_operands + self.columns * self.column_operands
-        return self.batch * self.bytes_ * (operands * self.k + self.results)
+        points = self.operand_points
+        if points is None:
+            operands = self.rows * self.row_operands + self.columns * self.column_operands
+            points = self.batch * operands
+        return self.bytes_ * (points * self.k + self.batch * self.results)
 
     @property
     def results(self) -> int:
