@@ -18,6 +18,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
+from dlc.backend.host.launcher import HostBackend
 from dlc.registry import get_pass
 
 
@@ -27,25 +28,65 @@ def test_some_cases(case: str) -> None:
     assert not answer.failure, f"{answer.failure}\n{answer.case}"
 
 
+OWN = Setting("sm_90", None, None)
+"""dlc's own schedules."""
+
 FOUND = {
-    "flip of a scalar": Program(
-        (Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)
+    "import: flip of a scalar": (
+        Program((Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)),
+        OWN,
     ),
-    "scores that are alike for all keys": Program(
-        (Statement("v0", "torch.randn(1, 2)"),),
-        (
-            Statement("v1", "v0.repeat_interleave(4, 0).relu()"),
-            Statement("v2", "F.scaled_dot_product_attention(v1, v1, v1, is_causal=True)"),
+    "import: scores that are alike for all keys": (
+        Program(
+            (Statement("v0", "torch.randn(1, 2)"),),
+            (
+                Statement("v1", "v0.repeat_interleave(4, 0).relu()"),
+                Statement("v2", "F.scaled_dot_product_attention(v1, v1, v1, is_causal=True)"),
+            ),
+            ("v2",),
         ),
-        ("v2",),
+        OWN,
+    ),
+    "barriers: an if by the thread in a loop through slots counted as the loop's end": (
+        Program(
+            (Statement("v0", "torch.randn(12, 7)"),),
+            (Statement("v1", "torch.addmm(v0, v0, v0.t() @ v0)"),),
+            ("v1",),
+        ),
+        Setting(
+            "sm_80",
+            (
+                "tileify",
+                "chunk-matmul-k{bk=3 vector=1}",
+                "blockify-launch{block=32,64 thread=4,16}",
+                "stage-inputs{budget=49152 compute=true}",
+                "register-tile{extents=8,4}",
+                "double-buffer{depth=3}",
+                "async-copy",
+                "pipeline-k-outer",
+            ),
+            None,
+        ),
+    ),
+    "memory: quotients of indices that are data had no guard": (
+        Program(
+            (Statement("v0", "torch.randn(12, 4)"),),
+            (Statement("v1", "v0.flatten()"), Statement("v2", "v1.gather(0, v1.argsort(0))")),
+            ("v2",),
+        ),
+        Setting("sm_90", (), None),
+    ),
+    "names: a kernel called std": (
+        Program((Statement("v0", "torch.randn(3, 4)"),), (Statement("v1", "v0.std(1)"),), ("v1",)),
+        Setting("sm_90", None, HostBackend()),
     ),
 }
-"""What the fuzzer has found."""
+"""What the fuzzer has found: the kind of bug and what it was, and where it shows."""
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found(name: str) -> None:
-    assert complaint(FOUND[name], Setting("sm_90", None, None)) == ("", "")
+    assert complaint(*FOUND[name]) == ("", "")
 
 
 def test_some_texts(monkeypatch: pytest.MonkeyPatch) -> None:
