@@ -24,13 +24,13 @@ def evaluate(
     arguments: Sequence[torch.Tensor],
     *,
     double: bool = False,
-    disturb: Callable[[torch.Tensor], torch.Tensor] = lambda t: t,
+    disturb: Callable[[torch.Tensor, SSAValue], torch.Tensor] = lambda tensor, value: tensor,
 ) -> list[torch.Tensor]:
     """
     The results of `@main`, each `torch.aten` being a call of that overload. With `double`, every
     floating-point tensor is fp64, casts to other floating-point types included; an argument is for
     as long as an operation uses it, so that the weights of a model need not be there twice.
-    `disturb` is applied to every argument at each of its uses and to every result of an operation.
+    `disturb` is applied to every value at each of its uses.
     OpError for any other operation, and for an overload that this PyTorch does not have.
     """
     main = main_of(module)
@@ -40,7 +40,7 @@ def evaluate(
 
     def use(value: SSAValue) -> torch.Tensor:
         tensor = widened(values[value]) if double else values[value]
-        return disturb(tensor) if value.owner is body else tensor
+        return disturb(tensor, value)
 
     with torch.no_grad():
         for op in body.ops:
@@ -49,7 +49,7 @@ def evaluate(
             if not isinstance(op, AtenOp):
                 fail(op, f"expected torch.aten in @main, found '{op.name}'")
             outputs = _call(op, {v: use(v) for v in op.operands}, double)
-            values.update(zip(op.results, map(disturb, outputs), strict=True))
+            values.update(zip(op.results, outputs, strict=True))
             for value in dict.fromkeys((*op.operands, *op.results)):
                 if last_use.get(value, op) is op:
                     del values[value]
