@@ -307,15 +307,14 @@ def test_numbers_of_rotated_products(rows: int, size: int) -> None:
     torch.manual_seed(1)
     rotated, x = Rotated(13, 6, 3, size=size), torch.randn(rows, 13)
     angles = torch.randn(rows, size)
-    for special in (0.0, float("-inf"), float("nan")):
-        if special and rows:
-            x[rows // 2, 3] = special
-        check(rotated, (x, angles.cos(), angles.sin()), always=True)
+    if rows:
+        x[0, 3], x[rows // 2, 4] = float("-inf"), float("nan")
+    check(rotated, (x, angles.cos(), angles.sin()), always=True)
 
 
 def test_a_rotation_is_the_epilogue_of_its_product() -> None:
-    """At every length, queries and keys are rotated where they are computed, in two sums."""
-    for rows in (32, 128, 512):
+    """At any length, queries and keys are rotated where they are computed, in two sums."""
+    for rows in (32, 512):
         module = loops(Rotated(512, 8, 2).to("meta"), (rows, 512), (rows, 64), (rows, 64))
         remarks = run(module, "fuse-loops")
         q, k, scores = kernels(module)
