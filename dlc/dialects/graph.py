@@ -44,6 +44,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
+from dlc.ir.verification import SoundByStructure
 
 DEFAULT_ALIGNMENT = 16
 
@@ -105,7 +106,7 @@ def verify_positions(which: DenseArrayBase[I64] | None, count: int) -> None:
         )
 
 
-class KernelOpBase(IRDLOperation, ABC):
+class KernelOpBase(SoundByStructure, IRDLOperation, ABC):
     """Base of the kernel operations; see the module's text."""
 
     sym_name = prop_def(SymbolNameConstraint())
