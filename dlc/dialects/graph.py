@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
+from functools import cache
 
 from xdsl.dialects.builtin import (
     I64,
@@ -49,6 +50,7 @@ from dlc.ir.verification import SoundByStructure
 DEFAULT_ALIGNMENT = 16
 
 
+@cache
 def tensor_of(memref: Attribute) -> TensorType:
     """The tensor type that a memref holds."""
     assert isinstance(memref, MemRefType)

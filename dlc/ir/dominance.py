@@ -6,7 +6,7 @@ xDSL's verifier checks neither, so this runs beside it, after parsing and after 
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
@@ -25,7 +25,7 @@ class DominanceError(VerifyException):
         self.op = op
 
 
-def verify_dominance(op: Operation, sound: Set[Operation] = frozenset()) -> None:
+def verify_dominance(op: Operation, sound: AbstractSet[Operation] = frozenset()) -> None:
     """
     Raise `DominanceError` for the first operation in `op` whose operand does not dominate it. What
     is in operations of `sound`, which are isolated from above, is known to be valid.
@@ -34,7 +34,7 @@ def verify_dominance(op: Operation, sound: Set[Operation] = frozenset()) -> None
         _verify_region(region, set(), sound)
 
 
-def _verify_region(region: Region, visible: set[SSAValue], sound: Set[Operation]) -> None:
+def _verify_region(region: Region, visible: set[SSAValue], sound: AbstractSet[Operation]) -> None:
     """Check `region`, into which the values in `visible` can be seen."""
     if len(region.blocks) == 1:
         _verify_block(region.blocks[0], set(visible), sound)
@@ -43,7 +43,7 @@ def _verify_region(region: Region, visible: set[SSAValue], sound: Set[Operation]
         _verify_block(block, visible | available, sound)
 
 
-def _verify_block(block: Block, visible: set[SSAValue], sound: Set[Operation]) -> None:
+def _verify_block(block: Block, visible: set[SSAValue], sound: AbstractSet[Operation]) -> None:
     visible.update(block.args)
     parent = block.parent_op()
     if parent is not None and parent.name in GRAPH_REGIONS:

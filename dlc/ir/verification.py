@@ -9,7 +9,8 @@ inside is verified once. All else is verified whenever anything of the module ha
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Set
+from collections.abc import Hashable, Iterator
+from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -19,7 +20,7 @@ from dlc.ir.dominance import verify_dominance
 from dlc.ir.expr import unchanged_ir
 from dlc.ir.structure import structure
 
-_sound: ContextVar[Set[Operation]] = ContextVar("sound", default=frozenset())
+_sound: ContextVar[AbstractSet[Operation]] = ContextVar("sound", default=frozenset())
 """The operations whose regions are known to be valid while a module is verified."""
 
 
