@@ -144,6 +144,9 @@ torch.baddbmm({x} @ {x}.mT, {x}, {x}.mT, beta=0.5) | torch.addmv({m}[:, 0], {m},
 torch.einsum("bij,bkj->bik", {x}, {x}) | torch.tensordot({m}, {m}, dims=2)
 torch.kron({m}[:2, :2], {m}) | F.bilinear({m}, {m}, {m}[None])
 torch.addbmm({x}[0] @ {x}[0].mT, {x}, {x}.mT) | torch.chain_matmul({m}, {m}.t(), {m})
+F.conv3d({x}, {x}[:1, :, :2, :1, :2]) | F.avg_pool3d({x}, 2) | F.max_pool3d({x}, 2, ceil_mode=True)
+F.adaptive_avg_pool3d({x}, {n}) | F.conv_transpose3d({x}, {x}[:, :1, :1, :2, :1])
+{m}.flatten().vdot({m}.flatten()) | F.lp_pool1d({x}, 2, 2) | F.conv2d({x}, {x}[:1], dilation=2)
 """
 TABLES = (POINTWISE, POINTWISE, TYPES, INTEGERS, REDUCTIONS, SHAPES, INDEXING, PRODUCTS)
 TEMPLATES = [
