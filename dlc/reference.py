@@ -39,7 +39,7 @@ def evaluate(
     last_use = {v: op for op in body.ops for v in op.operands}
 
     def use(value: SSAValue) -> torch.Tensor:
-        tensor = _widen(values[value]) if double else values[value]
+        tensor = widened(values[value]) if double else values[value]
         return disturb(tensor, value)
 
     with torch.no_grad():
@@ -76,7 +76,7 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
         return [given["self"].reshape(given["size"])]
     result = overload(**given)
     outputs = list(result) if isinstance(result, list | tuple) else [result]
-    return [_widen(t) if double else t for t in outputs]
+    return [widened(t) if double else t for t in outputs]
 
 
 def default_epsilon(op: AtenOp) -> float:
@@ -104,7 +104,8 @@ def _dtype(value: Argument, double: bool) -> torch.dtype | None:
     return torch.float64 if double and dtype.is_floating_point else dtype
 
 
-def _widen(tensor: torch.Tensor) -> torch.Tensor:
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """A floating-point tensor in fp64, another one as it is."""
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
@@ -117,6 +118,6 @@ class Widened(TorchDispatchMode):
         if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
             kwargs["dtype"] = torch.float64
         return tree_map(
-            lambda leaf: _widen(leaf) if isinstance(leaf, torch.Tensor) else leaf,
+            lambda leaf: widened(leaf) if isinstance(leaf, torch.Tensor) else leaf,
             func(*args, **kwargs),
         )

@@ -19,7 +19,7 @@ from dlc.schedule.tiling import Problem
 
 @dataclass(frozen=True)
 class Tiled:
-    """A kernel that is a contraction, and what is tiled: its longest row and column axis."""
+    """A kernel that is a contraction, and what is tiled: a row and a column axis, the longest."""
 
     outer: loop.ForOp
     found: Contraction
@@ -53,8 +53,14 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     k_axes = set[SSAValue](reduce.axes)
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
     chunked = {op: along[op.result] for op in loads if along[op.result] & k_axes}
-    row = max((a for a in outer.axes if a in found.rows), key=outer.extent)
-    column = max((a for a in outer.axes if a in found.columns), key=outer.extent)
+
+    def run(axis: SSAValue) -> float:
+        """The length of an axis, in elements that lie as far apart in an input as its points."""
+        strides = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
+        return outer.extent(axis) / max(strides, default=1)
+
+    row = max((a for a in outer.axes if a in found.rows), key=run)
+    column = max((a for a in outer.axes if a in found.columns), key=run)
 
     def operands(axis: SSAValue) -> int:
         return sum(axis in varies for varies in chunked.values())
@@ -69,6 +75,19 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
             and not along[op.results[0]].intersection(others)
         )
 
+    def factors(own: Sequence[SSAValue], others: Sequence[SSAValue]) -> int:
+        """How many values along some axes meet values along the others."""
+        met = {
+            v
+            for op in reduce.body.walk()
+            if op.results
+            and along[op.results[0]].intersection(own)
+            and along[op.results[0]].intersection(others)
+            for v in op.operands
+            if along[v].intersection(own) and not along[v].intersection(others)
+        }
+        return max(len(met), 1)
+
     extents = [outer.extent(a) for a in outer.axes]
     problem = Problem(
         batch=prod(extents) // max(outer.extent(row) * outer.extent(column), 1),
@@ -77,6 +96,9 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         k=reduce.extent(reduce.axes[-1]),
         row_operands=operands(row),
         column_operands=operands(column),
+        row_factors=factors(found.rows, found.columns),
+        column_factors=factors(found.columns, found.rows),
+        sums=len(reduce.results),
         bytes_=max(element_bytes(op.result.type) for op in loads),
         computed_bytes_=element_bytes(reduce.results[0].type),
         row_work=work(found.rows, found.columns),

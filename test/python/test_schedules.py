@@ -140,6 +140,16 @@ CONTRACTIONS = (
         depth=3,
     ),
     COMPUTED,
+    contraction(
+        kernels.rotation(2, 9, 10, 28),
+        kernels.rotation(3, 7, 3, 13),
+        kernels.rotation(1, 18, 17, 64),
+        kernels.rotation(3, 20, 32, 36),
+        bk=8,
+        splits=2,
+        depth=2,
+        bytes=32,
+    ),
     contraction(kernels.attention(4, 2, 12, 4), kernels.attention(2, 2, 19, 7), splits=2, depth=2),
 )
 HALVES = (
@@ -332,6 +342,11 @@ EDGES = (
     kernels.pad_pointwise(0, 4),
     kernels.silu_mul(1, 3),
     kernels.rms_norm(1, 2048),
+    kernels.rotation(3, 7, 3, 13),
+    kernels.rotation(1, 1, 1, 1),
+    kernels.rotation(2, 18, 17, 40),
+    kernels.rotation(2, 0, 4, 8),
+    kernels.rotation(2, 5, 4, 0),
 )
 
 
