@@ -6,7 +6,7 @@ import random
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -47,7 +47,7 @@ class Answer:
     failure: str = ""
     case: str = ""
     refused: str = ""
-    operators: frozenset[str] = frozenset()
+    operators: frozenset[str] = field(default=frozenset(), compare=False)
     """The overloads of the program, as dlc imports it."""
 
 
