@@ -148,9 +148,47 @@ F.conv3d({x}, {x}[:1, :, :2, :1, :2]) | F.avg_pool3d({x}, 2) | F.max_pool3d({x},
 F.adaptive_avg_pool3d({x}, {n}) | F.conv_transpose3d({x}, {x}[:, :1, :1, :2, :1])
 {m}.flatten().vdot({m}.flatten()) | F.lp_pool1d({x}, 2, 2) | F.conv2d({x}, {x}[:1], dilation=2)
 """
-TABLES = (POINTWISE, POINTWISE, TYPES, INTEGERS, REDUCTIONS, SHAPES, INDEXING, PRODUCTS)
+DIRECT = """
+aten.add.Scalar({x}, {s}, {n}) | aten.sub.Scalar({x}, {s}) | aten.mul.Scalar({x}, {s})
+aten.div.Scalar({x}, {s}) | aten.div.Scalar_mode({x}, {s}, rounding_mode="floor")
+aten._softmax({x}, {d}, False) | aten._log_softmax({x}, {d}, False) | aten._safe_softmax({x}, {d})
+aten.bitwise_and.Scalar({i}, 3) | aten.bitwise_xor.Scalar({i}, 5)
+aten.bitwise_and.Tensor({i}, {j}) | aten.bitwise_xor.Tensor({i}, {j}) | aten.__or__.Tensor({i}, {j})
+aten.__xor__.Scalar({i}, 5) | aten.constant_pad_nd({x}, [1, {n}], {s}) | aten.bmm({x}, {x}.mT)
+aten.copy({x}, {y}) | aten.convolution({x}, {x}[:2, :, :3], None, [1], [1], [2], False, [0], 1)
+aten.fill.Scalar({x}, {s})
+aten.convolution({x}, {x}[:1, :, :2, :2], None, [2, 1], [0, 1], [1, 1], False, [0, 0], 1)
+aten.native_layer_norm({x}, {x}.shape[-1:], None, None, 1e-5)[0] | aten.fill.Tensor({x}, {y}.mean())
+aten.native_group_norm({x}, None, None, {x}.shape[0], {x}.shape[1], {x}[0, 0].numel(), 1, 1e-5)[0]
+aten.native_dropout({x}, 0.5, False)[0] | aten.split_with_sizes({x}, [1, {x}.shape[0] - 1])[1]
+aten.squeeze.dim({x}, {d}) | aten.squeeze.dims({x}, [{d}, {e}]) | aten.lt.Scalar({x}, {s})
+aten.prod.default({x} * 0.1 + 1) | aten.any.dims({b}, [0]) | aten.all.dims({b}, [-1], True)
+torch.arange(1, 9, {n}) + {x}[..., :1] | aten.logical_xor({b}, {c})
+aten._adaptive_avg_pool2d({x}, [{n}, 2]) | aten.max_pool3d_with_indices({x}, [2, 1, 2])[0]
+aten.max_pool2d_with_indices({x}, 2)[1] | aten.rsub.Tensor({x}, {y})
+aten.pow.Scalar(2, {x}.clamp(-2, 2)) | aten.where.ScalarSelf({b}, {s}, {x})
+aten.where.Scalar({b}, {s}, 0.5) | aten.clamp_max.Tensor({x}, {y}) | aten.sgn({x})
+aten.positive({x}) | aten.remainder.Scalar_Tensor(2, {x}.abs() + 0.5)
+aten.scatter.reduce({x}, {d}, {x}.argmax({d}, True), {x}, reduce="add")
+aten.slice_copy.Tensor({x}, {d}, 1, None, 2) | aten.unbind_copy.int({x}, {d})[-1]
+aten.diagonal_copy({x}, 1) | aten.var.correction({x}, [{d}], correction=0)
+aten.var_mean.correction({x}, [{d}])[1] | aten.std_mean({x}, False)[0]
+aten.norm.ScalarOpt_dim({x}, 1, [{d}]) | aten.norm.Scalar({x})
+aten.masked_fill.Tensor({x}, {b}, {y}.sum()) | aten._unsafe_index.Tensor({x}, [{k} % {x}.shape[0]])
+aten.expand_copy({x}, [2, *{x}.shape]) | aten.numpy_T({m}) | aten.argmin({x}, None)
+aten.topk({x}, 1, {d}, False)[0] | aten.cumprod({x} * 0.1 + 1, {d}) | aten.full([2, 3], {s}) + {x}.sum()
+aten.atleast_3d({x})
+aten.tensor_split.indices({x}, [1], {d})[1]
+"""
+"""Overloads that are seldom what `torch.export` makes of the rest; `aten` is
+`torch.ops.aten`."""
+TABLES = (POINTWISE, POINTWISE, TYPES, INTEGERS, REDUCTIONS, SHAPES, INDEXING, PRODUCTS, DIRECT)
 TEMPLATES = [
-    [entry.strip() for line in table.strip().splitlines() for entry in line.split(" | ")]
+    [
+        entry.strip().replace("aten.", "torch.ops.aten.")
+        for line in table.strip().splitlines()
+        for entry in line.split(" | ")
+    ]
     for table in TABLES
 ]
 """Those of a table are drawn equally often, and so are the tables."""
