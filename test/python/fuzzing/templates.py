@@ -176,8 +176,8 @@ aten.var_mean.correction({x}, [{d}])[1] | aten.std_mean({x}, False)[0]
 aten.norm.ScalarOpt_dim({x}, 1, [{d}]) | aten.norm.Scalar({x})
 aten.masked_fill.Tensor({x}, {b}, {y}.sum()) | aten._unsafe_index.Tensor({x}, [{k} % {x}.shape[0]])
 aten.expand_copy({x}, [2, *{x}.shape]) | aten.numpy_T({m}) | aten.argmin({x}, None)
-aten.topk({x}, 1, {d}, False)[0] | aten.cumprod({x} * 0.1 + 1, {d}) | aten.full([2, 3], {s}) + {x}.sum()
-aten.atleast_3d({x})
+aten.topk({x}, 1, {d}, False)[0] | aten.cumprod({x} * 0.1 + 1, {d})
+aten.full([2, 3], {s}) + {x}.sum() | aten.atleast_3d({x})
 aten.tensor_split.indices({x}, [1], {d})[1]
 """
 """Overloads that are seldom what `torch.export` makes of the rest; `aten` is
