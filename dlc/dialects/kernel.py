@@ -118,11 +118,12 @@ from dlc.dialects.kernel_tma import (
 from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr, once
+from dlc.ir.verification import SoundByStructure
 from dlc.schedule.target import MAX_THREADS
 
 
 @irdl_op_definition
-class FuncOp(IRDLOperation):
+class FuncOp(SoundByStructure, IRDLOperation):
     """
     `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …) grid 32 block 256 { … }`
 

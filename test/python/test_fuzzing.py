@@ -163,7 +163,7 @@ def test_a_planted_bug_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(target, "apply", wrong)
     answer = KINDS["programs"](random.Random(0))
     assert answer.failure.startswith("wrong in the interpreter: result 0 is wrong at ")
-    small = "def program(v2):\n    v3 = v2.relu()\n    return (v3,)\nprogram(torch.randn(3, 5))\n"
+    small = "def program(v2):\n    v3 = v2.relu()\n    return (v3,)\nprogram(torch.randn((3, 5)))\n"
     assert answer.case.endswith(small)
 
 

@@ -6,7 +6,8 @@ import random
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -47,7 +48,7 @@ class Answer:
     failure: str = ""
     case: str = ""
     refused: str = ""
-    operators: frozenset[str] = frozenset()
+    operators: frozenset[str] = field(default=frozenset(), compare=False)
     """The overloads of the program, as dlc imports it."""
 
 
@@ -134,20 +135,27 @@ def _judge(program: Program, setting: Setting) -> Answer:
         return complaint(smaller, setting)[0].split(":")[0] == kind
 
     smallest = shrink(program, fails_alike)
-    if setting.schedule is not None:
-        setting = _with_fewer_steps(smallest, setting, kind)
+    setting = _plainest(smallest, setting, kind)
     failure = complaint(smallest, setting)[0]
     return Answer(failure, f"{setting}\n{smallest.text}", operators=frozenset(operators))
 
 
-def _with_fewer_steps(program: Program, setting: Setting, kind: str) -> Setting:
-    steps = list(setting.schedule or ())
-    for step in list(steps):
-        rest = tuple(s for s in steps if s != step)
-        fewer = replace(setting, schedule=rest)
-        if complaint(program, fewer)[0].split(":")[0] == kind:
-            steps.remove(step)
-    return replace(setting, schedule=tuple(steps))
+def _plainest(program: Program, setting: Setting, kind: str) -> Setting:
+    """The setting without what the failure does not need."""
+    steps = setting.schedule or ()
+    plainer: list[Callable[[Setting], Setting]] = [
+        lambda s: replace(s, host=None),
+        lambda s: replace(s, lying="contiguous"),
+        *(partial(_without, step) for step in steps),
+    ]
+    for change in plainer:
+        if complaint(program, change(setting))[0].split(":")[0] == kind:
+            setting = change(setting)
+    return setting
+
+
+def _without(step: str, setting: Setting) -> Setting:
+    return replace(setting, schedule=tuple(s for s in setting.schedule or () if s != step))
 
 
 def complaint(

@@ -150,7 +150,10 @@ def _inputs(rng: random.Random) -> tuple[Statement, ...]:
         return random_text(torch.empty(shape, dtype=rng.choice(types)))
 
     texts = [
-        some([rng.choice([*extents, 1]) for _ in range(rng.choice((1, 2, 2, 3, 3, 4)))], floats)
+        some(
+            [rng.choice([*extents, 1]) for _ in range(rng.choice((1, 2, 2, 2, 3, 3, 3, 4, 4, 5)))],
+            floats,
+        )
         for _ in range(rng.randint(1, 3))
     ]
     texts.append(some([rng.choice(extents) for _ in range(2)], floats))

@@ -58,7 +58,7 @@ torch.arange({i}.numel()) * {n} | {i}.clamp(max=3) | {i}.sum({d}) | {i}.cumsum({
 {i}.float().mean() | {i}.all() | {i}.any({d}) | {i}.flip({d}) | {i}[None]
 torch.cat([{i}, {j}], {d}) | torch.stack([{i}, {i}]) | F.pad({i}, (1, {n}), value=2) | {i}.tril()
 {i}.reshape(-1) | {i}[..., ::2] | torch.bitwise_left_shift({i}, {j} & 3)
-torch.bitwise_right_shift({i}, {j} & 3) | {i}.count_nonzero() | {i}.bincount(minlength=8)[:8]
+torch.bitwise_right_shift({i}, {j} & 3) | {i}.count_nonzero()
 {b}[None] | {b}.flip(0) | torch.cat([{b}, {b}]) | {b}.cumsum({d}) | {b}.sum() | {b}.any(0)
 {i} @ {i} | torch.argsort({b}, dim={d}, stable=True)
 """
@@ -79,8 +79,8 @@ F.batch_norm({x}, {x}.mean(0)[:{x}.shape[1]], {x}.var(0)[:{x}.shape[1]]) | F.sof
 {x}.count_nonzero({d}) | torch.std_mean({x}, {d})[1] | torch.var_mean({x}, {d})[0]
 torch.linalg.vector_norm({x}, 1) | {x}.nansum({d}) | {x}.std() | {x}.sort({d})[0]
 {x}.sort({d}, descending=True)[1] | {x}.topk(1, {d})[0] | {x}.topk(2, {d})[1] | F.mse_loss({x}, {y})
-F.l1_loss({x}, {x}.flip(0)) | torch.cdist({m}, {m}) | {x}.diff(dim={d}) | {x}.cummax({d})[0]
-F.kl_div({x}, {x}.softmax(-1), reduction="sum") | {x}.logcumsumexp({d})
+F.l1_loss({x}, {x}.flip(0)) | torch.cdist({m}, {m}) | {x}.diff(dim={d})
+F.kl_div({x}, {x}.softmax(-1), reduction="sum")
 """
 SHAPES = """
 {x}.transpose({d}, {e}) | {x}.mT | {x}.flip({d}) | {x}.roll({n}, {d}) | {x}.unsqueeze({d})
@@ -142,12 +142,53 @@ F.avg_pool2d({x}, 3, 1, 1) | ({m} @ {m}.t()).softmax(-1) @ {m}
 torch.outer({x}.flatten(), {y}.flatten()[:5]) | {x} @ ({x}.mT @ {x}) | torch.bmm({x}, {x}.mT)
 torch.baddbmm({x} @ {x}.mT, {x}, {x}.mT, beta=0.5) | torch.addmv({m}[:, 0], {m}, {m}[0], alpha={s})
 torch.einsum("bij,bkj->bik", {x}, {x}) | torch.tensordot({m}, {m}, dims=2)
-torch.kron({m}[:2, :2], {m}) | F.bilinear({m}, {m}, {m}[None])
+torch.kron({m}[:2, :2], {m})
 torch.addbmm({x}[0] @ {x}[0].mT, {x}, {x}.mT) | torch.chain_matmul({m}, {m}.t(), {m})
+F.conv3d({x}, {x}[:1, :, :2, :1, :2]) | F.avg_pool3d({x}, 2) | F.max_pool3d({x}, 2, ceil_mode=True)
+F.adaptive_avg_pool3d({x}, {n}) | F.conv_transpose3d({x}, {x}[:, :1, :1, :2, :1])
+{m}.flatten().vdot({m}.flatten()) | F.lp_pool1d({x}, 2, 2) | F.conv2d({x}, {x}[:1], dilation=2)
 """
-TABLES = (POINTWISE, POINTWISE, TYPES, INTEGERS, REDUCTIONS, SHAPES, INDEXING, PRODUCTS)
+DIRECT = """
+aten.add.Scalar({x}, {s}, {n}) | aten.sub.Scalar({x}, {s}) | aten.mul.Scalar({x}, {s})
+aten.div.Scalar({x}, {s}) | aten.div.Scalar_mode({x}, {s}, rounding_mode="floor")
+aten._softmax({x}, {d}, False) | aten._log_softmax({x}, {d}, False) | aten._safe_softmax({x}, {d})
+aten.bitwise_and.Scalar({i}, 3) | aten.bitwise_xor.Scalar({i}, 5)
+aten.bitwise_and.Tensor({i}, {j}) | aten.bitwise_xor.Tensor({i}, {j}) | aten.__or__.Tensor({i}, {j})
+aten.__xor__.Scalar({i}, 5) | aten.constant_pad_nd({x}, [1, {n}], {s}) | aten.bmm({x}, {x}.mT)
+aten.copy({x}, {y}) | aten.convolution({x}, {x}[:2, :, :3], None, [1], [1], [2], False, [0], 1)
+aten.fill.Scalar({x}, {s})
+aten.convolution({x}, {x}[:1, :, :2, :2], None, [2, 1], [0, 1], [1, 1], False, [0, 0], 1)
+aten.native_layer_norm({x}, {x}.shape[-1:], None, None, 1e-5)[0] | aten.fill.Tensor({x}, {y}.mean())
+aten.native_group_norm({x}, None, None, {x}.shape[0], {x}.shape[1], {x}[0, 0].numel(), 1, 1e-5)[0]
+aten.native_dropout({x}, 0.5, False)[0] | aten.split_with_sizes({x}, [1, {x}.shape[0] - 1])[1]
+aten.squeeze.dim({x}, {d}) | aten.squeeze.dims({x}, [{d}, {e}]) | aten.lt.Scalar({x}, {s})
+aten.prod.default({x} * 0.1 + 1) | aten.any.dims({b}, [0]) | aten.all.dims({b}, [-1], True)
+torch.arange(1, 9, {n}) + {x}[..., :1] | aten.logical_xor({b}, {c})
+aten._adaptive_avg_pool2d({x}, [{n}, 2]) | aten.max_pool3d_with_indices({x}, [2, 1, 2])[0]
+aten.max_pool2d_with_indices({x}, 2)[1] | aten.rsub.Tensor({x}, {y})
+aten.pow.Scalar(2, {x}.clamp(-2, 2)) | aten.where.ScalarSelf({b}, {s}, {x})
+aten.where.Scalar({b}, {s}, 0.5) | aten.clamp_max.Tensor({x}, {y}) | aten.sgn({x})
+aten.positive({x}) | aten.remainder.Scalar_Tensor(2, {x}.abs() + 0.5)
+aten.scatter.reduce({x}, {d}, {x}.argmax({d}, True), {x}, reduce="add")
+aten.slice_copy.Tensor({x}, {d}, 1, None, 2) | aten.unbind_copy.int({x}, {d})[-1]
+aten.diagonal_copy({x}, 1) | aten.var.correction({x}, [{d}], correction=0)
+aten.var_mean.correction({x}, [{d}])[1] | aten.std_mean({x}, False)[0]
+aten.norm.ScalarOpt_dim({x}, 1, [{d}]) | aten.norm.Scalar({x})
+aten.masked_fill.Tensor({x}, {b}, {y}.sum()) | aten._unsafe_index.Tensor({x}, [{k} % {x}.shape[0]])
+aten.expand_copy({x}, [2, *{x}.shape]) | aten.numpy_T({m}) | aten.argmin({x}, None)
+aten.topk({x}, 1, {d}, False)[0] | aten.cumprod({x} * 0.1 + 1, {d})
+aten.full([2, 3], {s}) + {x}.sum() | aten.atleast_3d({x})
+aten.tensor_split.indices({x}, [1], {d})[1]
+"""
+"""Overloads that are seldom what `torch.export` makes of the rest; `aten` is
+`torch.ops.aten`."""
+TABLES = (POINTWISE, POINTWISE, TYPES, INTEGERS, REDUCTIONS, SHAPES, INDEXING, PRODUCTS, DIRECT)
 TEMPLATES = [
-    [entry.strip() for line in table.strip().splitlines() for entry in line.split(" | ")]
+    [
+        entry.strip().replace("aten.", "torch.ops.aten.")
+        for line in table.strip().splitlines()
+        for entry in line.split(" | ")
+    ]
     for table in TABLES
 ]
 """Those of a table are drawn equally often, and so are the tables."""
