@@ -4,7 +4,8 @@ Statements of random programs.
 In a template `{x}`, `{y}`, `{z}` are floating-point tensors, `{m}` is a matrix of these, `{b}`,
 `{c}` are booleans, `{i}`, `{j}` integers, `{k}` ones of 64 bits, `{d}` and `{e}` dimensions of x, i
 or b, `{n}` is a small number and `{s}` a scalar. A template need not know which shapes and types
-it fits: what PyTorch refuses is dropped.
+it fits: what PyTorch refuses is dropped. Results that PyTorch leaves open, such as which of equal
+elements `topk` finds, are used only where that makes no difference.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ F.batch_norm({x}, {x}.mean(0)[:{x}.shape[1]], {x}.var(0)[:{x}.shape[1]]) | F.sof
 ({x} - {x}.mean({d}, keepdim=True)).square().mean({d}) | F.cosine_similarity({x}, {y}, dim={d})
 {x}.count_nonzero({d}) | torch.std_mean({x}, {d})[1] | torch.var_mean({x}, {d})[0]
 torch.linalg.vector_norm({x}, 1) | {x}.nansum({d}) | {x}.std() | {x}.sort({d})[0]
-{x}.sort({d}, descending=True)[1] | {x}.topk(1, {d})[0] | {x}.topk(2, {d})[1] | F.mse_loss({x}, {y})
-F.l1_loss({x}, {x}.flip(0)) | torch.cdist({m}, {m}) | {x}.diff(dim={d})
+{x}.sort({d}, descending=True)[1] | {x}.topk(1, {d})[0] | {x}.gather({d}, {x}.topk(2, {d})[1])
+F.mse_loss({x}, {y}) | F.l1_loss({x}, {x}.flip(0)) | torch.cdist({m}, {m}) | {x}.diff(dim={d})
 F.kl_div({x}, {x}.softmax(-1), reduction="sum")
 """
 SHAPES = """
