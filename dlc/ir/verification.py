@@ -46,7 +46,13 @@ class Verifier:
         state = list(_state(module, structures))
         if state == self._state:  # as after half of all passes
             return
-        sound = {kernel for kernel, key in structures.items() if self._is_valid(kernel, key)}
+        sound: set[Operation] = set()
+        first: set[Hashable] = set()
+        for kernel, key in structures.items():
+            if self._is_valid(kernel, key) or key in first:
+                sound.add(kernel)
+            else:
+                first.add(key)
         token = _sound.set(sound)
         try:
             with unchanged_ir():
@@ -54,7 +60,7 @@ class Verifier:
             verify_dominance(module, sound)
         finally:
             _sound.reset(token)
-        self._valid.update(key for kernel, key in structures.items() if kernel not in sound)
+        self._valid |= first
         self._state, self._structures = state, structures
 
     def _is_valid(self, kernel: Operation, key: Hashable) -> bool:
