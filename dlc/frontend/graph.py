@@ -162,6 +162,11 @@ class GraphImporter:
             raise Unrepresentable("it computes with a number that depends on data")
         if target._schema.name == CHECKED_BY_EXPORT:
             return
+        if target.namespace == "transformers":
+            raise Unrepresentable(
+                "it is an operation of transformers' own; call "
+                "model.set_experts_implementation('batched_mm') if the model has experts"
+            )
         if target.namespace != "aten":
             raise Unrepresentable("it is no ATen op; write it with functions of torch")
         if target._schema.is_mutable:

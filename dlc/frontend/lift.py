@@ -54,6 +54,11 @@ def errors_in(filename: str) -> Iterator[None]:
             if frame.filename == filename and frame.lineno is not None:
                 place = place_in(filename, frame.lineno, (frame.colno or 0) + 1)
         first = (str(error).splitlines() or ["no message"])[0]
+        if wanted := re.search(r"can't allocate memory: you tried to allocate (\d+) bytes", first):
+            first = (
+                f"a tensor of {int(wanted[1]) / 2**30:.1f} GiB does not fit into memory, in which "
+                "the program's text runs once; make it smaller"
+            )
         raise ImportFailure(f"{type(error).__name__}: {first}", place) from error
 
 

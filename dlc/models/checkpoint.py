@@ -23,9 +23,10 @@ def load_whole(skeleton: Any, found: Found) -> nn.Module:
     memory. transformers maps old names of weights to those of the model. ImportFailure for a weight
     that the checkpoint lacks.
     """
-    file = checkpoint_file(found, INDEX) or checkpoint_file(found, SINGLE)
-    if file is None:
-        raise ImportFailure(f"expected a checkpoint in safetensors, '{found.name}' has none")
+    from safetensors import SafetensorError
+
+    if not (checkpoint_file(found, INDEX) or checkpoint_file(found, SINGLE)):
+        raise no_checkpoint(found)
     try:
         model, report = type(skeleton).from_pretrained(
             found.weights,
@@ -34,6 +35,10 @@ def load_whole(skeleton: Any, found: Found) -> nn.Module:
             use_safetensors=True,
             output_loading_info=True,
         )
+    except SafetensorError as error:
+        raise ImportFailure(
+            f"cannot read the weights of '{found.name}': {error}; fetch them again"
+        ) from None
     except (OSError, ValueError, RuntimeError) as error:
         first = (str(error).splitlines() or ["no message"])[0]
         raise ImportFailure(f"cannot load the weights of '{found.name}': {first}") from error
@@ -69,7 +74,7 @@ def files_of(found: Found, names: Iterable[str]) -> Mapping[Path, list[str]]:
     if index is None:
         single = checkpoint_file(found, SINGLE)
         if single is None:
-            raise ImportFailure(f"expected a checkpoint in safetensors, '{found.name}' has none")
+            raise no_checkpoint(found)
         return {single: list(names)}
     shards: Mapping[str, str] = json.loads(index.read_text())["weight_map"]
     refuse_missing([name for name in names if name not in shards], found)
@@ -111,6 +116,13 @@ def read(file: Path, names: Iterable[str]) -> Iterator[tuple[str, torch.Tensor]]
                 yield name, tensors.get_tensor(name)
     except SafetensorError as error:
         raise ImportFailure(f"cannot read '{file}': {error}; fetch it again") from None
+
+
+def no_checkpoint(found: Found) -> ImportFailure:
+    return ImportFailure(
+        f"expected a checkpoint in safetensors, '{found.name}' has none; run it with "
+        "--random-weights"
+    )
 
 
 def refuse_missing(missing: list[str], found: Found) -> None:

@@ -59,8 +59,10 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         steps = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
         return outer.extent(axis) / max(steps, default=1)
 
-    row = max((a for a in outer.axes if a in found.rows), key=run)
-    column = max((a for a in outer.axes if a in found.columns), key=run)
+    # Of several axes of one length the innermost, along which memory is most likely contiguous.
+    inward = outer.axes[::-1]
+    row = max((a for a in inward if a in found.rows), key=run)
+    column = max((a for a in inward if a in found.columns), key=run)
     row_factors, column_factors = factors(found, along)
 
     def operands(axis: SSAValue) -> int:

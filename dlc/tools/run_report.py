@@ -14,7 +14,10 @@ from dlc.analysis.loops import longest_reduction
 from dlc.backend.cuda.interface import shared_bytes
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.backend.host.launcher import HostBackend
+from dlc.backend.memory import eager_peak
+from dlc.diagnostics import UsageError, with_hint
 from dlc.dialects.kernel import FuncOp
+from dlc.models.weights import available_bytes
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.reference import evaluate
 from dlc.tools.bench_report import report_bench
@@ -89,12 +92,26 @@ def make_reference(
     """PyTorch's results, for a module in Torch IR."""
     if stage_of(module) != "torch":
         return None
+    check_memory(module, arguments)
     with timing.phase("torch", "reference in fp64 and eager"):
         exact = evaluate(module, arguments, double=True)
         eager = evaluate(module, arguments)
     loops = module.clone()
     run_pipeline(ctx, loops, "loop")
     return Question(arguments, exact, eager, longest_reduction(loops))
+
+
+def check_memory(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
+    """UsageError where a program in Torch IR does not fit into memory in fp64, with its results."""
+    wanted, free = 2 * eager_peak(module), available_bytes()
+    if free is not None and wanted > free and all(t.device.type == "cpu" for t in arguments):
+        raise with_hint(
+            UsageError(
+                f"the program's tensors take {wanted / 2**30:.1f} GiB in fp64, which it is "
+                f"compared with, and {free / 2**30:.1f} GiB of memory are free"
+            ),
+            "make it smaller, or compile it only: dlc compile",
+        )
 
 
 def timed_run(

@@ -333,7 +333,9 @@ def test_parts_that_models_do_not_have(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_checkpoints_that_lack_weights(tmp_path: Path) -> None:
     program, _ = loaded(config_file(tmp_path, LLAMA), random_weights=True)
-    refused("a checkpoint in safetensors, .* has none", str(tmp_path))
+    refused("a checkpoint in safetensors, .* has none; .*--random-weights", str(tmp_path))
+    (tmp_path / "model.safetensors").write_text("none")
+    refused("cannot read the weights .*; fetch them again", str(tmp_path))
     (model,) = program.called
     state = model.state_dict()
     del state["model.layers.1.mlp.up_proj.weight"]

@@ -5,6 +5,7 @@ the weight are summed over the channels of a group and the points of the window.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +20,11 @@ from dlc.transforms.decompositions.shape import affine
 
 @dataclass
 class Convolution:
-    """The operands of a convolution and its axes `[batch, channel, place…, inner, offset…]`."""
+    """
+    The operands of a convolution and its axes: `[batch, channel, place…]` of the result, then
+    those that are summed over, the channels of a group and the offsets in a window, the longest
+    last, since that is the one that a schedule takes in chunks.
+    """
 
     c: Lowering
 
@@ -51,11 +56,13 @@ class Convolution:
         c, value = self.c, self.c.tensor("input")
         inputs, outputs = shape_of(value)[-self.rank - 1], c.shape[-self.rank - 1]
         inner_extent, per_group = inputs // self.groups, outputs // self.groups
-        shape = [*c.shape, inner_extent, *shape_of(self.weight)[2:]]
+        window_extents = shape_of(self.weight)[2:]
+        summed = sorted([inner_extent, *window_extents])
+        shape = [*c.shape, *summed]
         axes = dims(len(shape))
         batch = axes[: len(c.shape) - self.rank - 1]
         channel, *places = axes[len(batch) : len(c.shape)]
-        inner, *offsets = axes[len(c.shape) :]
+        inner, *offsets = _in_order([inner_extent, *window_extents], axes[len(c.shape) :])
         source = inner
         if self.groups > 1:
             group = channel if per_group == 1 else channel // per_group
@@ -95,6 +102,12 @@ class Convolution:
             where += [point, from_end(extent - 1, point)] if padding else []
             points.append(point)
         return points, where
+
+
+def _in_order(extents: Sequence[int], axes: Sequence[AffineExpr]) -> list[AffineExpr]:
+    """For each of several extents its axis, where the axes have them in ascending order."""
+    order = sorted(range(len(extents)), key=extents.__getitem__)
+    return [axes[order.index(n)] for n in range(len(extents))]
 
 
 @lower("conv1d", "conv2d", "conv3d", "convolution")
