@@ -87,6 +87,14 @@ FOUND = {
         Program((Statement("v0", "torch.randn(3, 4)"),), (Statement("v1", "v0.std(1)"),), ("v1",)),
         Setting("sm_90", None, HostBackend()),
     ),
+    "host: g++ followed impossible indices to an offset that no linker takes": (
+        Program(
+            (Statement("v0", "torch.randn(64, 16, dtype=torch.float64)"),),
+            (Statement("v1", "torch.hstack([v0, v0]).var(1)"),),
+            ("v1",),
+        ),
+        Setting("sm_89", None, HostBackend()),
+    ),
 }
 """What the fuzzer has found: the kind of bug and what it was, and where it shows."""
 
