@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from dlc.diagnostics import UsageError, did_you_mean, with_hint
@@ -91,9 +91,7 @@ NEEDS = (
 
 def settle(options: argparse.Namespace) -> None:
     """Fills in the defaults; UsageError for options that would be ignored, or name nothing."""
-    unmet = [need for need in NEEDS if _is_given(options, need.name) and not need.is_met(options)]
-    if unmet:
-        raise UsageError("; ".join(f"{need.option} needs {need.needs}" for need in unmet))
+    check_needs(options, NEEDS)
     if options.command == "compile" and len(wanted := list(_outputs(options))) > 1:
         raise UsageError(f"expected one thing to print or to write, found {' and '.join(wanted)}")
     _check_target(options.target)
@@ -104,6 +102,13 @@ def settle(options: argparse.Namespace) -> None:
     for name, value in DEFAULTS.items():
         if getattr(options, name, value) is None:
             setattr(options, name, value)
+
+
+def check_needs(options: argparse.Namespace, needs: Iterable[Need]) -> None:
+    """UsageError for options that are given without what they need."""
+    unmet = [need for need in needs if _is_given(options, need.name) and not need.is_met(options)]
+    if unmet:
+        raise UsageError("; ".join(f"{need.option} needs {need.needs}" for need in unmet))
 
 
 def _is_given(options: argparse.Namespace, name: str) -> bool:
