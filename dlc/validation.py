@@ -8,14 +8,23 @@ Every state that is not Kernel IR yet becomes it in the plainest way, by `lift-t
 `materialize-tiles` alone, and runs as printed CUDA C: so those two, the printer and the backend
 take part in each answer. On the host each state runs twice, with threads in order and asynchronous
 copies landing late, and with threads in a random order and copies landing early.
+
+Each state is compiled once and also runs, in one of the two ways, on unusual inputs (see
+`unusual_inputs`). There Torch IR is judged by how well its results can be known (`conditioning`).
+Inputs that the program itself refuses are left out, and all unusual ones where the arguments have
+more than `MOST` elements. What a state takes is mostly the C++ compiler's time, for each kernel
+that the pass changed, so sizes matter little up to a few million multiply-adds. Of a model, one
+layer and a short prompt will do, or a configuration with smaller sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from itertools import cycle
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from xdsl.context import Context
@@ -26,11 +35,13 @@ from dlc.analysis.loops import longest_reduction
 from dlc.backend import BackendError
 from dlc.backend.executor import Backend, Executor
 from dlc.backend.host.launcher import HostBackend
+from dlc.conditioning import Expected
 from dlc.diagnostics import with_context, with_hint
 from dlc.pipeline import Stage, Step, stage_of, text_of
 from dlc.reference import evaluate
 from dlc.registry import get_pass
-from dlc.remarks import Remark, collect
+from dlc.remarks import Remark, collect, counted
+from dlc.unusual_inputs import unusual_inputs
 
 PLAINEST: dict[Stage, tuple[str, ...]] = {
     "torch": ("decompose-torch", "lift-to-loops", "materialize-tiles"),
@@ -41,38 +52,39 @@ PLAINEST: dict[Stage, tuple[str, ...]] = {
 }
 """The passes that make Kernel IR of a state, and nothing better than that."""
 
+MOST = 1 << 22
+"""Elements of all arguments together, up to which unusual inputs are made."""
+
 
 class WrongResult(ValueError):
     """A pass changed what a program computes."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """What a program is to compute of some arguments; in fp64, and in its own dtypes if known."""
+class Judge(Protocol):
+    """What knows the results of a program on some inputs."""
 
-    arguments: Sequence[torch.Tensor]
+    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
+        """What is wrong with results from that backend; None if nothing is."""
+        ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """Results in fp64, and in their own dtypes if PyTorch has computed them."""
+
     exact: Sequence[torch.Tensor]
     eager: Sequence[torch.Tensor] | None
     longest_reduction: int
 
-    @staticmethod
-    def of(ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Question:
-        """
-        Torch IR is answered by PyTorch. Of a module further on nothing is known but what it gives:
-        its own results on the host are taken for right.
-        """
-        if stage_of(module) != "torch":
-            results = Answers(ctx, arguments, [HostBackend()]).of(module)[0]
-            exact = [r.double() if r.is_floating_point() else r for r in results]
-            return Question(arguments, exact, None, longest_reduction(module))
-        exact = evaluate(module, arguments, double=True)
-        eager = evaluate(module, arguments)
-        with suppress(Exception):  # a pass that fails here will fail in the pipeline, and be named
-            module = _applied(ctx, module, ("decompose-torch", "lift-to-loops"))
-        return Question(arguments, exact, eager, longest_reduction(module))
-
-    def judge(self, results: Sequence[torch.Tensor], backend: str = "host") -> list[Accuracy]:
+    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
         """ValueError for other numbers of results, shapes or dtypes than expected."""
+        for number, accuracy in enumerate(self.judge(results, backend)):
+            if not accuracy.ok:
+                place = _worst_element(results[number], self.exact[number])
+                return f"result {number} has {accuracy}{place}"
+        return None
+
+    def judge(self, results: Sequence[torch.Tensor], backend: str) -> list[Accuracy]:
         eager = self.eager or [None] * len(self.exact)
         judged: list[Accuracy] = []
         for result, exact, own in zip(results, self.exact, eager, strict=True):
@@ -82,30 +94,87 @@ class Question:
         return judged
 
 
-class Answers:
-    """Runs modules of any IR on some arguments, on one or several backends."""
+Knowing: TypeAlias = Callable[[Sequence[torch.Tensor], bool], Judge]
+"""From inputs, and whether they are the program's own, to what knows the results on them."""
 
-    def __init__(
-        self,
-        ctx: Context,
-        arguments: Sequence[torch.Tensor],
-        backends: Sequence[Backend] | None = None,
-    ) -> None:
+
+@dataclass(frozen=True)
+class Trial:
+    """Inputs of a program, what they are called, and what knows its results on them."""
+
+    name: str
+    arguments: Sequence[torch.Tensor]
+    judge: Judge
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a program is to compute: of its own inputs first, and of unusual ones."""
+
+    trials: Sequence[Trial]
+
+    @staticmethod
+    def of(ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Question:
+        """
+        Torch IR is answered by PyTorch. Of a module further on nothing is known but what it gives:
+        its own results on the host are taken for right.
+        """
+        known = _known_of_torch if stage_of(module) == "torch" else _known_of_itself
+        answer = known(ctx, module)
+        trials = [Trial("", arguments, answer(arguments, True))]
+        if sum(t.numel() for t in arguments) <= MOST:
+            for name, inputs in unusual_inputs(arguments):
+                with suppress(Exception):  # the program may refuse such inputs, as indices
+                    trials.append(Trial(name, inputs, answer(inputs, False)))
+        return Question(trials)
+
+
+def _known_of_torch(ctx: Context, module: ModuleOp) -> Knowing:
+    loops = module
+    with suppress(Exception):  # a pass that fails here will fail in the pipeline, and be named
+        loops = _applied(ctx, module, ("decompose-torch", "lift-to-loops"))
+    longest, module = longest_reduction(loops), module.clone()
+
+    def answer(inputs: Sequence[torch.Tensor], ordinary: bool) -> Judge:
+        if not ordinary:
+            return Expected(module, inputs)
+        return Known(evaluate(module, inputs, double=True), evaluate(module, inputs), longest)
+
+    return answer
+
+
+def _known_of_itself(ctx: Context, module: ModuleOp) -> Knowing:
+    longest = longest_reduction(module)
+    (executor,) = Answers(ctx, [HostBackend()]).executors(module)
+
+    def answer(inputs: Sequence[torch.Tensor], ordinary: bool) -> Judge:
+        results = run(executor, inputs)
+        exact = [r.double() if r.is_floating_point() else r for r in results]
+        return Known(exact, None, longest)
+
+    return answer
+
+
+class Answers:
+    """Makes modules of any IR run, on one or several backends."""
+
+    def __init__(self, ctx: Context, backends: Sequence[Backend] | None = None) -> None:
         self.ctx = ctx
-        self.arguments = arguments
         self.backends: Sequence[Backend] = backends or (
             HostBackend("forward", "late"),
             HostBackend("random", "early", seed=1),
         )
 
-    def of(self, module: ModuleOp) -> list[list[torch.Tensor]]:
-        """The results on each backend; every element that no kernel writes is NaN, or extreme."""
+    def executors(self, module: ModuleOp) -> list[Executor]:
+        """One for each backend; kernels are compiled at the first call."""
         module = _applied(self.ctx, module, PLAINEST[stage_of(module)])
-        answers: list[list[torch.Tensor]] = []
-        for backend in self.backends:
-            with _poisoned():
-                answers.append(Executor(module, backend)(self.arguments))
-        return answers
+        return [Executor(module, backend) for backend in self.backends]
+
+
+def run(executor: Executor, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The results; every element that no kernel writes is NaN, or extreme."""
+    with _poisoned():
+        return executor(arguments)
 
 
 def _applied(ctx: Context, module: ModuleOp, passes: Sequence[str]) -> ModuleOp:
@@ -122,9 +191,11 @@ class Validation:
 
     def __init__(self, ctx: Context, question: Question, backends: Sequence[Backend] | None = None):
         self.question = question
-        self.answers = Answers(ctx, question.arguments, backends)
+        self.answers = Answers(ctx, backends)
         self.text = ""
         self.checked = self.passes = 0
+        self.seconds = 0.0
+        """What the runs of states have taken."""
 
     def start(self, module: ModuleOp) -> None:
         self.text = text_of(module)
@@ -132,7 +203,11 @@ class Validation:
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
-        self.check(module, step.pass_name)
+        begin = time.perf_counter()
+        try:
+            self.check(module, step.pass_name)
+        finally:
+            self.seconds += time.perf_counter() - begin
 
     def check(self, module: ModuleOp, pass_name: str) -> None:
         """Runs a module to which `pass_name` was applied last, if that changed its text."""
@@ -148,20 +223,27 @@ class Validation:
 
     def complaint(self, module: ModuleOp) -> str | None:
         """What is wrong with the results of a module, or that it does not run; None if nothing."""
+        ordinary, *unusual = self.question.trials
         try:
-            answers = self.answers.of(module)
+            executors = self.answers.executors(module)
+            asked = [(executor, ordinary) for executor in executors]
+            asked += zip(cycle(executors), unusual, strict=False)
+            for executor, trial in asked:
+                backend = executor.backend
+                said = trial.judge.complaint(run(executor, trial.arguments), backend.name)
+                if said is not None:
+                    how = [trial.name] if trial.name else []
+                    how += [_how(backend)] if isinstance(backend, HostBackend) else []
+                    return f"{said} ({'; '.join(how)})" if how else said
         except BackendError as error:
             return f"what it leaves does not run: {error}"
-        for backend, results in zip(self.answers.backends, answers, strict=True):
-            for number, accuracy in enumerate(self.question.judge(results, backend.name)):
-                if not accuracy.ok:
-                    place = _worst_element(results[number], self.question.exact[number])
-                    how = f" ({_how(backend)})" if isinstance(backend, HostBackend) else ""
-                    return f"result {number} has {accuracy}{place}{how}"
         return None
 
     def __str__(self) -> str:
-        return f"{self.passes} passes, {self.checked} changed the program, and no result"
+        return (
+            f"{self.passes} passes, {self.checked} changed the program, and no result, "
+            f"on {counted(len(self.question.trials), 'set')} of inputs"
+        )
 
 
 @contextmanager

@@ -127,6 +127,7 @@ def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing
     sys.stdout.flush()
     if validation is not None:
         print(validation, file=sys.stderr)
+        timing.phases.append(("dlc", "runs of states", validation.seconds))
     if options.timing:
         print(timing, file=sys.stderr)
     return code
