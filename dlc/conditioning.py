@@ -74,7 +74,8 @@ def _complaint(
     distance = torch.stack([(m - exact).abs() for m in moved]).amax(0).where(both, 0)
     scale = exact.abs().where(both, 0).max() if exact.numel() else torch.tensor(0.0)
     ordinary = _most(distance[both])
-    allowed = SLACK * torch.maximum(distance, ordinary) + 16 * ulp * scale
+    denormal = torch.finfo(result.dtype).tiny
+    allowed = SLACK * torch.maximum(distance, ordinary) + 16 * ulp * scale + denormal
     return _first(both & ((result.double() - exact).abs() > allowed), result, exact)
 
 

@@ -600,6 +600,7 @@ def test_indices_from_memory() -> None:
 
 
 def test_names() -> None:
+    assert kernel_name("std") == "std_kernel"
     assert kernel_name("exp") == "exp_kernel"
     assert kernel_name("expf") == "expf_kernel"
     assert kernel_name("double") == "double_kernel"
