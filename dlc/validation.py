@@ -10,21 +10,23 @@ take part in each answer. On the host each state runs twice, with threads in ord
 copies landing late, and with threads in a random order and copies landing early.
 
 Each state is compiled once and also runs, in one of the two ways, on unusual inputs (see
-`unusual_inputs`). There Torch IR is judged by how well its results can be known (`conditioning`).
-Inputs that the program itself refuses are left out, and all unusual ones where the arguments have
-more than `MOST` elements. What a state takes is mostly the C++ compiler's time, for each kernel
-that the pass changed, so sizes matter little up to a few million multiply-adds. Of a model, one
-layer and a short prompt will do, or a configuration with smaller sizes.
+`unusual_inputs`). There Torch IR is judged by how well its results can be known (`conditioning`),
+or, where PyTorch itself gives something else, by what the first state gives. Inputs that the
+program itself refuses are left out, and all unusual ones where the arguments have more than `MOST`
+elements. What a state takes is mostly the C++ compiler's time, for each kernel that the pass
+changed, so sizes matter little up to some million multiply-adds. Of a model, one layer and a short
+prompt will do, or a configuration with smaller sizes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import cycle
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import torch
 from xdsl.context import Context
@@ -75,6 +77,8 @@ class Known:
     exact: Sequence[torch.Tensor]
     eager: Sequence[torch.Tensor] | None
     longest_reduction: int
+    own: Sequence[torch.Tensor] = ()
+    """The program's own results, if these are what `exact` is."""
 
     def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
         """ValueError for other numbers of results, shapes or dtypes than expected."""
@@ -94,10 +98,6 @@ class Known:
         return judged
 
 
-Knowing: TypeAlias = Callable[[Sequence[torch.Tensor], bool], Judge]
-"""From inputs, and whether they are the program's own, to what knows the results on them."""
-
-
 @dataclass(frozen=True)
 class Trial:
     """Inputs of a program, what they are called, and what knows its results on them."""
@@ -112,6 +112,9 @@ class Question:
     """What a program is to compute: of its own inputs first, and of unusual ones."""
 
     trials: Sequence[Trial]
+    notes: Sequence[str] = ()
+    """On which unusual inputs Torch IR gives other results than PyTorch, however plainly it runs:
+    there, what it gives so is taken for right."""
 
     @staticmethod
     def of(ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Question:
@@ -119,40 +122,48 @@ class Question:
         Torch IR is answered by PyTorch. Of a module further on nothing is known but what it gives:
         its own results on the host are taken for right.
         """
-        known = _known_of_torch if stage_of(module) == "torch" else _known_of_itself
-        answer = known(ctx, module)
-        trials = [Trial("", arguments, answer(arguments, True))]
+        itself = _Itself(ctx, module)
+        ordinary: Judge
+        if stage_of(module) == "torch":
+            exact, eager = evaluate(module, arguments, double=True), evaluate(module, arguments)
+            ordinary, original = Known(exact, eager, itself.longest), module.clone()
+        else:
+            ordinary, original = itself.known(arguments), None
+        trials, notes = [Trial("", arguments, ordinary)], list[str]()
         if sum(t.numel() for t in arguments) <= MOST:
             for name, inputs in unusual_inputs(arguments):
                 with suppress(Exception):  # the program may refuse such inputs, as indices
-                    trials.append(Trial(name, inputs, answer(inputs, False)))
-        return Question(trials)
+                    judge = itself.known(inputs)
+                    if original is not None:
+                        expected = Expected(original, inputs)
+                        if (said := expected.complaint(judge.own)) is None:
+                            judge = expected
+                        else:
+                            notes.append(f"on {name}, PyTorch gives something else: {said}")
+                    trials.append(Trial(name, inputs, judge))
+        return Question(trials, notes)
 
 
-def _known_of_torch(ctx: Context, module: ModuleOp) -> Knowing:
-    loops = module
-    with suppress(Exception):  # a pass that fails here will fail in the pipeline, and be named
-        loops = _applied(ctx, module, ("decompose-torch", "lift-to-loops"))
-    longest, module = longest_reduction(loops), module.clone()
+class _Itself:
+    """What a module gives when it runs in the plainest way on the host."""
 
-    def answer(inputs: Sequence[torch.Tensor], ordinary: bool) -> Judge:
-        if not ordinary:
-            return Expected(module, inputs)
-        return Known(evaluate(module, inputs, double=True), evaluate(module, inputs), longest)
+    def __init__(self, ctx: Context, module: ModuleOp) -> None:
+        self.ctx = ctx
+        self.module = module.clone()
+        self.longest = 1
+        with suppress(Exception):  # a pass that fails here will fail in the pipeline, and be named
+            torch_ir = stage_of(module) == "torch"
+            passes = ("decompose-torch", "lift-to-loops") if torch_ir else ()
+            self.longest = longest_reduction(_applied(ctx, module, passes))
 
-    return answer
+    @cached_property
+    def executor(self) -> Executor:
+        return Answers(self.ctx, [HostBackend()]).executors(self.module)[0]
 
-
-def _known_of_itself(ctx: Context, module: ModuleOp) -> Knowing:
-    longest = longest_reduction(module)
-    (executor,) = Answers(ctx, [HostBackend()]).executors(module)
-
-    def answer(inputs: Sequence[torch.Tensor], ordinary: bool) -> Judge:
-        results = run(executor, inputs)
-        exact = [r.double() if r.is_floating_point() else r for r in results]
-        return Known(exact, None, longest)
-
-    return answer
+    def known(self, inputs: Sequence[torch.Tensor]) -> Known:
+        own = run(self.executor, inputs)
+        exact = [r.double() if r.is_floating_point() else r for r in own]
+        return Known(exact, None, self.longest, own)
 
 
 class Answers:
@@ -240,10 +251,11 @@ class Validation:
         return None
 
     def __str__(self) -> str:
-        return (
+        text = (
             f"{self.passes} passes, {self.checked} changed the program, and no result, "
             f"on {counted(len(self.question.trials), 'set')} of inputs"
         )
+        return "\n".join([*self.question.notes, text])
 
 
 @contextmanager
