@@ -19,7 +19,8 @@ _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia
 _INSTALL = "install the CUDA toolkit, or the compiler's wheels with: pip install " + " ".join(
     f"'{wheel}==13.0.*'" for wheel in _WHEELS
 )
-_FLAGS = ("-cubin", "-std=c++17", "-O3", "-Xptxas", "-v")
+# Multiply-adds are where the text says fmaf.
+_FLAGS = ("-cubin", "-std=c++17", "-O3", "-fmad=false", "-Xptxas", "-v")
 # Instructions that exist on one architecture only, and need its "a" target.
 _ARCH_SPECIFIC = re.compile(r"\b(wgmma|setmaxnreg|tcgen05)\b")
 # nvcc takes options from these, too.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from xdsl.dialects import arith, math
 from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
@@ -108,7 +110,8 @@ def accumulate(
 ) -> tuple[Sequence[BlockArgument], Callable[[], None]]:
     """
     The fold of what the body yields: the register axes that it runs over, and its emission.
-    Where the conditions (but for those `known` to hold) fail, the identity is folded.
+    Where the conditions (but for those `known` to hold) fail, the identity is folded. A product is
+    added unrounded, by `math.fma`: nothing else is contracted, here or by compilers.
     """
     yielded = op.yielded
     values = list(yielded.values)
@@ -122,12 +125,22 @@ def accumulate(
     def fold() -> None:
         new = [e.value(v) for v in values]
         conditions = simplify_where(e.exprs(where))
+        product = new[0].owner
         if conditions:
             identity = [e.constant(a) for a in op.monoid.identity([v.type for v in new])]
             new = [
                 e.insert(kernel.SelectOp(v, conditions, i))
                 for v, i in zip(new, identity, strict=True)
             ]
+        elif (
+            op.monoid_name.data == "add"
+            and isinstance(product, arith.MulfOp)
+            and values[0].has_one_use()
+        ):
+            (old,) = _read(e, acc.arrays)
+            _write(e, acc.arrays, [e.insert(math.FmaOp(product.lhs, product.rhs, old))])
+            Rewriter.erase_op(product)
+            return
         _write(e, acc.arrays, op.monoid.combine(e.builder, _read(e, acc.arrays), new))
 
     return axes, fold
