@@ -12,9 +12,9 @@ from pathlib import Path
 
 from dlc.backend import BackendError
 
-# No fast-math, and a multiply-add only where the text says fmaf, as nvcc is told, too: where
-# exp(x * s - m) becomes one, m being a rounded x * s, large numbers give infinity. The others change
-# no value. Integers wrap.
+# No fast-math, and a multiply-add only where the text says fmaf, as nvcc is told, too: if
+# exp(x * s - m) had one, m being a rounded x * s, large numbers would give infinity. The other
+# options change no value. Integers wrap.
 # -O2 was as fast as -O3 on register-tiled kernels and less sensitive to their form.
 _FLAGS = (
     "-std=c++17 -O2 -ffp-contract=off -fno-math-errno -fno-trapping-math "
