@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,8 +26,9 @@ def export_and_report(
     directory = Path(options.o)
     files = export_program(loaded.module, directory, weights)
     kernels = sum(file.suffix == ".cu" for file in files)
+    name, binary = shlex.quote(str(directory)), shlex.quote(str(directory / "run"))
     print(
-        f"{directory}: {kernels} kernel{'s' * (kernels != 1)}; to run it: make -C {directory}, or "
-        f"make -C {directory} HOST=1, then {directory / 'run'} INPUTS RESULTS"
+        f"{directory}: {kernels} kernel{'s' * (kernels != 1)}; to run it: make -C {name}, or "
+        f"make -C {name} HOST=1, then {binary} INPUTS RESULTS"
     )
     return 0
