@@ -58,6 +58,14 @@ SAME = ("sources", "torch", "device", "backend")
 Row = dict[str, Any]
 
 
+def write(path: Path, data: Row) -> None:
+    """Writes a record in one step, so that a run that is cut off leaves a whole file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(data, indent=1) + "\n")
+    os.replace(part, path)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a row must have for its case to be done."""
@@ -159,11 +167,7 @@ class Record:
         self.save()
 
     def save(self) -> None:
-        """In one step, so that a run that is cut off leaves a whole file."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.data, indent=1) + "\n")
-        os.replace(part, self.path)
+        write(self.path, self.data)
 
     def merge(self, other: Row) -> None:
         """

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import CASES, SUITE, Case, select
+from record import write
 from static_table import markdown
 
 from dlc.backend.cache import content_key
@@ -141,11 +142,7 @@ class Record:
             self.save()
 
     def save(self) -> None:
-        """In one step, so that a run that is cut off leaves a whole file."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.data, indent=1) + "\n")
-        os.replace(part, self.path)
+        write(self.path, self.data)
         self._saved = time.monotonic()
 
 

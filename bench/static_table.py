@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dlc.measure.diagnosis import GOOD_FMA_SHARE
 from dlc.measure.statics import narrow, worst_ways
 from dlc.schedule.target import TARGETS
 
 Row = dict[str, Any]
 
-GOOD_FMA_SHARE = 0.85
 GLOBAL, SHARED = ("LDG", "STG", "LD", "ST"), ("LDS", "STS")
 ASYNC = ("LDGSTS", "UTMALDG")
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from bars import AUTOTUNE
 from cases import CASES, Case, select
 from ratios import DLC, best_peer, geometric_mean, microseconds, peers, ratios
 from record import Record, Wanted, load
@@ -36,7 +37,6 @@ from supervisor import Failure, Overdue, Worker
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUPS = tuple(dict.fromkeys(case.group for case in CASES))
-AUTOTUNE = "max-autotune"
 BUILD_SHARE = 0.4
 """Of the budget; what is not built then is built when it is measured."""
 MOST_DEATHS = 3

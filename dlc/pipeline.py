@@ -19,8 +19,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.diagnostics import did_you_mean, with_context, with_hint
 from dlc.dialects import kernel, loop, tile
-from dlc.ir.dominance import verify_dominance
-from dlc.ir.expr import unchanged_ir
+from dlc.ir.verification import Verifier
 from dlc.registry import get_pass
 from dlc.remarks import Remark, collect
 
@@ -151,46 +150,22 @@ def run_pipeline(
     """
     for observer in observers:
         observer.start(module)
-    verified: list[object] = []
+    verifier = Verifier()
     for step in steps_between(stage_of(module), until):
         begin = time.perf_counter()
         with collect() as remarks:
-            verified = _run_step(ctx, module, step, verified)
+            _run_step(ctx, module, step, verifier)
         seconds = time.perf_counter() - begin
         for observer in observers:
             observer.passed(step, module, remarks, seconds)
 
 
-def _run_step(ctx: Context, module: ModuleOp, step: Step, verified: list[object]) -> list[object]:
-    """Runs a pass and returns the state after it, which is valid as `verified` is."""
+def _run_step(ctx: Context, module: ModuleOp, step: Step, verifier: Verifier) -> None:
     try:
         get_pass(step.pass_name)().apply(ctx, module)
     except (Exception, ArgSpecParseError) as error:
         raise with_context(error, f"pass {step.pass_name}")
-    state = _state(module)
-    if state == verified:  # as after half of all passes: to verify takes a third of the time
-        return state
     try:
-        with unchanged_ir():
-            module.verify()
-        verify_dominance(module)
+        verifier.verify(module)
     except Exception as error:
         raise with_context(error, f"after pass {step.pass_name}")
-    return state
-
-
-def _state(module: ModuleOp) -> list[object]:
-    """All that verifiers see of a module; operations, blocks and values equal only themselves."""
-    return [
-        (
-            op,
-            op.parent,
-            (*op.operands,),
-            (*op.successors,),
-            op.attributes.copy(),
-            op.properties.copy(),
-            op.result_types,
-            [[(block, block.arg_types) for block in region.blocks] for region in op.regions],
-        )
-        for op in module.walk()
-    ]

@@ -24,13 +24,13 @@ def evaluate(
     arguments: Sequence[torch.Tensor],
     *,
     double: bool = False,
-    disturb: Callable[[torch.Tensor], torch.Tensor] = lambda t: t,
+    disturb: Callable[[torch.Tensor, SSAValue], torch.Tensor] = lambda tensor, value: tensor,
 ) -> list[torch.Tensor]:
     """
     The results of `@main`, each `torch.aten` being a call of that overload. With `double`, every
     floating-point tensor is fp64, casts to other floating-point types included; an argument is for
     as long as an operation uses it, so that the weights of a model need not be there twice.
-    `disturb` is applied to every argument at each of its uses and to every result of an operation.
+    `disturb` is applied to every value at each of its uses.
     OpError for any other operation, and for an overload that this PyTorch does not have.
     """
     main = main_of(module)
@@ -39,8 +39,8 @@ def evaluate(
     last_use = {v: op for op in body.ops for v in op.operands}
 
     def use(value: SSAValue) -> torch.Tensor:
-        tensor = _widen(values[value]) if double else values[value]
-        return disturb(tensor) if value.owner is body else tensor
+        tensor = widened(values[value]) if double else values[value]
+        return disturb(tensor, value)
 
     with torch.no_grad():
         for op in body.ops:
@@ -49,7 +49,7 @@ def evaluate(
             if not isinstance(op, AtenOp):
                 fail(op, f"expected torch.aten in @main, found '{op.name}'")
             outputs = _call(op, {v: use(v) for v in op.operands}, double)
-            values.update(zip(op.results, map(disturb, outputs), strict=True))
+            values.update(zip(op.results, outputs, strict=True))
             for value in dict.fromkeys((*op.operands, *op.results)):
                 if last_use.get(value, op) is op:
                     del values[value]
@@ -76,7 +76,7 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
         return [given["self"].reshape(given["size"])]
     result = overload(**given)
     outputs = list(result) if isinstance(result, list | tuple) else [result]
-    return [_widen(t) if double else t for t in outputs]
+    return [widened(t) if double else t for t in outputs]
 
 
 def default_epsilon(op: AtenOp) -> float:
@@ -104,7 +104,8 @@ def _dtype(value: Argument, double: bool) -> torch.dtype | None:
     return torch.float64 if double and dtype.is_floating_point else dtype
 
 
-def _widen(tensor: torch.Tensor) -> torch.Tensor:
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """A floating-point tensor in fp64, another one as it is."""
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
@@ -117,6 +118,6 @@ class Widened(TorchDispatchMode):
         if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
             kwargs["dtype"] = torch.float64
         return tree_map(
-            lambda leaf: _widen(leaf) if isinstance(leaf, torch.Tensor) else leaf,
+            lambda leaf: widened(leaf) if isinstance(leaf, torch.Tensor) else leaf,
             func(*args, **kwargs),
         )

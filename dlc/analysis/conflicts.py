@@ -203,9 +203,12 @@ class Slots:
     def ends_loop(self, op: Operation) -> bool:
         """
         May `op`, an if in a loop being played through, not be taken from this iteration on? Not
-        taking it then is like leaving the loop.
+        taking it then is like leaving the loop, if nothing beside it matters there.
         """
-        return isinstance(op, scf.IfOp) and bool(self._played(op)) and self.taken(op) is None
+        if not isinstance(op, scf.IfOp) or not self._played(op) or self.taken(op) is not None:
+            return False
+        assert op.parent is not None
+        return not any(self.matters(other) for other in op.parent.ops if other is not op)
 
     def _played(self, op: scf.IfOp) -> list[Expr]:
         """The conditions of an if, if its loop is being played through and they fall."""

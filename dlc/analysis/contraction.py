@@ -64,6 +64,23 @@ def contraction_of(reduce: ReduceOpBase, along: Variance) -> Contraction | None:
     )
 
 
+def factors(c: Contraction, along: Variance) -> tuple[int, int]:
+    """
+    How many values along rows alone and along columns alone are multiplied with one of the others:
+    one each, but sums that share an operand have one of it and several of the other.
+    """
+    rows, columns = frozenset(c.rows), frozenset(c.columns)
+    met = {
+        operand
+        for op in c.reduce.body.walk()
+        if any(along[r] & rows and along[r] & columns for r in op.results)
+        for operand in op.operands
+    }
+    row_values = [v for v in met if along[v] & rows and not along[v] & columns]
+    column_values = [v for v in met if along[v] & columns and not along[v] & rows]
+    return max(len(row_values), 1), max(len(column_values), 1)
+
+
 def contractions(root: Operation) -> list[Contraction]:
     """The contractions in a kernel or launch, in program order."""
     along = variance(root)

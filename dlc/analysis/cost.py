@@ -146,7 +146,7 @@ class _Walk:
 
     def _reduce(self, op: ReduceOp, points: int) -> None:
         inside = points * trip_count(op)
-        self.flops += inside * op.monoid.arity
+        self.flops += inside * len(op.results)
         if self.tiled is not None and op is self.tiled.reduce:
             self._tile(self.tiled, inside)
         else:

@@ -237,7 +237,10 @@ class ForOpBase(AxesOp, ABC):
 
 
 class ReduceOpBase(AxesOp, ABC):
-    """Folds what its body yields with a monoid, over all points of its axes in order."""
+    """
+    Folds what its body yields with a monoid, over all points of its axes in order. A body may yield
+    several values: a monoid of one value folds each of them on its own.
+    """
 
     monoid_name = prop_def(StringAttr, prop_name="monoid")
     results_ = var_result_def(AnyAttr())
@@ -296,9 +299,12 @@ def verify_monoid(name: str, types: Sequence[Attribute]) -> None:
     """Checks that a monoid exists and folds values of these types."""
     if name not in MONOIDS:
         raise VerifyException(f"expected a monoid ({', '.join(MONOIDS)}), found '{name}'")
-    if MONOIDS[name].arity != len(types):
+    arity = MONOIDS[name].arity
+    if arity is None and not types:
+        raise VerifyException(f"expected at least one result for the monoid '{name}', found none")
+    if arity is not None and arity != len(types):
         raise VerifyException(
-            f"expected {MONOIDS[name].arity} results for the monoid '{name}', found {len(types)}"
+            f"expected {arity} results for the monoid '{name}', found {len(types)}"
         )
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
+from functools import cache
 
 from xdsl.dialects.builtin import (
     I64,
@@ -44,10 +45,12 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
+from dlc.ir.verification import SoundByStructure
 
 DEFAULT_ALIGNMENT = 16
 
 
+@cache
 def tensor_of(memref: Attribute) -> TensorType:
     """The tensor type that a memref holds."""
     assert isinstance(memref, MemRefType)
@@ -105,7 +108,7 @@ def verify_positions(which: DenseArrayBase[I64] | None, count: int) -> None:
         )
 
 
-class KernelOpBase(IRDLOperation, ABC):
+class KernelOpBase(SoundByStructure, IRDLOperation, ABC):
     """Base of the kernel operations; see the module's text."""
 
     sym_name = prop_def(SymbolNameConstraint())

@@ -23,7 +23,6 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
     I64,
-    FlatSymbolRefAttrConstr,
     IntegerAttr,
     IntegerType,
     MemRefType,
@@ -49,7 +48,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.analysis.layout import span_bytes
 from dlc.dialects.graph import DEFAULT_ALIGNMENT
-from dlc.dialects.kernel import FuncOp, find_kernel
+from dlc.dialects.kernel import LaunchOpBase
 
 BYTE = IntegerType(8, Signedness.UNSIGNED)
 """The elements of memory that slices are taken of."""
@@ -109,7 +108,7 @@ class ZeroOp(IRDLOperation):
 
 
 @irdl_op_definition
-class LaunchOp(IRDLOperation):
+class LaunchOp(LaunchOpBase):
     """
     `host.launch @k(%x, %w) -> (%y)`: runs a kernel, which reads `%x` and `%w` and writes `%y`.
 
@@ -117,7 +116,6 @@ class LaunchOp(IRDLOperation):
     """
 
     name = "host.launch"
-    kernel = prop_def(FlatSymbolRefAttrConstr)
     inputs = var_operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
@@ -128,27 +126,16 @@ class LaunchOp(IRDLOperation):
     ) -> None:
         super().__init__(operands=[inputs, outputs], properties={"kernel": SymbolRefAttr(kernel)})
 
-    @property
-    def kernel_name(self) -> str:
-        assert isinstance(self.kernel, SymbolRefAttr)
-        return self.kernel.root_reference.data
-
-    @property
-    def callee(self) -> FuncOp | None:
-        """The kernel that is launched."""
-        return find_kernel(self, self.kernel_name)
-
     def verify_(self) -> None:
         callee = self.callee
         if callee is None:
             raise VerifyException(f"expected a kernel.func named {self.kernel}, found none")
-        expected = [ref.type for ref in callee.refs]
-        found = [v.type for v in self.operands]
-        if found != expected or len(self.inputs) != len(callee.input_refs):
-            raise VerifyException(
-                f"expected inputs and outputs ({', '.join(map(str, expected))}), found "
-                f"({', '.join(map(str, found))})"
-            )
+        self.verify_types(
+            self.inputs,
+            self.outputs,
+            [ref.type for ref in callee.input_refs],
+            [ref.type for ref in callee.output_refs],
+        )
         earlier = self.prev_op
         while earlier is not None and not isinstance(earlier, LaunchOp):
             earlier = earlier.prev_op
@@ -167,10 +154,7 @@ class LaunchOp(IRDLOperation):
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.kernel_name)
-        with printer.in_parens():
-            printer.print_list(self.inputs, printer.print_ssa_value)
+        self.print_launch(printer, self.inputs)
         printer.print_string(" -> ")
         with printer.in_parens():
             printer.print_list(self.outputs, printer.print_ssa_value)

@@ -21,6 +21,7 @@ Loops and ifs are `scf`; an `scf.for` marked `unroll` is unrolled. `@main` launc
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
 
 from xdsl.dialects import func
@@ -117,11 +118,12 @@ from dlc.dialects.kernel_tma import (
 from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr, once
+from dlc.ir.verification import SoundByStructure
 from dlc.schedule.target import MAX_THREADS
 
 
 @irdl_op_definition
-class FuncOp(IRDLOperation):
+class FuncOp(SoundByStructure, IRDLOperation):
     """
     `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …) grid 32 block 256 { … }`
 
@@ -283,22 +285,55 @@ class FuncOp(IRDLOperation):
         printer.print_op_attributes(self.attributes)
 
 
-def find_kernel(launch: Operation, name: str) -> FuncOp | None:
-    """The kernel of a name in the module that an operation stands in."""
-    found = _kernels_around(launch).get(name)
-    return found if isinstance(found, FuncOp) else None
+class LaunchOpBase(IRDLOperation, ABC):
+    """A launch of a kernel by its name."""
 
+    kernel = prop_def(FlatSymbolRefAttrConstr)
 
-def _kernels_around(op: Operation) -> dict[str, FuncOp | KernelOpBase]:
-    """All kernels of the module that an operation stands in, by name."""
-    root = op
-    while (parent := root.parent_op()) is not None:
-        root = parent
-    return once((root, "kernels"), lambda: _kernels(root))
+    @property
+    def kernel_name(self) -> str:
+        return self.kernel.root_reference.data
+
+    @property
+    def launched(self) -> FuncOp | KernelOpBase | None:
+        """The kernel that is launched, in whichever dialect it is."""
+        root: Operation = self
+        while (parent := root.parent_op()) is not None:
+            root = parent
+        return once((root, "kernels"), lambda: _kernels(root)).get(self.kernel_name)
+
+    @property
+    def callee(self) -> FuncOp | None:
+        """The kernel that is launched, in Kernel IR."""
+        found = self.launched
+        return found if isinstance(found, FuncOp) else None
+
+    def verify_types(
+        self,
+        inputs: Sequence[SSAValue],
+        outputs: Sequence[SSAValue],
+        input_types: Sequence[Attribute],
+        output_types: Sequence[Attribute],
+    ) -> None:
+        """Are inputs and outputs as many as the kernel's, and of its types?"""
+        found = [v.type for v in (*inputs, *outputs)]
+        expected = [*input_types, *output_types]
+        if found != expected or len(inputs) != len(input_types):
+            raise VerifyException(
+                f"expected inputs and outputs ({', '.join(map(str, expected))}), found "
+                f"({', '.join(map(str, found))})"
+            )
+
+    def print_launch(self, printer: Printer, inputs: Sequence[SSAValue]) -> None:
+        """Prints ` @k(%x, %w)`."""
+        printer.print_string(" ")
+        printer.print_symbol_name(self.kernel_name)
+        with printer.in_parens():
+            printer.print_list(inputs, printer.print_ssa_value)
 
 
 @irdl_op_definition
-class LaunchOp(IRDLOperation):
+class LaunchOp(LaunchOpBase):
     """
     `%y = kernel.launch @k(%x, %w) : (tensor, tensor) -> tensor`: runs a kernel; in `@main`.
 
@@ -307,7 +342,6 @@ class LaunchOp(IRDLOperation):
     """
 
     name = "kernel.launch"
-    kernel = prop_def(FlatSymbolRefAttrConstr)
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
     traits = traits_def(Pure())
@@ -321,27 +355,16 @@ class LaunchOp(IRDLOperation):
             result_types=[list(result_types)],
         )
 
-    @property
-    def callee(self) -> FuncOp | None:
-        """The kernel that is launched, in Kernel IR."""
-        return find_kernel(self, self.kernel.root_reference.data)
-
-    @property
-    def launched(self) -> FuncOp | KernelOpBase | None:
-        """The kernel that is launched, in whichever dialect it is."""
-        return _kernels_around(self).get(self.kernel.root_reference.data)
-
     def verify_(self) -> None:
         callee = self.launched
         if callee is None:
             raise VerifyException(f"expected a kernel named {self.kernel}, found none")
-        expected = [tensor_of(ref.type) for ref in callee.refs]
-        found = [*(v.type for v in self.inputs), *(v.type for v in self.outputs)]
-        if found != expected or len(self.inputs) != len(callee.input_refs):
-            raise VerifyException(
-                f"expected inputs and outputs ({', '.join(map(str, expected))}), found "
-                f"({', '.join(map(str, found))})"
-            )
+        self.verify_types(
+            self.inputs,
+            self.outputs,
+            [tensor_of(ref.type) for ref in callee.input_refs],
+            [tensor_of(ref.type) for ref in callee.output_refs],
+        )
         for value, needed in zip(self.inputs, callee.alignments.get_values(), strict=False):
             if (known := _known_alignment(value)) < needed:
                 raise VerifyException(
@@ -366,11 +389,7 @@ class LaunchOp(IRDLOperation):
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        assert isinstance(self.kernel, SymbolRefAttr)
-        printer.print_symbol_name(self.kernel.root_reference.data)
-        with printer.in_parens():
-            printer.print_list(self.inputs, printer.print_ssa_value)
+        self.print_launch(printer, self.inputs)
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
         with printer.in_parens():

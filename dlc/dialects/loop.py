@@ -87,7 +87,8 @@ class ReduceOp(ReduceOpBase):
     `%r = loop.reduce add %i in 4, %j in 8 -> f32 { … loop.yield %v : f32 }`
 
     Folds the yielded values with a monoid, in the order of the axes, the last one fastest.
-    Over no points the result is the monoid's identity.
+    Over no points the result is the monoid's identity. Several sums are one reduce where they share
+    what they load: `%a, %b = loop.reduce add %k in 64 -> (f32, f32) { … loop.yield %u, %v : … }`.
     """
 
     name = "loop.reduce"

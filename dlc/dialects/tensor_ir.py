@@ -273,8 +273,8 @@ class ReduceOp(IRDLOperation):
     """
     `%r = tensor_ir.reduce add over [1, 2] (%x) : tensor -> tensor`
 
-    Folds with a monoid over the named axes, which the result no longer has. A monoid of several
-    values takes as many inputs of one shape and gives as many results.
+    Folds with a monoid over the named axes, which the result no longer has. Several inputs of one
+    shape give as many results, each folded on its own but by a monoid of several values.
     """
 
     name = "tensor_ir.reduce"

@@ -101,13 +101,21 @@ def export(
 def explain(error: Exception) -> str:
     """One sentence for what PyTorch raised while it exported a program."""
     text = str(error)
-    if "data-dependent" in text or "Boolean value of Tensor" in text:
+    kind = type(error).__name__
+    if kind in ("DynamicOutputShapeException", "PendingUnbackedSymbolNotFound"):
+        return (
+            "the shape of a tensor depends on its values, expected one shape for all values; use "
+            "torch.where in place of a mask that selects, or compute it outside of the program"
+        )
+    if kind == "DataDependentOutputException" or any(
+        said in text for said in ("data-dependent", "Boolean value of Tensor")
+    ):
         return (
             "the program branches on values of a tensor, expected one path for all values; "
             "use torch.where instead of if, or take the branch outside of the program"
         )
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
-    return f"torch.export cannot trace the program: {type(error).__name__}: {first}"
+    return f"torch.export cannot trace the program: {kind}: {first}"
 
 
 def overload_name(op: object) -> str:

@@ -82,6 +82,13 @@ def bind_arguments(node: Node) -> dict[str, Any]:
     return dict(zip(names, node.args)) | dict(node.kwargs)
 
 
+def operation_of(node: Node) -> object:
+    """What a node computes: of one that keeps its place for its effects, the operation within."""
+    if getattr(node.target, "__name__", "") == "with_effects" and len(node.args) > 1:
+        return node.args[1]
+    return node.target
+
+
 def plain(value: object) -> torch_ir.Argument:
     """A non-tensor argument as the dialect holds it; Unrepresentable for a complex number, …"""
     match value:
@@ -96,6 +103,13 @@ def plain(value: object) -> torch_ir.Argument:
                 f"its argument {value} is of type {type(value).__name__}, expected a number, "
                 "a string, a dtype or a list"
             )
+
+
+def _described(node: Node) -> str:
+    """What stands for no tensor."""
+    value = node.meta.get("val")
+    kind = getattr(value, "script_class_name", type(value).__name__)
+    return f"an object of type {str(kind).rpartition('.')[2]}, expected a tensor or a number"
 
 
 @dataclass
@@ -121,14 +135,19 @@ class GraphImporter:
                 self.import_node(node)
             except Unrepresentable as reason:
                 self.failed.add(node)
-                name = getattr(node.target, "__name__", str(node.target))
-                if isinstance(node.target, torch._ops.OperatorBase):
-                    name = str(node.target)
+                target = operation_of(node)
+                name = getattr(target, "__name__", str(target))
+                if isinstance(target, torch._ops.OperatorBase):
+                    name = str(target)
                 place = place_of(node.meta.get("stack_trace"), self.shown_as)
                 self.unsupported.append((f"{name}: {reason}", place))
 
     def import_node(self, node: Node) -> None:
         target = node.target
+        if operation_of(node) is not target:
+            raise Unrepresentable(
+                "it has effects beside its results, such as an error that it raises"
+            )
         if target is operator.getitem:
             items, index = node.args
             assert isinstance(items, Node)
@@ -170,6 +189,9 @@ class GraphImporter:
         arguments: dict[str, torch_ir.Argument] = {}
         defaults = {a.name: a.default_value for a in node.target._schema.arguments}  # type: ignore[union-attr]
         for name, value in bind_arguments(node).items():
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(item, Node) and item not in self.values:
+                    raise Unrepresentable(f"its argument {name} is {_described(item)}")
             if isinstance(value, Node):
                 value = self.values[value]
             elif isinstance(value, (list, tuple)) and any(isinstance(v, Node) for v in value):

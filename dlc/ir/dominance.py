@@ -6,6 +6,8 @@ xDSL's verifier checks neither, so this runs beside it, after parsing and after 
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.traits import IsolatedFromAbove
@@ -23,22 +25,25 @@ class DominanceError(VerifyException):
         self.op = op
 
 
-def verify_dominance(op: Operation) -> None:
-    """Raise `DominanceError` for the first operation in `op` whose operand does not dominate it."""
+def verify_dominance(op: Operation, sound: AbstractSet[Operation] = frozenset()) -> None:
+    """
+    Raise `DominanceError` for the first operation in `op` whose operand does not dominate it. What
+    is in operations of `sound`, which are isolated from above, is known to be valid.
+    """
     for region in op.regions:
-        _verify_region(region, set())
+        _verify_region(region, set(), sound)
 
 
-def _verify_region(region: Region, visible: set[SSAValue]) -> None:
+def _verify_region(region: Region, visible: set[SSAValue], sound: AbstractSet[Operation]) -> None:
     """Check `region`, into which the values in `visible` can be seen."""
     if len(region.blocks) == 1:
-        _verify_block(region.blocks[0], set(visible))
+        _verify_block(region.blocks[0], set(visible), sound)
         return
     for block, available in _available(region).items():
-        _verify_block(block, visible | available)
+        _verify_block(block, visible | available, sound)
 
 
-def _verify_block(block: Block, visible: set[SSAValue]) -> None:
+def _verify_block(block: Block, visible: set[SSAValue], sound: AbstractSet[Operation]) -> None:
     visible.update(block.args)
     parent = block.parent_op()
     if parent is not None and parent.name in GRAPH_REGIONS:
@@ -47,10 +52,10 @@ def _verify_block(block: Block, visible: set[SSAValue]) -> None:
         for index, operand in enumerate(op.operands):
             if operand not in visible:
                 raise DominanceError(op, _explain(op, index, operand))
-        if op.regions:
+        if op.regions and op not in sound:
             isolated = op.has_trait(IsolatedFromAbove, value_if_unregistered=False)
             for region in op.regions:
-                _verify_region(region, set() if isolated else visible)
+                _verify_region(region, set() if isolated else visible, sound)
         visible.update(op.results)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, isinf
 from typing import TypeVar
 
 from xdsl.dialects import arith, scf
@@ -241,8 +241,11 @@ class Expr:
 def _atom_range(atom: FloorDiv | Mod) -> Range:
     if isinstance(atom, Mod):
         return 0, atom.divisor - 1
-    lo, hi = atom.base.range
-    return lo // atom.divisor, hi // atom.divisor
+    lo, hi = atom.base.range  # the quotient of an infinity would be NaN
+    return (
+        lo if isinf(lo) else lo // atom.divisor,
+        hi if isinf(hi) else hi // atom.divisor,
+    )
 
 
 def _recombine(expr: Expr) -> Expr:

@@ -2,7 +2,8 @@
 Monoids: what a reduce folds with.
 
 Each has an identity and a combine, given for the element types that it is folded over, and the
-facts that passes ask for. A monoid may carry several values: `argmax` folds (value, index).
+facts that passes ask for. Most fold any number of values at once, each on its own: two sums are one
+fold. Those of `argmax` and `argmin` belong together: (value, index).
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ Values = Sequence[SSAValue]
 
 @dataclass(frozen=True)
 class Monoid:
-    """A named associative and commutative operation with an identity, over `arity` values."""
+    """A named associative and commutative operation with an identity."""
 
     name: str
     identity: Callable[[Sequence[Attribute]], list[Attribute]]
     """The identity's attribute (a scalar constant) for each of the given element types."""
     combine: Callable[[Builder, Values, Values], list[SSAValue]]
     """Builds the combination of two elements; the left one comes first in the fold's order."""
-    arity: int = 1
+    arity: int | None = None
+    """The number of values that are folded together; None: any number, each on its own."""
     idempotent: bool = False
 
 
@@ -54,14 +56,17 @@ def _elementwise(
     idempotent: bool = False,
 ) -> Monoid:
     def combine(builder: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
-        op = float_op if isinstance(lhs[0].type, AnyFloat) else int_op
+        return [one(builder, a, b) for a, b in zip(lhs, rhs, strict=True)]
+
+    def one(builder: Builder, a: SSAValue, b: SSAValue) -> SSAValue:
+        op = float_op if isinstance(a.type, AnyFloat) else int_op
         if op is None:
-            raise ValueError(f"the monoid '{name}' is not defined for {lhs[0].type}")
-        return [builder.insert(op(lhs[0], rhs[0])).results[0]]
+            raise ValueError(f"the monoid '{name}' is not defined for {a.type}")
+        return builder.insert(op(a, b)).results[0]
 
     return Monoid(
         name,
-        lambda types: [_constant(identity, types[0])],
+        lambda types: [_constant(identity, type) for type in types],
         combine,
         idempotent=idempotent,
     )

@@ -19,7 +19,8 @@ def structure(op: Operation) -> Hashable:
     """
     A key of an operation that is isolated from above: its kind, types, properties, and all of its
     regions, in which a value is the number of its definition. Which values `op` itself is given
-    does not count, nor do locations, name hints, symbol names and its discardable attributes.
+    does not count, nor do locations, name hints, symbol names and its discardable attributes. A
+    region with successors or with an operation that names another parent has no equal.
     """
     key: list[Hashable] = [
         op.name,
@@ -36,11 +37,15 @@ def structure(op: Operation) -> Hashable:
 def _visit(region: Region, numbers: dict[SSAValue, int], key: list[Hashable]) -> None:
     for block in region.blocks:
         key.append(block.arg_types)
+        if block.parent is not region:
+            key.append(block)
         for argument in block.args:
             numbers[argument] = len(numbers)
         for op in block.ops:
             operands = tuple(numbers.get(v, -1) for v in op.operands)
             extra = _sorted(op.attributes)
+            if op.parent is not block or op.successors:
+                key.append(op)
             key.append((op.name, operands, op.result_types, _sorted(op.properties), extra))
             for inner in op.regions:
                 _visit(inner, numbers, key)

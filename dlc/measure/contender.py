@@ -32,10 +32,6 @@ class Report(Protocol):
     def __call__(self, step: str, seconds: float) -> None: ...
 
 
-def quiet(step: str, seconds: float) -> None:
-    """A report that nobody reads."""
-
-
 @dataclass(frozen=True)
 class Contender:
     """An implementation, made for a subject; what it cannot do it raises."""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from dlc.backend import BackendError
+from dlc.backend.cuda.libcuda import load_library
 from dlc.backend.executor import default_target
 from dlc.measure.work import Work
 from dlc.schedule.target import CPU_CORE, get_target
@@ -109,8 +111,8 @@ def _gpu_rates(index: int) -> Rates:
 def _attribute(index: int, attribute: int) -> int:
     """What the driver says of a GPU; 0 where it does not."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+        driver = load_library()
+    except BackendError:
         return 0
     device, value = ctypes.c_int(), ctypes.c_int()
     failed = (

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dlc.backend import BackendError
+from dlc.backend.cuda.libcuda import load_library
 from dlc.measure.device import ROTATED_CACHES, Rates
 from dlc.measure.subject import Call, Subject, results_of
 from dlc.measure.timer import Times, Waiting, poison
@@ -70,8 +71,8 @@ def _no_collection() -> Iterator[None]:
 def count_work_nodes(graph: int) -> int | None:
     """Kernels, copies and fills in a CUgraph; None where the driver does not say."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+        driver = load_library()
+    except BackendError:
         return None
     handle, count = ctypes.c_void_p(graph), ctypes.c_size_t()
     if driver.cuGraphGetNodes(handle, None, ctypes.byref(count)):

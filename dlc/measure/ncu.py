@@ -28,15 +28,10 @@ SECONDS = 300
 
 _DURATION = ("gpu__time_duration.sum", "gpu__time_duration_measured_user.sum")
 _DRAM_RATE = ("dram__bytes.sum.per_second",)
-_DRAM_SHARE = (
-    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-)
 _ISSUE = (
     "sm__inst_issued.avg.pct_of_peak_sustained_active",
     "smsp__issue_active.avg.pct_of_peak_sustained_active",
 )
-_OCCUPANCY = ("sm__warps_active.avg.pct_of_peak_sustained_active",)
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
 _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
 _WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
@@ -58,11 +53,8 @@ class Counters:
     microseconds: float | None
     dram_bandwidth: float | None
     """Bytes per second."""
-    dram_share: float | None
-    """Of the peak."""
     issue_share: float | None
     """Of the issue slots."""
-    occupancy: float | None
     stalls: Mapping[str, float]
     """Warps that wait for each reason while one is issued, most first."""
     conflict_ways: float | None
@@ -134,9 +126,7 @@ def _counters(row: Mapping[str, str], units: Mapping[str, str]) -> Counters:
         kernel=re.sub(r"\(.*", "", row.get("Kernel Name", "")).strip(),
         microseconds=None if duration is None else duration * unit / 1e3,
         dram_bandwidth=_first(row, _DRAM_RATE),
-        dram_share=_percent(_first(row, _DRAM_SHARE)),
         issue_share=_percent(_first(row, _ISSUE)),
-        occupancy=_percent(_first(row, _OCCUPANCY)),
         stalls=dict(sorted(stalls.items(), key=lambda item: -item[1])),
         conflict_ways=_ways(row),
     )

@@ -16,6 +16,13 @@ from dlc.models.find import Found, read_config
 DEFAULT_LENGTH = 128
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
+EXPERTS = "batched_mm"
+"""
+How transformers computes a mixture of experts: each token gathers the weights of its own. All
+its shapes are static; the other ways loop over the experts that were chosen, or sort tokens by them
+with an operation of transformers' own.
+"""
+
 
 @dataclass(frozen=True)
 class ModelOptions:
@@ -90,6 +97,7 @@ def build(config: Any, options: ModelOptions) -> nn.Module:
                 config,
                 dtype=DTYPES[options.dtype],
                 attn_implementation=attention_of(text, padded=not generates),
+                experts_implementation=EXPERTS,
             )
         except (ValueError, TypeError, ImportError, AttributeError) as error:
             first = (str(error).splitlines() or ["no message"])[0]

@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from dlc.analysis.contraction import Contraction, contraction_of
+from dlc.analysis.contraction import Contraction, contraction_of, factors
 from dlc.analysis.cost import flops_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -19,7 +19,7 @@ from dlc.schedule.tiling import Problem
 
 @dataclass(frozen=True)
 class Tiled:
-    """A kernel that is a contraction, and what is tiled: its longest row and column axis."""
+    """A kernel that is a contraction, and what is tiled: a row and a column axis, the longest."""
 
     outer: loop.ForOp
     found: Contraction
@@ -53,8 +53,15 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     k_axes = set[SSAValue](reduce.axes)
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
     chunked = {op: along[op.result] for op in loads if along[op.result] & k_axes}
-    row = max((a for a in outer.axes if a in found.rows), key=outer.extent)
-    column = max((a for a in outer.axes if a in found.columns), key=outer.extent)
+
+    def run(axis: BlockArgument) -> float:
+        """The length of an axis over the steps that its points are apart in an operand."""
+        steps = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
+        return outer.extent(axis) / max(steps, default=1)
+
+    row = max((a for a in outer.axes if a in found.rows), key=run)
+    column = max((a for a in outer.axes if a in found.columns), key=run)
+    row_factors, column_factors = factors(found, along)
 
     def operands(axis: SSAValue) -> int:
         return sum(axis in varies for varies in chunked.values())
@@ -69,6 +76,10 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
             and not along[op.results[0]].intersection(others)
         )
 
+    def points(varies: frozenset[SSAValue]) -> int:
+        """Elements of one operand for a point of K."""
+        return prod(outer.extent(a) for a in outer.axes if a in varies)
+
     extents = [outer.extent(a) for a in outer.axes]
     problem = Problem(
         batch=prod(extents) // max(outer.extent(row) * outer.extent(column), 1),
@@ -77,6 +88,10 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         k=reduce.extent(reduce.axes[-1]),
         row_operands=operands(row),
         column_operands=operands(column),
+        row_factors=row_factors,
+        column_factors=column_factors,
+        operand_points=sum(points(v) for v in chunked.values() if v & {row, column}),
+        sums=len(reduce.results),
         bytes_=max(element_bytes(op.result.type) for op in loads),
         computed_bytes_=element_bytes(reduce.results[0].type),
         row_work=work(found.rows, found.columns),

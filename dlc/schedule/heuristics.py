@@ -72,11 +72,10 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
         return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
     best = fitting[0]
 
-    def per_axis(rows: int, columns: int) -> str:
-        return ",".join(
-            str(rows if a is row else columns if a is column else 1)
-            for a in outer.axes[min(row.index, column.index) :]
-        )
+    tiled_axes = outer.axes[min(row.index, column.index) :]
+
+    def per_axis(rows: int, columns: int, axes: Sequence[BlockArgument] = tiled_axes) -> str:
+        return ",".join(str(rows if a is row else columns if a is column else 1) for a in axes)
 
     chunk = min(best.chunk, problem.k + -problem.k % VECTOR)
     slabs = best.computed_bytes
@@ -90,10 +89,12 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     if best.splits > 1:
         steps.append(_split(best.splits, _pointwise(extents, False)))
     group = f" group={PANEL}" if _panels(problem, best) else ""
+    # An axis of which a thread has one point is no serial axis.
+    held = per_axis(*best.thread, [a for a in tiled_axes if a in (row, column)])
     steps += [
         f"blockify-launch{{block={per_axis(*best.block)} thread={per_axis(*best.threads)}{group}}}",
         f"stage-inputs{{budget={slabs}{' compute=true' if best.computes else ''}}}",
-        f"register-tile{{extents={per_axis(*best.thread)}}}",
+        f"register-tile{{extents={held}}}",
         "permute-register-tile",
     ]
     lost = [*_others(fitting)]

@@ -28,7 +28,7 @@ from dlc.schedule.target import WARP, Target
 VECTOR = 4
 """Elements of fp32 in a 16-byte access."""
 THREAD_TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (2, 8), (1, 8), (1, 4), (2, 2), (1, 1))
-"""Rows and columns of outputs that a thread holds."""
+"""Rows and columns of a thread, which holds all sums of each."""
 THREADS = ((16, 16), (8, 16), (16, 8), (8, 8), (8, 32), (4, 32), (4, 16), (2, 32))
 """Rows and columns of threads in a block."""
 CHUNKS = (16, 32)
@@ -59,7 +59,7 @@ START = 2500
 
 @dataclass(frozen=True)
 class Problem:
-    """A contraction: extents, and how many operands vary along rows, along columns, along both."""
+    """A contraction: extents, how many inputs vary along rows and along columns, and its sums."""
 
     batch: int
     rows: int
@@ -67,6 +67,13 @@ class Problem:
     k: int
     row_operands: int = 1
     column_operands: int = 1
+    row_factors: int = 1
+    """Values along rows that are multiplied with values along columns: two sums may share one."""
+    column_factors: int = 1
+    operand_points: int | None = None
+    """Elements of all operands for a point of K, where some lack axes of the batch."""
+    sums: int = 1
+    """What a point of rows and columns sums up."""
     bytes_: int = 4
     """Bytes of an element in memory."""
     computed_bytes_: int = 4
@@ -78,8 +85,16 @@ class Problem:
 
     @property
     def compulsory_bytes(self) -> int:
-        operands = self.rows * self.row_operands + self.columns * self.column_operands
-        return self.batch * self.bytes_ * (operands * self.k + self.rows * self.columns)
+        points = self.operand_points
+        if points is None:
+            operands = self.rows * self.row_operands + self.columns * self.column_operands
+            points = self.batch * operands
+        return self.bytes_ * (points * self.k + self.batch * self.results)
+
+    @property
+    def results(self) -> int:
+        """Sums of all rows and columns."""
+        return self.rows * self.columns * self.sums
 
 
 @dataclass(frozen=True)
@@ -117,9 +132,14 @@ class Candidate:
     @property
     def computed_bytes(self) -> int:
         """Bytes of shared memory for a chunk of what is computed once for the block."""
+        return self._computed_bytes if self.computes else 0
+
+    @property
+    def _computed_bytes(self) -> int:
+        """Bytes of a chunk of the factors on the sides where something is computed."""
         p = self.problem
-        points = self._points(p.row_work > 0, p.column_work > 0) if self.computes else 0
-        return points * p.computed_bytes_
+        rows, columns = p.row_factors * (p.row_work > 0), p.column_factors * (p.column_work > 0)
+        return self._points(rows, columns) * p.computed_bytes_
 
     def _points(self, row_operands: int, column_operands: int) -> int:
         """Elements of one chunk of so many operands."""
@@ -135,9 +155,10 @@ class Candidate:
 
     @cached
     def registers(self) -> int:
-        """Of a thread: its outputs, four points of K of both operands, addresses."""
-        rows, columns = self.thread
-        count = rows * columns + VECTOR * (rows + columns) + 32
+        """Of a thread: its sums, four points of K of all factors, addresses."""
+        p, (rows, columns) = self.problem, self.thread
+        factors = rows * p.row_factors + columns * p.column_factors
+        count = rows * columns * p.sums + VECTOR * factors + 32
         return count + -count % 8
 
     @cached
@@ -159,8 +180,9 @@ class Candidate:
     @cached
     def step(self) -> tuple[int, int]:
         """Multiply-adds and shared loads that a thread issues for four points of K."""
-        rows, columns = self.thread
-        return VECTOR * rows * columns, rows + ceil(columns / VECTOR) * VECTOR
+        p, (rows, columns) = self.problem, self.thread
+        loads = rows * p.row_factors + ceil(columns / VECTOR) * VECTOR * p.column_factors
+        return VECTOR * rows * columns * p.sums, loads
 
     @cached
     def beside(self) -> float:
@@ -193,8 +215,8 @@ class Candidate:
         rows, columns = self.block if together else (n * threads for n in self.thread)
         work = self.chunk * (rows * p.row_work + columns * p.column_work)
         if together:
-            slab = self._points(p.row_work > 0, p.column_work > 0) * p.computed_bytes_
-            work += CHUNK_INSTRUCTIONS * threads + COPY_INSTRUCTIONS * slab / 16
+            copied = COPY_INSTRUCTIONS * self._computed_bytes / 16
+            work += CHUNK_INSTRUCTIONS * threads + copied
         return work
 
     @cached
@@ -242,7 +264,7 @@ class Candidate:
         if self.splits == 1:
             return 0
         p, t = self.problem, self.target
-        partial = p.batch * p.rows * p.columns * self.splits * 4
+        partial = p.batch * p.results * self.splits * 4
         rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
         return t.launch_seconds + 2 * partial / rate
 
@@ -302,7 +324,7 @@ def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
 def _all(problem: Problem, target: Target) -> Iterator[Candidate]:
     for thread, threads in product(THREAD_TILES, THREADS):
         for chunk in CHUNKS:
-            if thread[0] * thread[1] * chunk > UNROLLED:
+            if thread[0] * thread[1] * problem.sums * chunk > UNROLLED:
                 continue
             total = ceil(problem.k / chunk)
             for splits in SPLITS:

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects import scf
@@ -148,7 +147,7 @@ def as_array(tensor: Any) -> NDArray[Any]:
         tensor = tensor.float()
     elif tensor.dtype == torch.uint8:
         tensor = tensor.view(torch.int8)
-    return np.ascontiguousarray(tensor.cpu().numpy())
+    return tensor.cpu().contiguous().numpy()
 
 
 class Collected:

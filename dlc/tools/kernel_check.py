@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
@@ -12,9 +11,10 @@ from dlc.analysis.loops import longest_reduction
 from dlc.backend.executor import BACKENDS, Executor, get_backend
 from dlc.compiler import compiler_context
 from dlc.ir.locations import LocParser
-from dlc.reference import Widened
+from dlc.reference import Widened, widened
 from dlc.tools.random_inputs import random_arguments
-from dlc.tools.run_report import Reference, kernel_table, report_accuracy, timed_run
+from dlc.tools.run_report import kernel_table, report_accuracy, timed_run
+from dlc.validation import Known
 
 
 def check_kernel(
@@ -37,15 +37,11 @@ def check_kernel(
     with torch.no_grad():
         eager = operations(*arguments)
         with Widened():
-            exact = operations(*(_widened(t) for t in arguments))
+            exact = operations(*(widened(t) for t in arguments))
     backend = get_backend(options.backend)
     executor = Executor(module, backend)
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
     print()
-    reference = Reference(list(exact), list(eager), longest_reduction(module))
-    return report_accuracy(results, reference, options, backend)
-
-
-def _widened(tensor: torch.Tensor) -> Any:
-    return tensor.double() if tensor.is_floating_point() else tensor
+    question = Known(exact, eager, longest_reduction(module))
+    return report_accuracy(results, question, options, backend)

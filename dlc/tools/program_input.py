@@ -14,6 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc.diagnostics import UsageError, with_hint
+from dlc.frontend.quick_imports import quick_imports, uncollected
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.schedule.target import DEFAULT_TARGET, TARGET_ATTRIBUTE, get_target
@@ -76,8 +77,8 @@ def load_program(
     The last expression of a text or else of a script, imported; `seed` is that of the random
     tensors that it makes. ImportFailure as raised.
     """
-    with timing.phase("torch", "import of torch"):
-        import torch  # noqa: F401  pyright: ignore[reportUnusedImport]
+    with timing.phase("torch", "import of torch"), quick_imports():
+        import torch.export._trace  # noqa: F401  pyright: ignore[reportUnusedImport]
     with timing.phase("dlc", "import of the frontend"):
         from dlc.frontend.capture import capture_script, capture_text
     with timing.phase("torch", "the program's own code"):
@@ -91,14 +92,16 @@ def load_program(
 
 def load_model_program(name: str, options: argparse.Namespace, timing: Timing) -> Loaded:
     """A Hugging Face model as the options say, imported; its weights are there if it is run."""
-    with timing.phase("torch", "import of torch"):
+    with timing.phase("torch", "import of torch"), quick_imports():
+        import torch.export._trace  # noqa: F401  pyright: ignore[reportUnusedImport]
+
         from dlc.models.find import find
         from dlc.models.load import ModelOptions, load_model
 
         found = find(name)
-    with timing.phase("torch", "import of transformers"):
+    with timing.phase("torch", "import of transformers"), quick_imports():
         import transformers  # noqa: F401  pyright: ignore[reportUnusedImport]
-    with timing.phase("torch", "the model's own code"):
+    with timing.phase("torch", "the model's own code"), quick_imports():
         wanted = ModelOptions(
             layer=options.layer,
             seq_len=options.seq_len,
@@ -120,7 +123,7 @@ def _imported(
         from dlc.compiler import set_target
         from dlc.frontend.fx import import_program
         from dlc.transforms.decompositions import DECOMPOSITIONS
-    with timing.phase("dlc", "import to Torch IR"):
+    with timing.phase("dlc", "import to Torch IR"), uncollected():
         exporting = timing.phase("torch", "torch.export")
         program = import_program(module, args, exporting=exporting, whole=DECOMPOSITIONS)
     gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s

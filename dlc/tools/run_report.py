@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.accuracy import Accuracy, compare
 from dlc.analysis.loops import longest_reduction
 from dlc.backend.cuda.interface import shared_bytes
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
@@ -25,16 +23,7 @@ from dlc.tools.observers import Timing
 from dlc.tools.profile_report import StageFacts, report_profile
 from dlc.tools.program_input import Loaded, load_program
 from dlc.tools.tables import GREEN, RED, paint, progress, seconds, table, wants_colour
-
-
-@dataclass
-class Reference:
-    """What the results are compared with."""
-
-    exact: list[torch.Tensor]
-    """In fp64."""
-    eager: list[torch.Tensor]
-    longest_reduction: int
+from dlc.validation import Known
 
 
 def run_and_report(
@@ -96,7 +85,7 @@ def make_backend(options: argparse.Namespace) -> Backend:
 
 def make_reference(
     ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor], timing: Timing
-) -> Reference | None:
+) -> Known | None:
     """PyTorch's results, for a module in Torch IR."""
     if stage_of(module) != "torch":
         return None
@@ -105,7 +94,7 @@ def make_reference(
         eager = evaluate(module, arguments)
     loops = module.clone()
     run_pipeline(ctx, loops, "loop")
-    return Reference(exact, eager, longest_reduction(loops))
+    return Known(exact, eager, longest_reduction(loops))
 
 
 def timed_run(
@@ -141,15 +130,11 @@ def kernel_table(funcs: Sequence[FuncOp], times: dict[FuncOp, float], backend: s
 
 def report_accuracy(
     results: Sequence[torch.Tensor],
-    reference: Reference,
+    reference: Known,
     options: argparse.Namespace,
     backend: Backend,
 ) -> int:
-    judged: list[Accuracy] = []
-    for result, exact, eager in zip(results, reference.exact, reference.eager, strict=True):
-        if result.dtype != eager.dtype and result.element_size() == eager.element_size():
-            result = result.view(eager.dtype)  # Tensor IR has no unsigned bytes
-        judged.append(compare(result, exact, eager, reference.longest_reduction, backend.name))
+    judged = reference.judge(results, backend.name)
     header = ["result", "shape", "error vs fp64", "eager's", "bound"]
     rows = [
         [

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects import func
-from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FunctionType,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+)
 from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 
@@ -53,8 +60,9 @@ class DecomposeTorchPass(ModulePass):
     ```
 
     f16 and bf16 are calculated in f32 and rounded where an ATen operation gives its result;
-    unsigned bytes become `i8`, and the operations on them know the sign. Each operation says
-    what it comes from (`dlc/ir/provenance.py`).
+    unsigned bytes become `i8`, and the operations on them know the sign; what `@main` takes and
+    returns of them carries `dlc.dtype = "u8"`. Each operation says what it comes from
+    (`dlc/ir/provenance.py`).
     """
 
     name = "decompose-torch"
@@ -92,7 +100,10 @@ def decompose(op: AtenOp, number: int) -> str | None:
 
 
 def make_signless(module: ModuleOp) -> None:
-    """Gives `i8` elements to all tensors of unsigned bytes."""
+    """
+    Gives `i8` elements to all tensors of unsigned bytes. Those that a function takes or returns
+    carry `dlc.dtype = "u8"`.
+    """
     for op in module.walk():
         for value in op.results:
             _make_value_signless(value)
@@ -103,8 +114,22 @@ def make_signless(module: ModuleOp) -> None:
         if isinstance(op, func.FuncOp):
             old = op.function_type
             inputs, outputs = ([_signless(t) for t in types] for types in (old.inputs, old.outputs))
-            if inputs != list(old.inputs) or outputs != list(old.outputs):
-                op.function_type = FunctionType.from_lists(inputs, outputs)
+            if inputs != list(old.inputs):
+                op.arg_attrs = _unsigned_marked(op.arg_attrs, old.inputs.data)
+            if outputs != list(old.outputs):
+                op.res_attrs = _unsigned_marked(op.res_attrs, old.outputs.data)
+            op.function_type = FunctionType.from_lists(inputs, outputs)
+
+
+def _unsigned_marked(
+    attributes: ArrayAttr[DictionaryAttr] | None, types: Sequence[Attribute]
+) -> ArrayAttr[DictionaryAttr]:
+    given = [DictionaryAttr({})] * len(types) if attributes is None else attributes.data
+    mark = {"dlc.dtype": StringAttr("u8")}
+    return ArrayAttr(
+        DictionaryAttr({**own.data, **mark}) if _signless(type) != type else own
+        for own, type in zip(given, types, strict=True)
+    )
 
 
 def _make_value_signless(value: SSAValue) -> None:

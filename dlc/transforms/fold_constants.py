@@ -180,7 +180,7 @@ def folded_index_map(op: IndexMapOp) -> Scalar | None:
 def folded_reduce(op: ReduceOp) -> Scalar | None:
     """What a fold of equal elements, or of none, gives; None where it would have to round."""
     monoid, elements = MONOIDS[op.monoid.data], [element_of(v) for v in op.inputs]
-    if monoid.arity != 1:
+    if len(elements) != 1:
         return None
     shape = shape_of(op.inputs[0])
     count = prod(shape[int(a)] for a in op.axes.get_values())

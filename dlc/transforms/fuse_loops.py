@@ -48,13 +48,18 @@ class FuseLoopsPass(ModulePass):
     Faster when the traffic and the launch that are saved outweigh the work that is repeated and
     the tiling that is lost (`dlc.schedule.estimate`); a copy in a wider type is never kept.
 
-    A decoder block of 128 tokens becomes 12 kernels, of which 10 differ: two norms; the products
-    for queries, keys and values; the scores, whose operands are rotated as they are staged, and
-    whose scale and mask are its epilogue; softmax; its product with the values; the output
-    product with the residual; gate with its activation; up times gate; down with the residual.
-    Norms stay apart, as several products read them and a prologue would compute them in each
-    column of tiles. From some 512 tokens on, rotated queries and keys are read by so many tiles
-    that to rotate them once, in kernels of their own, is faster. `--explain` tells each estimate.
+    A decoder block becomes 11 kernels, of which 10 differ: two norms; the products for queries,
+    keys and values, rotated in their epilogues; the scores, whose scale and mask are its epilogue;
+    softmax; its product with the values; the output product with the residual; gate and up in one,
+    with activation and product; down with the residual. Norms stay apart, as several products read
+    them and a prologue would compute them in each column of tiles. `--explain` tells each estimate.
+
+    A reader of several elements of a product at constant distances, as a rotation is, would compute
+    as many sums at each of its points. If these lie parts of an axis from each other, the merged
+    kernel runs over one part and does what all parts do (`dlc.transforms.loops.splitting`), so that
+    each sum is computed once; sums side by side that share an operand are then one reduce, which
+    is tiled as one product is (`dlc.transforms.loops.joining`). A kernel that stores several
+    parts is computed at no loads of others.
 
     ```
     %a = loop.kernel @add(%x … = %x) -> (%y …) { loop.for %i in 8 { … loop.store %s, %y[%i] } }

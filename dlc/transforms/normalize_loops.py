@@ -18,7 +18,8 @@ class NormalizeLoopsPass(ModulePass):
     Brings every loop kernel into canonical form.
 
     Axes of extent 1 become 0; what does not vary along a loop moves out of it, a reduce by
-    splitting the nest around it; equal operations and equal inputs become one; what is unused goes,
+    splitting the nest around it; equal operations and equal inputs become one, and so do
+    contractions of the same rows and columns that share an operand; what is unused goes,
     kernels without a reader too. A load that stays in bounds without its conditions is free of
     them, so that vectors can be loaded; a select follows. What no reduce of a block needs stands
     after its last one.

@@ -25,6 +25,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.layout import span_bytes
 from dlc.analysis.placement import Buffer, Placement, live_bytes, place
 from dlc.dialects import host, kernel
+from dlc.ir.expr import unchanged_ir
 from dlc.remarks import remark
 from dlc.schedule.target import BUFFER_ALIGNMENT
 
@@ -76,6 +77,8 @@ class _Planner:
         self.function = function
         self.block: Block = function.body.block
         self.launches = launches
+        with unchanged_ir():
+            self.callees = [launch.callee for launch in launches]
         self.end = end
         self.types: dict[SSAValue, MemRefType] = {}
         """How each tensor lies in memory."""
@@ -89,8 +92,9 @@ class _Planner:
         offsets = dict(zip(self.lives, placement.offsets, strict=True))
         self._bind_arguments()
         workspace = self._allocate_workspace(placement.size) if offsets else None
-        for launch in self.launches:
-            self._rewrite(launch, workspace, offsets)
+        for launch, callee in zip(self.launches, self.callees, strict=True):
+            assert callee is not None
+            self._rewrite(launch, callee, workspace, offsets)
         results = [v.type for v in self.end.operands]
         self.function.function_type = FunctionType.from_lists(self.block.arg_types, results)
 
@@ -98,11 +102,9 @@ class _Planner:
         returned = set(self.end.operands)
         first: dict[SSAValue, int] = {}
         last: dict[SSAValue, int] = {}
-        for number, launch in enumerate(self.launches):
-            assert launch.callee is not None
-            for value, ref in zip(
-                (*launch.inputs, *launch.outputs), launch.callee.refs, strict=True
-            ):
+        for number, (launch, callee) in enumerate(zip(self.launches, self.callees, strict=True)):
+            assert callee is not None
+            for value, ref in zip((*launch.inputs, *launch.outputs), callee.refs, strict=True):
                 assert isinstance(ref.type, MemRefType)
                 self.types.setdefault(value, ref.type)
                 first.setdefault(value, number)
@@ -136,11 +138,13 @@ class _Planner:
         return workspace.memref
 
     def _rewrite(
-        self, launch: kernel.LaunchOp, workspace: SSAValue | None, offsets: dict[SSAValue, int]
+        self,
+        launch: kernel.LaunchOp,
+        callee: kernel.FuncOp,
+        workspace: SSAValue | None,
+        offsets: dict[SSAValue, int],
     ) -> None:
         """Puts what makes the outputs of a launch, and a launch that writes them, in its place."""
-        callee = launch.callee
-        assert callee is not None
         before: list[Operation] = []
         buffers: list[SSAValue] = []
         for value in launch.outputs:

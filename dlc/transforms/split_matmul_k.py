@@ -189,6 +189,11 @@ def _sole_store(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> tile.StoreOp:
     launch = kernel.launch
     if reduce.monoid_name.data != "add":
         raise Decline(f"its monoid is {reduce.monoid_name.data}, and atomic operations only add")
+    if len(reduce.results) > 1:
+        raise Decline(
+            f"it has {len(reduce.results)} sums, and atomic adds are of one (combine=workspace "
+            "takes any number)"
+        )
     (sum,) = reduce.results
     if not has_atomic_add(sum.type):
         raise Decline(f"its sum is of type {sum.type}, and atomic adds are of f32, f64 or i32")

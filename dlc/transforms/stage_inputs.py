@@ -224,17 +224,16 @@ def _compute(operand: ComputedOperand) -> None:
 
 def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
     """
-    Drops the conditions of a sum of products that hold exactly where a subscript of either factor
-    is within its input: beyond, both are 0, and so is their product. A computed factor is 0 where
+    Drops the conditions of sums of products that hold exactly where a subscript of every factor
+    is within its input: beyond, all are 0, and so are their products. A computed factor is 0 where
     its own conditions say so.
     """
     yielded = reduce.yielded
-    if reduce.monoid_name.data != "add" or len(yielded.values) != 1:
+    owners = [value.owner for value in yielded.values]
+    products = [op for op in owners if isinstance(op, arith.MulfOp)]
+    if reduce.monoid_name.data != "add" or len(products) < len(owners):
         return
-    product = yielded.values[0].owner
-    if not isinstance(product, arith.MulfOp):
-        return
-    known = [_inside(factor) for factor in product.operands]
+    known = [_inside(factor) for product in products for factor in product.operands]
     kept = [c for c in yielded.where if not all(c in conditions for conditions in known)]
     if len(kept) < len(yielded.where):
         yielded.set_index(yielded.subscripts, kept)

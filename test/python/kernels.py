@@ -122,6 +122,49 @@ def batched(*extents: int) -> Case:
     return Case(f"batched_{name}", text, (x, w), lambda x, w: [x @ w], k)
 
 
+def rotation(heads: int, m: int, half: int, k: int) -> Case:
+    """x @ w.T + bias, each head of 2 * half columns rotated by angles: two sums at a point."""
+    x, w, bias = _normal(1, m, k), _normal(2, 2 * half * heads, k), _normal(3, 2 * half * heads)
+    angles = _normal(4, m, half)
+    first, second = f"%h * {2 * half} + %j", f"%h * {2 * half} + %j + {half}"
+    y = _memref([heads, m, 2 * half])
+    body = f"""
+    loop.for %h in {heads}, %i in {m}, %j in {half} {{
+      %u, %v = loop.reduce add %k in {k} -> (f32, f32) {{
+        %a = loop.load %x[%i, %k] : {_memref(x.shape)}
+        %b = loop.load %w[{first}, %k] : {_memref(w.shape)}
+        %c = loop.load %w[{second}, %k] : {_memref(w.shape)}
+        %p = arith.mulf %a, %b : f32
+        %q = arith.mulf %a, %c : f32
+        loop.yield %p, %q : f32, f32
+      }}
+      %b1 = loop.load %bias[{first}] : {_memref(bias.shape)}
+      %b2 = loop.load %bias[{second}] : {_memref(bias.shape)}
+      %u1 = arith.addf %u, %b1 : f32
+      %v1 = arith.addf %v, %b2 : f32
+      %angle = loop.load %angles[%i, %j] : {_memref(angles.shape)}
+      %cos = math.cos %angle : f32
+      %sin = math.sin %angle : f32
+      %uc = arith.mulf %u1, %cos : f32
+      %vs = arith.mulf %v1, %sin : f32
+      %r = arith.subf %uc, %vs : f32
+      loop.store %r, %y[%h, %i, %j] : {y}
+      %vc = arith.mulf %v1, %cos : f32
+      %us = arith.mulf %u1, %sin : f32
+      %s = arith.addf %vc, %us : f32
+      loop.store %s, %y[%h, %i, %j + {half}] : {y}
+    }}"""
+
+    def expected(x: Array, w: Array, bias: Array, angles: Array) -> Sequence[Array]:
+        y = (x @ w.T + bias).reshape(m, heads, 2 * half).transpose(1, 0, 2)
+        u, v, c, s = y[..., :half], y[..., half:], np.cos(angles), np.sin(angles)
+        return [np.concatenate((u * c - v * s, v * c + u * s), -1)]
+
+    inputs = {"x": x, "w": w, "bias": bias, "angles": angles}
+    text = _module("rotation", inputs, {"y": [heads, m, 2 * half]}, body)
+    return Case(f"rotation_{heads}x{m}x{half}x{k}", text, tuple(inputs.values()), expected, k)
+
+
 def linear(m: int, n: int, k: int) -> Case:
     """Two outputs, x @ w + residual and its relu times a row's factor, which is read before."""
     x, w, r, f = _normal(7, m, k), _normal(8, k, n), _normal(9, m, n), _normal(10, m)
@@ -465,6 +508,33 @@ def argmax(rows: int, columns: int) -> Case:
     text = _module("argmax", {"x": x}, {"y": [rows], "at": _memref([rows], "i64")}, body)
     return Case(
         f"argmax_{rows}x{columns}", text, (x,), lambda x: [x.max(axis=1), x.argmax(axis=1)], columns
+    )
+
+
+def moments(rows: int, columns: int) -> Case:
+    """Of each row the sum, the sum of squares and the integer sum of numbers, in one reduce."""
+    x = _normal(1, rows, columns)
+    body = f"""
+    loop.for %row in {rows} {{
+      %s, %q, %n = loop.reduce add %k in {columns} -> (f32, f32, i64) {{
+        %a = loop.load %x[%row, %k] : {_memref([rows, columns])}
+        %b = arith.mulf %a, %a : f32
+        %k0 = loop.index %k
+        %k1 = arith.index_cast %k0 : index to i64
+        loop.yield %a, %b, %k1 : f32, f32, i64
+      }}
+      loop.store %s, %y[%row] : {_memref([rows])}
+      loop.store %q, %z[%row] : {_memref([rows])}
+      loop.store %n, %count[%row] : {_memref([rows], "i64")}
+    }}"""
+    outputs = {"y": [rows], "z": [rows], "count": _memref([rows], "i64")}
+    numbers = np.full(rows, columns * (columns - 1) // 2)
+    return Case(
+        f"moments_{rows}x{columns}",
+        _module("moments", {"x": x}, outputs, body),
+        (x,),
+        lambda x: [x.sum(axis=1), (x * x).sum(axis=1), numbers],
+        columns,
     )
 
 

@@ -199,9 +199,11 @@ def _fold(
     monoid: str, arrays: Sequence[Array], axes: tuple[int, ...], identity: Sequence[Array]
 ) -> list[Array]:
     if monoid in _FOLDS:
-        (array,) = arrays
-        initial = identity[0][()]
-        return [_FOLDS[monoid](array, axis=axes, keepdims=True, initial=initial, dtype=array.dtype)]
+        fold = _FOLDS[monoid]
+        return [
+            fold(array, axis=axes, keepdims=True, initial=initial[()], dtype=array.dtype)
+            for array, initial in zip(arrays, identity, strict=True)
+        ]
     value, index = arrays
     sign = 1 if monoid == "argmax" else -1
     top = (np.max if sign == 1 else np.min)(value, axis=axes, keepdims=True)

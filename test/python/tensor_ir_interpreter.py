@@ -112,7 +112,8 @@ def round_to_bf16(array: Array) -> Array:
 
 
 def with_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
-    return lambda x: function(torch.from_numpy(np.array(x))).numpy()
+    """In fp64, rounded once: vectors of fp32 overflow early in some functions of PyTorch's."""
+    return lambda x: function(torch.from_numpy(np.array(x, np.float64))).numpy().astype(x.dtype)
 
 
 def truncated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 
 
 class Model(torch.nn.Module):
-    """Names with dots, strided parameters, integers, and a result that is a fill."""
+    """Names with dots, strided parameters, elements of many types, and a result that is a fill."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,10 +32,13 @@ class Model(torch.nn.Module):
         self.linear = torch.nn.Linear(24, 18)
         self.strided = torch.nn.Parameter(torch.randn(12, 18).t())
 
-    def forward(self, i: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, i: torch.Tensor, bias: torch.Tensor, u: torch.Tensor, m: torch.Tensor, b: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         x = self.linear(self.table(i)).softmax(-1)
         y = (x @ self.strided).transpose(0, 1) + bias
-        return y, (x > 0.05).sum(), x.argmax(-1) == 3, bias.new_zeros(2, 0)
+        bytes = torch.where(m, u // 2, u), u.amax(0), m.logical_not(), u.float().half() / 3, b + u
+        return y, (x > 0.05).sum(), x.argmax(-1) == 3, bias.new_zeros(2, 0), *bytes
 
 
 @pytest.fixture(scope="module")
@@ -61,19 +65,25 @@ def run(directory: Path, *arguments: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """As the files have it: NumPy knows no bf16, whose bits are written."""
+    tensor = tensor.detach()
+    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
 def test_an_exported_program_runs_without_dlc(tmp_path: Path, scheduler: Path) -> None:
     torch.manual_seed(0)
     model, i = Model().eval(), torch.randint(0, 50, (4, 7))
     bias = torch.randn(12, 7).t()[:, None]
+    bytes = torch.arange(120, 255, 9, dtype=torch.uint8).view(5, 3)
+    args = i, bias, bytes, bytes % 2 > 0, torch.randn(3).bfloat16()
     with torch.no_grad():
-        variant = dlc.compile(model, (i, bias), target="sm_80", backend="host").variants[0]
-        expected = model(i, bias)
+        variant = dlc.compile(model, args, target="sm_80", backend="host").variants[0]
+        expected = model(*args)
     export_program(variant.module("kernel"), tmp_path)
     build(tmp_path, scheduler)
-    for argument, tensor in zip(
-        variant.program.arguments, variant.program.bind((i, bias)), strict=True
-    ):
-        array = tensor.detach().numpy()
+    for argument, tensor in zip(variant.program.arguments, variant.program.bind(args), strict=True):
+        array = as_array(tensor)
         if argument.name == "bias":  # elements alone, in row-major order
             (tmp_path / "bias.bin").write_bytes(array.tobytes())
         else:
@@ -82,7 +92,12 @@ def test_an_exported_program_runs_without_dlc(tmp_path: Path, scheduler: Path) -
     for number, tensor in enumerate(expected):
         found = np.load(tmp_path / "out" / f"{number}.npy")
         assert found.shape == tuple(tensor.shape)
-        np.testing.assert_allclose(found, tensor.numpy(), atol=1e-6, strict=True)
+        np.testing.assert_allclose(found, as_array(tensor), atol=1e-6, strict=True)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    dtypes = {b["name"]: b["dtype"] for b in manifest["buffers"]}
+    assert [dtypes[name] for name in ("u", "m", "b")] == ["u8", "bool", "bf16"]
+    kinds = ["f32", "i64", "bool", "f32", "u8", "u8", "bool", "f16", "bf16"]
+    assert [dtypes[name] for name in manifest["results"]] == kinds
 
     np.save(tmp_path / "table.weight.npy", np.zeros((50, 23), np.float32))
     said = run(tmp_path)
@@ -90,6 +105,9 @@ def test_an_exported_program_runs_without_dlc(tmp_path: Path, scheduler: Path) -
     assert "table.weight.npy: expected the shape (50, 24), found (50, 23)" in said.stderr
     (tmp_path / "table.weight.npy").unlink()
     assert "error: there is no argument table.weight: expected" in run(tmp_path).stderr
+    np.save(tmp_path / "table.weight.npy", np.zeros((50, 24), np.float32))
+    np.save(tmp_path / "u.npy", np.zeros((5, 3), np.int8))
+    assert "u.npy: expected elements of type |u1, found |i1" in run(tmp_path).stderr
 
 
 RING = """

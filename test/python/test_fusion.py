@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,27 @@ def rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
 
+class Rotated(nn.Module):
+    """Scores of rotated queries and keys, as many heads of keys as there are groups of queries."""
+
+    def __init__(
+        self, hidden: int, heads: int, groups: int, device: str | None = None, size: int = 64
+    ) -> None:
+        super().__init__()
+        self.size, self.repeats = size, heads // groups
+        self.q = nn.Linear(hidden, heads * size, device=device)
+        self.k = nn.Linear(hidden, groups * size, device=device)
+
+    def heads(self, product: nn.Linear, x: Tensor) -> Tensor:
+        shape = (len(x), product.out_features // self.size, self.size)
+        return product(x).view(shape).transpose(0, 1)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        q, k = (rope(self.heads(p, x), cos, sin) for p in (self.q, self.k))
+        k = k.unsqueeze(1).expand(-1, self.repeats, -1, -1).reshape(q.shape)
+        return q @ k.transpose(-1, -2)
+
+
 def epilogue(x: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Tensor:
     return F.gelu(x @ w + b) + r
 
@@ -115,7 +137,8 @@ def outline(kernel: KernelOp) -> str:
         (nn.RMSNorm(2048), [(1, 32, 2048)], ["for(row){add;for(c){}}"]),
         (LayerNorm(64), [(32, 64)], ["for(row){add;add;for(c){}}"]),
         (nn.Softmax(-1), [(1, 28, 256, 256)], ["for(h,row){max;add;for(c){}}"]),
-        (MLP(2048, 5632, "meta"), [(1, 128, 2048)], ["for(i,j){add}"] * 3),
+        (MLP(2048, 5632, "meta"), [(1, 128, 2048)], ["for(i,j){add}"] * 2),
+        (Rotated(512, 8, 2, "meta"), [(128, 512), *[(128, 64)] * 2], ["for(h,i,j){add}"] * 3),
         (
             attention,
             [(1, 32, 512, 64)] * 3 + [(512, 512)],
@@ -146,10 +169,9 @@ def test_outline(
 def test_epilogues_stand_in_the_kernels_of_contractions() -> None:
     module = loops(MLP(2048, 5632, "meta"), (1, 128, 2048))
     remarks = run(module, "fuse-loops")
-    gate, up, down = kernels(module)
-    found = [[op.name for op in k.walk() if op.name.startswith("math.")] for k in (gate, up, down)]
-    assert found == [["math.exp"], [], []]
-    for kernel in (gate, up, down):
+    found = [[op.name for op in k.walk() if op.name.startswith("math.")] for k in kernels(module)]
+    assert found == [["math.exp"], []]
+    for kernel in kernels(module):
         (c,) = contractions(kernel)
         assert [a.name_hint for a in (*c.rows, *c.columns)] == ["i", "j"]
         assert not c.batch
@@ -196,12 +218,12 @@ def test_layers_are_compiled_once() -> None:
     module = loops(Layers(4, 512, 1408).to("meta"), (1, 128, 512))
     run(module, "fuse-loops,share-kernels")
     names = [k.name_ for k in kernels(module)]
-    assert names == ["rms_norm", "linear_silu", "linear_mul", "linear_add"]
+    assert names == ["rms_norm", "linear_silu_mul", "linear_add"]
     launched = [str(op.kernel.string_value()) for op in module.walk() if isinstance(op, LaunchOp)]
     assert launched == names * 3
     named = {ref.name_hint for kernel in kernels(module) for ref in kernel.input_refs}
     assert named >= {"norm_weight", "mlp_gate_weight", "mlp_down_weight"}
-    assert "4 kernels, launched 16 times" in kernel_table(module, get_target("sm_90"))
+    assert "3 kernels, launched 12 times" in kernel_table(module, get_target("sm_90"))
 
 
 def test_layers_compute_what_they_do_apart() -> None:
@@ -276,6 +298,45 @@ def test_numbers_of_attention_and_rope(size: int) -> None:
     causal = torch.full((size, size), float("-inf")).triu(1)
     check(attention, (q, k, v, causal), always=True)
     check(rope, (q, torch.randn(size, 8), torch.randn(size, 8)), always=True)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(7, 6), (1, 2), (0, 4)])
+def test_numbers_of_rotated_products(rows: int, size: int) -> None:
+    """Heads of which halves change places: the products are folded for both halves at once."""
+    torch.manual_seed(1)
+    rotated, x = Rotated(13, 6, 3, size=size), torch.randn(rows, 13)
+    angles = torch.randn(rows, size)
+    if rows:
+        x[0, 3], x[rows // 2, 4] = float("-inf"), float("nan")
+    check(rotated, (x, angles.cos(), angles.sin()), always=True)
+
+
+def test_a_rotation_is_the_epilogue_of_its_product() -> None:
+    """At any length, queries and keys are rotated where they are computed, in two sums."""
+    for rows in (32, 512):
+        module = loops(Rotated(512, 8, 2).to("meta"), (rows, 512), (rows, 64), (rows, 64))
+        remarks = run(module, "fuse-loops")
+        q, k, scores = kernels(module)
+        for kernel in (q, k):
+            (c,) = contractions(kernel)
+            assert len(c.reduce.results) == 2
+            assert [c.reduce.extent(a) for a in c.reduce.axes] == [512]
+            assert sorted([len(c.row_loads), len(c.column_loads)]) == [1, 2]
+        assert not any("sin" in ref.name_hint for ref in scores.input_refs if ref.name_hint)
+        rotation = re.compile(r": merged @\w*linear\w* into @mul_neg_add")
+        assert len([r for r in remarks if rotation.search(r)]) == 2
+
+
+def test_a_rotation_on_the_host() -> None:
+    torch.manual_seed(0)
+    rotated, x = Rotated(13, 6, 3, size=6), torch.randn(7, 13)
+    angles = torch.randn(7, 6)
+    with torch.no_grad():
+        compiled = dlc.compile(rotated, (x, angles.cos(), angles.sin()), backend="host")
+        found = compiled(x, angles.cos(), angles.sin())
+        exact = rotated.double()(x.double(), angles.double().cos(), angles.double().sin())
+    assert len(compiled.kernels) <= 3
+    assert (found - exact).abs().max() <= 1e-6 * exact.abs().max()
 
 
 def test_numbers_of_gathers_and_conditions() -> None:

@@ -7,18 +7,26 @@ import random
 import signal
 import time
 import warnings
+from dataclasses import fields
 from pathlib import Path
 
+import fuzzing.programs
 import pytest
+import torch
 from fuzzing import campaign
 from fuzzing.cases import KINDS, Answer, Setting, complaint
+from dlc.conditioning import Expected
 from fuzzing.programs import Program, Statement, random_program
+from fuzzing.schedules import random_schedule
+from harness import STEPS
 from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
-from dlc.registry import get_pass
+from dlc.backend.host.launcher import HostBackend
+from dlc.frontend.fx import import_program
+from dlc.registry import get_pass, parse_pipeline
 
 
 @pytest.mark.parametrize("case", ["programs:1", "programs:2", "schedules:1", "schedules:2"])
@@ -27,25 +35,95 @@ def test_some_cases(case: str) -> None:
     assert not answer.failure, f"{answer.failure}\n{answer.case}"
 
 
+OWN = Setting("sm_90", None, None)
+"""dlc's own schedules."""
+
 FOUND = {
-    "flip of a scalar": Program(
-        (Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)
+    "import: flip of a scalar": (
+        Program((Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)),
+        OWN,
     ),
-    "scores that are alike for all keys": Program(
-        (Statement("v0", "torch.randn(1, 2)"),),
-        (
-            Statement("v1", "v0.repeat_interleave(4, 0).relu()"),
-            Statement("v2", "F.scaled_dot_product_attention(v1, v1, v1, is_causal=True)"),
+    "import: scores that are alike for all keys": (
+        Program(
+            (Statement("v0", "torch.randn(1, 2)"),),
+            (
+                Statement("v1", "v0.repeat_interleave(4, 0).relu()"),
+                Statement("v2", "F.scaled_dot_product_attention(v1, v1, v1, is_causal=True)"),
+            ),
+            ("v2",),
         ),
-        ("v2",),
+        OWN,
+    ),
+    "barriers: an if by the thread in a loop through slots counted as the loop's end": (
+        Program(
+            (Statement("v0", "torch.randn(12, 7)"),),
+            (Statement("v1", "torch.addmm(v0, v0, v0.t() @ v0)"),),
+            ("v1",),
+        ),
+        Setting(
+            "sm_80",
+            (
+                "tileify",
+                "chunk-matmul-k{bk=3 vector=1}",
+                "blockify-launch{block=32,64 thread=4,16}",
+                "stage-inputs{budget=49152 compute=true}",
+                "register-tile{extents=8,4}",
+                "double-buffer{depth=3}",
+                "async-copy",
+                "pipeline-k-outer",
+            ),
+            None,
+        ),
+    ),
+    "memory: quotients of indices that are data had no guard": (
+        Program(
+            (Statement("v0", "torch.randn(12, 4)"),),
+            (Statement("v1", "v0.flatten()"), Statement("v2", "v1.gather(0, v1.argsort(0))")),
+            ("v2",),
+        ),
+        Setting("sm_90", (), None),
+    ),
+    "names: a kernel called std": (
+        Program((Statement("v0", "torch.randn(3, 4)"),), (Statement("v1", "v0.std(1)"),), ("v1",)),
+        Setting("sm_90", None, HostBackend()),
     ),
 }
-"""What the fuzzer has found."""
+"""What the fuzzer has found: the kind of bug and what it was, and where it shows."""
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found(name: str) -> None:
-    assert complaint(FOUND[name], Setting("sm_90", None, None)) == ("", "")
+    assert complaint(*FOUND[name]) == ("", "")
+
+
+@pytest.mark.parametrize("dtype", fuzzing.programs.HALVES)
+def test_halves_are_judged(dtype: torch.dtype) -> None:
+    """Roundings may be left out; results that are off by more than they can make may not."""
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        wide = x.exp() * 1.5
+        return wide - x, wide > 2, (wide @ x.mT).float()
+
+    x = torch.randn(16, 16, generator=torch.Generator().manual_seed(1)).to(dtype)
+    expected = Expected(import_program(program, (x,)).module, [x])
+    rounded = [exact.to(own.dtype) for exact, own in zip(expected.exact, program(x), strict=True)]
+    for right in (program(x), rounded):
+        assert expected.complaint(right) is None
+    difference, decision, product = rounded
+    off = 1 + 16 * torch.finfo(dtype).eps * (torch.arange(256).view(16, 16) == 7)
+    assert expected.complaint([difference * off, decision, product]) is not None
+    assert expected.complaint([difference, decision ^ (off > 1), product]) is not None
+    assert expected.complaint([difference, decision, product * off.float()]) is not None
+
+
+def test_every_option_is_drawn() -> None:
+    schedules = [random_schedule(random.Random(seed)) for seed in range(200)]
+    steps = [step for schedule in schedules for step in parse_pipeline(",".join(schedule))]
+    for name in STEPS:
+        options = {field.name for field in fields(get_pass(name))}
+        own = [step for step in steps if step.name == name]
+        assert own
+        assert options == {o for step in own for o in options if getattr(step, o) is not None}
 
 
 def test_some_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +163,7 @@ def test_a_planted_bug_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(target, "apply", wrong)
     answer = KINDS["programs"](random.Random(0))
     assert answer.failure.startswith("wrong in the interpreter: result 0 is wrong at ")
-    small = "def program(v2):\n    v3 = v2.relu()\n    return (v3,)\nprogram(torch.randn(3, 5))\n"
+    small = "def program(v2):\n    v3 = v2.relu()\n    return (v3,)\nprogram(torch.randn((3, 5)))\n"
     assert answer.case.endswith(small)
 
 

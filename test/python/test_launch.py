@@ -509,8 +509,6 @@ def test_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_there_is_no_driver(monkeypatch: pytest.MonkeyPatch):
-    libcuda.load_library.cache_clear()
-
     def missing(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 

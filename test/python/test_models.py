@@ -23,7 +23,7 @@ from dlc.frontend.source import ImportFailure
 from dlc.models import find as finding
 from dlc.models import weights
 from dlc.models.find import find, shipped
-from dlc.models.load import ModelOptions, load_model
+from dlc.models.load import EXPERTS, ModelOptions, load_model
 from dlc.models.programs import CausalLM, DecoderLayer
 from dlc.reference import evaluate
 from dlc.tools.dlc_cli import main
@@ -65,14 +65,16 @@ def config_file(directory: Path, config: dict[str, Any]) -> str:
 
 @contextmanager
 def own_attention(program: Any, name: str = "eager") -> Iterator[Any]:
-    """The model, with an attention of transformers' own in place of the one for export."""
+    """The model, with attention and experts of transformers' own in place of those for export."""
     (model,) = vars(program).get("decoder", program.called)
     exported = model.config._attn_implementation
     model.set_attn_implementation(name)
+    model.set_experts_implementation("eager")
     try:
         yield model
     finally:
         model.set_attn_implementation(exported)
+        model.set_experts_implementation(EXPERTS)
 
 
 def check(program: nn.Module, args: tuple[torch.Tensor, ...]) -> CompiledProgram:
@@ -131,6 +133,21 @@ def test_biases_and_sliding_windows(tmp_path: Path) -> None:
     compiled = check(program, args)
     assert compiled.ir("torch").count("is_causal = true") == 1
     assert compiled.ir("torch").count("attn_mask = ") == 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "mixtral", "num_local_experts": 4},
+        {"model_type": "qwen2_moe", "num_experts": 5, "moe_intermediate_size": 24,
+         "num_experts_per_tok": 3, "shared_expert_intermediate_size": 40},
+    ],
+    ids=lambda config: config["model_type"],
+)  # fmt: skip
+def test_mixtures_of_experts(tmp_path: Path, config: dict[str, Any]) -> None:
+    """Of which transformers computes only those that tokens have chosen, by a loop over them."""
+    kinds = LLAMA | {"architectures": None, "num_hidden_layers": 1} | config
+    check(*loaded(config_file(tmp_path, kinds), random_weights=True, seq_len=7))
 
 
 @pytest.mark.parametrize(

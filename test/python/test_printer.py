@@ -609,6 +609,8 @@ def test_names() -> None:
     assert kernel_name("dlc_thread") == "dlc_thread_kernel"
     assert kernel_name("rms_norm") == "rms_norm"
     assert kernel_name("layer.norm") == "layer_norm"
+    assert kernel_name("std") == "std_kernel"
+    assert kernel_name("erfinv") == "erfinv_kernel"
     text = printed(
         """%t = kernel.thread_id
         %double = kernel.load %x[0, %t] : memref<64x128xf32>

@@ -271,7 +271,10 @@ def has_tools() -> bool:
     return True
 
 
-@pytest.mark.skipif(not has_tools(), reason="needs nvcc and nvdisasm")
+needs_tools = pytest.mark.skipif(not has_tools(), reason="needs nvcc and nvdisasm")
+
+
+@needs_tools
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
 def test_a_real_kernel(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))

@@ -140,6 +140,16 @@ CONTRACTIONS = (
         depth=3,
     ),
     COMPUTED,
+    contraction(
+        kernels.rotation(2, 9, 10, 28),
+        kernels.rotation(3, 7, 3, 13),
+        kernels.rotation(1, 18, 17, 64),
+        kernels.rotation(3, 20, 32, 36),
+        bk=8,
+        splits=2,
+        depth=2,
+        bytes=32,
+    ),
     contraction(kernels.attention(4, 2, 12, 4), kernels.attention(2, 2, 19, 7), splits=2, depth=2),
 )
 HALVES = (
@@ -171,6 +181,7 @@ OTHERS = (
     other(ROWS, kernels.softmax(6, 100), kernels.softmax(40, 7), kernels.softmax(3, 1)),
     other(SPLIT_ROWS, kernels.row_norm(3, 101), kernels.row_norm(4, 128)),
     other(SPLIT_ROWS, kernels.argmax(5, 77), kernels.argmax(3, 1024)),
+    other(SPLIT_ROWS, kernels.moments(3, 77), kernels.moments(5, 1024)),
     other(SPLIT_ROWS, kernels.total(1000), kernels.total(3), kernels.total(4096)),
     other(COLUMNS, kernels.column_sum(50, 33), kernels.column_sum(300, 64)),
     other(
@@ -332,6 +343,11 @@ EDGES = (
     kernels.pad_pointwise(0, 4),
     kernels.silu_mul(1, 3),
     kernels.rms_norm(1, 2048),
+    kernels.rotation(3, 7, 3, 13),
+    kernels.rotation(1, 1, 1, 1),
+    kernels.rotation(2, 18, 17, 40),
+    kernels.rotation(2, 0, 4, 8),
+    kernels.rotation(2, 5, 4, 0),
 )
 
 

@@ -226,7 +226,7 @@ _WORDS = frozenset(
     true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor
     xor_eq half half2 nv_half nv_half2 nv_bfloat16 nv_bfloat162 int2 int4 float2 float4 double2
     longlong2 min max abs isnan threadIdx blockIdx blockDim gridDim warpSize dim3 dlc INFINITY NAN
-    linux unix main
+    linux unix main std
     """.split()
 )
 # Names that the C library gives to functions: free for variables, which hide them, but not for
@@ -235,18 +235,19 @@ _LIBRARY = frozenset(
     """
     abort abs acos acosh aligned_alloc asin asinh atan atan2 atanh atexit atof atoi atol atoll
     bcmp bcopy bsearch bzero calloc cbrt ceil clearenv copysign cos cosh div drand48 drem ecvt
-    erand48 erf erfc exit exp exp10 exp2 expm1 fabs fcvt fdim ffs ffsl ffsll finite floor fma fmax
-    fmin fmod free frexp gamma gcvt getenv getloadavg getpt getsubopt grantpt hypot ilogb index
-    initstate isinf isnan j0 j1 jn jrand48 labs ldexp ldiv lgamma llabs lldiv llogb llrint llround
-    log log10 log1p log2 logb lrand48 lrint lround malloc mblen memccpy memchr memcmp memcpy
-    memfrob memmem memmove mempcpy memrchr memset mkdtemp mkstemp mktemp modf mrand48 nan nearbyint
-    nextafter nextdown nexttoward nextup norm normcdf nrand48 on_exit pow pow10 putenv qsort rand
-    random realloc realpath remainder remquo rindex rint round roundeven rpmatch rsqrt rcbrt scalb
-    scalbln scalbn secure_getenv seed48 select setenv setstate sigabbrev_np significand sin sincos
-    sinh sinpi cospi sqrt srand srand48 srandom stpcpy stpncpy strcat strchr strcmp strcoll strcpy
-    strcspn strdup strerror strlen strncat strncmp strncpy strndup strpbrk strrchr strsep strspn
-    strstr strtod strtok strtol strtoul strxfrm swab system tan tanh tgamma trunc unlockpt unsetenv
-    valloc y0 y1 yn clock time printf puts assert main std
+    erand48 erf erfc erfcinv erfcx erfinv exit exp exp10 exp2 expm1 fabs fcvt fdim ffs ffsl
+    ffsll finite floor fma fmax fmin fmod free frexp gamma gcvt getenv getloadavg getpt
+    getsubopt grantpt hypot ilogb index initstate isinf isnan j0 j1 jn jrand48 labs ldexp ldiv
+    lgamma llabs lldiv llogb llrint llround log log10 log1p log2 logb lrand48 lrint lround
+    malloc mblen memccpy memchr memcmp memcpy memfrob memmem memmove mempcpy memrchr memset
+    mkdtemp mkstemp mktemp modf mrand48 nan nearbyint nextafter nextdown nexttoward nextup norm
+    normcdf nrand48 on_exit pow pow10 putenv qsort rand random realloc realpath remainder remquo
+    rindex rint round roundeven rpmatch rsqrt rcbrt scalb scalbln scalbn secure_getenv seed48
+    select setenv setstate sigabbrev_np significand sin sincos sinh sinpi cospi sqrt srand
+    srand48 srandom stpcpy stpncpy strcat strchr strcmp strcoll strcpy strcspn strdup strerror
+    strlen strncat strncmp strncpy strndup strpbrk strrchr strsep strspn strstr strtod strtok
+    strtol strtoul strxfrm swab system tan tanh tgamma trunc unlockpt unsetenv valloc y0 y1 yn
+    clock time printf puts assert main std
     """.split()
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Any
 
 from dlc.backend import BackendError
@@ -18,7 +17,6 @@ from dlc.backend.cuda.driver import (
 _UNKNOWN = 999
 
 
-@cache
 def load_library() -> Any:
     """libcuda. BackendError if there is none."""
     try:

@@ -221,7 +221,7 @@ inline std::string npy_elements(const std::string& path, const std::string& cont
   const size_t first = (old ? 10 : 12) + length;
   const std::string header = contents.substr(old ? 10 : 12, length);
   const std::string found = between(header, "'descr'", ": '", "'");
-  if (found != type.numpy && !(type.bytes == 1 && found.size() == 3 && found[2] == '1'))
+  if (found != type.numpy)
     fail(path + ": expected elements of type " + type.numpy + ", found " + found);
   if (header.find("'fortran_order': False") == std::string::npos)
     fail(path + ": expected elements in row-major order");

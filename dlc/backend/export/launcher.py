@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dlc.analysis.tensor_maps import TensorMap
 from dlc.backend.cuda.nvcc import exact_arch
-from dlc.backend.export.plan import Call, ExportPlan, KernelFacts, dtype_name, row
-from dlc.backend.program import Allocate, Layout, Slice
+from dlc.backend.export.plan import Call, ExportPlan, KernelFacts, row
+from dlc.backend.program import Allocate, Slice
 
 _MAKEFILE = Path(__file__).parent / "Makefile.in"
 _MAIN = """\
@@ -57,11 +57,11 @@ def main_text(plan: ExportPlan) -> str:
     """`run.cpp`."""
     facts = {k.name: k for k in map(KernelFacts.of, plan.funcs)}
     arguments = [
-        f'  char* {a.buffer} = program.argument("{a.name}", {_shape(a.layout)});'
+        f'  char* {a.buffer} = program.argument("{a.name}", {_shape(plan, a.buffer)});'
         for a in plan.arguments
     ]
     results = [
-        f'  program.result("{n}", {name}, {_shape(plan.layouts[name])});'
+        f'  program.result("{n}", {name}, {_shape(plan, name)});'
         for n, name in enumerate(plan.results)
     ]
     return _MAIN.format(
@@ -89,11 +89,11 @@ def host_entry(kernel: KernelFacts) -> str:
 def _steps(plan: ExportPlan, facts: dict[str, KernelFacts]) -> Iterator[str]:
     for step in plan.steps:
         if isinstance(step, Allocate):
-            size = step.layout.bytes
-            yield f"  char* {_buffer(plan, step)} = program.allocate({size});  {_comment(step)}"
+            made = f"program.allocate({step.layout.bytes})"
+            yield f"  char* {_buffer(plan, step)} = {made};  {_comment(plan, step)}"
         elif isinstance(step, Slice):
-            memory = plan.names[step.memory]
-            yield f"  char* {_buffer(plan, step)} = {memory} + {step.offset};  {_comment(step)}"
+            made = f"{plan.names[step.memory]} + {step.offset}"
+            yield f"  char* {_buffer(plan, step)} = {made};  {_comment(plan, step)}"
         elif isinstance(step, Call):
             yield from _launch(step, facts[step.kernel])
         else:
@@ -127,9 +127,10 @@ def _map(buffer: str, map: TensorMap) -> str:
     )
 
 
-def _shape(layout: Layout) -> str:
-    return f'"{dtype_name(layout)}", {row(layout.shape)}, {row(layout.strides)}'
+def _shape(plan: ExportPlan, buffer: str) -> str:
+    layout = plan.layouts[buffer]
+    return f'"{plan.dtype(buffer)}", {row(layout.shape)}, {row(layout.strides)}'
 
 
-def _comment(step: Allocate | Slice) -> str:
-    return f"// {dtype_name(step.layout)}[{', '.join(map(str, step.layout.shape))}]"
+def _comment(plan: ExportPlan, step: Allocate | Slice) -> str:
+    return f"// {plan.dtype(plan.names[step.number])}[{', '.join(map(str, step.layout.shape))}]"

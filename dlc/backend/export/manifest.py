@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlc.backend.export.plan import Call, ExportPlan, KernelFacts, dtype_name
-from dlc.backend.program import Allocate, Layout, Slice, Zero
+from dlc.backend.export.plan import Call, ExportPlan, KernelFacts
+from dlc.backend.program import Allocate, Slice, Zero
 from dlc.schedule.target import BUFFER_ALIGNMENT
 
 FORMAT, VERSION = "dlc-program", 1
@@ -38,16 +38,16 @@ FORMAT, VERSION = "dlc-program", 1
 def manifest(plan: ExportPlan) -> dict[str, Any]:
     """See the module's text."""
     buffers: list[dict[str, Any]] = [
-        {"name": a.buffer, "kind": "argument", **_layout(a.layout)} for a in plan.arguments
+        {"name": a.buffer, "kind": "argument", **_layout(plan, a.buffer)} for a in plan.arguments
     ]
     for step in plan.memory:
         if isinstance(step, Allocate):
             name = plan.names[step.number]
-            buffers.append({"name": name, "kind": "allocation", **_layout(step.layout)})
+            buffers.append({"name": name, "kind": "allocation", **_layout(plan, name)})
         elif isinstance(step, Slice):
             where = {"memory": plan.names[step.memory], "offset": step.offset}
             name = plan.names[step.number]
-            buffers.append({"name": name, "kind": "slice", **_layout(step.layout), **where})
+            buffers.append({"name": name, "kind": "slice", **_layout(plan, name), **where})
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -61,9 +61,10 @@ def manifest(plan: ExportPlan) -> dict[str, Any]:
     }
 
 
-def _layout(layout: Layout) -> dict[str, Any]:
+def _layout(plan: ExportPlan, buffer: str) -> dict[str, Any]:
+    layout = plan.layouts[buffer]
     return {
-        "dtype": dtype_name(layout),
+        "dtype": plan.dtype(buffer),
         "shape": list(layout.shape),
         "strides": list(layout.strides),
         "bytes": layout.bytes,

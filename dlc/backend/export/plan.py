@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 
 from dlc.analysis.tensor_maps import TensorMap
 from dlc.backend.cuda.c_text import Names
@@ -67,7 +67,13 @@ class ExportPlan:
     names: dict[int, str]
     """Of buffers, by number."""
     layouts: dict[str, Layout]
+    unsigned: frozenset[str]
+    """The buffers of bytes that the user's tensors have without a sign; kernels have `i8`."""
     funcs: tuple[FuncOp, ...]
+
+    def dtype(self, buffer: str) -> str:
+        """Of a buffer's elements, as the user knows them."""
+        return "u8" if buffer in self.unsigned else dtype_name(self.layouts[buffer])
 
     @staticmethod
     def of(module: ModuleOp, target: str) -> ExportPlan:
@@ -80,11 +86,9 @@ class ExportPlan:
         names: dict[int, str] = {}
         layouts: dict[str, Layout] = {}
         arguments: list[Argument] = []
-        for number, layout in enumerate(program.arguments):
+        given = _attributes(main.arg_attrs, len(program.arguments))
+        for number, (layout, attributes) in enumerate(zip(program.arguments, given, strict=True)):
             assert layout is not None
-            attributes = DictionaryAttr({})
-            if main.arg_attrs is not None:
-                attributes = main.arg_attrs.data[number]
             hint = main.body.block.args[number].name_hint or f"argument_{number}"
             names[number] = scope.new(hint)
             layouts[names[number]] = layout
@@ -101,6 +105,11 @@ class ExportPlan:
             elif isinstance(step, Launch):
                 buffers = tuple(names[n] for n in step.inputs + step.outputs)
                 steps.append(Call(c_name(step.func), buffers, tuple(ops_of(step.op))))
+        made = _attributes(main.res_attrs, len(program.results))
+        told = [
+            *zip(range(len(given)), given, strict=True),
+            *zip(program.results, made, strict=True),
+        ]
         return ExportPlan(
             target,
             tuple(arguments),
@@ -109,6 +118,7 @@ class ExportPlan:
             tuple(names[n] for n in program.results),
             names,
             layouts,
+            frozenset(names[n] for n, a in told if a.data.get("dlc.dtype") == StringAttr("u8")),
             tuple(program.funcs),
         )
 
@@ -143,6 +153,10 @@ def dtype_name(layout: Layout) -> str:
 def row(values: Sequence[int]) -> str:
     """A list in C."""
     return "{" + ", ".join(map(str, values)) + "}"
+
+
+def _attributes(given: ArrayAttr[DictionaryAttr] | None, count: int) -> Sequence[DictionaryAttr]:
+    return [DictionaryAttr({})] * count if given is None else given.data
 
 
 def _text(attributes: DictionaryAttr, name: str, default: str) -> str:

@@ -13,7 +13,7 @@ from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.transforms.decompositions.contraction import contract
 from dlc.transforms.decompositions.lowering import Lowered, Lowering, dims, lower, refuse
 from dlc.transforms.decompositions.reductions import safe_softmax
-from dlc.transforms.decompositions.scalar import Scalar
+from dlc.transforms.decompositions.scalar import Scalar, is_float
 
 
 def _batch(c: Lowering, value: SSAValue, batch: list[int], grouped: bool) -> list[AffineExpr]:
@@ -39,6 +39,8 @@ def attention(c: Lowering) -> Lowered:
     query, key, value = (c.tensor(name) for name in ("query", "key", "value"))
     if c.number("dropout_p", 0.0) != 0:
         refuse("it draws random numbers; set dropout_p to 0")
+    if not is_float(c.element):
+        refuse("expected queries of floats, found integers")
     mask, grouped = c.op.operand("attn_mask"), c.flag("enable_gqa")
     batch, (length, width) = list(c.shape[:-2]), shape_of(query)[-2:]
     keys = shape_of(key)[-2]

@@ -23,6 +23,7 @@ from dlc.transforms.decompositions.scalar import (
     Scalar,
     compute_type,
     is_half,
+    is_unsigned,
     number,
     storage_type,
 )
@@ -221,7 +222,7 @@ class Lowering:
                 *(
                     next(rest).to(within, explicit=is_half(within)).to(calculated)
                     if isinstance(v, SSAValue)
-                    else block.constant(v, calculated)
+                    else block.constant(_byte(v) if is_unsigned(within) else v, calculated)
                     for v in inputs
                 )
             )
@@ -243,7 +244,7 @@ class Lowering:
     def compare(self, function: Callable[..., Scalar], *inputs: SSAValue | Number) -> SSAValue:
         """`function` of operands in the type that they promote to, numbers rounded to it."""
         within = promote(inputs)
-        rounded = [v if isinstance(v, SSAValue) else _plain(number(v, within)) for v in inputs]
+        rounded = [v if isinstance(v, SSAValue) else _rounded(v, within) for v in inputs]
         return self.pointwise(function, *rounded, within=within)
 
     def cast(self, value: SSAValue, element: Attribute, hint: str | None = None) -> SSAValue:
@@ -339,9 +340,14 @@ class Lowering:
         return self.move(value, reshaped(shape_of(value), shape), shape)
 
 
-def _plain(scalar: object) -> Number:
-    value = scalar.value.data  # pyright: ignore[reportAttributeAccessIssue]
-    return value
+def _byte(value: Number) -> int:
+    """A program's number as an unsigned byte: what is negative wraps, as it does in PyTorch."""
+    return int(value) % 256
+
+
+def _rounded(value: Number, element: Attribute) -> Number:
+    """A program's number as a type holds it."""
+    return _byte(value) if is_unsigned(element) else number(value, element).value.data
 
 
 def reshaped(source: Sequence[int], target: Sequence[int]) -> list[AffineExpr]:

@@ -21,6 +21,7 @@ from dlc.schedule.estimate import estimate
 from dlc.schedule.target import Target
 from dlc.transforms.loops.inline import inlinable, inline_producer
 from dlc.transforms.loops.normal_form import normalize_kernel
+from dlc.transforms.loops.splitting import split_reader
 
 _WIDENING = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
 
@@ -95,7 +96,7 @@ class Merges:
         wiring = tuple(firsts.setdefault(v, len(firsts)) for v in values)
         key = (self.form(producer), self.form(consumer), wiring)
         if key not in self._merged:
-            kernel = inline_producer(producer, consumer)
+            kernel = self._inlined(producer, consumer)
             normalize_kernel(kernel, clean=True)
             form = self.form(kernel)
             if form not in self._facts:
@@ -106,6 +107,16 @@ class Merges:
             del self._forms[kernel]
             kernel.erase()
         return self._merged[key]
+
+    def _inlined(self, producer: KernelOp, consumer: KernelOp) -> KernelOp:
+        """`consumer` with `producer` inlined, split if that repeats fewer contractions."""
+        if self.facts(producer).operands:
+            split = split_reader(consumer, producer.outputs[0])
+            if split is not None:
+                kernel = inline_producer(producer, split)
+                split.erase()
+                return kernel
+        return inline_producer(producer, consumer)
 
     def facts_of(self, merged: Merged) -> Facts:
         return self._facts[merged.form]

@@ -4,8 +4,9 @@ The canonical form of a loop kernel; see `normalize_kernel`.
 The steps, in order: equal inputs become one; axes of extent 1 and 0 vanish; loads that stay in
 bounds anyway lose their conditions; every operation moves out of the loops that it does not vary
 along, equal ones become one, and what memory does not lie between is not rounded
-(`dlc.ir.rounding`); the nest is split where a reduce needs only some of its axes; what is unused
-goes; what no reduce of a block needs stands after its last one.
+(`dlc.ir.rounding`); contractions side by side that share an operand become one; the nest is split
+where a reduce needs only some of its axes; what is unused goes; what no reduce of a block needs
+stands after its last one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, SelectOp, Store
 from dlc.ir.expr import within
 from dlc.ir.rounding import unrounded
 from dlc.ir.structure import structure
+from dlc.transforms.loops.joining import join_contractions
 
 _AXIS_LETTERS = frozenset("abhij")
 
@@ -39,6 +41,8 @@ def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
         _drop_trivial_axes(kernel)
     _free_loads(kernel)
     _Hoist(kernel).run()
+    if join_contractions(kernel):
+        _Hoist(kernel).run()  # what both had in their bodies becomes one
     for op in list(kernel.body.block.ops):
         if isinstance(op, ForOp):
             _nest(op)

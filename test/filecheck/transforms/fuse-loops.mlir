@@ -110,3 +110,79 @@ func.func @main(%x: tensor<512x512xf32>, %w: tensor<512x512xf32>) -> tensor<512x
 // CHECK:     loop.kernel @one
 // CHECK:     loop.kernel @two_three
 // CHECK-NOT: loop.kernel
+
+// -----
+
+// Halves of a row change places: the reader runs over one half and does what both do, so that each
+// sum is computed once; the sums share %x and are one reduce.
+
+// CHECK-LABEL: loop.kernel @product_swap
+// CHECK:       loop.for %i in 128, %j in 64 {
+// CHECK-NEXT:    %[[A:.*]], %[[B:.*]] = loop.reduce add %k in 512 -> (f32, f32) {
+// CHECK-NEXT:      %xk = loop.load %x[%i, %k] : memref<128x512xf32>
+// CHECK-NEXT:      %wk = loop.load %w[%k, %j] : memref<512x128xf32>
+// CHECK-NEXT:      %[[P:.*]] = arith.mulf %xk, %wk : f32
+// CHECK-NEXT:      %[[W:.*]] = loop.load %w[%k, %j + 64] : memref<512x128xf32>
+// CHECK-NEXT:      %[[Q:.*]] = arith.mulf %xk, %[[W]] : f32
+// CHECK-NEXT:      loop.yield %[[P]], %[[Q]] : f32, f32
+// CHECK-NEXT:    }
+// CHECK-NEXT:    %[[N:.*]] = arith.negf %[[B]] : f32
+// CHECK-NEXT:    %[[R:.*]] = arith.mulf %[[A]], %[[N]] : f32
+// CHECK-NEXT:    loop.store %[[R]], %b[%i, %j] : memref<128x128xf32>
+// CHECK-NEXT:    %[[S:.*]] = arith.mulf %[[B]], %[[A]] : f32
+// CHECK-NEXT:    loop.store %[[S]], %b[%i, %j + 64] : memref<128x128xf32>
+func.func @main(%x: tensor<128x512xf32>, %w: tensor<512x128xf32>) -> tensor<128x128xf32> {
+  %a = loop.kernel @product(%x: memref<128x512xf32> = %x, %w: memref<512x128xf32> = %w) -> (%a: memref<128x128xf32>) {
+    loop.for %i in 128, %j in 128 {
+      %s = loop.reduce add %k in 512 -> f32 {
+        %xk = loop.load %x[%i, %k] : memref<128x512xf32>
+        %wk = loop.load %w[%k, %j] : memref<512x128xf32>
+        %p = arith.mulf %xk, %wk : f32
+        loop.yield %p : f32
+      }
+      loop.store %s, %a[%i, %j] : memref<128x128xf32>
+    }
+  }
+  %b = loop.kernel @swap(%a: memref<128x128xf32> = %a) -> (%b: memref<128x128xf32>) {
+    loop.for %i in 128, %j in 128 {
+      %v = loop.load %a[%i, %j] : memref<128x128xf32>
+      %u = loop.load %a[%i, %j + 64] where (%j < 64) : memref<128x128xf32>
+      %n = arith.negf %u : f32
+      %l = loop.load %a[%i, %j - 64] where (%j >= 64) : memref<128x128xf32>
+      %o = loop.select %n where (%j < 64) else %l : f32
+      %r = arith.mulf %v, %o : f32
+      loop.store %r, %b[%i, %j] : memref<128x128xf32>
+    }
+  }
+  func.return %b : tensor<128x128xf32>
+}
+
+// -----
+
+// Of a product that is read at one place no axis is split, though conditions tell its halves apart.
+
+// CHECK-LABEL: loop.kernel @product_half
+// CHECK:       loop.for %i in 128, %j in 128 {
+// CHECK-NEXT:    loop.reduce add %k in 512 -> f32 {
+func.func @main(%x: tensor<128x512xf32>, %w: tensor<512x128xf32>) -> tensor<128x128xf32> {
+  %a = loop.kernel @product(%x: memref<128x512xf32> = %x, %w: memref<512x128xf32> = %w) -> (%a: memref<128x128xf32>) {
+    loop.for %i in 128, %j in 128 {
+      %s = loop.reduce add %k in 512 -> f32 {
+        %xk = loop.load %x[%i, %k] : memref<128x512xf32>
+        %wk = loop.load %w[%k, %j] : memref<512x128xf32>
+        %p = arith.mulf %xk, %wk : f32
+        loop.yield %p : f32
+      }
+      loop.store %s, %a[%i, %j] : memref<128x128xf32>
+    }
+  }
+  %b = loop.kernel @half(%a: memref<128x128xf32> = %a) -> (%b: memref<128x128xf32>) {
+    loop.for %i in 128, %j in 128 {
+      %v = loop.load %a[%i, %j] : memref<128x128xf32>
+      %n = arith.negf %v : f32
+      %o = loop.select %n where (%j < 64) else %v : f32
+      loop.store %o, %b[%i, %j] : memref<128x128xf32>
+    }
+  }
+  func.return %b : tensor<128x128xf32>
+}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlc.transforms.decompositions import DECOMPOSITIONS
 from fuzzing.campaign import answer_to, run
 from fuzzing.cases import KINDS
 
@@ -20,6 +22,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=Path("fuzz-failures"))
     parser.add_argument("--replay", metavar="KIND:SEED", help="run one case in this process")
+    parser.add_argument("--coverage", action="store_true", help="list the operators drawn")
     options = parser.parse_args()
     if options.replay:
         answer = answer_to(options.replay)
@@ -29,8 +32,17 @@ def main() -> int:
     tally = run(_cases(options.cases, options.first), options.jobs, options.folder, options.seconds)
     print(f"\r{tally}")
     for reason, count in tally.refused.most_common(25):
-        print(f"{count:6}  {reason[:150]}")
+        print(f"{count:6}  {reason.splitlines()[0][:150]}")
+    if options.coverage:
+        print(coverage(tally.operators))
     return 1 if tally.failures else 0
+
+
+def coverage(drawn: Counter[str]) -> str:
+    """How many programs each overload was in that dlc lowers, and which were in none."""
+    lines = [f"{drawn[name]:6}  {name}" for name in sorted(drawn, key=lambda n: (-drawn[n], n))]
+    never = sorted(name for name in DECOMPOSITIONS if not drawn[name])
+    return "\n".join([*lines, f"never: {', '.join(never)}"])
 
 
 def _cases(counts: str | None, first: int) -> Iterator[str]:

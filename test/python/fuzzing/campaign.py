@@ -32,6 +32,8 @@ class Tally:
 
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    operators: Counter[str] = field(default_factory=Counter)
+    """In how many programs each overload was."""
     failures: dict[str, Answer] = field(default_factory=dict)
     begin: float = field(default_factory=time.monotonic)
 
@@ -96,6 +98,7 @@ def _received(connection: Connection, process: BaseProcess) -> Answer:
 def _note(case: str, answer: Answer, tally: Tally, folder: Path) -> None:
     kind = case.split(":")[0]
     tally.done[kind] += 1
+    tally.operators.update(answer.operators)
     if answer.refused:
         tally.refused[answer.refused] += 1
     if answer.failure:

@@ -6,7 +6,8 @@ import random
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from dlc.compiler import set_target
 from dlc.conditioning import Expected
 from dlc.diagnostics import OpError
 from dlc.dialects import loop
+from dlc.dialects.torch import AtenOp
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
@@ -27,6 +29,7 @@ from dlc.interpreter import run_module
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
 from dlc.schedule.target import TARGETS
+from dlc.tools.check import as_array
 from dlc.transforms.decompositions import DECOMPOSITIONS
 from fuzzing.programs import Program, random_program, shrink
 from fuzzing.schedules import random_schedule
@@ -45,6 +48,8 @@ class Answer:
     failure: str = ""
     case: str = ""
     refused: str = ""
+    operators: frozenset[str] = field(default=frozenset(), compare=False)
+    """The overloads of the program, as dlc imports it."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,33 @@ class Setting:
     schedule: tuple[str, ...] | None
     """For all kernels; None for dlc's own."""
     host: HostBackend | None
+    lying: str = "contiguous"
+    """How the arguments lie in memory, one of `LYING`."""
 
     def __str__(self) -> str:
         chosen = "dlc's schedule" if self.schedule is None else ",".join(self.schedule)
         host = (
             f" --order {self.host.order} --async-mode {self.host.async_mode}" if self.host else ""
         )
-        return f"--target {self.target}{host} with {chosen}"
+        return f"--target {self.target}{host} with {chosen}, arguments {self.lying}"
+
+
+def _spread(tensor: torch.Tensor) -> torch.Tensor:
+    """Every other element of some memory."""
+    return torch.stack([tensor, tensor], -1)[..., 0]
+
+
+def _shifted(tensor: torch.Tensor) -> torch.Tensor:
+    """Behind a first element, so that the address is a multiple of one element's size only."""
+    return torch.cat([tensor.new_zeros(1), tensor.flatten()])[1:].view(tensor.shape)
+
+
+LYING: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda tensor: tensor,
+    "transposed": lambda tensor: tensor.transpose(0, -1).contiguous().transpose(0, -1),
+    "spread": _spread,
+    "shifted": _shifted,
+}
 
 
 def programs(rng: random.Random) -> Answer:
@@ -93,45 +118,62 @@ KINDS: dict[str, Callable[[random.Random], Answer]] = {
 def _setting(rng: random.Random, schedule: tuple[str, ...] | None) -> Setting:
     host = HostBackend(rng.choice(("forward", "reverse", "random")), rng.choice(("late", "early")))
     chosen = rng.random() < ON_HOST
-    return Setting(rng.choice(list(TARGETS)), schedule, host if chosen else None)
+    lying = rng.choice(["contiguous"] * 3 + list(LYING))
+    return Setting(rng.choice(list(TARGETS)), schedule, host if chosen else None, lying)
 
 
 def _judge(program: Program, setting: Setting) -> Answer:
     if not program.statements:
         return Answer(refused="an empty program")
-    failure, refused = complaint(program, setting)
+    operators = set[str]()
+    failure, refused = complaint(program, setting, operators)
     if refused or not failure:
-        return Answer(refused=refused)
+        return Answer(refused=refused, operators=frozenset(operators))
     kind = failure.split(":")[0]
 
     def fails_alike(smaller: Program) -> bool:
         return complaint(smaller, setting)[0].split(":")[0] == kind
 
     smallest = shrink(program, fails_alike)
-    if setting.schedule is not None:
-        setting = _with_fewer_steps(smallest, setting, kind)
+    setting = _plainest(smallest, setting, kind)
     failure = complaint(smallest, setting)[0]
-    return Answer(failure, f"{setting}\n{smallest.text}")
+    return Answer(failure, f"{setting}\n{smallest.text}", operators=frozenset(operators))
 
 
-def _with_fewer_steps(program: Program, setting: Setting, kind: str) -> Setting:
-    steps = list(setting.schedule or ())
-    for step in list(steps):
-        rest = tuple(s for s in steps if s != step)
-        fewer = Setting(setting.target, rest, setting.host)
-        if complaint(program, fewer)[0].split(":")[0] == kind:
-            steps.remove(step)
-    return Setting(setting.target, tuple(steps), setting.host)
+def _plainest(program: Program, setting: Setting, kind: str) -> Setting:
+    """The setting without what the failure does not need."""
+    steps = setting.schedule or ()
+    plainer: list[Callable[[Setting], Setting]] = [
+        lambda s: replace(s, host=None),
+        lambda s: replace(s, lying="contiguous"),
+        *(partial(_without, step) for step in steps),
+    ]
+    for change in plainer:
+        if complaint(program, change(setting))[0].split(":")[0] == kind:
+            setting = change(setting)
+    return setting
 
 
-def complaint(program: Program, setting: Setting) -> tuple[str, str]:
-    """What is wrong, or else why the program is refused; both empty where all is right."""
+def _without(step: str, setting: Setting) -> Setting:
+    return replace(setting, schedule=tuple(s for s in setting.schedule or () if s != step))
+
+
+def complaint(
+    program: Program, setting: Setting, operators: set[str] | None = None
+) -> tuple[str, str]:
+    """
+    What is wrong, or else why the program is refused; both empty where all is right. `operators`
+    gets the names of the overloads that the program has.
+    """
     warnings.simplefilter("ignore")
     ctx = register(Context())
     try:
         module, args = capture_text(program.text)
+        args = [LYING[setting.lying](t) if t.ndim else t for t in args]
         imported = import_program(module, args, whole=DECOMPOSITIONS)
         arguments = [t.detach() for t in imported.bind(args)]
+        found = (op.overload.data for op in imported.module.walk() if isinstance(op, AtenOp))
+        (set() if operators is None else operators).update(found)
         state = imported.module.clone()
         set_target(state, setting.target)
         run_pipeline(ctx, state, "tensor")
@@ -175,7 +217,7 @@ def _ran(
     kernels: ModuleOp, arguments: list[torch.Tensor], expected: Expected, setting: Setting
 ) -> str:
     """A race or another hazard is raised."""
-    arrays = [_array(t) for t in arguments]
+    arrays = [as_array(t) for t in arguments]
     results = [torch.from_numpy(np.array(a)) for a in run_module(kernels, arrays)]
     if said := expected.complaint(results):
         return f"wrong in the interpreter: {said}"
@@ -183,7 +225,3 @@ def _ran(
         if said := expected.complaint(Executor(kernels, setting.host)(arguments)):
             return f"wrong on the host: {said}"
     return ""
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.contiguous().numpy()

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import TypeVar
 
 from harness import STEPS
 
+T = TypeVar("T")
 THEN = "tileify,blockify-launch{block=4,16 thread=4,4},register-tile{extents=4}"
 
 
 def random_schedule(rng: random.Random) -> list[str]:
     """The steps with their options."""
 
-    def pick(*options: object) -> object:
+    def pick(*options: T) -> T:
         return rng.choice(options)
 
-    thread = [rng.choice((1, 2, 4, 8)), rng.choice((1, 2, 4, 8, 16))]
-    extents = [rng.choice((1, 2, 3, 4, 8)), rng.choice((1, 2, 4, 8))]
-    block = [t * e * rng.choice((1, 1, 1, 2)) for t, e in zip(thread, extents, strict=True)]
-    vector = rng.choice((1, 2, 4))
+    axes = pick(1, 2, 2, 2, 3)  # of a launch, from the right; its others get 1
+    thread = [pick(1, 2, 4, 8, 16) for _ in range(axes)]
+    extents = [pick(1, 2, 3, 4, 8) for _ in range(axes)]
+    block = [t * e * pick(1, 1, 1, 2) for t, e in zip(thread, extents, strict=True)]
+    vector = pick(1, 2, 4, 8)
     then = pick("", f' then="{THEN}"', ' then="tileify,cooperative-reduce{threads=4 vector=2}"')
-    combine = {0: " combine=workspace", 1: " combine=atomic"}.get(int(rng.random() * 5), then)
+    combine = pick(then, then, then, " combine=workspace", " combine=atomic")
+    buffers = rng.sample(["v0", "v1", "v2"], rng.randint(1, 2))
     steps = [
         "tileify",
-        f"chunk-matmul-k{{bk={vector * rng.choice((1, 2, 3, 4))} vector={vector}}}",
+        f"chunk-matmul-k{{bk={vector * pick(1, 2, 3, 4)} vector={vector}}}",
         f"split-matmul-k{{splits={pick(2, 3, 5, 8)}{combine}}}",
-        f"cooperative-reduce{{threads={pick(2, 4, 8, 32, 64, 96)} rows={pick(1, 2, 5, 8)} "
-        f"vector={pick(1, 2, 4)}}}",
-        f"blockify-launch{{block={block[0]},{block[1]} thread={thread[0]},{thread[1]}"
+        f"cooperative-reduce{{threads={pick(1, 2, 4, 8, 16, 32, 64, 96)} "
+        f"rows={pick(1, 2, 3, 5, 8)} vector={pick(1, 2, 4, 8)}}}",
+        f"blockify-launch{{block={_list(block)} thread={_list(thread)}"
         f"{pick('', ' group=1', ' group=2', ' group=3')}}}",
         f"chunk-reduce{{bk={pick(1, 2, 5, 16)}}}",
         f"stage-inputs{{budget={pick(512, 4096, 24576, 49152, 200000)}"
-        f"{pick('', ' compute=true')}}}",
-        f"register-tile{{extents={extents[0]},{extents[1]}}}",
-        "permute-register-tile",
+        f"{pick('', '', '', f' buffers={_list(buffers)}')}{pick('', ' compute=true')}}}",
+        f"register-tile{{extents={_list(extents)}}}",
+        f"permute-register-tile{pick('', '', '{order=strips}', '{order=interleaved}')}",
         f"double-buffer{{depth={pick(2, 3, 4)}}}",
         "tma-copy",
         f"split-inner-for-swizzle{{bytes={pick(32, 64, 128)}}}",
@@ -51,3 +56,7 @@ def random_schedule(rng: random.Random) -> list[str]:
         a, b = sorted(rng.sample(range(len(kept)), 2))
         kept.insert(a, kept.pop(b))
     return kept
+
+
+def _list(items: Sequence[object]) -> str:
+    return ",".join(map(str, items))

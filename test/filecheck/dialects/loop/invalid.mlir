@@ -117,6 +117,31 @@ func.func @main() -> () {
 
 func.func @main() -> () {
   %y = loop.kernel @k() -> (%y: memref<f32>) {
+    loop.reduce add %k in 4 -> () {
+      loop.yield
+    }
+  }
+  func.return
+}
+// CHECK: expected at least one result for the monoid 'add', found none
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    %r, %s = loop.reduce add %k in 4 -> (f32, f32) {
+      %z = arith.constant 0.0 : f32
+      loop.yield %z : f32
+    }
+  }
+  func.return
+}
+// CHECK: expected a body that yields (f32, f32), found (f32)
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
     %r = loop.reduce add %k in 4 -> f32 {
       %z = arith.constant 0 : i32
       loop.yield %z : i32

@@ -1,0 +1,94 @@
+"""Quick imports load later what they leave out, and find what the slow ones do."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dlc.frontend import quick_imports as quick
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with a slow module, and one that imports it in all ways."""
+    (tmp_path / "slow_part").mkdir()
+    (tmp_path / "slow_part" / "__init__.py").touch()
+    (tmp_path / "slow_part" / "inner.py").write_text("def f(n): return n + 1\nclass C: x = 3\n")
+    (tmp_path / "slow_whole.py").write_text("class Graph: pass\n")
+    (tmp_path / "importer.py").write_text(
+        "import slow_whole as w\n"
+        "from slow_part.inner import f, C\n"
+        "def make() -> w.Graph: return w.Graph()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("slow_whole", "slow_part", "slow_part.inner", "importer"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that it is restored
+        del sys.modules[name]
+    monkeypatch.setattr(quick, "NOT_CALLED", ("slow_whole", "slow_part.inner"))
+    return tmp_path
+
+
+def test_what_is_not_called_is_loaded_at_its_first_use(modules: Path) -> None:
+    with quick.quick_imports():
+        import importer  # type: ignore[import-not-found]
+
+        assert importer.w.__spec__.origin == str(modules / "slow_whole.py")
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert not {"slow_whole", "slow_part", "slow_part.inner"} & sys.modules.keys()
+    assert type(importer.make()).__name__ == "Graph"
+    assert (importer.f(1), importer.C.x) == (2, 3)
+    import slow_whole  # type: ignore[import-not-found]
+
+    assert slow_whole.Graph is importer.w.Graph
+
+
+def test_the_context_leaves_nothing_behind_when_an_import_fails(modules: Path) -> None:
+    finders = list(sys.meta_path)
+    with pytest.raises(ImportError), quick.quick_imports():
+        import not_there  # type: ignore[import-not-found]  # noqa: F401  pyright: ignore
+    assert sys.meta_path == finders
+    assert "slow_whole" not in sys.modules
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x = 1\n",
+        '__all__ = ["A"]',
+        'import x\n__all__ = ["A", "B"]\n',
+        'a = "__all__"\n',
+        '__all__ = ["A"]\nb = 2\n__all__ = [\n    "C",\n    "D",\n]\n',
+        '    __all__ = ["A"]\n',
+    ],
+)
+def test_exports_are_those_that_transformers_finds(text: str) -> None:
+    search = pytest.importorskip("transformers.utils.import_utils")
+    copy: Any = ModuleType("copy")
+    copy.fetch__all__ = search.fetch__all__
+    copy.create_import_structure_from_path = search.create_import_structure_from_path
+    quick._quicken(copy)
+    assert copy.fetch__all__(text) == search.fetch__all__(text)
+
+
+def test_a_directory_is_searched_once_and_its_answer_is_not_shared() -> None:
+    searched: list[str] = []
+
+    def search(path: str) -> dict[str, set[str]]:
+        searched.append(path)
+        return {"a": {path}}
+
+    module: Any = ModuleType("search")
+    module.fetch__all__ = lambda content: []
+    module.create_import_structure_from_path = search
+    quick._quicken(module)
+    module.create_import_structure_from_path("d").clear()
+    assert module.create_import_structure_from_path("d") == {"a": {"d"}}
+    assert searched == ["d"]

@@ -1,0 +1,114 @@
+"""The verifier of a module that changes looks again at what changed, and at nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects import loop
+from dlc.ir.dominance import DominanceError
+from dlc.ir.verification import Verifier
+from dlc.registry import register
+
+KERNEL = """
+  %{out} = loop.kernel @{out}(%x: memref<8xf32> = %x) -> (%y: memref<8xf32>) {{
+    loop.for %i in 8 {{
+      %a = loop.load %x[%i] : memref<8xf32>
+      %b = math.exp %a : f32
+      %c = arith.addf %a, %b : f32
+      loop.store %c, %y[%i] : memref<8xf32>
+    }}
+  }}"""
+
+
+def module_of(*names: str) -> ModuleOp:
+    kernels = "".join(KERNEL.format(out=name) for name in names)
+    text = f"""func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {{{kernels}
+  func.return %{names[-1]} : tensor<8xf32>
+}}"""
+    return Parser(register(Context()), text).parse_module()
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> list[arith.AddfOp]:
+    """The additions that are verified from now on."""
+    found: list[arith.AddfOp] = []
+    verify = arith.AddfOp.verify_
+
+    def counted(self: arith.AddfOp) -> None:
+        found.append(self)
+        verify(self)
+
+    monkeypatch.setattr(arith.AddfOp, "verify_", counted)
+    return found
+
+
+def kernels_of(module: ModuleOp) -> list[loop.KernelOp]:
+    return [op for op in module.walk() if isinstance(op, loop.KernelOp)]
+
+
+def sum_of(kernel: loop.KernelOp) -> arith.AddfOp:
+    (found,) = (op for op in kernel.walk() if isinstance(op, arith.AddfOp))
+    return found
+
+
+def test_only_what_changed_is_verified_again(sums: list[arith.AddfOp]) -> None:
+    module, verifier = module_of("p", "q"), Verifier()
+    verifier.verify(module)
+    first, second = map(sum_of, kernels_of(module))
+    assert sums == [first]  # the second has its structure
+    sums.clear()
+    verifier.verify(module)
+    assert sums == []
+    second.operands = (second.lhs, second.lhs)
+    verifier.verify(module)
+    assert sums == [second]
+    sums.clear()
+    first.operands = (first.lhs, first.lhs)  # as the second, which is known to be valid
+    verifier.verify(module)
+    assert sums == []
+
+
+def test_what_becomes_invalid_is_found(sums: list[arith.AddfOp]) -> None:
+    module, verifier = module_of("p", "q"), Verifier()
+    verifier.verify(module)
+    total = sum_of(kernels_of(module)[1])
+    exp = total.rhs.owner
+    assert total.parent is not None
+    total.detach()
+    loop_body = exp.parent  # pyright: ignore[reportAttributeAccessIssue]
+    loop_body.insert_op_before(total, exp)  # pyright: ignore[reportArgumentType]
+    for _ in range(2):  # and what is invalid stays so
+        with pytest.raises(DominanceError, match="used before it is defined"):
+            verifier.verify(module)
+
+
+def test_a_value_of_another_kernel_is_found() -> None:
+    module, verifier = module_of("p", "q"), Verifier()
+    verifier.verify(module)
+    first, second = map(sum_of, kernels_of(module))
+    second.operands = (second.lhs, first.rhs)
+    with pytest.raises(VerifyException, match="defined out of"):
+        verifier.verify(module)
+
+
+def test_a_kernel_itself_is_verified_however_valid_its_inside() -> None:
+    module, verifier = module_of("p", "q"), Verifier()
+    verifier.verify(module)
+    kernel = kernels_of(module)[1]
+    kernel.operands = ()
+    with pytest.raises(VerifyException):
+        verifier.verify(module)
+
+
+def test_an_operation_that_names_another_parent_is_found() -> None:
+    module, verifier = module_of("p", "q"), Verifier()
+    verifier.verify(module)
+    first, second = map(sum_of, kernels_of(module))
+    second.parent = first.parent
+    with pytest.raises(ValueError, match="Parent pointer"):
+        verifier.verify(module)
