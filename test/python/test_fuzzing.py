@@ -15,7 +15,7 @@ import pytest
 import torch
 from fuzzing import campaign
 from fuzzing.cases import KINDS, Answer, Setting, complaint
-from fuzzing.judging import Expected
+from dlc.conditioning import Expected
 from fuzzing.programs import Program, Statement, random_program
 from fuzzing.schedules import random_schedule
 from harness import STEPS

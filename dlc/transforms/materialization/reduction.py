@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from xdsl.dialects import arith, math
 from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
@@ -108,7 +110,9 @@ def accumulate(
 ) -> tuple[Sequence[BlockArgument], Callable[[], None]]:
     """
     The fold of what the body yields: the register axes that it runs over, and its emission.
-    Where the conditions (but for those `known` to hold) fail, the identity is folded.
+    Where the conditions (but for those `known` to hold) fail, the identity is folded. A product is
+    added unrounded, by `math.fma`: nothing else is contracted, here or by compilers. (To add zero
+    changes no sum that begins with zero, so there the sum is kept.)
     """
     yielded = op.yielded
     values = list(yielded.values)
@@ -122,15 +126,31 @@ def accumulate(
     def fold() -> None:
         new = [e.value(v) for v in values]
         conditions = simplify_where(e.exprs(where))
-        if conditions:
-            identity = [e.constant(a) for a in op.monoid.identity([v.type for v in new])]
-            new = [
-                e.insert(kernel.SelectOp(v, conditions, i))
-                for v, i in zip(new, identity, strict=True)
-            ]
-        _write(e, acc.arrays, op.monoid.combine(e.builder, _read(e, acc.arrays), new))
+        product, old = new[0].owner, _read(e, acc.arrays)
+        if (
+            op.monoid_name.data == "add"
+            and isinstance(product, arith.MulfOp)
+            and values[0].has_one_use()
+        ):
+            total = [e.insert(math.FmaOp(product.lhs, product.rhs, old[0]))]
+            Rewriter.erase_op(product)
+            _write(e, acc.arrays, _where(e, conditions, total, old))
+            return
+        identity = [e.constant(a) for a in op.monoid.identity([v.type for v in new])]
+        new = _where(e, conditions, new, identity)
+        _write(e, acc.arrays, op.monoid.combine(e.builder, old, new))
 
     return axes, fold
+
+
+def _where(
+    e: Emitter, conditions: Sequence[Expr], values: Sequence[SSAValue], others: Sequence[SSAValue]
+) -> Sequence[SSAValue]:
+    """The values where all conditions hold, the others elsewhere."""
+    if not conditions:
+        return values
+    pairs = zip(values, others, strict=True)
+    return [e.insert(kernel.SelectOp(v, conditions, other)) for v, other in pairs]
 
 
 def finish(e: Emitter, op: tile.ReduceOp, acc: Accumulators) -> None:
