@@ -15,7 +15,6 @@ import pytest
 import torch
 from fuzzing import campaign
 from fuzzing.cases import KINDS, Answer, Setting, complaint
-from dlc.conditioning import Expected
 from fuzzing.programs import Program, Statement, random_program
 from fuzzing.schedules import random_schedule
 from harness import STEPS
@@ -25,6 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
 from dlc.backend.host.launcher import HostBackend
+from dlc.conditioning import Expected
 from dlc.frontend.fx import import_program
 from dlc.registry import get_pass, parse_pipeline
 
