@@ -125,7 +125,7 @@ def _complaint(
     wrong_kind = (_kind(result) != _kind(rounded)) & (_kind(result) != _kind(eager)) & ~unknown
     if said := _first(wrong_kind, result, exact):
         return said
-    both = result.isfinite() & exact.isfinite() & ~unknown
+    both = result.isfinite() & exact.isfinite() & ~unknown & (result != eager)
     distance = _farthest(moved, exact, both)
     scale = exact.abs().where(both, 0).max() if exact.numel() else torch.tensor(0.0)
     ordinary, denormal = _most(distance[both]), torch.finfo(result.dtype).tiny

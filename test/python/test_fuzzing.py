@@ -43,6 +43,14 @@ FOUND = {
         Program((Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)),
         OWN,
     ),
+    "import: safe softmax of a scalar": (
+        Program(
+            (Statement("v0", "torch.randn(())"),),
+            (Statement("v1", "torch.ops.aten._safe_softmax(v0, 0)"),),
+            ("v1",),
+        ),
+        OWN,
+    ),
     "import: scores that are alike for all keys": (
         Program(
             (Statement("v0", "torch.randn(1, 2)"),),

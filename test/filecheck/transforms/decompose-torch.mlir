@@ -64,7 +64,7 @@ func.func @casts(%x: tensor<4xf16>, %s: tensor<f32>) -> tensor<4xi1> {
 
 // Unsigned bytes are i8, and are widened as unsigned.
 
-// CHECK-LABEL: @bytes(%x: tensor<4xi8>) -> tensor<4xi8>
+// CHECK-LABEL: @bytes(%x: tensor<4xi8> {dlc.dtype = "u8"}) -> (tensor<4xi8> {dlc.dtype = "u8"})
 // CHECK-NEXT: tensor_ir.elementwise (%x_1 = %x) : tensor<4xi8> -> tensor<4xi8>
 // CHECK-NEXT:   arith.extui %x_1 : i8 to i32
 // CHECK:        arith.maxsi
