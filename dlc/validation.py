@@ -8,14 +8,25 @@ Every state that is not Kernel IR yet becomes it in the plainest way, by `lift-t
 `materialize-tiles` alone, and runs as printed CUDA C: so those two, the printer and the backend
 take part in each answer. On the host each state runs twice, with threads in order and asynchronous
 copies landing late, and with threads in a random order and copies landing early.
+
+Each state is compiled once and also runs, in one of the two ways, on unusual inputs (see
+`unusual_inputs`). There Torch IR is judged by how well its results can be known (`conditioning`),
+or, where PyTorch itself gives something else, by what the first state gives. Inputs that the
+program itself refuses are left out, and all unusual ones where the arguments have more than `MOST`
+elements. What a state takes is mostly the C++ compiler's time, for each kernel that the pass
+changed, so sizes matter little up to some million multiply-adds. Of a model, one layer and a short
+prompt will do, or a configuration with smaller sizes.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from itertools import cycle
+from typing import Any, Protocol
 
 import torch
 from xdsl.context import Context
@@ -26,11 +37,13 @@ from dlc.analysis.loops import longest_reduction
 from dlc.backend import BackendError
 from dlc.backend.executor import Backend, Executor
 from dlc.backend.host.launcher import HostBackend
+from dlc.conditioning import Expected
 from dlc.diagnostics import with_context, with_hint
 from dlc.pipeline import Stage, Step, stage_of, text_of
 from dlc.reference import evaluate, widened
 from dlc.registry import get_pass
-from dlc.remarks import Remark, collect
+from dlc.remarks import Remark, collect, counted
+from dlc.unusual_inputs import unusual_inputs
 
 PLAINEST: dict[Stage, tuple[str, ...]] = {
     "torch": ("decompose-torch", "lift-to-loops", "materialize-tiles"),
@@ -41,37 +54,41 @@ PLAINEST: dict[Stage, tuple[str, ...]] = {
 }
 """The passes that make Kernel IR of a state, and nothing better than that."""
 
+MOST = 1 << 22
+"""Elements of all arguments together, up to which unusual inputs are made."""
+
 
 class WrongResult(ValueError):
     """A pass changed what a program computes."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """What a program is to compute of some arguments; in fp64, and in its own dtypes if known."""
+class Judge(Protocol):
+    """What knows the results of a program on some inputs."""
 
-    arguments: Sequence[torch.Tensor]
+    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
+        """What is wrong with results from that backend; None if nothing is."""
+        ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """Results in fp64, and in their own dtypes if PyTorch has computed them."""
+
     exact: Sequence[torch.Tensor]
     eager: Sequence[torch.Tensor] | None
     longest_reduction: int
+    own: Sequence[torch.Tensor] = ()
+    """The program's own results, if these are what `exact` is."""
 
-    @staticmethod
-    def of(ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Question:
-        """
-        Torch IR is answered by PyTorch. Of a module further on nothing is known but what it gives:
-        its own results on the host are taken for right.
-        """
-        if stage_of(module) != "torch":
-            results = Answers(ctx, arguments, [HostBackend()]).of(module)[0]
-            return Question(arguments, [*map(widened, results)], None, longest_reduction(module))
-        exact = evaluate(module, arguments, double=True)
-        eager = evaluate(module, arguments)
-        with suppress(Exception):  # a pass that fails here will fail in the pipeline, and be named
-            module = _applied(ctx, module, ("decompose-torch", "lift-to-loops"))
-        return Question(arguments, exact, eager, longest_reduction(module))
-
-    def judge(self, results: Sequence[torch.Tensor], backend: str = "host") -> list[Accuracy]:
+    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
         """ValueError for other numbers of results, shapes or dtypes than expected."""
+        for number, accuracy in enumerate(self.judge(results, backend)):
+            if not accuracy.ok:
+                place = _worst_element(results[number], self.exact[number])
+                return f"result {number} has {accuracy}{place}"
+        return None
+
+    def judge(self, results: Sequence[torch.Tensor], backend: str) -> list[Accuracy]:
         eager = self.eager or [None] * len(self.exact)
         judged: list[Accuracy] = []
         for result, exact, own in zip(results, self.exact, eager, strict=True):
@@ -81,30 +98,93 @@ class Question:
         return judged
 
 
-class Answers:
-    """Runs modules of any IR on some arguments, on one or several backends."""
+@dataclass(frozen=True)
+class Trial:
+    """Inputs of a program, what they are called, and what knows its results on them."""
 
-    def __init__(
-        self,
-        ctx: Context,
-        arguments: Sequence[torch.Tensor],
-        backends: Sequence[Backend] | None = None,
-    ) -> None:
+    name: str
+    arguments: Sequence[torch.Tensor]
+    judge: Judge
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a program is to compute: of its own inputs first, and of unusual ones."""
+
+    trials: Sequence[Trial]
+    notes: Sequence[str] = ()
+    """On which unusual inputs Torch IR gives other results than PyTorch, however plainly it runs:
+    there, what it gives so is taken for right."""
+
+    @staticmethod
+    def of(ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Question:
+        """
+        Torch IR is answered by PyTorch. Of a module further on nothing is known but what it gives:
+        its own results on the host are taken for right.
+        """
+        itself = _Itself(ctx, module)
+        ordinary: Judge
+        if stage_of(module) == "torch":
+            exact, eager = evaluate(module, arguments, double=True), evaluate(module, arguments)
+            ordinary, original = Known(exact, eager, itself.longest), module.clone()
+        else:
+            ordinary, original = itself.known(arguments), None
+        trials, notes = [Trial("", arguments, ordinary)], list[str]()
+        if sum(t.numel() for t in arguments) <= MOST:
+            for name, inputs in unusual_inputs(arguments):
+                with suppress(Exception):  # the program may refuse such inputs, as indices
+                    judge = itself.known(inputs)
+                    if original is not None:
+                        expected = Expected(original, inputs)
+                        if (said := expected.complaint(judge.own)) is None:
+                            judge = expected
+                        else:
+                            notes.append(f"on {name}, PyTorch gives something else: {said}")
+                    trials.append(Trial(name, inputs, judge))
+        return Question(trials, notes)
+
+
+class _Itself:
+    """What a module gives when it runs in the plainest way on the host."""
+
+    def __init__(self, ctx: Context, module: ModuleOp) -> None:
         self.ctx = ctx
-        self.arguments = arguments
+        self.module = module.clone()
+        self.longest = 1
+        with suppress(Exception):  # a pass that fails here will fail in the pipeline, and be named
+            torch_ir = stage_of(module) == "torch"
+            passes = ("decompose-torch", "lift-to-loops") if torch_ir else ()
+            self.longest = longest_reduction(_applied(ctx, module, passes))
+
+    @cached_property
+    def executor(self) -> Executor:
+        return Answers(self.ctx, [HostBackend()]).executors(self.module)[0]
+
+    def known(self, inputs: Sequence[torch.Tensor]) -> Known:
+        own = run(self.executor, inputs)
+        return Known([*map(widened, own)], None, self.longest, own)
+
+
+class Answers:
+    """Makes modules of any IR run, on one or several backends."""
+
+    def __init__(self, ctx: Context, backends: Sequence[Backend] | None = None) -> None:
+        self.ctx = ctx
         self.backends: Sequence[Backend] = backends or (
             HostBackend("forward", "late"),
             HostBackend("random", "early", seed=1),
         )
 
-    def of(self, module: ModuleOp) -> list[list[torch.Tensor]]:
-        """The results on each backend; every element that no kernel writes is NaN, or extreme."""
+    def executors(self, module: ModuleOp) -> list[Executor]:
+        """One for each backend; kernels are compiled at the first call."""
         module = _applied(self.ctx, module, PLAINEST[stage_of(module)])
-        answers: list[list[torch.Tensor]] = []
-        for backend in self.backends:
-            with _poisoned():
-                answers.append(Executor(module, backend)(self.arguments))
-        return answers
+        return [Executor(module, backend) for backend in self.backends]
+
+
+def run(executor: Executor, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The results; every element that no kernel writes is NaN, or extreme."""
+    with _poisoned():
+        return executor(arguments)
 
 
 def _applied(ctx: Context, module: ModuleOp, passes: Sequence[str]) -> ModuleOp:
@@ -121,8 +201,11 @@ class Validation:
 
     def __init__(self, ctx: Context, question: Question, backends: Sequence[Backend] | None = None):
         self.question = question
-        self.answers = Answers(ctx, question.arguments, backends)
+        self.answers = Answers(ctx, backends)
         self.text = ""
+        self.checked = self.passes = 0
+        self.seconds = 0.0
+        """What the runs of states have taken."""
 
     def start(self, module: ModuleOp) -> None:
         self.text = text_of(module)
@@ -130,7 +213,11 @@ class Validation:
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
-        self.check(module, step.pass_name)
+        begin = time.perf_counter()
+        try:
+            self.check(module, step.pass_name)
+        finally:
+            self.seconds += time.perf_counter() - begin
 
     def check(self, module: ModuleOp, pass_name: str) -> None:
         """Runs a module to which `pass_name` was applied last, if that changed its text."""
@@ -144,17 +231,28 @@ class Validation:
 
     def complaint(self, module: ModuleOp) -> str | None:
         """What is wrong with the results of a module, or that it does not run; None if nothing."""
+        ordinary, *unusual = self.question.trials
         try:
-            answers = self.answers.of(module)
+            executors = self.answers.executors(module)
+            asked = [(executor, ordinary) for executor in executors]
+            asked += zip(cycle(executors), unusual, strict=False)
+            for executor, trial in asked:
+                backend = executor.backend
+                said = trial.judge.complaint(run(executor, trial.arguments), backend.name)
+                if said is not None:
+                    how = [trial.name] if trial.name else []
+                    how += [_how(backend)] if isinstance(backend, HostBackend) else []
+                    return f"{said} ({'; '.join(how)})" if how else said
         except BackendError as error:
             return f"what it leaves does not run: {error}"
-        for backend, results in zip(self.answers.backends, answers, strict=True):
-            for number, accuracy in enumerate(self.question.judge(results, backend.name)):
-                if not accuracy.ok:
-                    place = _worst_element(results[number], self.question.exact[number])
-                    how = f" ({_how(backend)})" if isinstance(backend, HostBackend) else ""
-                    return f"result {number} has {accuracy}{place}{how}"
         return None
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.passes} passes, {self.checked} changed the program, and no result, "
+            f"on {counted(len(self.question.trials), 'set')} of inputs"
+        )
+        return "\n".join([*self.question.notes, text])
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 Compiled objects on disk, addressed by the content that they were made from.
 
 An entry is a directory `<label>-<key>` with the object, whatever the build left beside it, and
-`entry.json` with the object's SHA-256. Entries appear by one atomic rename, so that processes can
-build the same one at once; an entry that does not match its checksum is built anew.
+`entry.json`: what the build reported, and the SHA-256 of that and of all files. Entries appear by
+one atomic rename, so that processes can build the same one at once; an entry that does not match
+its checksum is built anew.
 """
 
 import hashlib
@@ -61,12 +62,19 @@ def lookup(label: str, key: str, file: str) -> Entry | None:
     directory = cache_directory() / f"{label}-{key}"
     try:
         record = json.loads((directory / _INFO).read_text())
-        content = (directory / file).read_bytes()
-        if record["sha256"] != hashlib.sha256(content).hexdigest():
-            return None
-        return Entry(directory / file, dict(record["info"]))
+        whole = record["sha256"] == _checksum(directory, record["info"])
+        return Entry(directory / file, record["info"]) if whole else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _checksum(directory: Path, info: dict[str, int]) -> str:
+    """SHA-256 of what an entry has, as hexadecimal digits; OSError, or for a wrong type others."""
+    files = sorted(path for path in directory.iterdir() if path.name != _INFO)
+    digest = hashlib.sha256(json.dumps([info, [path.name for path in files]]).encode())
+    for path in files:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def lookup_or_build(
@@ -83,8 +91,7 @@ def lookup_or_build(
     work = _new_directory(root, label)
     info = build(work)
     try:
-        digest = hashlib.sha256((work / file).read_bytes()).hexdigest()
-        (work / _INFO).write_text(json.dumps({"sha256": digest, "info": info}))
+        (work / _INFO).write_text(json.dumps({"sha256": _checksum(work, info), "info": info}))
     except OSError as error:
         raise BackendError(
             f"cannot write the cache entry {work} ({error.strerror}); make room there, or set "

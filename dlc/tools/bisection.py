@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.backend.executor import get_backend
-from dlc.diagnostics import format_error
+from dlc.diagnostics import failed_pass, format_error
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.isolate import isolated
-from dlc.pipeline import Step, stage_of, steps_between, text_of
+from dlc.pipeline import STEPS, Observer, Step, run_pipeline, text_of
 from dlc.registry import get_pass
-from dlc.remarks import collect, counted
+from dlc.remarks import Remark, collect, counted
+from dlc.tools.observers import Timing
 from dlc.tools.program_input import Loaded
 from dlc.tools.random_inputs import random_arguments
 from dlc.tools.reproducer import write_reproducer
@@ -43,12 +44,53 @@ class _Culprit:
     kernel: str | None = None
 
 
-def bisect_and_report(ctx: Context, loaded: Loaded, options: argparse.Namespace) -> int:
+class _States:
+    """Collects the states before each step that changes something, and the last one."""
+
+    def __init__(self) -> None:
+        self.found: list[_State] = []
+
+    def start(self, module: ModuleOp) -> None:
+        self.last, self.text = module.clone(), text_of(module)
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        if (text := text_of(module)) != self.text:
+            self.found.append(_State(self.last, step))
+            self.last, self.text = module.clone(), text
+
+    def run(self, ctx: Context, module: ModuleOp, observers: Sequence[Observer]) -> str | None:
+        """
+        Takes a module through the pipeline; what failed if any pass did, of which `found` then has
+        the state before it.
+        """
+        try:
+            run_pipeline(ctx, module, "kernel", [*observers, self])
+        except (Exception, ArgSpecParseError) as error:
+            step = next((s for s in STEPS if s.pass_name == failed_pass(error)), None)
+            if step is None:
+                raise
+            self.found.append(_State(self.last, step))
+            return format_error(error)
+        return None
+
+
+def bisect_and_report(
+    ctx: Context,
+    loaded: Loaded,
+    options: argparse.Namespace,
+    observers: Sequence[Observer],
+    timing: Timing,
+) -> int:
     """1 where a pass is found that fails or changes a result, else 0."""
     backends = None if options.backend in (None, "host") else [get_backend(options.backend)]
-    question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
+    with timing.phase("dlc", "the results to judge by"):
+        question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
     judge = Validation(ctx, question, backends)
-    states, last, failure = _states(ctx, loaded.module)
+    collected = _States()
+    failure = collected.run(ctx, loaded.module, observers)
+    states, last = collected.found, collected.last
     asked = 0
 
     def is_wrong(number: int) -> bool:
@@ -56,7 +98,8 @@ def bisect_and_report(ctx: Context, loaded: Loaded, options: argparse.Namespace)
         nonlocal asked
         asked += 1
         module = states[number].module if number < len(states) else last
-        with progress(f"running state {number} of {len(states)} …"):
+        running = timing.phase("dlc", "running of states")
+        with running, progress(f"running state {number} of {len(states)} …"):
             return judge.complaint(module) is not None
 
     end = len(states) - 1 if failure else len(states)
@@ -78,19 +121,6 @@ def bisect_and_report(ctx: Context, loaded: Loaded, options: argparse.Namespace)
         "" if failure else "--validate",
     )
     return 1
-
-
-def _states(ctx: Context, module: ModuleOp) -> tuple[list[_State], ModuleOp, str | None]:
-    """The states before each step that changes something, the last, and what failed if any did."""
-    module = module.clone()
-    states: list[_State] = []
-    for step in steps_between(stage_of(module), "kernel"):
-        before, text = module.clone(), text_of(module)
-        if (failure := _applied(ctx, module, step)) is not None:
-            return [*states, _State(before, step)], before, failure
-        if text_of(module) != text:
-            states.append(_State(before, step))
-    return states, module, None
 
 
 def _applied(ctx: Context, module: ModuleOp, step: Step) -> str | None:

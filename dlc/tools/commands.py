@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 import time
@@ -14,13 +13,13 @@ from xdsl.context import Context
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.backend import BackendError
-from dlc.diagnostics import UsageError, did_you_mean, failed_pass, format_error, with_hint
+from dlc.diagnostics import UsageError, failed_pass, format_error
 from dlc.frontend.quick_imports import uncollected
 from dlc.pipeline import Observer, run_pipeline, text_of
 from dlc.registry import register
-from dlc.schedule.target import TARGETS
 from dlc.tools.explain import Explanation
 from dlc.tools.observers import Diffs, Remarks, Timing
+from dlc.tools.option_rules import names_directory, settle
 from dlc.tools.program_input import (
     Loaded,
     kind_of,
@@ -91,24 +90,23 @@ def _load(
 
 
 def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
+    settle(options)
     with _place_of_tensors(options):
         return _compile_or_run(options, sources, timing)
 
 
 def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
     ctx = register(Context())
-    check_target(options.target)
     loaded = _load(ctx, options, sources, timing)
-    if options.command == "bisect":
-        from dlc.tools.bisection import bisect_and_report
-
-        return bisect_and_report(ctx, loaded, options)
     observers: list[Observer] = [timing]
+    validation = None
     if options.validate:
         from dlc.validation import Question, Validation
 
-        question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
-        observers.append(Validation(ctx, question))
+        with timing.phase("dlc", "the results to validate by"):
+            question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
+        validation = Validation(ctx, question)
+        observers.append(validation)
     if options.verbose:
         observers.insert(0, Remarks())
     if options.verbose > 1:
@@ -120,19 +118,21 @@ def _compile_or_run(options: argparse.Namespace, sources: dict[str, str], timing
         from dlc.tools.check import check_and_report
 
         code = check_and_report(ctx, loaded, options, observers, sources)
+    elif options.command == "bisect":
+        from dlc.tools.bisection import bisect_and_report
+
+        code = bisect_and_report(ctx, loaded, options, observers, timing)
     else:
         from dlc.tools.run_report import run_and_report
 
         code = run_and_report(ctx, loaded, options, observers, timing)
+    sys.stdout.flush()
+    if validation is not None:
+        print(validation, file=sys.stderr)
+        timing.phases.append(("dlc", "runs of states", validation.seconds))
     if options.timing:
-        sys.stdout.flush()
         print(timing, file=sys.stderr)
     return code
-
-
-def names_directory(path: str | None) -> bool:
-    """Whether `-o` asks for a directory: one that exists, or a name that ends in `/`."""
-    return path is not None and (path.endswith(os.sep) or os.path.isdir(path))
 
 
 def _place_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:
@@ -142,13 +142,6 @@ def _place_of_tensors(options: argparse.Namespace) -> AbstractContextManager[obj
     from dlc.tools.bench_report import bench_device
 
     return bench_device(options)
-
-
-def check_target(name: str | None) -> None:
-    """UsageError for a target that the table does not have."""
-    if name is not None and name not in TARGETS:
-        hint = did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
-        raise with_hint(UsageError(f"unknown target '{name}'"), hint)
 
 
 def _compile(

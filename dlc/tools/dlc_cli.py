@@ -47,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     compiling = commands.add_parser(
         "compile", help="print a program in one of the IRs", description=_PROGRAM
     )
-    compiling.add_argument("--ir", choices=IRS, default="cuda", help="what to print [cuda]")
+    compiling.add_argument("--ir", choices=IRS, help="what to print [cuda]")
     compiling.add_argument(
         "--cubin",
         action="store_true",
@@ -87,17 +87,15 @@ def make_parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--order",
         choices=("forward", "reverse", "random"),
-        default="forward",
         help="on the host, which threads go first between barriers [forward]",
     )
     running.add_argument(
         "--async-mode",
         choices=("late", "early"),
-        default="late",
         help="on the host, whether asynchronous copies land at the wait or at the issue [late]",
     )
     running.add_argument(
-        "--seed", type=int, default=0, help="of random inputs, parameters and orders of threads [0]"
+        "--seed", type=int, help="of random inputs, parameters and orders of threads [0]"
     )
     running.add_argument(
         "--bench",
@@ -123,7 +121,7 @@ def make_parser() -> argparse.ArgumentParser:
     checking.add_argument(
         "--blocks", type=_positive, metavar="N", help="run N blocks of each kernel [what 5 s allow]"
     )
-    checking.add_argument("--seed", type=int, default=0, help="of random inputs, parameters [0]")
+    checking.add_argument("--seed", type=int, help="of random inputs, parameters [0]")
     bisecting = commands.add_parser(
         "bisect",
         help="find the pass that fails or changes the result",
@@ -131,9 +129,10 @@ def make_parser() -> argparse.ArgumentParser:
         "each try; of the first wrong one the kernel, its diff and a reproducer are given.",
     )
     bisecting.add_argument("--backend", choices=("host", "cuda"), help="where states run [host]")
-    bisecting.add_argument("--seed", type=int, default=0, help="of random inputs [0]")
-    compiling.set_defaults(seed=0)
-    checking.set_defaults(validate=False)
+    bisecting.add_argument("--seed", type=int, help="of random inputs [0]")
+    compiling.set_defaults(seed=None)
+    for command in (checking, bisecting):
+        command.set_defaults(validate=False)
     for command in (compiling, running):
         command.add_argument(
             "--validate",

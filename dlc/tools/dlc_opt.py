@@ -6,7 +6,13 @@
 All options of `xdsl-opt` work. Besides: `--remarks` prints to stderr what each pass did or why it
 declined; `--check-hazards` runs what comes out in the interpreter (see `dlc.tools.check`); SSA
 dominance is checked beside the verifier, after parsing and after every pass; errors
-are sentences (see `dlc.diagnostics`) with exit code 1, and a traceback only with `--debug`.
+are sentences (see `dlc.diagnostics`) with exit code 1, of usage 2, and a traceback only with
+`--debug`.
+
+Where the compiler fails, the module as it was before the pass is written to a file whose first line
+is the command that shows the failure again: where a pass crashes, leaves a module that is not
+valid, or, with `--validate`, changes a result. A pass that refuses a module with a sentence about
+it has not failed, nor has a parser or verifier that finds an error in the input.
 """
 
 from __future__ import annotations
@@ -23,13 +29,21 @@ from typing import IO, TYPE_CHECKING, NoReturn
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
-from xdsl.utils.exceptions import ArgSpecParseError
+from xdsl.utils.exceptions import ArgSpecParseError, PassFailedException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from dlc.diagnostics import UsageError, did_you_mean, format_error, with_context, with_hint
+from dlc.diagnostics import (
+    UsageError,
+    did_you_mean,
+    failed_pass,
+    format_error,
+    with_context,
+    with_hint,
+)
 from dlc.interpreter.bank_meter import Promises
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
+from dlc.pipeline import text_of
 from dlc.registry import (
     parse_pipeline,
     parse_target,
@@ -38,9 +52,40 @@ from dlc.registry import (
     target_factories,
 )
 from dlc.remarks import collect
+from dlc.tools.option_rules import Need, check_needs
+from dlc.tools.reproducer import advance, write_reproducer
 
 if TYPE_CHECKING:
     from dlc.validation import Validation
+
+KEPT = ("disable_verify", "allow_unregistered_dialect", "no_implicit_module")
+"""Options that a command which reproduces a failure needs as well."""
+
+
+def _has_passes(options: argparse.Namespace) -> bool:
+    return bool(options.passes.strip())
+
+
+def _prints_ir(options: argparse.Namespace) -> bool:
+    return options.target.partition("{")[0].strip() == "mlir" and not options.check_hazards
+
+
+NEEDS = (
+    Need("--remarks", "-p", _has_passes),
+    Need("--validate", "-p", _has_passes),
+    Need("--print-between-passes", "-p", _has_passes),
+    Need("--time-passes", "-p", _has_passes),
+    Need("--print-op-generic", "-t mlir, and no --check-hazards", _prints_ir),
+    Need("--print-no-properties", "-t mlir, and no --check-hazards", _prints_ir),
+    Need("--print-debuginfo", "-t mlir, and no --check-hazards", _prints_ir),
+    Need("--syntax-highlight", "-t mlir, and no --check-hazards", _prints_ir),
+    Need(
+        "--check-hazards",
+        "no -t: what is wrong with the kernels is printed, not the module",
+        lambda options: options.target == "mlir",
+    ),
+)
+"""Those of xdsl-opt, too. What says how errors are treated may find none."""
 
 
 class DlcOptMain(xDSLOptMain):
@@ -58,6 +103,11 @@ class DlcOptMain(xDSLOptMain):
         self.exit_code = 0
         """3 or 1 where `--check-hazards` did not find all kernels clean."""
         self._promises: dict[str, Promises] = {}
+        self._chunk = b""
+        self._done = 0
+        """How many passes have run."""
+        self._at_fault: int | None = None
+        """The pass that fails if something does now: it runs, or what it left is looked at."""
         self._report = ""
         self._line_offset = 0
         try:
@@ -85,7 +135,7 @@ class DlcOptMain(xDSLOptMain):
         arg_parser.add_argument(
             "--remarks",
             action="store_true",
-            help="Print to stderr what each pass did, or why it declined",
+            help="Print to stderr what each pass of -p did, or why it declined",
         )
         arg_parser.add_argument(
             "--validate",
@@ -119,7 +169,31 @@ class DlcOptMain(xDSLOptMain):
     def output_resulting_program(self, prog: ModuleOp) -> str:
         return self._report if self.args.check_hazards else super().output_resulting_program(prog)
 
+    def reproduction(self, error: BaseException) -> str | None:
+        """A line with the command that shows the failure again; None if the compiler is right."""
+        if isinstance(error, PassFailedException | ArgSpecParseError | UsageError):
+            return None
+        passes, number = self.pipeline.passes, self._at_fault
+        later = failed_pass(error) if number is None and self.args.check_hazards else None
+        if number is None and later is None:
+            return None
+        try:
+            module = self.parse_chunk(BytesIO(self._chunk), "mlir", self._line_offset)
+            assert module is not None
+            with collect():
+                PassPipeline(passes[:number]).apply(self.ctx, module)
+            if later is not None:
+                advance(self.ctx, module, later)
+            name = later or str(passes[number or 0])
+            options = [option for option in KEPT if getattr(self.args, option)]
+            options += ["validate"] if type(error).__name__ == "WrongResult" else []
+            flags = " ".join(f"--{option.replace('_', '-')}" for option in options)
+            return f"reproduce with: {write_reproducer(text_of(module), name, flags)}"
+        except (Exception, ArgSpecParseError) as obstacle:
+            return f"no reproducer is written: {format_error(obstacle, self.sources)}"
+
     def setup_pipeline(self) -> None:
+        check_needs(self.args, NEEDS)
         parse_target(self.args.target)
         passes = parse_pipeline(self.args.passes, self.available_passes)
         self.args.passes = ""  # they are parsed: what is wanted is the callback
@@ -129,6 +203,8 @@ class DlcOptMain(xDSLOptMain):
 
         def check(done: ModulePass | None, module: ModuleOp, todo: ModulePass | None) -> None:
             nonlocal validation
+            self._done = 0 if done is None else self._done + 1
+            self._at_fault = None if done is None else self._done - 1
             try:
                 if not self.args.disable_verify:
                     verify_dominance(module)
@@ -144,6 +220,7 @@ class DlcOptMain(xDSLOptMain):
                 validation.check(module, str(done))
             elif self.args.validate:
                 validation = _validation(self.ctx, module)
+            self._at_fault = None if todo is None else self._done
 
         self.pipeline = PassPipeline(passes, check)
 
@@ -173,8 +250,8 @@ class DlcOptMain(xDSLOptMain):
     def parse_chunk(
         self, chunk: IO[bytes], file_extension: str, start_offset: int = 0
     ) -> ModuleOp | None:
-        self._line_offset = start_offset
-        return super().parse_chunk(chunk, file_extension, start_offset)
+        self._line_offset, self._at_fault, self._chunk = start_offset, None, chunk.read()
+        return super().parse_chunk(BytesIO(self._chunk), file_extension, start_offset)
 
     def _parse_mlir(self, chunk: IO[bytes]) -> ModuleOp:
         name = self.get_input_name()
@@ -233,7 +310,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "--debug" in arguments:
             traceback.print_exception(error)
         print(format_error(error, sources), file=sys.stderr)
-        return 1
+        if tool is not None and (line := tool.reproduction(error)):
+            print(line, file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
     return 0 if tool is None else tool.exit_code
 
 

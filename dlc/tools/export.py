@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from xdsl.context import Context
 
 from dlc.backend.export import export_program
-from dlc.diagnostics import UsageError, with_hint
 from dlc.pipeline import Observer, run_pipeline
 from dlc.tools.program_input import Loaded
 
@@ -18,13 +18,6 @@ def export_and_report(
     ctx: Context, loaded: Loaded, options: argparse.Namespace, observers: Sequence[Observer]
 ) -> int:
     """Exports what was loaded to the directory `-o` and says how to run it."""
-    if options.ir != "cuda":
-        error = UsageError(
-            f"expected a file for --ir {options.ir}, found the directory {options.o}"
-        )
-        raise with_hint(error, "a directory takes the whole program, as CUDA C")
-    if options.with_weights and loaded.program is None:
-        raise UsageError("expected a script or -c with --with-weights: an .mlir file has none")
     run_pipeline(ctx, loaded.module, "kernel", observers)
     weights = None
     if options.with_weights and loaded.program is not None:
@@ -33,8 +26,9 @@ def export_and_report(
     directory = Path(options.o)
     files = export_program(loaded.module, directory, weights)
     kernels = sum(file.suffix == ".cu" for file in files)
+    name, binary = shlex.quote(str(directory)), shlex.quote(str(directory / "run"))
     print(
-        f"{directory}: {kernels} kernel{'s' * (kernels != 1)}; to run it: make -C {directory}, or "
-        f"make -C {directory} HOST=1, then {directory / 'run'} INPUTS RESULTS"
+        f"{directory}: {kernels} kernel{'s' * (kernels != 1)}; to run it: make -C {name}, or "
+        f"make -C {name} HOST=1, then {binary} INPUTS RESULTS"
     )
     return 0

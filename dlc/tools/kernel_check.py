@@ -14,7 +14,7 @@ from dlc.ir.locations import LocParser
 from dlc.reference import Widened, widened
 from dlc.tools.random_inputs import random_arguments
 from dlc.tools.run_report import kernel_table, report_accuracy, timed_run
-from dlc.validation import Question
+from dlc.validation import Known
 
 
 def check_kernel(
@@ -43,5 +43,5 @@ def check_kernel(
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
     print()
-    question = Question(arguments, exact, eager, longest_reduction(module))
+    question = Known(exact, eager, longest_reduction(module))
     return report_accuracy(results, question, options, backend)

@@ -18,10 +18,8 @@ def add_model_options(command: argparse.ArgumentParser) -> None:
         "--block", action="store_const", const=0, dest="layer", help="the same as --layer 0"
     )
     group.add_argument("--seq-len", type=_extent, metavar="S", help="tokens [128]")
-    group.add_argument("--batch", type=_extent, metavar="B", default=1, help="prompts [1]")
-    group.add_argument(
-        "--dtype", choices=DTYPES, default="f32", help="of the weights and of what flows [f32]"
-    )
+    group.add_argument("--batch", type=_extent, metavar="B", help="prompts [1]")
+    group.add_argument("--dtype", choices=DTYPES, help="of the weights and of what flows [f32]")
     group.add_argument(
         "--random-weights", action="store_true", help="run with random weights, made from --seed"
     )

@@ -107,7 +107,7 @@ def load_model_program(name: str, options: argparse.Namespace, timing: Timing) -
             seq_len=options.seq_len,
             batch=options.batch,
             dtype=options.dtype,
-            weights=options.command != "compile" or options.validate,
+            weights=needs_weights(options),
             random_weights=options.random_weights,
             seed=options.seed,
         )
@@ -129,6 +129,11 @@ def _imported(
     gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s
     set_target(program.module, target or default_target())
     return Loaded(program.module, program, args)
+
+
+def needs_weights(options: argparse.Namespace) -> bool:
+    """Whether the values of a model's parameters are asked for: they are used or written."""
+    return options.command != "compile" or options.validate or options.with_weights
 
 
 def kind_of(file: str) -> str:

@@ -20,17 +20,19 @@ from dlc.remarks import collect
 
 
 def write_reproducer(
-    text: str, pass_name: str, arguments: str = "", directory: Path | None = None
+    text: str, passed: str, arguments: str = "", directory: Path | None = None
 ) -> str:
     """
-    Writes a module's text and the command that runs a pass on it, which it returns; `arguments`
-    are further ones of `dlc-opt`. The directory is by default that of temporary files; equal files
-    have equal names.
+    Writes a module's text and the command that runs a pass on it, which it returns; `passed` is the
+    pass with its options, if any, `arguments` are further ones of `dlc-opt`. The directory is by
+    default that of temporary files; equal files have equal names.
     """
-    key = hashlib.sha256(f"{text}{arguments}".encode()).hexdigest()[:6]
-    path = (directory or Path(tempfile.gettempdir())) / f"dlc-{pass_name}-{key}.mlir"
-    command = f"dlc-opt {shlex.quote(str(path))} -p {pass_name} {arguments}".rstrip()
-    path.write_text(f"// {command}\n{text}", encoding="utf-8")
+    key = hashlib.sha256(f"{text}{passed}{arguments}".encode()).hexdigest()[:6]
+    name = passed.partition("{")[0]
+    path = (directory or Path(tempfile.gettempdir())) / f"dlc-{name}-{key}.mlir"
+    command = f"dlc-opt {shlex.quote(str(path))} -p {shlex.quote(passed)} {arguments}".rstrip()
+    comment = command.replace("\n", "\n// ")
+    path.write_text(f"// {comment}\n{text}", encoding="utf-8")
     return command
 
 

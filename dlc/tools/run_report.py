@@ -26,7 +26,7 @@ from dlc.tools.observers import Timing
 from dlc.tools.profile_report import StageFacts, report_profile
 from dlc.tools.program_input import Loaded, load_program
 from dlc.tools.tables import GREEN, RED, paint, progress, seconds, table, wants_colour
-from dlc.validation import Question
+from dlc.validation import Known
 
 
 def run_and_report(
@@ -88,7 +88,7 @@ def make_backend(options: argparse.Namespace) -> Backend:
 
 def make_reference(
     ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor], timing: Timing
-) -> Question | None:
+) -> Known | None:
     """PyTorch's results, for a module in Torch IR."""
     if stage_of(module) != "torch":
         return None
@@ -98,7 +98,7 @@ def make_reference(
         eager = evaluate(module, arguments)
     loops = module.clone()
     run_pipeline(ctx, loops, "loop")
-    return Question(arguments, exact, eager, longest_reduction(loops))
+    return Known(exact, eager, longest_reduction(loops))
 
 
 def check_memory(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
@@ -147,7 +147,7 @@ def kernel_table(funcs: Sequence[FuncOp], times: dict[FuncOp, float], backend: s
 
 def report_accuracy(
     results: Sequence[torch.Tensor],
-    reference: Question,
+    reference: Known,
     options: argparse.Namespace,
     backend: Backend,
 ) -> int:

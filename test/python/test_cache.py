@@ -89,5 +89,24 @@ def test_damaged_entries_are_built_again(cache: Path, name: str, content: bytes)
     assert_whole()
 
 
+@pytest.mark.parametrize("name", ["object", "object.log", "entry.json"])
+def test_every_byte_of_an_entry_is_looked_at(cache: Path, name: str) -> None:
+    def build_with_log(directory: Path) -> dict[str, int]:
+        (directory / "object.log").write_text("a line")
+        return build(directory)
+
+    lookup_or_build("test", "key", "object", build_with_log)
+    path = cache / "test-key" / name
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert lookup("test", "key", "object") is None, at
+    path.write_bytes(whole)
+    assert_whole()
+    path.unlink()
+    lookup_or_build("test", "key", "object", build_with_log)
+    assert path.read_bytes() == whole
+
+
 def test_keys_know_where_parts_end() -> None:
     assert content_key("ab", "c") != content_key("a", "bc")

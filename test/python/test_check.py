@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import kernels
@@ -321,14 +320,12 @@ def test_inputs_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected at least 1, found 0" in capsys.readouterr().err
 
 
-def test_speed() -> None:
-    """A tile of 64 x 64 x 64 with a ring of three slots, for both targets."""
+def test_a_tile_with_a_ring_of_three_slots() -> None:
+    """How long it takes is measured by bench/checker.py."""
     case = kernels.gemm(64, 64, 64)
     for target in ("sm_80", "sm_90"):
         module = scheduled(case, tiled(target, bk=16, splits=1, depth=3, extents=(8, 8)), target)
         apply(module, ",".join(STEPS), round_trip=False)
         promises, code = promises_of(module), lowered(module, round_trip=False)
-        begin = time.process_time()
         (verdict,) = check_module(code, case.inputs, promises=promises)
-        assert time.process_time() - begin < 2
         assert verdict.answer == "clean"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import shutil
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from dlc.pipeline import STEPS
-from dlc.tools.dlc_cli import main
+from dlc.tools.dlc_cli import main, make_parser
 from dlc.tools.dlc_opt import main as dlc_opt
+from dlc.tools.option_rules import DEFAULTS, NEEDS
 from dlc.tools.tables import diff, seconds, table
 
 MATMUL = "torch.relu(torch.matmul(torch.randn(6, 40) + torch.randn(40), torch.randn(40, 16)))"
@@ -217,6 +219,61 @@ def test_usage_errors(argv: list[str], capsys: pytest.CaptureFixture[str]):
         main(argv)
     assert exit.value.code == 2
     assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("compile -c x --block", "--layer or --block needs a model: a directory,"),
+        ("run x.py --seq-len 3 --batch 1", "--seq-len needs a model: a directory, a configuration "
+         "or an id such as Qwen/Qwen2.5-7B; --batch needs a model"),
+        ("check x.mlir --dtype f32", "--dtype needs a model"),
+        ("bisect -c x --random-weights", "--random-weights needs a model"),
+        ("compile a/b --random-weights", "--random-weights needs --validate or --with-weights"),
+        ("compile -c x --with-weights", "--with-weights needs -o DIR/"),
+        ("compile -c x --with-weights -o x.cu", "--with-weights needs -o DIR/"),
+        ("compile x.mlir --with-weights -o d/", "--with-weights needs a program of PyTorch"),
+        ("run -c x --contenders eager", "--contenders needs --bench"),
+        ("run x.mlir --bench --contenders eager", "--contenders needs a program of PyTorch"),
+        ("run -c x --bench --contenders egaer", "unknown contender 'egaer'"),
+        ("run -c x --backend host --sync", "--sync needs --backend cuda"),
+        ("run -c x --backend cuda --order random", "--order needs --backend host"),
+        ("run -c x --backend cuda --async-mode late", "--async-mode needs --backend host"),
+        ("compile -c x --explain --cubin", "found --cubin and --explain"),
+        ("compile -c x --ir cuda --reproduce k", "found --ir cuda and --reproduce"),
+        ("compile -c x --explain -o d/", "found --explain and the directory -o d/"),
+        ("compile -c x --reproduce k -o d/", "found --reproduce and the directory -o d/"),
+        ("compile -c x --cubin --ir tile -o k.txt", "found --ir tile and --cubin"),
+        ("bisect -c x --target sm_91", "unknown target 'sm_91'"),
+    ],
+)  # fmt: skip
+def test_no_option_is_ignored(argv: str, message: str, capsys: pytest.CaptureFixture[str]):
+    """None of these programs is there: nothing is done before options are looked at."""
+    assert main(argv.split()) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("error: ")
+    assert message in err
+    assert not out
+
+
+def test_every_option_is_one_of_the_parser():
+    """A rule about an option that is called otherwise would hold for nothing."""
+    known = {action.dest for parser in subparsers() for action in parser._actions}
+    assert {need.name for need in NEEDS} | set(DEFAULTS) <= known
+
+
+def subparsers() -> list[argparse.ArgumentParser]:
+    (commands,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return list(commands.choices.values())
+
+
+def test_bisect_says_what_each_pass_did(capsys: pytest.CaptureFixture[str]):
+    capsys.readouterr()
+    assert main(["bisect", "-c", "torch.randn(3).relu()", "-vv", "--timing"]) == 0
+    out, err = capsys.readouterr()
+    assert "\n<<< t:001_tileify\n" in out
+    assert "tileify: relu: thread axes %i" in err
+    assert re.search(r"^dlc +running of states +\d+\.\d\d\d$", err, re.M)
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:

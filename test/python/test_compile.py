@@ -331,3 +331,15 @@ def test_an_operation_without_a_lowering_names_itself():
 def test_import_of_dlc_is_light():
     code = "import dlc, sys; sys.exit('torch' in sys.modules or 'xdsl' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_a_scale_is_rounded_before_the_maximum_is_taken_away(target: str) -> None:
+    """A multiply-add would leave the rounding error, whose exponential is infinite."""
+    x = torch.randn(8, 40, generator=torch.Generator().manual_seed(0)) * 2.0**40
+
+    def scores(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x * 0.3, -1)
+
+    compiled = dlc.compile(scores, (x,), target=target, backend="host")
+    assert torch.equal(compiled(x), scores(x))

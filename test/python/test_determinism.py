@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 PROGRAMS = """
 import hashlib, sys
@@ -28,17 +29,52 @@ for target in ("sm_80", "sm_90"):
             print(target, f.__name__, ir, len(text), hashlib.sha256(text.encode()).hexdigest())
 """
 
+COMMANDS = """
+import contextlib, hashlib, io, json, pathlib, sys
+from dlc.tools.dlc_cli import main
 
-def test_every_ir_is_the_same_bytes() -> None:
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAMS],
+config = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=31, hidden_size=16,
+              intermediate_size=24, num_hidden_layers=2, num_attention_heads=2)
+pathlib.Path("config.json").write_text(json.dumps(config))
+layer = ["-c", "torch.nn.TransformerEncoderLayer(16, 2, 24).eval()(torch.randn(5, 3, 16))"]
+for command in (["config.json", "--seq-len", "5"], [*layer, "-vv", "--explain"],
+                [*layer, "--reproduce", "linear"], [*layer, "--with-weights", "-o", "out/"]):
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(io.StringIO()) as said:
+        code = main(["compile", *command])
+    text = text.getvalue()
+    print(command[-2:], code, len(text), hashlib.sha256(text.encode()).hexdigest(), said.getvalue())
+for path in sorted(pathlib.Path("out").rglob("*")):
+    if path.is_file():
+        print(path, hashlib.sha256(path.read_bytes()).hexdigest())
+"""
+
+
+def outputs(script: str, tmp_path: Path) -> list[str]:
+    """What a script prints in processes with different seeds of hashes, each in its directory."""
+    running: list[subprocess.Popen[str]] = []
+    for seed in ("0", "1"):
+        (tmp_path / seed).mkdir()
+        process = subprocess.Popen(
+            [sys.executable, "-c", script],
             env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=tmp_path / seed,
             stdout=subprocess.PIPE,
             text=True,
         )
-        for seed in ("0", "1")
-    ]
-    printed = [process.communicate()[0] for process in running]
+        running.append(process)
+    return [process.communicate()[0] for process in running]
+
+
+def test_every_ir_is_the_same_bytes(tmp_path: Path) -> None:
+    printed = outputs(PROGRAMS, tmp_path)
     assert printed[0].count("\n") == 24
+    assert printed[0] == printed[1]
+
+
+def test_all_that_compile_emits_is_the_same_bytes(tmp_path: Path) -> None:
+    """A model, explanations, diffs, a kernel's script, and an exported directory with weights."""
+    printed = outputs(COMMANDS, tmp_path)
+    assert printed[0].count("] 0 ") == 4, printed[0]
+    assert "weights" in printed[0]
     assert printed[0] == printed[1]

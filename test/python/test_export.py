@@ -191,7 +191,7 @@ def test_the_manifest_says_what_the_program_does(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--ir", "loop"], "expected a file for --ir loop, found the directory"),
+        (["--ir", "loop"], "expected one thing to print or to write, found --ir loop and the"),
         (["--with-weights"], "safetensors"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -374,11 +373,3 @@ def test_same_input_same_text() -> None:
         run(module, "fuse-loops")
         texts.add(str(module))
     assert len(texts) == 1
-
-
-def test_speed() -> None:
-    """Generous, as machines are shared: alone it takes about 30 ms."""
-    module = loops(MLP(2048, 5632, "meta"), (1, 128, 2048))
-    start = time.process_time()
-    run(module, "fuse-loops")
-    assert time.process_time() - start < 0.3

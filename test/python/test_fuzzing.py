@@ -15,7 +15,6 @@ import pytest
 import torch
 from fuzzing import campaign
 from fuzzing.cases import KINDS, Answer, Setting, complaint
-from fuzzing.judging import Expected
 from fuzzing.programs import Program, Statement, random_program
 from fuzzing.schedules import random_schedule
 from harness import STEPS
@@ -25,6 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
 from dlc.backend.host.launcher import HostBackend
+from dlc.conditioning import Expected
 from dlc.frontend.fx import import_program
 from dlc.registry import get_pass, parse_pipeline
 
@@ -41,6 +41,14 @@ OWN = Setting("sm_90", None, None)
 FOUND = {
     "import: flip of a scalar": (
         Program((Statement("v0", "torch.randn(())"),), (Statement("v1", "v0.flip(0)"),), ("v1",)),
+        OWN,
+    ),
+    "import: safe softmax of a scalar": (
+        Program(
+            (Statement("v0", "torch.randn(())"),),
+            (Statement("v1", "torch.ops.aten._safe_softmax(v0, 0)"),),
+            ("v1",),
+        ),
         OWN,
     ),
     "import: scores that are alike for all keys": (
@@ -86,6 +94,14 @@ FOUND = {
     "names: a kernel called std": (
         Program((Statement("v0", "torch.randn(3, 4)"),), (Statement("v1", "v0.std(1)"),), ("v1",)),
         Setting("sm_90", None, HostBackend()),
+    ),
+    "host: g++ followed impossible indices to an offset that no linker takes": (
+        Program(
+            (Statement("v0", "torch.randn(64, 16, dtype=torch.float64)"),),
+            (Statement("v1", "torch.hstack([v0, v0]).var(1)"),),
+            ("v1",),
+        ),
+        Setting("sm_89", None, HostBackend()),
     ),
 }
 """What the fuzzer has found: the kind of bug and what it was, and where it shows."""

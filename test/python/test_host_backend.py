@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -337,16 +336,9 @@ def test_cp_async_ring(order: Order) -> None:
 def test_sgemm() -> None:
     a, b = rows(256, 512), rows(512, 512)
     c = np.zeros((256, 512), np.float32)
-    best = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        SGEMM.launch([address(a), address(b), address(c)], 8, 256, 16384)
-        best = min(best, time.perf_counter() - start)
+    SGEMM.launch([address(a), address(b), address(c)], 8, 256, 16384)
     exact = a.astype(np.float64) @ b
     assert np.abs(c - exact).max() < 2e-5 * np.abs(exact).max()
-    gflops = 2 * a.size * 512 / best / 1e9
-    print(f"sgemm: {gflops:.1f} GFLOP/s")
-    assert gflops > 0.5  # 10 or more per core; far less where many share one
 
 
 def test_shuffles() -> None:
@@ -428,16 +420,10 @@ def test_math() -> None:
     assert total[0] == 8000
 
 
-def test_barrier_is_cheap() -> None:
+def test_many_barriers() -> None:
     y, n = np.zeros(256, np.int32), 2000
-    best = float("inf")
-    for _ in range(3):
-        start = time.perf_counter()
-        BARRIERS.launch([address(y), n], 1, 256)
-        best = min(best, time.perf_counter() - start)
-    print(f"barrier of 256 threads: {best / n * 1e6:.2f} us")
+    BARRIERS.launch([address(y), n], 1, 256)
     assert (y == n).all()
-    assert best / n < 100e-6  # about 3 us on an idle machine
 
 
 def test_random_order_depends_on_the_seed_only() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import kernels
 import numpy as np
@@ -776,21 +775,3 @@ def test_every_part_of_a_tma_ring_is_needed() -> None:
         ring(64, 64, 3, 8), [aligned(64, 64), aligned(64)], (kernel_tma.MbarrierWaitOp,)
     )
     assert [w[:29] for w in waits] == [f"kernel.mbarrier_wait %empty[{n}]"[:29] for n in (0, 1)]
-
-
-# Speed.
-
-
-def seconds(run: Callable[[], object]) -> float:
-    begin = time.process_time()
-    run()
-    return time.process_time() - begin
-
-
-def test_speed() -> None:
-    small = kernels.gemm(20, 33, 70)
-    module = lowered(small)
-    assert seconds(lambda: run_module(module, small.inputs)) < 1
-    tile = kernels.gemm(64, 64, 64)
-    ringed = lowered(tile, GEMM.format(depth=3, copies="async-copy,"))
-    assert seconds(lambda: run_module(ringed, tile.inputs)) < 10

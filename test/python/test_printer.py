@@ -199,7 +199,7 @@ def test_a_scheduled_gemm_reads_like_one_written_by_hand() -> None:
         "cp_async_wait<1>();",
         "const int slot = ko % 3;",
         "if (ko < 30) {",
-        "matmul[ri][rjo][rji] += x_1[ri][kv] * w_1[kv][rjo][rji];",
+        "matmul[ri][rjo][rji] = fmaf(x_1[ri][kv], w_1[kv][rjo][rji], matmul[ri][rjo][rji]);",
     ):
         assert line in text, line
     assert text.count("__syncthreads();") == 1
@@ -600,6 +600,7 @@ def test_indices_from_memory() -> None:
 
 
 def test_names() -> None:
+    assert kernel_name("std") == "std_kernel"
     assert kernel_name("exp") == "exp_kernel"
     assert kernel_name("expf") == "expf_kernel"
     assert kernel_name("double") == "double_kernel"

@@ -285,7 +285,7 @@ def test_a_real_kernel(arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
           #pragma unroll 1
           for (int i = threadIdx.x; i < n; i += 256) {
             const float4 v = x[i];
-            s += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+            s = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, v.w * v.w + s)));
           }
           y[threadIdx.x] = s;
         }

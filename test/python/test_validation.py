@@ -9,13 +9,16 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import torch
 from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, ModuleOp
+from xdsl.rewriter import Rewriter
 
 from dlc.diagnostics import fail
 from dlc.registry import get_pass
 from dlc.tools import dlc_cli, dlc_opt
+from dlc.unusual_inputs import unusual_inputs
 
 TEXT = "x = torch.randn(5, 33); (x @ torch.randn(33, 20) * 2.5).square().mean(-1)"
 
@@ -98,6 +101,48 @@ def test_wrong_pass(
     text = Path(file).read_text()
     assert text.startswith(f"// dlc-opt {file} -p {pass_name} --validate\n")
     assert dlc_opt.main([file, *arguments]) == 1
+
+
+def test_what_only_unusual_inputs_show(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A maximum that takes a number rather than NaN, which no ordinary input has."""
+
+    def lose_nan(module: ModuleOp) -> None:
+        for op in module.walk():
+            if isinstance(op, arith.MaximumfOp):
+                new = arith.SelectOp(compare := arith.CmpfOp(op.lhs, op.rhs, "ogt"), op.lhs, op.rhs)
+                Rewriter.replace_op(op, [compare, new])
+
+    plant(monkeypatch, "mark-unroll", lose_nan)
+    assert dlc_cli.main(["compile", "-c", "torch.randn(3, 70).relu()", "--validate"]) == 1
+    said = capfd.readouterr().err
+    assert "error: pass mark-unroll: the result changes: result 0 is wrong at 1 of 210 pl" in said
+    assert "(a NaN and infinities; threads in forward order" in said
+    assert dlc_opt.main(command_in(said)) == 1
+    assert "pass mark-unroll: the result changes" in capfd.readouterr().err
+
+
+def test_unusual_inputs_lie_as_the_others_do() -> None:
+    x = torch.randn(64)[1:61].reshape(5, 12)[:, ::3]
+    arguments = [x, torch.tensor([3, 1]), torch.randn(1).expand(4), torch.randn(0)]
+    for name, (y, *others) in unusual_inputs(arguments):
+        assert (y.shape, y.stride()) == (x.shape, x.stride())
+        assert y.data_ptr() % 16 == x.data_ptr() % 16 == 4, name
+        assert torch.equal(others[0], arguments[1])
+        assert (others[1].shape, others[1].stride(), others[2].shape) == ((4,), (0,), (0,))
+        again = next(again for other, again in unusual_inputs(arguments) if other == name)
+        assert torch.equal(y.nan_to_num(), again[0].nan_to_num())
+    kinds = dict(unusual_inputs(arguments))
+    assert not kinds["a NaN and infinities"][0].isfinite().all()
+    assert kinds["equal numbers and zeros"][0].unique().numel() <= 5
+    assert not list(unusual_inputs([torch.tensor([3, 1])]))
+
+
+def test_inputs_that_a_program_refuses_are_left_out(here: Path) -> None:
+    """As an index made of large numbers is."""
+    text = "x = torch.randn(9); torch.randn(40).abs()[(x * 2).long()]"
+    assert dlc_cli.main(["compile", "-c", text, "--validate"]) == 0
 
 
 def test_failing_pass(

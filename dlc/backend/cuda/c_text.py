@@ -247,7 +247,7 @@ _LIBRARY = frozenset(
     srand48 srandom stpcpy stpncpy strcat strchr strcmp strcoll strcpy strcspn strdup strerror
     strlen strncat strncmp strncpy strndup strpbrk strrchr strsep strspn strstr strtod strtok
     strtol strtoul strxfrm swab system tan tanh tgamma trunc unlockpt unsetenv valloc y0 y1 yn
-    clock time printf puts assert main
+    clock time printf puts assert main std
     """.split()
 )
 

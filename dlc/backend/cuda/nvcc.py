@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +21,12 @@ _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia
 _INSTALL = "install the CUDA toolkit, or the compiler's wheels with: pip install " + " ".join(
     f"'{wheel}==13.0.*'" for wheel in _WHEELS
 )
-_FLAGS = ("-cubin", "-std=c++17", "-O3", "-Xptxas", "-v")
+# Multiply-adds are where the text says fmaf.
+_FLAGS = ("-cubin", "-std=c++17", "-O3", "-fmad=false", "-Xptxas", "-v")
 # Instructions that exist on one architecture only, and need its "a" target.
 _ARCH_SPECIFIC = re.compile(r"\b(wgmma|setmaxnreg|tcgen05)\b")
+# What a shell reads within double quotes, and what ends a line.
+_SHELLS = re.compile(r'["$`\\\n]')
 # nvcc takes options from these, too.
 _ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _USAGE = {
@@ -116,8 +121,9 @@ def compile_cubin(source: str, arch: str = "sm_90", options: Sequence[str] = ())
     def build(directory: Path) -> dict[str, int]:
         text = directory / "kernel.cu"
         text.write_text(source)
-        command = [str(nvcc), *_FLAGS, f"-arch={arch}", *options, str(text)]
-        result = _run([*command, "-o", str(directory / "kernel.cubin")])
+        command = [str(nvcc), *_FLAGS, f"-arch={arch}", *options]
+        with _plainly_named(directory) as place:
+            result = _run([*command, str(place / text.name), "-o", str(place / "kernel.cubin")])
         if result.returncode:
             said = (result.stderr + result.stdout).strip()
             if "Unsupported gpu architecture" in said:
@@ -141,6 +147,26 @@ def compile_cubin(source: str, arch: str = "sm_90", options: Sequence[str] = ())
         info["shared_bytes"],
         info["stack"],
     )
+
+
+@contextmanager
+def _plainly_named(directory: Path) -> Iterator[Path]:
+    """
+    A directory, under a name that nvcc can be told: it passes names to a shell, in double quotes.
+    Files that are made under another name are in the directory afterwards.
+    """
+    if _SHELLS.search(tempfile.gettempdir()):
+        raise BackendError(
+            f"nvcc passes the name of the directory of temporary files, {tempfile.gettempdir()!r}, "
+            "to a shell, which would not take it as it is: set TMPDIR to another one"
+        )
+    if not _SHELLS.search(str(directory)):
+        yield directory
+        return
+    with tempfile.TemporaryDirectory() as plain:
+        shutil.copytree(directory, plain, dirs_exist_ok=True)
+        yield Path(plain)
+        shutil.copytree(plain, directory, dirs_exist_ok=True)
 
 
 def _usage(log: str) -> dict[str, int]:

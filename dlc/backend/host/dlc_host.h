@@ -62,7 +62,15 @@ void dlc_mbarrier_wait(void* barrier, unsigned parity);
 void dlc_tma_load(void* dst, const void* map, void* barrier, const int* coordinates, int rank);
 }
 
-#define threadIdx dlc_position.thread
+// What no block exceeds is told to the compiler: where indices may wrap (-fwrapv), g++ 12 follows
+// impossible ones to offsets from a thread_local that no linker takes.
+static inline dim3 dlc_thread() {
+  const dim3 thread = dlc_position.thread;
+  if (thread.x >= 1024) __builtin_unreachable();
+  return thread;
+}
+
+#define threadIdx dlc_thread()
 #define blockIdx dlc_position.block
 #define blockDim dlc_position.block_size
 #define gridDim dlc_position.grid_size

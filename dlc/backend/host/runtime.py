@@ -106,12 +106,12 @@ class HostKernel:
     def text(self) -> str:
         """What the C++ compiler gets: the source, with its entry after it."""
         values = ", ".join(
-            f"*static_cast<{kind}*>(args[{i}])" for i, kind in enumerate(self.parameter_types)
+            f"*static_cast<{kind}*>(dlc_args[{i}])" for i, kind in enumerate(self.parameter_types)
         )
         return (
             f"{_host_text(self.source)}\n"
-            'extern "C" __attribute__((visibility("default"))) void dlc_thread(void** args) {\n'
-            f"  (void)args;\n  {self.name}({values});\n}}\n"
+            'extern "C" __attribute__((visibility("default"))) void dlc_thread(void** dlc_args) {\n'
+            f"  (void)dlc_args;\n  {self.name}({values});\n}}\n"
         )
 
     @property

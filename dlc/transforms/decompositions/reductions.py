@@ -230,13 +230,21 @@ def logsumexp(c: Lowering) -> Lowered:
 
 
 def _largest_along(c: Lowering, value: SSAValue, dim: int) -> SSAValue:
-    """The largest element along `dim`, repeated along it."""
-    return c.spread(c.reduce("max", [dim], value, hint="max"), [dim], shape_of(value))
+    """The largest element along `dim`, repeated along it; a scalar itself."""
+    return _folded_along(c, "max", value, dim)
 
 
 def _sum_along(c: Lowering, value: SSAValue, dim: int) -> SSAValue:
-    """The sum along `dim`, repeated along it."""
-    return c.spread(c.reduce("add", [dim], value, hint="sum"), [dim], shape_of(value))
+    """The sum along `dim`, repeated along it; a scalar itself."""
+    return _folded_along(c, "add", value, dim)
+
+
+def _folded_along(c: Lowering, monoid: str, value: SSAValue, dim: int) -> SSAValue:
+    if not (shape := shape_of(value)):
+        return value
+    return c.spread(
+        c.reduce(monoid, [dim], value, hint="max" if monoid == "max" else "sum"), [dim], shape
+    )
 
 
 def _softmax_input(c: Lowering) -> tuple[SSAValue, int]:
@@ -249,8 +257,6 @@ def _softmax_input(c: Lowering) -> tuple[SSAValue, int]:
 @lower("softmax.int", "_softmax")
 def softmax(c: Lowering) -> Lowered:
     value, dim = _softmax_input(c)
-    if not shape_of(value):
-        return c.pointwise_wide(lambda x: s.exp(x - x), value)
     largest = _largest_along(c, value, dim)
     powers = c.elementwise(
         lambda x, m: s.exp(x - m), value, largest, shape=shape_of(value), hint="exp"
@@ -281,8 +287,6 @@ def safe_softmax(c: Lowering, value: SSAValue, dim: int) -> SSAValue:
 @lower("log_softmax.int", "_log_softmax")
 def log_softmax(c: Lowering) -> Lowered:
     value, dim = _softmax_input(c)
-    if not shape_of(value):
-        return c.pointwise_wide(lambda x: x - x, value)
     shape, largest = shape_of(value), _largest_along(c, value, dim)
     shifted = c.elementwise(lambda x, m: x - m, value, largest, shape=shape, hint="shifted")
     powers = c.elementwise(s.exp, shifted, shape=shape, hint="exp")

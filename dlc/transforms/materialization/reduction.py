@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from xdsl.dialects import arith, math
 from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
 from dlc.dialects.staging import ChunkOp
 from dlc.ir.expr import Expr
+from dlc.ir.monoid import MONOIDS
 from dlc.schedule.target import WARP
 from dlc.transforms.materialization.emitter import Accumulators, Emitter, LocalArray
 
@@ -108,7 +111,9 @@ def accumulate(
 ) -> tuple[Sequence[BlockArgument], Callable[[], None]]:
     """
     The fold of what the body yields: the register axes that it runs over, and its emission.
-    Where the conditions (but for those `known` to hold) fail, the identity is folded.
+    Where the conditions (but for those `known` to hold) fail, the identity is folded. A product is
+    added unrounded, by `math.fma`: nothing else is contracted, here or by compilers. (To add zero
+    changes no sum that begins with zero, so there the sum is kept.)
     """
     yielded = op.yielded
     values = list(yielded.values)
@@ -122,15 +127,35 @@ def accumulate(
     def fold() -> None:
         new = [e.value(v) for v in values]
         conditions = simplify_where(e.exprs(where))
-        if conditions:
-            identity = [e.constant(a) for a in op.monoid.identity([v.type for v in new])]
-            new = [
-                e.insert(kernel.SelectOp(v, conditions, i))
-                for v, i in zip(new, identity, strict=True)
-            ]
-        _write(e, acc.arrays, op.monoid.combine(e.builder, _read(e, acc.arrays), new))
+        old = _read(e, acc.arrays)
+        if op.monoid_name.data == "add":
+            terms = zip(values, new, old, strict=True)
+            _write(e, acc.arrays, [_added(e, *term, conditions) for term in terms])
+            return
+        identity = [e.constant(a) for a in op.monoid.identity([v.type for v in new])]
+        new = [_where(e, conditions, v, i) for v, i in zip(new, identity, strict=True)]
+        _write(e, acc.arrays, op.monoid.combine(e.builder, old, new))
 
     return axes, fold
+
+
+def _added(
+    e: Emitter, value: SSAValue, term: SSAValue, total: SSAValue, conditions: Sequence[Expr]
+) -> SSAValue:
+    """`total + term` where all conditions hold, else `total`; `term` is what `value` became."""
+    add = MONOIDS["add"]
+    product = term.owner
+    if isinstance(product, arith.MulfOp) and value.has_one_use():
+        total_with = e.insert(math.FmaOp(product.lhs, product.rhs, total))
+        Rewriter.erase_op(product)
+        return _where(e, conditions, total_with, total)
+    zero = e.constant(add.identity([term.type])[0])
+    return add.combine(e.builder, [total], [_where(e, conditions, term, zero)])[0]
+
+
+def _where(e: Emitter, conditions: Sequence[Expr], value: SSAValue, other: SSAValue) -> SSAValue:
+    """The value where all conditions hold, the other elsewhere."""
+    return e.insert(kernel.SelectOp(value, conditions, other)) if conditions else value
 
 
 def finish(e: Emitter, op: tile.ReduceOp, acc: Accumulators) -> None:

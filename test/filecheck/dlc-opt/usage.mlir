@@ -1,4 +1,4 @@
-// Every line below exits with 1 and prints a sentence.
+// Every line below fails and prints a sentence.
 
 // RUN: not dlc-opt %s -p canonicalise 2>&1 | filecheck %s --check-prefix=PASS
 // PASS: <pipeline>:1:1: error: unknown pass 'canonicalise'

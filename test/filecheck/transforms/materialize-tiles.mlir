@@ -75,7 +75,7 @@
 // -----
 
 // Register axes are local arrays and unrolled loops; ops along the same axes share a loop, and a
-// reduce that is only yielded accumulates in place.
+// reduce that is only yielded accumulates in place, and a product by one multiply-add.
 // CHECK-LABEL: kernel.func @registers
 // CHECK: %acc = kernel.alloc_local : memref<2x4xf32, #kernel.local>
 // CHECK: scf.for %ko
@@ -84,10 +84,10 @@
 // CHECK: kernel.load %B[%ko * 2 + %ki, %rj
 // CHECK: %a = kernel.alloc_local : memref<2xf32, #kernel.local>
 // CHECK: kernel.load %A[%tid * 2 + %ri
-// CHECK: arith.mulf
-// CHECK-NEXT: kernel.load %acc[
-// CHECK-NEXT: arith.addf
-// CHECK-NEXT: kernel.store %{{.*}}, %acc[
+// CHECK-NOT: arith.mulf
+// CHECK: %[[OLD:.*]] = kernel.load %acc[
+// CHECK-NEXT: %[[NEW:.*]] = math.fma %{{.*}}, %{{.*}}, %[[OLD]]
+// CHECK-NEXT: kernel.store %[[NEW]], %acc[
 // CHECK-NOT: alloc_local : memref<2x4
 // CHECK: kernel.store %{{.*}}, %C[
 %A = "test.op"() : () -> tensor<16x6xf32>

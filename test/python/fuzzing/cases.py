@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from dlc.backend.executor import Executor
 from dlc.backend.host.launcher import HostBackend
 from dlc.compiler import set_target
+from dlc.conditioning import Expected
 from dlc.diagnostics import OpError
 from dlc.dialects import loop
 from dlc.dialects.torch import AtenOp
@@ -30,7 +31,6 @@ from dlc.registry import register
 from dlc.schedule.target import TARGETS
 from dlc.tools.check import as_array
 from dlc.transforms.decompositions import DECOMPOSITIONS
-from fuzzing.judging import Expected
 from fuzzing.programs import Program, random_program, shrink
 from fuzzing.schedules import random_schedule
 from fuzzing.texts import answer, random_passes, random_text

@@ -1,0 +1,76 @@
+"""
+Inputs that show what is right by luck on ordinary numbers: other ones, large ones, tiny ones, ones
+that are equal or zero, and NaN and infinities among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+_LINE = 64
+"""Bytes that divide the address of PyTorch's memory on the CPU."""
+
+
+def unusual_inputs(
+    arguments: Sequence[torch.Tensor], seed: int = 0
+) -> Iterator[tuple[str, list[torch.Tensor]]]:
+    """
+    What the numbers are, and tensors as `arguments` are (on the CPU), at their strides and
+    alignments; integers and booleans are those of `arguments`, as they may be indices. None where
+    nothing is a floating-point number.
+    """
+    if not any(t.is_floating_point() and t.numel() for t in arguments):
+        return
+    for name, change in KINDS.items():
+        generator = torch.Generator().manual_seed(seed)
+        yield name, [_changed(t, change, generator) for t in arguments]
+
+
+def _changed(tensor: torch.Tensor, change: Change, generator: torch.Generator) -> torch.Tensor:
+    if not tensor.is_floating_point() or not tensor.numel():
+        return tensor
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    places = torch.arange(span, device="cpu").as_strided(tensor.shape, tensor.stride()).unique()
+    skip = tensor.data_ptr() % _LINE // tensor.itemsize
+    memory = torch.zeros(skip + span, dtype=tensor.dtype, device="cpu")
+    memory[skip + places] = change(tensor.detach().as_strided((span,), (1,))[places], generator)
+    return memory.as_strided(tensor.shape, tensor.stride(), skip)
+
+
+def _permuted(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return numbers[torch.randperm(len(numbers), generator=generator, device="cpu")]
+
+
+def _large(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Their cubes are numbers still, of fp16 their squares are."""
+    return numbers * (2.0**5 if numbers.dtype == torch.float16 else 2.0**20)
+
+
+def _tiny(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """None of them is denormal, nor in fp32 a square."""
+    return numbers * (2.0**-5 if numbers.dtype == torch.float16 else 2.0**-20)
+
+
+def _equal(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """-2, -1, -0, 0, 1 and 2."""
+    return _permuted((1.5 * numbers).round().clamp(-2, 2), generator)
+
+
+def _not_finite(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One of each, so that most results remain numbers."""
+    numbers = _permuted(numbers, generator)
+    for value in (torch.nan, torch.inf, -torch.inf):
+        numbers[torch.randint(len(numbers), (), generator=generator, device="cpu")] = value
+    return numbers
+
+
+KINDS: dict[str, Change] = {
+    "the same numbers elsewhere": _permuted,
+    "large numbers": _large,
+    "tiny numbers": _tiny,
+    "equal numbers and zeros": _equal,
+    "a NaN and infinities": _not_finite,
+}
