@@ -79,7 +79,8 @@ F.batch_norm({x}, {x}.mean(0)[:{x}.shape[1]], {x}.var(0)[:{x}.shape[1]]) | F.sof
 ({x} - {x}.mean({d}, keepdim=True)).square().mean({d}) | F.cosine_similarity({x}, {y}, dim={d})
 {x}.count_nonzero({d}) | torch.std_mean({x}, {d})[1] | torch.var_mean({x}, {d})[0]
 torch.linalg.vector_norm({x}, 1) | {x}.nansum({d}) | {x}.std() | {x}.sort({d})[0]
-{x}.sort(stable=True, dim={d}, descending=True)[1] | {x}.topk(1, {d})[0] | {x}.gather({d}, {x}.topk(2, {d})[1])
+{x}.sort(stable=True, dim={d}, descending=True)[1] | {x}.topk(1, {d})[0]
+{x}.gather({d}, {x}.topk(2, {d})[1])
 F.mse_loss({x}, {y}) | F.l1_loss({x}, {x}.flip(0)) | torch.cdist({m}, {m}) | {x}.diff(dim={d})
 F.kl_div({x}, {x}.softmax(-1), reduction="sum")
 """
