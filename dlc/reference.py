@@ -80,11 +80,11 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
 
 
 def default_epsilon(op: AtenOp) -> float:
-    """What None stands for in rms_norm: the epsilon of the program's dtype, whatever dtype is
-    computed in."""
+    """What None stands for in rms_norm: the epsilon of the type that PyTorch calculates the
+    program's in, fp32 for halves, though the reference calculate in fp64."""
     kind = op.results[0].type
     assert isinstance(kind, TensorType)
-    return torch.finfo(torch_dtype(kind.element_type)).eps
+    return torch.finfo(torch.promote_types(torch_dtype(kind.element_type), torch.float32)).eps
 
 
 def overload_of(op: AtenOp) -> Any:

@@ -51,6 +51,14 @@ FOUND = {
         ),
         OWN,
     ),
+    "reference: the default epsilon of rms_norm in halves": (
+        Program(
+            (Statement("v0", "0.02 * torch.randn(4, 16, dtype=torch.float16)"),),
+            (Statement("v1", "F.rms_norm(v0, (16,))"),),
+            ("v1",),
+        ),
+        OWN,
+    ),
     "import: scores that are alike for all keys": (
         Program(
             (Statement("v0", "torch.randn(1, 2)"),),
