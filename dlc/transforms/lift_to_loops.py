@@ -25,6 +25,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
+from dlc.diagnostics import fail
 from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.graph import DEFAULT_ALIGNMENT, unique_name
@@ -126,6 +127,8 @@ class _Lifter:
         fixed = set[SSAValue](self.function.body.block.args)
         for index, wanted in enumerate(map(_strides, attributes)):
             value = terminator.operands[index]
+            if not isinstance(value.type, TensorType):
+                fail(terminator, f"expected a function that returns tensors, found {value.type}")
             if value in fixed:
                 value = _insert_copy(value, terminator)
                 terminator.operands[index] = value
