@@ -28,6 +28,7 @@ from xdsl.utils.target import Target
 from dlc.diagnostics import did_you_mean, with_hint
 
 DIALECTS: dict[str, tuple[str, str]] = {
+    "math": ("dlc.dialects.math_functions", "Math"),
     "torch": ("dlc.dialects.torch", "Torch"),
     "tensor_ir": ("dlc.dialects.tensor_ir", "TensorIR"),
     "loop": ("dlc.dialects.loop", "Loop"),

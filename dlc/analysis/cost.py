@@ -40,6 +40,7 @@ _FLOPS = {
     "math.log": 20,
     "math.tanh": 30,
     "math.erf": 30,
+    "math.erfc": 40,
     "math.sin": 40,
     "math.cos": 40,
     "math.powf": 80,

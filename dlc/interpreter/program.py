@@ -65,6 +65,8 @@ class Program:
         for memory in self.memory.values():
             if memory.shared:
                 memory.allocate()
+        for local in self.local.values():
+            local.allocate()
 
     def run(self, groups: Sequence[Mask]) -> None:
         """

@@ -30,6 +30,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation
 
+from dlc.dialects.math_functions import ErfcOp
 from dlc.interpreter.hazards import Hazard
 
 Value: TypeAlias = Any
@@ -276,6 +277,7 @@ _IN_F64: dict[type[Operation], Function] = {
     math.CosOp: np.cos,
     math.CoshOp: np.cosh,
     math.ErfOp: np.vectorize(real.erf, otypes=[np.float64]),
+    ErfcOp: np.vectorize(real.erfc, otypes=[np.float64]),
     math.ExpOp: np.exp,
     math.Exp2Op: np.exp2,
     math.ExpM1Op: np.expm1,

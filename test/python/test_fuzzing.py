@@ -111,6 +111,34 @@ FOUND = {
         ),
         Setting("sm_89", None, HostBackend()),
     ),
+    "accuracy: erfc as a difference from 1, which cancels": (
+        Program(
+            (Statement("v0", "torch.linspace(2, 10, 64)"),),
+            (Statement("v1", "v0.erfc()"), Statement("v2", "v1.log()")),
+            ("v2",),
+        ),
+        OWN,
+    ),
+    "interpreter: the last blocks saw what earlier ones had allocated under a condition": (
+        Program(
+            (
+                Statement("v0", "torch.randn((64, 64))"),
+                Statement("v1", "torch.randint(0, 7, (1, 64), dtype=torch.int8)"),
+            ),
+            (Statement("v2", "(v0 + v1).amax(1)"),),
+            ("v2",),
+        ),
+        Setting(
+            "sm_89",
+            (
+                "tileify",
+                "split-matmul-k{splits=3}",
+                "cooperative-reduce{threads=96 rows=8 vector=4}",
+                "stage-inputs{budget=49152 compute=true}",
+            ),
+            None,
+        ),
+    ),
 }
 """What the fuzzer has found: the kind of bug and what it was, and where it shows."""
 

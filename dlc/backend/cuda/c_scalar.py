@@ -22,13 +22,14 @@ from dlc.backend.cuda.c_text import (
     unsigned,
 )
 from dlc.diagnostics import fail
+from dlc.dialects.math_functions import ErfcOp
 
 # Names without the `f` that stands for single precision (CUDA C++ Programming Guide, 16).
 _FUNCTIONS: dict[type[Operation], str] = {
     math.AbsFOp: "fabs", math.AcosOp: "acos", math.AcoshOp: "acosh", math.AsinOp: "asin",
     math.AsinhOp: "asinh", math.AtanOp: "atan", math.AtanhOp: "atanh", math.Atan2Op: "atan2",
     math.CbrtOp: "cbrt", math.CeilOp: "ceil", math.CopySignOp: "copysign", math.CosOp: "cos",
-    math.CoshOp: "cosh", math.ErfOp: "erf", math.ExpOp: "exp", math.Exp2Op: "exp2",
+    math.CoshOp: "cosh", math.ErfOp: "erf", ErfcOp: "erfc", math.ExpOp: "exp", math.Exp2Op: "exp2",
     math.ExpM1Op: "expm1", math.FloorOp: "floor", math.FmaOp: "fma", math.LogOp: "log",
     math.Log10Op: "log10", math.Log1pOp: "log1p", math.Log2Op: "log2", math.PowFOp: "pow",
     math.RoundOp: "round", math.RoundEvenOp: "nearbyint", math.RsqrtOp: "rsqrt", math.SinOp: "sin",

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from dlc.dialects.math_functions import ErfcOp
 from dlc.ir.evaluate import scalar
 from dlc.ir.rounding import for_storage
 
@@ -345,6 +346,7 @@ cos = _of_floats(math.CosOp)
 tan = _of_floats(math.TanOp)
 tanh = _of_floats(math.TanhOp)
 erf = _of_floats(math.ErfOp)
+erfc = _of_floats(ErfcOp)
 floor = _of_floats(math.FloorOp, keeps_integers=True)
 ceil = _of_floats(math.CeilOp, keeps_integers=True)
 trunc = _of_floats(math.TruncOp, keeps_integers=True)
