@@ -31,7 +31,8 @@ def evaluate(
     floating-point tensor is fp64, casts to other floating-point types included; an argument is for
     as long as an operation uses it, so that the weights of a model need not be there twice.
     `disturb` is applied to every value at each of its uses.
-    OpError for any other operation, and for an overload that this PyTorch does not have.
+    OpError for any other operation, for an overload that this PyTorch does not have, and for what
+    PyTorch refuses, as an index that is out of range.
     """
     main = main_of(module)
     body = main.body.block
@@ -74,7 +75,10 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
     if op.overload.data in VIEWS:
         # Torch IR says nothing of strides, so a tensor may lie as no view of that shape can.
         return [given["self"].reshape(given["size"])]
-    result = overload(**given)
+    try:
+        result = overload(**given)
+    except (IndexError, RuntimeError, ValueError) as error:
+        fail(op, f"PyTorch refuses what aten.{op.overload.data} is given: {error}")
     outputs = list(result) if isinstance(result, list | tuple) else [result]
     return [widened(t) if double else t for t in outputs]
 

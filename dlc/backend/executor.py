@@ -46,6 +46,11 @@ class Backend(Protocol):
         """Where its tensors live."""
         ...
 
+    @property
+    def looks(self) -> bool:
+        """Whether each launch is waited for, so that the values of tensors may be looked at."""
+        ...
+
     def prepare(self, funcs: Sequence[kernel.FuncOp]) -> None:
         """Compiles kernels. BackendError with the reason where that fails."""
         ...
@@ -145,7 +150,9 @@ class Executor:
         """
         The results of `@main`. A tensor on another device is copied to the backend's, and the
         results to the device of the first tensor. `on_launch` is told the seconds of each kernel,
-        one waiting for the other. LaunchError for tensors other than `@main`'s arguments.
+        one waiting for the other. LaunchError for tensors other than `@main`'s arguments, and on
+        the host or with `sync` for indices out of range; else an index that is out of range reads
+        zero and writes nothing.
         """
         self.prepare()
         self._check(tensors)
@@ -195,6 +202,19 @@ class Executor:
             if layout is not None and not layout.fits(tensor):
                 found = Layout(tuple(tensor.shape), tensor.stride(), tensor.dtype)
                 raise LaunchError(f"argument {number} of @main: expected {layout}, found {found}")
+        if self.backend.looks:
+            for number, bounds in enumerate(self.program.bounds):
+                if bounds is not None:
+                    self._check_indices(number, tensors[number], *bounds)
+
+    def _check_indices(self, number: int, tensor: torch.Tensor, low: int, high: int) -> None:
+        outside = (tensor.long() < low) | (tensor.long() > high)
+        if outside.any():
+            place = outside.nonzero()[0].tolist()
+            raise LaunchError(
+                f"argument {number} of @main holds indices from {low} to {high}, "
+                f"found {tensor[tuple(place)].item()} at {place}"
+            )
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

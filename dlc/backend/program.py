@@ -8,7 +8,7 @@ After it, `@main` says itself what is allocated (`dlc/dialects/host.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ import torch
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import (
     BFloat16Type,
+    DenseArrayBase,
     Float16Type,
     Float32Type,
     Float64Type,
@@ -165,6 +166,8 @@ class HostProgram:
 
     arguments: tuple[Layout | None, ...]
     """How each argument lies in memory; None if no kernel reads it."""
+    bounds: tuple[tuple[int, int] | None, ...]
+    """What the elements of each argument may be, where they are indices."""
     steps: tuple[Step, ...]
     results: tuple[int, ...]
     count: int
@@ -185,7 +188,26 @@ class HostProgram:
         reader = _Reader(main)
         steps = tuple(reader.steps())
         arguments = (reader.arguments.get(a) for a in main.body.block.args)
-        return HostProgram(tuple(arguments), steps, reader.results, len(reader.numbers))
+        bounds = tuple(bounds_in(attributes, main) for attributes in attributes_of(main))
+        return HostProgram(tuple(arguments), bounds, steps, reader.results, len(reader.numbers))
+
+
+def attributes_of(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:
+    """The attributes of each argument of `@main`."""
+    if main.arg_attrs is None:
+        return [{}] * len(main.body.block.args)
+    return [attributes.data for attributes in main.arg_attrs.data]
+
+
+def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[int, int] | None:
+    """The least and the largest element that an argument of `@main` may have, if that is said."""
+    stated = attributes.get("dlc.bounds")
+    if stated is None:
+        return None
+    if not isinstance(stated, DenseArrayBase) or len(stated) != 2:
+        fail(main, f"expected dlc.bounds to be the least and the largest index, found {stated}")
+    low, high = stated.get_values()
+    return int(low), int(high)
 
 
 class _Reader:

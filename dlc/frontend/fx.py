@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, Region
 from dlc.frontend.alias import AliasAnalysis
 from dlc.frontend.export import FunctionModule, export
 from dlc.frontend.graph import GraphImporter, Unrepresentable, name_hint, tensor_type
+from dlc.frontend.index_bounds import Bounds, index_bounds
 from dlc.frontend.program import (
     MAX_ALIGN,
     Argument,
@@ -126,11 +127,16 @@ class _Importer:
         operands = [importer.values[node] for node in returned]
         block.add_op(func.ReturnOp(*operands))  # type: ignore[arg-type]
         attributes = [result_attributes(r, n) for r, n in zip(results, returned, strict=True)]
+        bounds = index_bounds(block)
+        given = [
+            argument_attributes(argument, bounds.get(value))
+            for argument, value in zip(self.arguments, block.args, strict=True)
+        ]
         main = func.FuncOp(
             "main",
             (types, [tensor_type(node.meta["val"]) for node in returned]),
             Region(block),
-            arg_attrs=ArrayAttr([argument_attributes(a) for a in self.arguments]),
+            arg_attrs=ArrayAttr(given),
             res_attrs=ArrayAttr(attributes) if any(a.data for a in attributes) else None,
         )
         spec = self.exported.call_spec.out_spec
@@ -250,7 +256,7 @@ class _Importer:
         return results, outputs, returned
 
 
-def argument_attributes(argument: Argument) -> DictionaryAttr:
+def argument_attributes(argument: Argument, bounds: Bounds | None) -> DictionaryAttr:
     attributes: dict[str, Attribute] = {
         "dlc.name": StringAttr(argument.name),
         "dlc.kind": StringAttr(argument.kind),
@@ -260,6 +266,8 @@ def argument_attributes(argument: Argument) -> DictionaryAttr:
         attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(guard.strides))
     if guard.align < MAX_ALIGN:
         attributes["dlc.align"] = IntegerAttr(guard.align, i64)
+    if bounds is not None:
+        attributes["dlc.bounds"] = DenseArrayBase.from_list(i64, list(bounds))
     return DictionaryAttr(attributes)
 
 

@@ -129,7 +129,8 @@ class ImportedProgram:
 
     `@main`'s arguments carry `dlc.name` (the name in the source, or the qualified name of a
     parameter, buffer or constant), `dlc.kind`, `dlc.strides` (of all dimensions, in elements) where
-    the tensor is not contiguous, and `dlc.align` (bytes) where the address is not a multiple of 16.
+    the tensor is not contiguous, `dlc.align` (bytes) where the address is not a multiple of 16, and
+    `dlc.bounds` (the least and the largest) where the elements are indices.
     Its results carry `dlc.strides` where eager's tensor is not contiguous, and `dlc.mutates` (the
     index of the argument) where the result is to be written back.
     """

@@ -82,7 +82,7 @@ def make_parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--sync",
         action="store_true",
-        help="on a GPU, wait for each kernel, so that one that fails is named",
+        help="on a GPU, wait for each kernel, so that one that fails is named, and check indices",
     )
     running.add_argument(
         "--order",

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import torch
 from xdsl.dialects.builtin import (
     DenseArrayBase,
-    DictionaryAttr,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -15,7 +14,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from dlc.backend.executor import main_of, torch_dtype
+from dlc.backend.program import attributes_of, bounds_in, main_of, torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects.graph import DEFAULT_ALIGNMENT
 
@@ -25,8 +24,8 @@ _MAX_INTEGER = 8
 def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
     """
     A tensor for each argument, with its `dlc.strides` and exactly its `dlc.align`. Floating-point
-    numbers are normal, booleans even; integers are from 0 up to the least extent in the program's
-    arguments (8 at most), so that they can serve as indices.
+    numbers are normal, booleans even; integers are within `dlc.bounds`, else from 0 up to the least
+    extent in the program's arguments (8 at most), so that they can serve as indices.
     """
     main = main_of(module)
     generator = torch.Generator().manual_seed(seed)
@@ -35,17 +34,16 @@ def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
         fail(main, "expected tensors or buffers as the arguments of @main")
     extents = [n for t in types for n in t.get_shape() if n > 0]
     high = min([_MAX_INTEGER, *extents])
-    given = main.arg_attrs.data if main.arg_attrs is not None else [DictionaryAttr({})] * len(types)
     return [
-        _random(t, attributes.data, high, generator)
-        for t, attributes in zip(types, given, strict=True)
+        _random(t, attributes, bounds_in(attributes, main) or (0, high - 1), generator)
+        for t, attributes in zip(types, attributes_of(main), strict=True)
     ]
 
 
 def _random(
     type: TensorType | MemRefType,
     attributes: Mapping[str, Attribute],
-    high: int,
+    bounds: tuple[int, int],
     generator: torch.Generator,
 ) -> torch.Tensor:
     shape = type.get_shape()
@@ -65,5 +63,6 @@ def _random(
     elif dtype.is_floating_point:
         memory.normal_(generator=generator)
     else:
-        memory.random_(0, high, generator=generator)
+        low, high = bounds
+        memory.random_(low, min(high, torch.iinfo(dtype).max) + 1, generator=generator)
     return memory.as_strided(shape, strides, skip)

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import BFloat16Type, FloatAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.dialects import tensor_ir
+from dlc.dialects.math_functions import ErfcOp
 from dlc.interpreter.scalars import fma
 
 Array = np.ndarray
@@ -166,6 +167,7 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     math.CeilOp: np.ceil,
     math.CosOp: with_torch(torch.cos),
     math.ErfOp: with_torch(torch.erf),
+    ErfcOp: with_torch(torch.erfc),
     math.Exp2Op: with_torch(torch.exp2),
     math.ExpM1Op: with_torch(torch.expm1),
     math.ExpOp: with_torch(torch.exp),

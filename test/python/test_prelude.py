@@ -61,8 +61,6 @@ USES = {
     "min_nan": "*f = min_nan(f[0], f[1]);",
     "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",
     "floor_mod": "*i = floor_mod(i[0], i[1]); *l = floor_mod(l[0], l[1]);",
-    "trap": 'if (t > 7) trap("no");',
-    "wrap_index": "*l = wrap_index(t - 1, 7);",
 }
 TYPES = (
     "float*", "int*", "long long*", "unsigned long long*", "signed char*", "bool*", "double*",

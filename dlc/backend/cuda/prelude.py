@@ -309,25 +309,6 @@ _FUNCTIONS = [
         'if (b == 0) dlc_trap("integer division by zero");\n'
         "const T r = a % b;\nreturn r != 0 && (r < 0) != (b < 0) ? r + b : r;",
     ),
-    Function(
-        "trap",
-        "Ends the launch with an error; the host shows the message.",
-        f"{_INLINE} void trap(const char* message)",
-        "(void)message;\n__trap();",
-        "dlc_trap(message);",
-    ),
-    Function(
-        "wrap_index",
-        "The index, counted from the end if it is negative. Out of range is an error on the host,\n"
-        "// and on the device where DLC_SYNC is defined.",
-        f"{_INLINE} long long wrap_index(long long index, long long extent)",
-        "const long long wrapped = index < 0 ? index + extent : index;\n"
-        "#if !defined(__CUDACC__) || defined(DLC_SYNC)\n"
-        'if (wrapped < 0 || wrapped >= extent) trap("an index is out of range");\n'
-        "#endif\n"
-        "return wrapped;",
-        needs=("trap",),
-    ),
 ]
 
 PRELUDE: dict[str, Function] = {function.name: function for function in _FUNCTIONS}

@@ -116,6 +116,10 @@ class CudaBackend:
         major, minor = self._torch.capability
         return f"sm_{major}{minor}"
 
+    @property
+    def looks(self) -> bool:
+        return self.sync and not self._torch.capturing()
+
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
         with self._lock:
             new = [func for func in dict.fromkeys(funcs) if func not in self._kernels]
@@ -183,7 +187,7 @@ class CudaBackend:
 
     def _begin(self) -> None:
         current, own = self._torch.current_stream(), self.driver.own_stream
-        self._waits = self.sync and not self._torch.capturing()
+        self._waits = self.looks
         self._forked = own is not None and current not in (0, own)
         self._stream = own if self._forked and own is not None else current
         if self._forked:

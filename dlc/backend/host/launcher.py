@@ -78,6 +78,10 @@ class HostBackend:
     on_compiled: OnDone | None = None
     _kernels: dict[FuncOp, _Prepared] = field(default_factory=dict)
 
+    @property
+    def looks(self) -> bool:
+        return True
+
     def prepare(self, funcs: Sequence[FuncOp]) -> None:
         made = {
             func: HostKernel(print_kernel(func), c_name(func), parameter_types(func))

@@ -1,0 +1,80 @@
+"""What the elements of arguments may be, since the program reads tensors there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf, prod
+
+from xdsl.dialects.builtin import IntegerType, Signedness
+from xdsl.ir import Block, BlockArgument, SSAValue
+
+from dlc.dialects.tensor_ir import element_of, shape_of
+from dlc.dialects.torch import AtenOp
+
+Bounds = tuple[int, int]
+"""Inclusive."""
+
+_BYTE = IntegerType(8, Signedness.UNSIGNED)
+_SAME_ELEMENTS = frozenset(
+    "alias clone contiguous detach detach_ expand flatten lift_fresh lift_fresh_copy permute "
+    "reshape squeeze t to_copy transpose unsafe_view unsqueeze view view_copy".split()
+)
+"""Operations whose result has all elements of `self`, and no others."""
+
+
+def index_bounds(program: Block) -> dict[BlockArgument, Bounds]:
+    """
+    The bounds of arguments that hold indices, of all reads and writes in a block of Torch IR. An
+    index that is computed is not followed; nor is one of which only a part is used.
+    """
+    bounds: dict[BlockArgument, Bounds] = {}
+    for op in program.ops:
+        if not isinstance(op, AtenOp) or any(0 in shape_of(r) for r in op.results):
+            continue
+        for value, (low, high) in _indices(op):
+            argument = _origin(value)
+            if argument is not None:
+                known_low, known_high = bounds.get(argument, (low, high))
+                bounds[argument] = max(low, known_low), min(high, known_high)
+    return bounds
+
+
+def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, Bounds]]:
+    """The operands of an operation that are indices."""
+    match op.overload.data.partition(".")[0].lstrip("_"):
+        case "embedding":
+            yield from _along(op, "indices", "weight", 0)
+        case "index_select" | "gather" | "scatter" | "scatter_add" | "scatter_reduce":
+            yield from _along(op, "index", "self", op.argument("dim"))
+        case "take":
+            count = prod(shape_of(op.operands[0]))
+            yield from ((v, (-count, count - 1)) for v in [op.operand("index")] if v is not None)
+        case "index" | "index_put" | "unsafe_index" | "unsafe_index_put":
+            extents = shape_of(op.operands[0])
+            for value, n in zip(op.operand_list("indices"), extents, strict=False):
+                if value is not None:
+                    yield value, (-n, n - 1)
+
+
+def _along(op: AtenOp, index: str, source: str, dim: object) -> Iterator[tuple[SSAValue, Bounds]]:
+    """An index that counts from the front of one dimension."""
+    value, indexed = op.operand(index), op.operand(source)
+    if value is not None and indexed is not None and isinstance(dim, int):
+        shape = shape_of(indexed) or (1,)
+        yield value, (0, shape[dim] - 1)
+
+
+def _origin(value: SSAValue) -> BlockArgument | None:
+    """The argument that has the same elements; None for masks and for what is computed."""
+    while isinstance(op := value.owner, AtenOp):
+        base = op.overload.data.partition(".")[0].lstrip("_")
+        if base not in _SAME_ELEMENTS or _width(op.operands[0]) > _width(value):
+            return None
+        value = op.operands[0]
+    return value if isinstance(value, BlockArgument) and 1 < _width(value) < inf else None
+
+
+def _width(value: SSAValue) -> float:
+    """In bits; infinite for what is no integer, and for unsigned bytes, which are masks."""
+    element = element_of(value)
+    return element.width.data if isinstance(element, IntegerType) and element != _BYTE else inf

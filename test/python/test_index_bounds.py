@@ -1,0 +1,61 @@
+"""Arguments that hold indices say so, and are checked where values may be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+from xdsl.dialects.builtin import DenseArrayBase
+
+import dlc
+from dlc.backend import LaunchError
+from dlc.backend.program import attributes_of, main_of
+from dlc.frontend.fx import import_program
+from dlc.transforms.decompositions import DECOMPOSITIONS
+
+X = torch.randn(5, 6)
+INDEX, J = torch.tensor([0, 3]), torch.tensor([[1, 4], [2, 0]])
+
+CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, int] | None]] = {
+    "embedding": (lambda x, i: F.embedding(i, x), (0, 4)),
+    "index_select": (lambda x, i: x.index_select(-1, i), (0, 5)),
+    "gather": (lambda x, i: x.gather(1, i.expand(5, 2)), (0, 5)),
+    "scatter": (lambda x, i: x.scatter(0, i[None], 1.0), (0, 4)),
+    "scatter_add": (lambda x, i: x.scatter_add(1, i[None], x), (0, 5)),
+    "index": (lambda x, i: x[i], (-5, 4)),
+    "two dimensions": (lambda x, i: x[i.view(2, 1), i], (-5, 4)),
+    "index_put": (lambda x, i: x.index_put((i,), x[0]), (-5, 4)),
+    "take": (lambda x, i: x.take(i), (-30, 29)),
+    "the narrowest of several": (lambda x, i: x[i, 0].sum() + x.index_select(1, i), (0, 4)),
+    "narrower integers": (lambda x, i: x[i.int().long().reshape(1, 2).mT], None),
+    "views": (lambda x, i: x[i.reshape(1, 2).mT.unsqueeze(0)], (-5, 4)),
+    "computed": (lambda x, i: x[(i + 100) % 5], None),
+    "only a part": (lambda x, i: x[i[:1]], None),
+    "no index": (lambda x, i: x[:2, :2] * i, None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bounds(name: str) -> None:
+    function, expected = CASES[name]
+    module = import_program(function, (X, INDEX), whole=DECOMPOSITIONS).module
+    x, i = attributes_of(main_of(module))
+    assert "dlc.bounds" not in x
+    found = i.get("dlc.bounds")
+    assert (tuple(found.get_values()) if isinstance(found, DenseArrayBase) else None) == expected
+
+
+@pytest.mark.parametrize("value", [-6, 5, 2**40])
+def test_what_is_out_of_range_is_refused(value: int) -> None:
+    compiled = dlc.compile(lambda x, i: x[i], (X, J), backend="host")
+    assert torch.equal(compiled(X, J - 1), X[J - 1])
+    wrong = torch.where(J == 2, value, J)
+    with pytest.raises(LaunchError, match=rf"indices from -5 to 4, found {value} at \[1, 0\]"):
+        compiled(X, wrong)
+
+
+def test_no_index_is_never_out_of_range() -> None:
+    compiled = dlc.compile(lambda x, i: x[i], (X, J[:0]), backend="host")
+    assert compiled(X, J[:0]).shape == (0, 2, 6)
