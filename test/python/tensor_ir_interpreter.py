@@ -256,7 +256,7 @@ def gather(op: tensor_ir.GatherOp, values: Values) -> list[Array]:
     subscripts = [np.broadcast_to(e, shape) for e in evaluate(op.map.data.results, index)]
     for subscript, extent in zip(subscripts, shape_of(op.source), strict=True):
         assert ((subscript >= 0) & (subscript < extent)).all(), f"out of range: {op}"
-    return [values[op.source][tuple(subscripts)]]
+    return [np.broadcast_to(values[op.source][tuple(subscripts)], shape)]
 
 
 FOLDS: dict[str, Callable[..., Array]] = {
