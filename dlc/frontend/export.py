@@ -88,14 +88,31 @@ def export(
             stack.enter_context(_lines_of_graph(root))
         try:
             exported = torch.export.export(root, args, kwargs, strict=False)
+            _check_states(exported)
             for name, inner in exported.graph_module.named_modules():
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
             stack.enter_context(_kept_whole(exported, whole))
             return exported.run_decompositions(decompositions(whole))
+        except ImportFailure:
+            raise
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
             raise ImportFailure(explain(error), place) from error
+
+
+def _check_states(exported: torch.export.ExportedProgram) -> None:
+    """ImportFailure for an LSTM whose last states have not the shape that its first ones have:
+    PyTorch 2.11 exports them so, unlike what it computes."""
+    for node in exported.graph.nodes:
+        if node.target is torch.ops.aten.lstm.input:
+            _, *last = node.meta["val"]
+            first = [state.meta["val"] for state in node.args[1]]
+            if any(a.shape != b.shape for a, b in zip(last, first, strict=True)):
+                raise ImportFailure(
+                    f"PyTorch {torch.__version__} exports the states of an LSTM in a wrong shape; "
+                    "use a newer PyTorch, or sequences one at a time"
+                )
 
 
 def explain(error: Exception) -> str:

@@ -42,6 +42,8 @@ WITHOUT_VALUE = frozenset(
 )
 """Arguments of ATen ops that say where or how a tensor is stored, not what it is."""
 
+COPY = torch.ops.prims.copy_strided.default
+"""What PyTorch's decompositions end with where the result must lie like an argument."""
 CHECKED_BY_EXPORT = "aten::_assert_tensor_metadata"
 """Compares dtypes, shapes and strides, all of which are static here; it has no result."""
 
@@ -167,15 +169,18 @@ class GraphImporter:
                 "it is an operation of transformers' own; call "
                 "model.set_experts_implementation('batched_mm') if the model has experts"
             )
-        if target.namespace != "aten":
+        if target.namespace != "aten" and target is not COPY:
             raise Unrepresentable("it is no ATen op; write it with functions of torch")
         if target._schema.is_mutable:
             raise Unrepresentable("it writes to its argument in the exported graph")
+        name = str(target).removeprefix("aten.")
         tensors, arguments = self.split_arguments(node)
+        if target is COPY:
+            name, tensors, arguments = "clone.default", {"self": tensors["a"]}, {}
         val = node.meta.get("val")
         several = isinstance(val, (list, tuple))
         op = torch_ir.AtenOp(
-            str(target).removeprefix("aten."),
+            name,
             tensors,
             arguments,
             [tensor_type(item) for item in (val if several else (val,))],

@@ -523,6 +523,13 @@ op(
     mask(3, 4),
     normal(5),
 )
+op(
+    "masked put of halves",
+    lambda x, m, v: put(x, v, m, accumulate=True),
+    normal(3, 4, 5).bfloat16(),
+    mask(3, 4),
+    normal(5).bfloat16(),
+)
 op("no updates", lambda x, v, i: (put(x, v[:0], i[:0]), x.index_add(0, i[:0], v[:0])),
    normal(4, 5), normal(4, 5), PLACES)  # fmt: skip
 op("assigned", lambda x, v: assigned(x, v), normal(5, 7), normal(7))

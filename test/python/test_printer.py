@@ -315,7 +315,7 @@ CASES = [
     ("ym", "%r = arith.maxui %fm, %m3 : i32",
      lambda i: np.maximum(i.m.astype(np.uint32), 3).astype(np.int32)),
     ("ym", "%q = arith.divsi %fm, %m3 : i32\n%t = arith.remsi %fm, %m3 : i32\n"
-     "%r = arith.subi %q, %t : i32", lambda i: np.fix(i.m / 3).astype(int) - np.fmod(i.m, 3)),
+     "%r = arith.subi %q, %t : i32", lambda i: np.trunc(i.m / 3).astype(int) - np.fmod(i.m, 3)),
     ("y8", "%r = arith.addi %fb, %b1 : i8", lambda i: i.b + np.int8(100)),
 ]  # fmt: skip
 

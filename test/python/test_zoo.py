@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 import dlc
 from dlc.accuracy import compare
+from dlc.frontend.source import ImportFailure
 
 Model = tuple[nn.Module, tuple[torch.Tensor, ...]]
 ZOO: dict[str, Callable[[], Model]] = {}
@@ -223,6 +224,15 @@ def exact(function: nn.Module, args: tuple[torch.Tensor, ...]) -> Any:
         return wide(*(t.double() if t.is_floating_point() else t for t in args))
 
 
+def ours_of(name: str, function: nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[Any, int]:
+    """dlc's results, and the length of the longest sum in them."""
+    if name in HOST:
+        compiled = dlc.compile(function, args, backend="host")
+        return compiled(*args), compiled.variant(args).longest_reduction
+    (*_, found), longest = interpreted(function, list(args))
+    return found, longest
+
+
 @pytest.mark.parametrize("name", ZOO)
 def test_blocks_agree_with_eager(name: str) -> None:
     torch.manual_seed(0)
@@ -231,11 +241,12 @@ def test_blocks_agree_with_eager(name: str) -> None:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         eager = function(*args)
-        if name in HOST:
-            compiled = dlc.compile(function, args, backend="host")
-            found, longest = compiled(*args), compiled.variant(args).longest_reduction
-        else:
-            (*_, found), longest = interpreted(function, list(args))
+        try:
+            found, longest = ours_of(name, function, args)
+        except ImportFailure as refusal:
+            if "exports the states of an LSTM in a wrong shape" not in str(refusal):
+                raise
+            pytest.skip(str(refusal))
     for ours, wide, own in zip(
         *map(tree_leaves, (found, exact(function, args), eager)), strict=True
     ):

@@ -122,7 +122,7 @@ def _masked_put(c: Lowering, given: Sequence[SSAValue | None]) -> Lowered:
         values = c.reshape(values, [*shape[:split], *[1] * covered, *shape[split + 1 :]])
     mask = c.move(mask, dims(len(c.shape))[dim : dim + covered], c.shape)
     if c.flag("accumulate"):
-        values = c.elementwise(lambda x, y: x + y, c.tensor(), values, hint="sum")
+        values = c.pointwise_wide(lambda x, y: x + y, c.tensor(), values)
     return c.elementwise(lambda m, x, y: truth(m).select(x, y), mask, values, c.tensor())
 
 
