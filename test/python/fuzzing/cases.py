@@ -15,6 +15,7 @@ from harness import apply, lowered
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from dlc.backend.cuda.printer import print_module
 from dlc.backend.executor import Executor
 from dlc.backend.host.launcher import HostBackend
 from dlc.compiler import set_target
@@ -216,7 +217,8 @@ def _scheduled(ctx: Context, module: ModuleOp, setting: Setting) -> ModuleOp:
 def _ran(
     kernels: ModuleOp, arguments: list[torch.Tensor], expected: Expected, setting: Setting
 ) -> str:
-    """A race or another hazard is raised."""
+    """A race or another hazard is raised, and so is what CUDA C has no text for."""
+    print_module(kernels)
     arrays = [as_array(t) for t in arguments]
     results = [torch.from_numpy(np.array(a)) for a in run_module(kernels, arrays)]
     if said := expected.complaint(results):
