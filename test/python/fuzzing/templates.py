@@ -121,7 +121,8 @@ torch.zeros(7).scatter_add(0, {k}.flatten() % 7, {k}.flatten().float() * 0.5)
 torch.slice_scatter({x}, {x}[1:] * 2, 0, 1) | torch.select_scatter({x}, {x}[0] + 1, 0, -1)
 {x}.index_put(({k} % {x}.shape[0],), torch.ones((), dtype={x}.dtype), accumulate=True)
 {x}.index_fill({d}, torch.tensor([0]), {s}) | {x}.masked_scatter({x} > 0, {x}.flip(0) * 2)
-{x}.index_put(({b},), {x}.flatten()[0] * {s}, accumulate=True) | {x}.index_put(({x} > 0,), {s} * {x}.sum())
+{x}.index_put(({b},), {x}.flatten()[0] * {s}, accumulate=True)
+{x}.index_put(({x} > 0,), {s} * {x}.sum())
 {x}.diagonal_scatter({x}.diagonal() + 1) | {x}.index_copy(0, torch.arange(1), {x}[-1:])
 """
 PRODUCTS = """
