@@ -11,7 +11,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
+from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.dialects.staging import ChunkOp
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
@@ -106,11 +106,21 @@ def _is_uniform(axis: SSAValue) -> bool:
     return isinstance(loop, AxesOp) and loop.kind(axis) in (BLOCK, SERIAL)
 
 
+def _folded_axes(e: Emitter, op: tile.ReduceOp) -> frozenset[SSAValue]:
+    """The register axes of a reduce, and of those around that it is yielded straight into."""
+    axes = frozenset[SSAValue](op.axes_of(REGISTER))
+    around = op.parent_op()
+    if continued(e, op) is not None and isinstance(around, tile.ReduceOp):
+        return axes | _folded_axes(e, around)
+    return axes
+
+
 def accumulate(
     e: Emitter, op: tile.ReduceOp, acc: Accumulators, known: Sequence[Expr]
 ) -> tuple[Sequence[BlockArgument], Callable[[], None]]:
     """
-    The fold of what the body yields: the register axes that it runs over, and its emission.
+    The fold of what the body yields: the register axes that it runs over, which are the reduce's
+    own even where what is yielded does not vary along them, and its emission.
     Where the conditions (but for those `known` to hold) fail, the identity is folded. A product is
     added unrounded, by `math.fma`: nothing else is contracted, here or by compilers. (To add zero
     changes no sum that begins with zero, so there the sum is kept.)
@@ -121,6 +131,7 @@ def accumulate(
     if isinstance(inner, tile.ReduceOp) and continued(e, inner) is acc:
         return (), lambda: None
     along = frozenset[SSAValue]().union(*(e.along[v] for v in yielded.operands))
+    along |= _folded_axes(e, op)
     axes = [a for a in e.registers if a in along or a in acc.axes]
     where = [c for c in yielded.where if c not in known]
 

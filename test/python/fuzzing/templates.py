@@ -92,6 +92,8 @@ SHAPES = """
 torch.cat([{x}, {y}], {d}) | torch.cat([{x}, {x} * 2, {x}], {d}) | torch.stack([{x}, {y}], {d})
 {x}.chunk(2, {d})[0] | {x}.chunk(2, {d})[1] | {x}.split({n}, {d})[-1]
 {x}.repeat({n}, *[1] * {x}.ndim) | {x}.tile(2) | {x}.expand(3, *{x}.shape) | F.pad({x}, ({n}, 1))
+{x}.narrow({d}, 0, 1).expand_as({x}) | {x} * {y}.narrow({d}, 0, 1)
+{x}.mT[..., :1].expand_as({x}.mT)
 F.pad({x}, (0, {n}, 1, 0), value={s}) | F.pad({x}, (-1, {n})) | {x}.tril() | {x}.triu({n})
 {x}.unbind({d})[0] | {x}.movedim(0, -1) | {x}.repeat_interleave({n}, {d})
 {x}.swapaxes(0, -1).contiguous() | {x}.fliplr() | {x}.diagonal() | torch.arange({x}.shape[-1]) * {x}
