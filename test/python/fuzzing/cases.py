@@ -178,12 +178,12 @@ def complaint(
         state = imported.module.clone()
         set_target(state, setting.target)
         run_pipeline(ctx, state, "tensor")
+        expected = Expected(imported.module, arguments)
     except (ImportFailure, UnsupportedError, OpError) as error:
         return "", re.sub(r" \(<.*", "", str(error).split("error: ")[-1].strip())
     except Exception as error:
         return f"{type(error).__name__} at import: {error}", ""
     try:
-        expected = Expected(imported.module, arguments)
         kernels = _scheduled(ctx, state, setting)
         return _ran(kernels, arguments, expected, setting), ""
     except _Refused as refusal:
