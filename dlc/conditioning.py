@@ -3,7 +3,8 @@ Whether results of a program are right, whatever it does to rounding errors.
 
 The program is computed in fp64, and some times more with every number disturbed wherever it is
 used. How far the results move says how well they can be known; what moves between integers, or
-between finite and not, cannot be known at all. There are two kinds of disturbance:
+between finite and not, cannot be known at all; nor can the sign of a zero that is computed, by
+sums in one order or another. There are two kinds of disturbance:
 
 - *fine*: by up to one ulp of what is calculated in, fp32 or fp64. Each operation's own error is so
   large, but for sums, which round more often: hence a generous factor.
@@ -17,7 +18,7 @@ between finite and not, cannot be known at all. There are two kinds of disturban
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil
 
 import torch
@@ -42,12 +43,13 @@ class Expected:
         self.exact = evaluate(module, arguments, double=True)
         self.eager = evaluate(module, arguments)
         self.moved = [
-            evaluate(module, arguments, double=True, disturb=noise.fine) for _ in range(SAMPLES)
+            evaluate(module, arguments, double=True, disturb=noise.fine)
+            for _ in noise.turns(SAMPLES)
         ]
         halves = any(_is_rounded(value) for op in module.walk() for value in op.results)
         self.moved_far = [
             evaluate(module, arguments, double=True, disturb=noise.coarse)
-            for _ in range(COARSE_SAMPLES if halves else 0)
+            for _ in noise.turns(COARSE_SAMPLES if halves else 0)
         ]
 
     def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
@@ -67,10 +69,19 @@ class _Noise:
 
     def __init__(self) -> None:
         self._generator = torch.Generator().manual_seed(0)
+        self._zero = 0.0
+
+    def turns(self, count: int) -> Iterator[int]:
+        """Numbers of samples; in every other one, zeros that are computed are negative."""
+        for turn in range(count):
+            self._zero = -0.0 if turn % 2 else 0.0
+            yield turn
 
     def fine(self, tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:
         if not tensor.is_floating_point():
             return tensor
+        if isinstance(value.owner, Operation):
+            tensor = torch.where(tensor == 0, self._zero, tensor)
         return tensor * (1 + _ulp(_dtype(value)) * self._uniform(tensor))
 
     def coarse(self, tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:

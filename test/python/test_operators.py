@@ -234,6 +234,10 @@ REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "a branch within": (lambda x: torch.cov(x), "branches on values of a tensor"),
     "an inverse": (lambda x: torch.linalg.inv(x[:, :3]), "aten.linalg_inv_ex.default"),
     "own generators": (lambda x: x + torch.randn(4, generator=torch.Generator()), "Generator"),
+    "attention of two widths": (
+        lambda x: F.scaled_dot_product_attention(x[:, :0], *[x[None, :0]] * 2),
+        "expected keys of width 0 and 0 values, found 4 and 0",
+    ),
     "products of integers": (
         lambda x: F.scaled_dot_product_attention(x.long(), x.long()[:0], x.long()[:0]),
         "expected queries of floats",

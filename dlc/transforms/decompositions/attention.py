@@ -20,6 +20,8 @@ def _batch(c: Lowering, value: SSAValue, batch: list[int], grouped: bool) -> lis
     """Subscripts of the leading dimensions; with grouped heads, several queries share a head."""
     source = shape_of(value)[:-2]
     first = len(batch) - len(source)
+    if first < 0:
+        refuse(f"expected {len(batch)} dimensions of heads at most, found {len(source)}")
     subscripts: list[AffineExpr] = []
     for d, extent in enumerate(source, first):
         axis = AffineExpr.dimension(d)
@@ -44,6 +46,8 @@ def attention(c: Lowering) -> Lowered:
     mask, grouped = c.op.operand("attn_mask"), c.flag("enable_gqa")
     batch, (length, width) = list(c.shape[:-2]), shape_of(query)[-2:]
     keys = shape_of(key)[-2]
+    if (found := [*shape_of(key)[-1:], *shape_of(value)[-2:-1]]) != [width, keys]:
+        refuse(f"expected keys of width {width} and {keys} values, found {found[0]} and {found[1]}")
     given = c.optional_number("scale")
     scale = given if given is not None else 1.0 / square_root(width) if width else 1.0
     outer = dims(len(batch))
