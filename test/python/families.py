@@ -530,6 +530,17 @@ op(
     mask(3, 4),
     normal(5).bfloat16(),
 )
+op(
+    "scattered numbers",
+    lambda x, i, v: (
+        x.scatter_add(0, i[:1], v[0]),
+        x.scatter(0, i[0], v[0]),
+        x.scatter(0, i[0], 2.0),
+    ),
+    normal(5),
+    PLACES,
+    normal(5),
+)
 op("no updates", lambda x, v, i: (put(x, v[:0], i[:0]), x.index_add(0, i[:0], v[:0])),
    normal(4, 5), normal(4, 5), PLACES)  # fmt: skip
 op("assigned", lambda x, v: assigned(x, v), normal(5, 7), normal(7))

@@ -143,9 +143,9 @@ def folded_hits(
 def _scattered(c: Lowering, name: str, dim: int, length: int, where: int) -> SSAValue:
     """
     The index or the source over `[result…, update]`: what it has at the update's place along
-    `dim` and at the result's along others. Past its end it is `where`.
+    `dim` and at the result's along others. Past its end it is `where`. A number is one update.
     """
-    value = c.tensor(name)
+    value = c.reshape(c.tensor(name), shape_of(c.tensor(name)) or (1,))
     if name == "index":
         value = c.cast(value, i64)
     else:
@@ -171,7 +171,7 @@ def scatter(c: Lowering) -> Lowered:
     if 0 in shape_of(c.tensor("index")) or not prod(c.shape):
         return base
     dim = c.dim(rank)
-    length = shape_of(c.tensor("index"))[dim]
+    length = (shape_of(c.tensor("index")) or (1,))[dim]
     index = _scattered(c, "index", dim, length, -1)
     square = shape_of(index)
     hit = hits(c, [index], [dim], square)
