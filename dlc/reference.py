@@ -77,6 +77,8 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
         return [given["self"].reshape(given["size"])]
     try:
         result = overload(**given)
+    except torch.OutOfMemoryError:
+        raise
     except (IndexError, RuntimeError, ValueError) as error:
         fail(op, f"PyTorch refuses what aten.{op.overload.data} is given: {error}")
     outputs = list(result) if isinstance(result, list | tuple) else [result]

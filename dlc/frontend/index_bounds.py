@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf, prod
 
-from xdsl.dialects.builtin import IntegerType, Signedness
+from xdsl.dialects.builtin import IntegerType, Signedness, i1
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.dialects.tensor_ir import element_of, shape_of
@@ -33,7 +33,7 @@ def index_bounds(program: Block) -> dict[BlockArgument, Bounds]:
             continue
         for value, (low, high) in _indices(op):
             argument = _origin(value)
-            if argument is not None:
+            if argument is not None and 0 not in shape_of(value):
                 known_low, known_high = bounds.get(argument, (low, high))
                 bounds[argument] = max(low, known_low), min(high, known_high)
     return bounds
@@ -50,10 +50,10 @@ def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, Bounds]]:
             count = prod(shape_of(op.operands[0]))
             yield from ((v, (-count, count - 1)) for v in [op.operand("index")] if v is not None)
         case "index" | "index_put" | "unsafe_index" | "unsafe_index_put":
-            extents = shape_of(op.operands[0])
-            for value, n in zip(op.operand_list("indices"), extents, strict=False):
-                if value is not None:
-                    yield value, (-n, n - 1)
+            given, extents = op.operand_list("indices"), shape_of(op.operands[0])
+            if not any(v is not None and _is_mask(v) for v in given):  # it takes several dimensions
+                found = ((v, n) for v, n in zip(given, extents, strict=False) if v is not None)
+                yield from ((value, (-n, n - 1)) for value, n in found)
 
 
 def _along(op: AtenOp, index: str, source: str, dim: object) -> Iterator[tuple[SSAValue, Bounds]]:
@@ -67,14 +67,22 @@ def _along(op: AtenOp, index: str, source: str, dim: object) -> Iterator[tuple[S
 def _origin(value: SSAValue) -> BlockArgument | None:
     """The argument that has the same elements; None for masks and for what is computed."""
     while isinstance(op := value.owner, AtenOp):
-        base = op.overload.data.partition(".")[0].lstrip("_")
-        if base not in _SAME_ELEMENTS or _width(op.operands[0]) > _width(value):
+        base, _, overload = op.overload.data.lstrip("_").partition(".")
+        if (
+            base not in _SAME_ELEMENTS
+            or overload == "dtype"
+            or _width(op.operands[0]) > _width(value)
+        ):
             return None
         value = op.operands[0]
     return value if isinstance(value, BlockArgument) and 1 < _width(value) < inf else None
 
 
 def _width(value: SSAValue) -> float:
-    """In bits; infinite for what is no integer, and for unsigned bytes, which are masks."""
+    """In bits; infinite for what is no integer with a sign."""
     element = element_of(value)
     return element.width.data if isinstance(element, IntegerType) and element != _BYTE else inf
+
+
+def _is_mask(value: SSAValue) -> bool:
+    return element_of(value) in (i1, _BYTE)

@@ -63,6 +63,6 @@ def _random(
     elif dtype.is_floating_point:
         memory.normal_(generator=generator)
     else:
-        low, high = bounds
-        memory.random_(low, min(high, torch.iinfo(dtype).max) + 1, generator=generator)
+        (low, high), kind = bounds, torch.iinfo(dtype)
+        memory.random_(max(low, kind.min), min(high, kind.max) + 1, generator=generator)
     return memory.as_strided(shape, strides, skip)

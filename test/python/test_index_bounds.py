@@ -13,6 +13,7 @@ import dlc
 from dlc.backend import LaunchError
 from dlc.backend.program import attributes_of, main_of
 from dlc.frontend.fx import import_program
+from dlc.tools.random_inputs import random_arguments
 from dlc.transforms.decompositions import DECOMPOSITIONS
 
 X = torch.randn(5, 6)
@@ -33,6 +34,9 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, int] | None]] = {
     "views": (lambda x, i: x[i.reshape(1, 2).mT.unsqueeze(0)], (-5, 4)),
     "computed": (lambda x, i: x[(i + 100) % 5], None),
     "only a part": (lambda x, i: x[i[:1]], None),
+    "none of the elements": (lambda x, i: x.index_put((i[:, None].expand(2, 0),), x[:0, 0]), None),
+    "bytes in pairs": (lambda x, i: x[i.view(torch.int32)], None),
+    "a mask, too": (lambda x, i: x[None].index_put((x[None] > 0, i[:0]), x[0, 0]), None),
     "no index": (lambda x, i: x[:2, :2] * i, None),
 }
 
@@ -59,3 +63,10 @@ def test_what_is_out_of_range_is_refused(value: int) -> None:
 def test_no_index_is_never_out_of_range() -> None:
     compiled = dlc.compile(lambda x, i: x[i], (X, J[:0]), backend="host")
     assert compiled(X, J[:0]).shape == (0, 2, 6)
+
+
+def test_random_arguments_are_within_their_type() -> None:
+    rows = torch.randn(300, 2)
+    program = import_program(lambda x, i: x[i.long()], (rows, torch.tensor([3, -100]).char()))
+    _, indices = random_arguments(program.module, seed=0)
+    assert indices.dtype == torch.int8
