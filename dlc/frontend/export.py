@@ -21,6 +21,7 @@ from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
+from dlc.frontend.graph import CHECKED_BY_EXPORT, TO_DEVICE
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 
 
@@ -92,6 +93,8 @@ def export(
             for name, inner in exported.graph_module.named_modules():
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
+            if _is_taken_apart(exported, whole):
+                return exported
             stack.enter_context(_kept_whole(exported, whole))
             return exported.run_decompositions(decompositions(whole))
         except ImportFailure:
@@ -99,6 +102,18 @@ def export(
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
             raise ImportFailure(explain(error), place) from error
+
+
+def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str] | None) -> bool:
+    """Whether a graph is functional and of operations in `whole` alone, as that of most models is:
+    decomposing traces all of it anew, which takes as long as the export again."""
+    return whole is not None and all(
+        isinstance(node.target, OpOverload)
+        and not node.target._schema.is_mutable
+        and (overload_name(node.target) in whole or node.target in (CHECKED_BY_EXPORT, TO_DEVICE))
+        for node in exported.graph.nodes
+        if node.op not in ("placeholder", "output")
+    )
 
 
 def _check_states(exported: torch.export.ExportedProgram) -> None:

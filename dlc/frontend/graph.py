@@ -44,8 +44,10 @@ WITHOUT_VALUE = frozenset(
 
 COPY = torch.ops.prims.copy_strided.default
 """What PyTorch's decompositions end with where the result must lie like an argument."""
-CHECKED_BY_EXPORT = "aten::_assert_tensor_metadata"
+CHECKED_BY_EXPORT = torch.ops.aten._assert_tensor_metadata.default
 """Compares dtypes, shapes and strides, all of which are static here; it has no result."""
+TO_DTYPE, TO_DEVICE = torch.ops.aten.to.dtype, torch.ops.aten.to.device
+"""Casts, both: where a tensor lies does not count."""
 
 Values: TypeAlias = SSAValue | list[SSAValue]
 """What a node stands for: a tensor, or the tensors of a tuple or list."""
@@ -162,7 +164,7 @@ class GraphImporter:
             raise Unrepresentable("control flow that depends on data has no counterpart")
         if not isinstance(target, torch._ops.OpOverload):
             raise Unrepresentable("it computes with a number that depends on data")
-        if target._schema.name == CHECKED_BY_EXPORT:
+        if target is CHECKED_BY_EXPORT:
             return
         if target.namespace == "transformers":
             raise Unrepresentable(
@@ -177,6 +179,11 @@ class GraphImporter:
         tensors, arguments = self.split_arguments(node)
         if target is COPY:
             name, tensors, arguments = "clone.default", {"self": tensors["a"]}, {}
+        elif target in (TO_DTYPE, TO_DEVICE):
+            name = "to.dtype"
+            if tensor_type(node.meta["val"]) == tensors["self"].type:
+                self.values[node] = tensors["self"]
+                return
         val = node.meta.get("val")
         several = isinstance(val, (list, tuple))
         op = torch_ir.AtenOp(

@@ -17,7 +17,7 @@ Bounds = tuple[int, int]
 _BYTE = IntegerType(8, Signedness.UNSIGNED)
 _SAME_ELEMENTS = frozenset(
     "alias clone contiguous detach detach_ expand flatten lift_fresh lift_fresh_copy permute "
-    "reshape squeeze t to_copy transpose unsafe_view unsqueeze view view_copy".split()
+    "reshape squeeze t to to_copy transpose unsafe_view unsqueeze view view_copy".split()
 )
 """Operations whose result has all elements of `self`, and no others."""
 

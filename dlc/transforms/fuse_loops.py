@@ -30,7 +30,7 @@ MAX_OPS = 400
 
 _MOVES = frozenset(
     "view reshape transpose permute expand unsqueeze squeeze slice select cat stack split clone "
-    "contiguous to_copy alias detach t arange full flip roll unsafe_view".split()
+    "contiguous to to_copy alias detach t arange full flip roll unsafe_view".split()
 )
 """Operations that name a kernel only if it does nothing else."""
 
