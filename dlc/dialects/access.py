@@ -95,7 +95,7 @@ class IndexedOp(IRDLOperation, ABC):
         where = [e.substitute(replace) for e in self.where]
         self.set_index(subscripts, simplify_where([*where, *extra]))
 
-    def verify_index(self, count: int, of: str) -> None:
+    def verify_index(self, count: int, of: object) -> None:
         """Checks the maps against the operands and the number of subscripts."""
         if len(self.map.data.results) != count:
             raise VerifyException(
@@ -202,7 +202,7 @@ class LoadOpBase(IndexedOp, ABC):
 
     def verify_(self) -> None:
         assert isinstance(self.ref.type, MemRefType)
-        self.verify_index(self.ref.type.get_num_dims(), str(self.ref.type))
+        self.verify_index(self.ref.type.get_num_dims(), self.ref.type)
         element = element_type(self.ref.type)
         if _scalar(self.result.type) != element:
             raise VerifyException(
@@ -288,7 +288,7 @@ class StoreOpBase(IndexedOp, ABC):
 
     def verify_(self) -> None:
         assert isinstance(self.ref.type, MemRefType)
-        self.verify_index(self.ref.type.get_num_dims(), str(self.ref.type))
+        self.verify_index(self.ref.type.get_num_dims(), self.ref.type)
         element = element_type(self.ref.type)
         if _scalar(self.value.type) != element:
             raise VerifyException(

@@ -7,8 +7,10 @@ tile dialect each axis also has a kind: where it lives (`block`, `thread`, `seri
 
 from __future__ import annotations
 
+import struct
 from abc import ABC
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
 from typing import ClassVar
 
@@ -57,7 +59,7 @@ class AxesOp(IRDLOperation, ABC):
     def extent(self, axis: SSAValue) -> int:
         """The number of points of one of this operation's axes."""
         assert isinstance(axis, BlockArgument)
-        return int(self.extents.get_values()[axis.index])
+        return _integers(self.extents.data.data)[axis.index]
 
     def kind(self, axis: SSAValue) -> str:
         """Where one of this operation's axes lives."""
@@ -134,6 +136,12 @@ class AxesOp(IRDLOperation, ABC):
             self.body, print_entry_block_args=False, print_block_terminators=explicit
         )
         printer.print_op_attributes(self.attributes)
+
+
+@cache
+def _integers(packed: bytes) -> tuple[int, ...]:
+    """The elements of an array of i64."""
+    return struct.unpack(f"<{len(packed) // 8}q", packed)
 
 
 def _names_axis(op: Operation, axis: SSAValue) -> bool:

@@ -97,7 +97,7 @@ class SlabOpBase(IndexedOp, ABC):
         return self.source.type
 
     def verify_slab(self) -> None:
-        self.verify_index(self.source_type.get_num_dims(), str(self.source_type))
+        self.verify_index(self.source_type.get_num_dims(), self.source_type)
         if self.conditions is not None:
             raise VerifyException("expected no conditions: elements beyond the source are 0")
         sizes = list(self.slab_sizes)

@@ -23,14 +23,11 @@ from math import isfinite
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import (
-    I1,
-    I64,
     ArrayAttr,
     DictionaryAttr,
     Float64Type,
     FloatAttr,
     IntegerAttr,
-    IntegerType,
     StringAttr,
     TensorType,
     UnitAttr,
@@ -51,7 +48,6 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.hints import isa
 
 Argument: TypeAlias = "bool | int | float | str | list[Argument] | None"
 """What an ATen op takes beside tensors; dtypes are strings such as "float32"."""
@@ -79,21 +75,24 @@ def to_attribute(value: Argument) -> Attribute:
 
 def from_attribute(attribute: Attribute) -> Argument:
     """The inverse of `to_attribute`; ValueError for an attribute that it never makes."""
-    if isinstance(attribute, UnitAttr):
-        return None
-    if isa(attribute, IntegerAttr[I1]):
-        return bool(attribute.value.data)
-    if isa(attribute, IntegerAttr[I64]):
-        return attribute.value.data
-    if isa(attribute, FloatAttr[Float64Type]):
-        return attribute.value.data
-    if isinstance(attribute, StringAttr):
-        return attribute.data
-    if isinstance(attribute, ArrayAttr):
-        return [from_attribute(item) for item in attribute.data]
-    raise ValueError(
-        f"expected a bool, an i64, an f64, a string, `unit` or a list of those, found {attribute}"
-    )
+    match attribute:
+        case UnitAttr():
+            return None
+        case IntegerAttr(value=value, type=type) if type == i1:
+            return bool(value.data)
+        case IntegerAttr(value=value, type=type) if type == i64:
+            return value.data
+        case FloatAttr(value=value, type=Float64Type()):
+            return value.data
+        case StringAttr(data=data):
+            return data
+        case ArrayAttr(data=items):
+            return [from_attribute(item) for item in items]
+        case _:
+            raise ValueError(
+                "expected a bool, an i64, an f64, a string, `unit` or a list of those, "
+                f"found {attribute}"
+            )
 
 
 @irdl_op_definition
@@ -266,9 +265,9 @@ def _print_entry(printer: Printer, name: str, value: Attribute) -> None:
 
 def _print_value(printer: Printer, value: Attribute) -> None:
     """Prints integers without `: i64` and floats without `: f64`: what is parsed is the same."""
-    if isa(value, IntegerAttr[IntegerType]) and value.type in (i1, i64):
+    if isinstance(value, IntegerAttr) and value.type in (i1, i64):
         printer.print_int(value.value.data, value.type)
-    elif isa(value, FloatAttr[Float64Type]) and _prints_as_decimal(value.value.data):
+    elif isinstance(value, FloatAttr) and value.type == f64 and _is_decimal(value.value.data):
         printer.print_float(value.value.data, f64)
     elif isinstance(value, ArrayAttr):
         with printer.in_square_brackets():
@@ -277,7 +276,7 @@ def _print_value(printer: Printer, value: Attribute) -> None:
         printer.print_attribute(value)
 
 
-def _prints_as_decimal(value: float) -> bool:
+def _is_decimal(value: float) -> bool:
     """Whether xDSL prints `value` with a decimal point; else it prints bits, which need a type."""
     return isfinite(value) and ("." in f"{value:.17g}" or float(f"{value:.5e}") == value)
 

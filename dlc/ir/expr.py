@@ -183,7 +183,7 @@ class Expr:
         """Inclusive bounds over all values of the atoms."""
         lo = hi = float(self.constant)
         for atom, coefficient in self.terms:
-            low, high = range_of(atom) if isinstance(atom, SSAValue) else _atom_range(atom)
+            low, high = _atom_range(atom)
             a, b = coefficient * low, coefficient * high
             lo, hi = lo + min(a, b), hi + max(a, b)
         return lo, hi
@@ -238,9 +238,11 @@ class Expr:
         return total
 
 
-def _atom_range(atom: FloorDiv | Mod) -> Range:
+def _atom_range(atom: Atom) -> Range:
     if isinstance(atom, Mod):
         return 0, atom.divisor - 1
+    if not isinstance(atom, FloorDiv):
+        return range_of(atom)
     lo, hi = atom.base.range  # the quotient of an infinity would be NaN
     return (
         lo if isinf(lo) else lo // atom.divisor,
@@ -317,6 +319,8 @@ def _add_affine(
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
             first = _add_affine(expr.lhs, operands, factor, sums)
             return first + _add_affine(expr.rhs, operands, factor, sums)
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr(value)):
+            return _add_affine(expr.lhs, operands, factor * value, sums)
         case AffineBinaryOpExpr():
             part = _affine_term(expr, operands)
         case _:
