@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections.abc import Container
 from io import StringIO
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, DenseArrayBase, FileLineColLoc, ModuleOp
@@ -25,6 +27,7 @@ from dlc.frontend.capture import capture_script, capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.program import Alias, ImportedProgram
 from dlc.frontend.source import ImportFailure, UnsupportedError
+from dlc.transforms.decompositions import DECOMPOSITIONS
 
 LAYER_NORM = """
 class LayerNorm(nn.Module):
@@ -118,9 +121,19 @@ def same(actual: Any, expected: Any) -> bool:
 
 
 def check(function: Any, *args: Any, **kwargs: Any) -> ImportedProgram:
-    """Imports, round-trips and executes; outputs and mutated inputs must be eager's."""
+    """
+    Imports, round-trips and executes; outputs and mutated inputs must be eager's: with PyTorch's
+    own operations, and taken apart as far as dlc wants them.
+    """
+    check_import(*copy.deepcopy((function, args, kwargs)), DECOMPOSITIONS)
+    return check_import(function, args, kwargs, None)
+
+
+def check_import(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], whole: Container[str] | None
+) -> ImportedProgram:
     reference, theirs, their_kwargs = copy.deepcopy((function, args, kwargs))
-    program = import_program(function, args, kwargs)
+    program = import_program(function, args, kwargs, whole=whole)
     check_round_trip(program.module)
     assert program.matches(args, kwargs)
     with torch.no_grad():
@@ -272,6 +285,22 @@ def test_inputs_are_written_back_and_alias_outputs() -> None:
     assert same_x is x
     assert view.data_ptr() == x.data_ptr() + 4
     assert "dlc.mutates = 0" in text_of(program.module)
+
+
+def test_a_graph_that_needs_no_decomposition_is_traced_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def traced_again(*args: Any) -> None:
+        raise AssertionError("traced again")
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.silu(x.t().reshape(-1).to(torch.float32)).to("cpu", torch.float16)
+
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", traced_again)
+    program = check_import(function, (torch.randn(3, 4),), {}, DECOMPOSITIONS)
+    assert overloads(program) == ["t.default", "reshape.default", "silu.default", "to.dtype"]
+    with pytest.raises(ImportFailure, match="traced again"):
+        import_program(lambda x: x.add_(1), (torch.randn(3),), whole=DECOMPOSITIONS)
 
 
 @pytest.mark.parametrize(
