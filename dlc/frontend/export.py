@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OperatorBase, OpOverload
 from torch.export import exported_program
@@ -21,8 +22,19 @@ from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
-from dlc.frontend.graph import CHECKED_BY_EXPORT, TO_DEVICE
+from dlc.frontend.graph import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
+
+LEFT = frozenset(
+    (
+        CHECKED_BY_EXPORT,
+        TO_DEVICE,
+        TO_DTYPE,
+        torch.ops.aten.contiguous.default,
+        torch.ops.aten.reshape.default,
+    )
+)
+"""What PyTorch would take apart, and is as well left whole."""
 
 
 class FunctionModule(torch.nn.Module):
@@ -105,15 +117,23 @@ def export(
 
 
 def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str] | None) -> bool:
-    """Whether a graph is functional and of operations in `whole` alone, as that of most models is:
-    decomposing traces all of it anew, which takes as long as the export again."""
+    """
+    Whether a graph is as `run_decompositions` would leave it, but for operations in `LEFT`: so is
+    that of most models. Decomposing traces all of it anew, which takes as long as the export again.
+    """
+    nodes = (node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
     return whole is not None and all(
-        isinstance(node.target, OpOverload)
-        and not node.target._schema.is_mutable
-        and (overload_name(node.target) in whole or node.target in (CHECKED_BY_EXPORT, TO_DEVICE))
-        for node in exported.graph.nodes
-        if node.op not in ("placeholder", "output")
+        node.target in LEFT or (_is_functional(node.target) and overload_name(node.target) in whole)
+        for node in nodes
     )
+
+
+def _is_functional(op: object) -> bool:
+    """Is this an operation that writes nowhere, and no view made of other views?"""
+    if not isinstance(op, OpOverload) or op._schema.is_mutable:
+        return False
+    aliases = any(argument.alias_info is not None for argument in op._schema.arguments)
+    return not (aliases and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd))
 
 
 def _check_states(exported: torch.export.ExportedProgram) -> None:

@@ -67,10 +67,10 @@ def _along(op: AtenOp, index: str, source: str, dim: object) -> Iterator[tuple[S
 def _origin(value: SSAValue) -> BlockArgument | None:
     """The argument that has the same elements; None for masks and for what is computed."""
     while isinstance(op := value.owner, AtenOp):
-        base, _, overload = op.overload.data.lstrip("_").partition(".")
+        name = op.overload.data.lstrip("_")
         if (
-            base not in _SAME_ELEMENTS
-            or overload == "dtype"
+            name.partition(".")[0] not in _SAME_ELEMENTS
+            or name == "view.dtype"
             or _width(op.operands[0]) > _width(value)
         ):
             return None

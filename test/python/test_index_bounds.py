@@ -32,6 +32,7 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, int] | None]] = {
     "the narrowest of several": (lambda x, i: x[i, 0].sum() + x.index_select(1, i), (0, 4)),
     "narrower integers": (lambda x, i: x[i.int().long().reshape(1, 2).mT], None),
     "views": (lambda x, i: x[i.reshape(1, 2).mT.unsqueeze(0)], (-5, 4)),
+    "casts": (lambda x, i: x[i.to(torch.int64)], (-5, 4)),
     "computed": (lambda x, i: x[(i + 100) % 5], None),
     "only a part": (lambda x, i: x[i[:1]], None),
     "none of the elements": (lambda x, i: x.index_put((i[:, None].expand(2, 0),), x[:0, 0]), None),

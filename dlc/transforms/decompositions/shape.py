@@ -90,7 +90,12 @@ def permute(c: Lowering) -> Lowered:
     return permuted(c, c.tensor(), [d % rank for d in c.integers("dims")])
 
 
-@lower("transpose.int", "t", "numpy_T", "mT", "swapaxes", "swapdims", "adjoint", "t_copy")
+@lower("numpy_T")
+def reversed_(c: Lowering) -> Lowered:
+    return permuted(c, c.tensor(), [*reversed(range(len(c.shape)))])
+
+
+@lower("transpose.int", "t", "mT", "swapaxes", "swapdims", "adjoint", "t_copy")
 def transpose(c: Lowering) -> Lowered:
     rank = len(c.shape)
     order = list(range(rank))
