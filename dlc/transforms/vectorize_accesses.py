@@ -20,7 +20,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.layout import holds_alike, known_divisor, linear_offset, strides_of
 from dlc.dialects import kernel
-from dlc.ir.expr import Expr, constant_of
+from dlc.ir.expr import Expr, constant_of, unchanged_ir
 from dlc.remarks import remark
 
 _BYTES = (16, 8, 4)
@@ -58,13 +58,15 @@ class VectorizeAccessesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
-            for copy in [c for loop in func.walk() if (c := _Copy.of(loop, func)) is not None]:
-                try:
-                    width = copy.vectorize()
-                except Decline as reason:
-                    remark(self.name, func.name_, f"{copy} stays scalar: {reason}")
-                else:
-                    remark(self.name, func.name_, f"{copy}: vectors of {width}")
+            copies = [c for loop in func.walk() if (c := _Copy.of(loop, func)) is not None]
+            with unchanged_ir():
+                for copy in copies:
+                    try:
+                        width = copy.vectorize()
+                    except Decline as reason:
+                        remark(self.name, func.name_, f"{copy} stays scalar: {reason}")
+                    else:
+                        remark(self.name, func.name_, f"{copy}: vectors of {width}")
 
 
 @dataclass(frozen=True)
