@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from operator import mul
@@ -167,14 +167,14 @@ def padded(type: MemRefType[Attribute], padding: int) -> MemRefType[Attribute]:
     return MemRefType(type.element_type, shape, layout, type.memory_space)
 
 
-def group_padded(type: MemRefType[Attribute], padding: int) -> list[MemRefType[Attribute]]:
+def group_padded(type: MemRefType[Attribute], padding: int) -> Iterator[MemRefType[Attribute]]:
     """The type with so many elements between groups of 2, 4 or 8 rows, as far as they fit."""
     shape = type.get_shape()
-    return [
+    return (
         MemRefType(type.element_type, shape, PaddedGroupsAttr(rows, padding), type.memory_space)
         for rows in (2, 4, 8)
         if shape[-2] % rows == 0
-    ]
+    )
 
 
 def swizzled(

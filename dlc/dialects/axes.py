@@ -28,6 +28,7 @@ from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, YieldOpBase
+from dlc.ir.expr import once
 from dlc.ir.monoid import MONOIDS, Monoid
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
@@ -57,7 +58,7 @@ class AxesOp(IRDLOperation, ABC):
     def extent(self, axis: SSAValue) -> int:
         """The number of points of one of this operation's axes."""
         assert isinstance(axis, BlockArgument)
-        return int(self.extents.get_values()[axis.index])
+        return once((self, "extents"), self.extents.get_values)[axis.index]
 
     def kind(self, axis: SSAValue) -> str:
         """Where one of this operation's axes lives."""
