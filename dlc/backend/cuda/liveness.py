@@ -12,7 +12,7 @@ from xdsl.traits import MemoryReadEffect, Pure
 from dlc.analysis.layout import linear_offset
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp, LoadOpBase, SelectOpBase, StoreOpBase
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, once
 
 
 def live_ops(func: kernel.FuncOp) -> set[Operation]:
@@ -58,6 +58,10 @@ def mentioned(op: Operation) -> list[SSAValue]:
     The operands that the text of an operation mentions: not the index values that cancel out of
     its subscripts, nor what belongs to conditions that are sure.
     """
+    return once((op, "mentioned"), lambda: _mentioned(op))
+
+
+def _mentioned(op: Operation) -> list[SSAValue]:
     if not isinstance(op, IndexedOp | kernel.CpAsyncOp):
         return list(op.operands)
     where = unsure(op.where)
