@@ -28,7 +28,7 @@ from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import SwizzleAttr
 from dlc.dialects.staging import TMA, slot_type
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, once
 from dlc.schedule.target import WARP
 
 BANKS, BANK_BYTES, SECTOR_BYTES = 32, 4, 32
@@ -280,25 +280,33 @@ def _dealt(
     of the sampled warps, `place` being that of an element.
     """
     threads = max(1, prod(kernel.launch.extent(a) for a in kernel.launch.axes_of(THREAD)))
+    warps = _runs(threads, tuple(sizes), width)
+    lanes = ([None if at is None else place(at) for at in warp] for warp in warps)
+    return -(-(prod(sizes) // width) // threads), lanes
+
+
+@lru_cache(maxsize=256)
+def _runs(
+    threads: int, sizes: tuple[int, ...], width: int
+) -> tuple[tuple[tuple[int, ...] | None, ...], ...]:
+    """The first element of the run of a slab that each lane of the sampled warps has, if any."""
     runs = prod(sizes) // width
-    rounds = -(-runs // threads)
+    rounds = range(min(-(-runs // threads), SAMPLED_ROUNDS))
+    firsts = [range(round * threads, runs) for round in rounds]
+    return tuple(
+        tuple(_decode(first[t] * width, sizes) if t < len(first) else None for t in warp)
+        for first in firsts
+        for warp in _sampled_warps(threads)
+    )
 
-    def address(run: int) -> int | None:
-        if run >= runs:
-            return None
-        at: list[int] = []
-        rest = run * width
-        for extent in reversed(sizes):
-            at.insert(0, rest % extent)
-            rest //= extent
-        return place(at)
 
-    def warps() -> Iterator[Lanes]:
-        for round in range(min(rounds, SAMPLED_ROUNDS)):
-            for warp in _sampled_warps(threads):
-                yield [address(round * threads + thread) for thread in warp]
-
-    return rounds, warps()
+def _decode(number: int, extents: Sequence[int]) -> tuple[int, ...]:
+    """The point that has a running number, the last place running fastest."""
+    at: list[int] = []
+    for extent in reversed(extents):
+        at.insert(0, number % extent)
+        number //= extent
+    return tuple(at)
 
 
 def _judge(
@@ -333,17 +341,27 @@ def access_width(
     """
     if isinstance(op, tile.AtomicAddOp):
         return None, 1
-    registers = [(loop, a) for loop in loops_around(op) for a in loop.axes_of(REGISTER)]
-    axis = fragment_axis(op, [a for _, a in registers])
+    axis, extent = once((op, "fragment axis"), lambda: _fragment_axis(op))
     if axis is None:
         return None, 1
-    extent = next(loop.extent(a) for loop, a in registers if a is axis)
-    base = [_expand(s).substitute(lambda v: 0 if v is axis else None) for s in op.subscripts]
+    base = [e.substitute(lambda v: 0 if v is axis else None) for e in _subscripts(op)]
     width = vector_width(type, base, alignment)
     where = [_expand(c) for c in op.where]
     while width > 1 and (extent % width or not all(holds_alike(c, axis, width) for c in where)):
         width //= 2
     return axis, width
+
+
+def _fragment_axis(op: tile.LoadOp | tile.StoreOp) -> tuple[BlockArgument | None, int]:
+    """The register axis along which an access takes neighbouring elements, and its extent."""
+    extents = {a: loop.extent(a) for loop in loops_around(op) for a in loop.axes_of(REGISTER)}
+    axis = fragment_axis(op, list(extents))
+    return axis, 1 if axis is None else extents[axis]
+
+
+def _subscripts(op: tile.LoadOp | Effect) -> tuple[Expr, ...]:
+    """The subscripts of an access in axes."""
+    return once((op, "in axes"), lambda: tuple(map(_expand, op.subscripts)))
 
 
 def _expand(expr: Expr) -> Expr:
@@ -382,7 +400,7 @@ class _Walk:
     ) -> _Walk:
         assert isinstance(type, MemRefType)
         axis, width = access_width(op, type, alignment)
-        subscripts = tuple(_expand(s) for s in op.subscripts)
+        subscripts = _subscripts(op)
         mentioned = {v for e in subscripts for v in e.values()}
         steps: dict[SSAValue, tuple[int, int]] = {}
         times = prod(n for n, _ in _loops(op))
@@ -418,15 +436,8 @@ class _Walk:
 @lru_cache(maxsize=256)
 def _decoded(extents: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Where the thread axes, the last one fastest, stand in the lanes of the sampled warps."""
-
-    def decode(thread: int) -> tuple[int, ...]:
-        at: list[int] = []
-        for extent in reversed(extents):
-            at.insert(0, thread % extent)
-            thread //= extent
-        return tuple(at)
-
-    return tuple(tuple(map(decode, warp)) for warp in _sampled_warps(prod(extents)))
+    warps = _sampled_warps(prod(extents))
+    return tuple(tuple(_decode(thread, extents) for thread in warp) for warp in warps)
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from math import gcd, prod
 from operator import mul
 
-from xdsl.dialects.builtin import IntAttr, MemRefType, NoneAttr, StridedLayoutAttr
+from xdsl.dialects.builtin import (
+    IntAttr,
+    MemRefLayoutAttr,
+    MemRefType,
+    NoneAttr,
+    StridedLayoutAttr,
+)
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -159,22 +165,21 @@ def alignment_of(type: MemRefType[Attribute]) -> int:
 
 def padded(type: MemRefType[Attribute], padding: int) -> MemRefType[Attribute]:
     """The type with rows, along the last dimension, that are so many elements further apart."""
-    shape = type.get_shape()
     strides = [1, strides_of(type)[-2] + padding]
-    for extent in reversed(shape[1:-1]):
+    for extent in reversed(type.get_shape()[1:-1]):
         strides.append(strides[-1] * extent)
-    layout = StridedLayoutAttr(list(reversed(strides)))
-    return MemRefType(type.element_type, shape, layout, type.memory_space)
+    return _with_layout(type, StridedLayoutAttr(list(reversed(strides))))
+
+
+def _with_layout(type: MemRefType[Attribute], layout: MemRefLayoutAttr) -> MemRefType[Attribute]:
+    return MemRefType.new([type.shape, type.element_type, layout, type.memory_space])
 
 
 def group_padded(type: MemRefType[Attribute], padding: int) -> Iterator[MemRefType[Attribute]]:
     """The type with so many elements between groups of 2, 4 or 8 rows, as far as they fit."""
-    shape = type.get_shape()
-    return (
-        MemRefType(type.element_type, shape, PaddedGroupsAttr(rows, padding), type.memory_space)
-        for rows in (2, 4, 8)
-        if shape[-2] % rows == 0
-    )
+    for rows in (2, 4, 8):
+        if type.get_shape()[-2] % rows == 0:
+            yield _with_layout(type, PaddedGroupsAttr(rows, padding))
 
 
 def swizzled(
@@ -183,8 +188,7 @@ def swizzled(
     """The type with each swizzle of at most so many bytes that fits its rows, widest first."""
     found: list[MemRefType[Attribute]] = []
     for width in sorted((w for w in WIDTHS if w <= at_most), reverse=True):
-        layout = SwizzleAttr(width)
-        new = MemRefType(type.element_type, type.get_shape(), layout, type.memory_space)
+        new = _with_layout(type, SwizzleAttr(width))
         try:
             verify_layout(new)
         except VerifyException:
