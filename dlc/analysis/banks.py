@@ -149,14 +149,12 @@ def report(kernel: tile.KernelOp) -> list[BankAccess]:
 
 def report_reads(kernel: tile.KernelOp) -> list[BankAccess]:
     """Every load from a shared buffer, in program order."""
-    loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
-    return [_read(kernel, op, op.ref.type) for op in loads if shared_by(op.ref) is not None]
+    return [_read(kernel, op, op.ref.type) for op in _loads(kernel)]
 
 
 def report_writes(kernel: tile.KernelOp) -> list[BankAccess]:
     """Every copy into a stage or ring by the threads, every computed slab, in program order."""
-    copies = (op for op in kernel.launch.walk() if isinstance(op, Filling))
-    return [_write(kernel, op, _buffer(op).result.type) for op in copies if not _by_tma(op)]
+    return [_write(kernel, op, _buffer(op).result.type) for op in _fillings(kernel)]
 
 
 def accesses_of(
@@ -171,17 +169,26 @@ def reads_of(
 ) -> list[BankAccess]:
     """Every load from a stage or ring, as if its result had a type with another layout."""
     slot = slot_type(type) if isinstance(buffer, tile.RingOp) else type
-    loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
-    return [_read(kernel, op, slot) for op in loads if shared_by(op.ref) is buffer]
+    return [_read(kernel, op, slot) for op in _loads(kernel) if shared_by(op.ref) is buffer]
 
 
 def writes_of(
     kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
 ) -> list[BankAccess]:
     """Every copy or computation into a stage or ring, as if its result had another type."""
-    copies = (op for op in kernel.launch.walk() if isinstance(op, Filling))
-    writes = (op for op in copies if _buffer(op) is buffer and not _by_tma(op))
-    return [_write(kernel, op, type) for op in writes]
+    return [_write(kernel, op, type) for op in _fillings(kernel) if _buffer(op) is buffer]
+
+
+def _loads(kernel: tile.KernelOp) -> list[tile.LoadOp]:
+    """The loads from shared memory, in program order."""
+    loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
+    return once((kernel, "loads"), lambda: [op for op in loads if shared_by(op.ref) is not None])
+
+
+def _fillings(kernel: tile.KernelOp) -> list[Filling]:
+    """What threads fill shared memory by, in program order."""
+    found = (op for op in kernel.launch.walk() if isinstance(op, Filling))
+    return once((kernel, "fillings"), lambda: [op for op in found if not _by_tma(op)])
 
 
 def _buffer(op: Filling) -> Buffer:
