@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
-from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import (
     PERIOD,
     UNIT,
@@ -172,7 +172,7 @@ def padded(type: MemRefType[Attribute], padding: int) -> MemRefType[Attribute]:
 
 
 def _with_layout(type: MemRefType[Attribute], layout: MemRefLayoutAttr) -> MemRefType[Attribute]:
-    return MemRefType.new([type.shape, type.element_type, layout, type.memory_space])
+    return memref_type(type.element_type, type.get_shape(), layout, type.memory_space)
 
 
 def group_padded(type: MemRefType[Attribute], padding: int) -> Iterator[MemRefType[Attribute]]:
