@@ -118,9 +118,11 @@ class _Copy:
         if self.trips == 0 or self.trips % width:
             raise Decline(f"{self.trips} elements are not a multiple of {width}")
         zero, one = _constant(0), _constant(1)
-        strips = _loop(zero, _constant(self.trips // width), one, self.loop)
         lane = _loop(zero, _constant(width), one, self.loop).body.block.args[0]
-        index = Expr.of(strips.body.block.args[0]) * width + Expr.of(lane)
+        index, strips = Expr.of(lane), None
+        if self.trips > width:
+            strips = _loop(zero, _constant(self.trips // width), one, self.loop)
+            index = Expr.of(strips.body.block.args[0]) * width + index
         source, loaded_where = self._strip(self.load, index, lane, width)
         target, stored_where = self._strip(self.store, index, lane, width)
         default = self.load.default if loaded_where else None
@@ -130,7 +132,7 @@ class _Copy:
         load.result.name_hint = self.load.result.name_hint
         store = kernel.StoreOp(load.result, self.store.ref, target, stored_where)
         store.location = self.store.location
-        if self.trips == width:
+        if strips is None:
             Rewriter.insert_op((load, store), InsertPoint.before(self.loop))
         else:
             strips.body.block.add_ops((load, store, scf.YieldOp()))
