@@ -113,6 +113,8 @@ class Place:
     base: Expr
     unit: Expr
     exchange: Expr
+    linear: Expr
+    """The same as if the units of a row had not traded places."""
 
     def evaluate(self, values: Mapping[SSAValue, int]) -> int:
         """The number that the place is at a point."""
@@ -124,14 +126,14 @@ def place_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Place:
     """The place of an element; 0 is exchanged unless the memref is swizzled."""
     offset, width = linear_offset(type, subscripts), _panel(type)
     if width is None:
-        return Place(offset, Expr(), Expr())
+        return Place(offset, Expr(), Expr(), offset)
     row, column = subscripts[-2:]
     unit = UNIT // element_bytes(type.element_type)
     units = width // unit
     exchange = ((row // (PERIOD // units)) % units) * unit
     if type.get_shape()[-1] > width:
         column = column % width
-    return Place(offset - column, column, exchange)
+    return Place(offset - column, column, exchange, offset)
 
 
 def offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import MemoryReadEffect, Pure
 
-from dlc.analysis.layout import linear_offset
+from dlc.analysis.layout import Place, place_of
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp, LoadOpBase, SelectOpBase, StoreOpBase
 from dlc.ir.expr import Expr, once
@@ -79,13 +79,18 @@ def _offsets(op: IndexedOp | kernel.CpAsyncOp) -> list[Expr]:
     if isinstance(op, kernel.CpAsyncOp):
         pairs = [(op.source, op.subscripts), (op.target, op.target_subscripts)]
     elif isinstance(op, kernel.TmaLoadOp):
-        offset = linear_offset(memref(op.target), op.target_subscripts)
+        offset = place_in(op, op.target, op.target_subscripts).linear
         return [*(op.coordinates[d] for d in op.map_op.dims), offset, op.barrier]
     elif isinstance(op, LoadOpBase | StoreOpBase) and not kernel.is_local(op.ref):
         pairs = [(op.ref, op.subscripts)]
     else:
         return list(op.subscripts)
-    return [linear_offset(memref(ref), subscripts) for ref, subscripts in pairs]
+    return [place_in(op, ref, subscripts).linear for ref, subscripts in pairs]
+
+
+def place_in(op: Operation, ref: SSAValue, subscripts: Sequence[Expr]) -> Place:
+    """Where an operation accesses a buffer."""
+    return once((op, ref), lambda: place_of(memref(ref), subscripts))
 
 
 def memref(ref: SSAValue) -> MemRefType[Attribute]:
