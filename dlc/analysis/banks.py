@@ -28,7 +28,7 @@ from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import SwizzleAttr
 from dlc.dialects.staging import TMA, slot_type
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, once
 from dlc.schedule.target import WARP
 
 BANKS, BANK_BYTES, SECTOR_BYTES = 32, 4, 32
@@ -41,8 +41,8 @@ Filling = tile.StageOp | tile.ComputeOp | tile.FillOp
 Lanes = Sequence[int | None]
 """The byte address of each lane of a warp; None for lanes that take no part."""
 Effect = tile.StoreOp | tile.AtomicAddOp
-OfThreads = Callable[[tuple[int, ...]], int]
-"""A number as a function of where the thread axes stand."""
+Warps = Sequence[Sequence[int]]
+"""A number in each lane of each sampled warp."""
 
 
 def phases(lanes: Lanes, width: int) -> list[list[int]]:
@@ -54,27 +54,33 @@ def phases(lanes: Lanes, width: int) -> list[list[int]]:
 
 def wavefronts(lanes: Lanes, width: int) -> int:
     """How many wavefronts an access of `width` bytes a lane takes."""
+    return _served(lanes, width)[0]
+
+
+def _served(lanes: Lanes, width: int) -> tuple[int, int]:
+    """How many wavefronts an access takes, and how many phases it has."""
     first = next((a for a in lanes if a is not None), 0) // BANK_BYTES * BANK_BYTES
-    return _wavefronts(tuple(None if a is None else a - first for a in lanes), width)
+    return _served_from_0(tuple(None if a is None else a - first for a in lanes), width)
 
 
 @lru_cache(maxsize=4096)
-def _wavefronts(lanes: tuple[int | None, ...], width: int) -> int:
+def _served_from_0(lanes: tuple[int | None, ...], width: int) -> tuple[int, int]:
     """The same; adding a whole number of words to all addresses only turns the banks."""
-    total = 0
-    for phase in phases(lanes, width):
+    total, served = 0, phases(lanes, width)
+    for phase in served:
         words = {
             word
             for address in phase
             for word in range(address // BANK_BYTES, -(-(address + width) // BANK_BYTES))
         }
         total += max(Counter(word % BANKS for word in words).values())
-    return total
+    return total, len(served)
 
 
 def ways(lanes: Lanes, width: int) -> float:
     """How many times more wavefronts an access takes than it has phases; 1 is free of conflicts."""
-    return wavefronts(lanes, width) / max(len(phases(lanes, width)), 1)
+    taken, phases = _served(lanes, width)
+    return taken / max(phases, 1)
 
 
 def sectors(lanes: Lanes, width: int) -> int:
@@ -143,23 +149,19 @@ def report(kernel: tile.KernelOp) -> list[BankAccess]:
 
 def report_reads(kernel: tile.KernelOp) -> list[BankAccess]:
     """Every load from a shared buffer, in program order."""
-    loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
-    return [_read(kernel, op, op.ref.type) for op in loads if shared_by(op.ref) is not None]
+    return [_read(kernel, op, op.ref.type) for op in _loads(kernel)]
 
 
 def report_writes(kernel: tile.KernelOp) -> list[BankAccess]:
     """Every copy into a stage or ring by the threads, every computed slab, in program order."""
-    copies = (op for op in kernel.launch.walk() if isinstance(op, Filling))
-    return [_write(kernel, op, _buffer(op).result.type) for op in copies if not _by_tma(op)]
+    return [_write(kernel, op, _buffer(op).result.type) for op in _fillings(kernel)]
 
 
 def accesses_of(
     kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
 ) -> list[BankAccess]:
     """Every access of a stage or ring, as if its result had a type with another layout."""
-    copies = (op for op in kernel.launch.walk() if isinstance(op, Filling))
-    writes = [op for op in copies if _buffer(op) is buffer and not _by_tma(op)]
-    return [*reads_of(kernel, buffer, type), *(_write(kernel, op, type) for op in writes)]
+    return [*reads_of(kernel, buffer, type), *writes_of(kernel, buffer, type)]
 
 
 def reads_of(
@@ -167,8 +169,26 @@ def reads_of(
 ) -> list[BankAccess]:
     """Every load from a stage or ring, as if its result had a type with another layout."""
     slot = slot_type(type) if isinstance(buffer, tile.RingOp) else type
+    return [_read(kernel, op, slot) for op in _loads(kernel) if shared_by(op.ref) is buffer]
+
+
+def writes_of(
+    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
+) -> list[BankAccess]:
+    """Every copy or computation into a stage or ring, as if its result had another type."""
+    return [_write(kernel, op, type) for op in _fillings(kernel) if _buffer(op) is buffer]
+
+
+def _loads(kernel: tile.KernelOp) -> list[tile.LoadOp]:
+    """The loads from shared memory, in program order."""
     loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
-    return [_read(kernel, op, slot) for op in loads if shared_by(op.ref) is buffer]
+    return once((kernel, "loads"), lambda: [op for op in loads if shared_by(op.ref) is not None])
+
+
+def _fillings(kernel: tile.KernelOp) -> list[Filling]:
+    """What threads fill shared memory by, in program order."""
+    found = (op for op in kernel.launch.walk() if isinstance(op, Filling))
+    return once((kernel, "fillings"), lambda: [op for op in found if not _by_tma(op)])
 
 
 def _buffer(op: Filling) -> Buffer:
@@ -267,25 +287,33 @@ def _dealt(
     of the sampled warps, `place` being that of an element.
     """
     threads = max(1, prod(kernel.launch.extent(a) for a in kernel.launch.axes_of(THREAD)))
+    warps = _runs(threads, tuple(sizes), width)
+    lanes = ([None if at is None else place(at) for at in warp] for warp in warps)
+    return -(-(prod(sizes) // width) // threads), lanes
+
+
+@lru_cache(maxsize=256)
+def _runs(
+    threads: int, sizes: tuple[int, ...], width: int
+) -> tuple[tuple[tuple[int, ...] | None, ...], ...]:
+    """The first element of the run of a slab that each lane of the sampled warps has, if any."""
     runs = prod(sizes) // width
-    rounds = -(-runs // threads)
+    rounds = range(min(-(-runs // threads), SAMPLED_ROUNDS))
+    firsts = [range(round * threads, runs) for round in rounds]
+    return tuple(
+        tuple(_decode(first[t] * width, sizes) if t < len(first) else None for t in warp)
+        for first in firsts
+        for warp in _sampled_warps(threads)
+    )
 
-    def address(run: int) -> int | None:
-        if run >= runs:
-            return None
-        at: list[int] = []
-        rest = run * width
-        for extent in reversed(sizes):
-            at.insert(0, rest % extent)
-            rest //= extent
-        return place(at)
 
-    def warps() -> Iterator[Lanes]:
-        for round in range(min(rounds, SAMPLED_ROUNDS)):
-            for warp in _sampled_warps(threads):
-                yield [address(round * threads + thread) for thread in warp]
-
-    return rounds, warps()
+def _decode(number: int, extents: Sequence[int]) -> tuple[int, ...]:
+    """The point that has a running number, the last place running fastest."""
+    at: list[int] = []
+    for extent in reversed(extents):
+        at.insert(0, number % extent)
+        number //= extent
+    return tuple(at)
 
 
 def _judge(
@@ -293,8 +321,8 @@ def _judge(
 ) -> BankAccess:
     total = least = 0
     for lanes in warps:
-        total += wavefronts(lanes, width)
-        least += len(phases(lanes, width))
+        taken, phases = _served(lanes, width)
+        total, least = total + taken, least + phases
     return BankAccess(op, buffer, writes, width, total, least, times)
 
 
@@ -320,17 +348,27 @@ def access_width(
     """
     if isinstance(op, tile.AtomicAddOp):
         return None, 1
-    registers = [(loop, a) for loop in loops_around(op) for a in loop.axes_of(REGISTER)]
-    axis = fragment_axis(op, [a for _, a in registers])
+    axis, extent = once((op, "fragment axis"), lambda: _fragment_axis(op))
     if axis is None:
         return None, 1
-    extent = next(loop.extent(a) for loop, a in registers if a is axis)
-    base = [_expand(s).substitute(lambda v: 0 if v is axis else None) for s in op.subscripts]
+    base = [e.substitute(lambda v: 0 if v is axis else None) for e in _subscripts(op)]
     width = vector_width(type, base, alignment)
     where = [_expand(c) for c in op.where]
     while width > 1 and (extent % width or not all(holds_alike(c, axis, width) for c in where)):
         width //= 2
     return axis, width
+
+
+def _fragment_axis(op: tile.LoadOp | tile.StoreOp) -> tuple[BlockArgument | None, int]:
+    """The register axis along which an access takes neighbouring elements, and its extent."""
+    extents = {a: loop.extent(a) for loop in loops_around(op) for a in loop.axes_of(REGISTER)}
+    axis = fragment_axis(op, list(extents))
+    return axis, 1 if axis is None else extents[axis]
+
+
+def _subscripts(op: tile.LoadOp | Effect) -> tuple[Expr, ...]:
+    """The subscripts of an access in axes."""
+    return once((op, "in axes"), lambda: tuple(map(_expand, op.subscripts)))
 
 
 def _expand(expr: Expr) -> Expr:
@@ -350,6 +388,8 @@ class _Walk:
     launch: tile.LaunchOp
     type: MemRefType[Attribute]
     subscripts: tuple[Expr, ...]
+    offset: Expr
+    """In elements, but for what a swizzle exchanges."""
     element: int
     """Bytes of an element."""
     width: int
@@ -367,7 +407,7 @@ class _Walk:
     ) -> _Walk:
         assert isinstance(type, MemRefType)
         axis, width = access_width(op, type, alignment)
-        subscripts = tuple(_expand(s) for s in op.subscripts)
+        subscripts = _subscripts(op)
         mentioned = {v for e in subscripts for v in e.values()}
         steps: dict[SSAValue, tuple[int, int]] = {}
         times = prod(n for n, _ in _loops(op))
@@ -380,61 +420,63 @@ class _Walk:
                 if loop.kind(a) == REGISTER:
                     times *= loop.extent(a) // step
         opaque = dict.fromkeys(mentioned - set(steps) - set(launch.axes), 0)
-        size = element_bytes(type.element_type)
-        points = tuple({**opaque, **p} for p in _points(steps, subscripts, type))
-        return _Walk(launch, type, subscripts, size, width * size, times, points)
+        size, offset = element_bytes(type.element_type), linear_offset(type, subscripts)
+        points = tuple({**opaque, **p} for p in _points(steps, offset, type))
+        return _Walk(launch, type, subscripts, offset, size, width * size, times, points)
 
     def warps(self) -> Iterator[Lanes]:
         """The addresses of the sampled warps at each of the points."""
-        axes = self.launch.axes_of(THREAD)
-        offsets = [self._offset(point, axes) for point in self.points]
-        for warp in _decoded(tuple(max(self.launch.extent(a), 1) for a in axes)):
-            for offset in offsets:
-                yield [offset(at) * self.element for at in warp]
+        threads = {a: max(self.launch.extent(a), 1) for a in self.launch.axes_of(THREAD)}
+        for point in self.points:
+            for places in self._places(point, threads):
+                yield [place * self.element for place in places]
 
-    def _offset(self, point: Mapping[SSAValue, int], axes: Sequence[BlockArgument]) -> OfThreads:
-        """The place of the element."""
+    def _places(self, point: Mapping[SSAValue, int], threads: Mapping[BlockArgument, int]) -> Warps:
+        """The places of the elements."""
         if not isinstance(self.type.layout, SwizzleAttr):
-            return _along(linear_offset(self.type, self.subscripts), point, axes)
+            return _along(self.offset, point, threads)
         offset = offset_in(self.type)
-        parts = [_along(e, point, axes) for e in self.subscripts]
-        return lambda at: offset([part(at) for part in parts])
+        parts = [_along(e, point, threads) for e in self.subscripts]
+        return [[offset(at) for at in zip(*warp, strict=True)] for warp in zip(*parts, strict=True)]
 
 
 @lru_cache(maxsize=256)
 def _decoded(extents: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """Where the thread axes, the last one fastest, stand in the lanes of the sampled warps."""
-
-    def decode(thread: int) -> tuple[int, ...]:
-        at: list[int] = []
-        for extent in reversed(extents):
-            at.insert(0, thread % extent)
-            thread //= extent
-        return tuple(at)
-
-    return tuple(tuple(map(decode, warp)) for warp in _sampled_warps(prod(extents)))
+    warps = _sampled_warps(prod(extents))
+    return tuple(tuple(_decode(thread, extents) for thread in warp) for warp in warps)
 
 
-def _along(expr: Expr, point: Mapping[SSAValue, int], axes: Sequence[BlockArgument]) -> OfThreads:
-    """An expression at a point; a sum is taken apart once."""
-    factors = [f for a in axes if (f := expr.coefficient(a)) is not None]
-    if len(factors) < len(axes):
-        return lambda at: expr.evaluate({**point, **dict(zip(axes, at, strict=True))})
-    first = expr.evaluate({**point, **dict.fromkeys(axes, 0)})
-    return lambda at: first + sum(map(mul, factors, at))
+@lru_cache(maxsize=256)
+def _sums(extents: tuple[int, ...], factors: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """What a sum of the thread axes, each times a factor, is in the lanes of the sampled warps."""
+    return tuple(tuple(sum(map(mul, factors, at)) for at in warp) for warp in _decoded(extents))
+
+
+def _along(
+    expr: Expr, point: Mapping[SSAValue, int], threads: Mapping[BlockArgument, int]
+) -> Warps:
+    """An expression at a point, the thread axes having so many points."""
+    extents = tuple(threads.values())
+    factors = tuple(f for a in threads if (f := expr.coefficient(a)) is not None)
+    if len(factors) == len(threads):
+        first = expr.evaluate({**point, **dict.fromkeys(threads, 0)})
+        return [[first + rest for rest in warp] for warp in _sums(extents, factors)]
+    return [
+        [expr.evaluate({**point, **dict(zip(threads, at, strict=True))}) for at in warp]
+        for warp in _decoded(extents)
+    ]
 
 
 def _points(
-    steps: Mapping[SSAValue, tuple[int, int]],
-    subscripts: Sequence[Expr],
-    type: MemRefType[Attribute],
+    steps: Mapping[SSAValue, tuple[int, int]], offset: Expr, type: MemRefType[Attribute]
 ) -> Iterator[dict[SSAValue, int]]:
     """
     Points of the axes that are no thread axes, given the second and the last place of each: where
     the offset is a sum, moving them shifts all lanes alike, and the first point stands for all.
     """
     yield dict.fromkeys(steps, 0)
-    is_sum = all(isinstance(a, SSAValue) for a, _ in linear_offset(type, subscripts).terms)
+    is_sum = all(isinstance(a, SSAValue) for a, _ in offset.terms)
     if is_sum and not isinstance(type.layout, SwizzleAttr):
         return
     yield {a: last for a, (_, last) in steps.items()}

@@ -46,7 +46,7 @@ def place_barriers(func: kernel.FuncOp) -> int:
         open_ = [c for c in missing if c.second.at is second.at]
         barrier, missing = _separate(func, open_, uniform, slots)
         placed.append(barrier)
-    for barrier in list(placed):
+    for barrier in placed[:-1]:  # without the last one, something conflicted
         if not missing_barriers(func, slots, frozenset((barrier,))):
             Rewriter.erase_op(barrier)
             placed.remove(barrier)
@@ -58,14 +58,16 @@ def redundant_barriers(func: kernel.FuncOp) -> list[kernel.BarrierOp]:
     Barriers without all of which every two accesses that were separated still are, chosen in
     program order. Runs of the same operation count as accesses of different threads here.
     """
+    barriers = [op for op in func.walk() if isinstance(op, kernel.BarrierOp)]
+    redundant: list[kernel.BarrierOp] = []
+    if not barriers:
+        return redundant
     slots = Slots(func)
     before = set(conflicts(func, slots))
-    redundant: list[kernel.BarrierOp] = []
-    for op in func.walk():
-        if isinstance(op, kernel.BarrierOp):
-            ignored = frozenset([*redundant, op])
-            if set(conflicts(func, slots, ignored)) <= before:
-                redundant.append(op)
+    for barrier in barriers:
+        ignored = frozenset([*redundant, barrier])
+        if set(conflicts(func, slots, ignored)) <= before:
+            redundant.append(barrier)
     return redundant
 
 

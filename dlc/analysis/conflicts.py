@@ -6,6 +6,8 @@ to the second meets no barrier: different threads may then perform them in eithe
 analysis follows all paths through loops and ifs at once: for each point, it computes the accesses
 since the last barrier on any path that leads there. That set is finite and grows monotonically,
 so the fixpoint over a loop costs two passes over its body and is exact for two or more iterations.
+(Where nothing in the body orders accesses, they are just added, one state for all paths; where none
+of them writes, either, one pass does.)
 
 Buffers count as a whole, but for their slots: where the first subscript of an access is known, it
 meets only accesses of the same slot. A loop that picks slots of a ring (`ko mod 3`) is played
@@ -77,6 +79,8 @@ def conflicts(
 Copy = tuple[kernel.CpAsyncOp, int | None]
 """An asynchronous copy and the slot that it writes."""
 
+_Order = kernel.BarrierOp | kernel.CommitOp | kernel.WaitOp
+
 _FEW = 4
 """Slots of the deepest ring."""
 
@@ -138,7 +142,10 @@ class _State:
 
 
 class Slots:
-    """Which slot of its buffer an access has, and the loops that pick slots."""
+    """
+    What of a kernel's accesses does not depend on its barriers: which slot of its buffer an access
+    has, the loops that pick slots, and how often loops and ifs run.
+    """
 
     def __init__(self, func: kernel.FuncOp) -> None:
         self.periods: dict[scf.ForOp, int] = {}
@@ -148,7 +155,9 @@ class Slots:
         self._known: dict[object, int | None] = {}
         self._runs: dict[Operation, int] = {}
         self._first: dict[Operation, Expr | None] = {}
+        self._accesses: dict[Operation, tuple[Access, ...]] = {}
         self._matters: dict[Operation, bool] = {}
+        self._trips: dict[scf.ForOp, int | None] = {}
         self._falling: dict[scf.IfOp, list[Expr]] = {}
         self._taken: dict[object, bool | None] = {}
         for op in func.walk():
@@ -160,11 +169,23 @@ class Slots:
     def matters(self, op: Operation) -> bool:
         """Does `op`, or something in it, access shared memory or order such accesses?"""
         if op not in self._matters:
-            own = isinstance(op, kernel.BarrierOp | kernel.CommitOp | kernel.WaitOp)
+            own = isinstance(op, _Order)
             blocks = (block for region in op.regions for block in region.blocks)
             inside = any(self.matters(inner) for block in blocks for inner in block.ops)
-            self._matters[op] = own or inside or any(accesses(op))
+            self._matters[op] = own or inside or bool(self.accesses(op))
         return self._matters[op]
+
+    def accesses(self, op: Operation) -> tuple[Access, ...]:
+        """The accesses of shared memory that an operation performs at once."""
+        if op not in self._accesses:
+            self._accesses[op] = tuple(accesses(op))
+        return self._accesses[op]
+
+    def trips(self, op: scf.ForOp) -> int | None:
+        """How often the body of a loop runs, if that is known."""
+        if op not in self._trips:
+            self._trips[op] = trip_count(op)
+        return self._trips[op]
 
     def of(self, op: Operation) -> int | None:
         """The slot that `op` accesses in the current iteration, if it is known."""
@@ -310,7 +331,7 @@ class _Walk:
         self._ignored = ignored
         self._found: dict[Conflict, None] = {}
         self._ops: dict[Block, list[Operation]] = {}
-        """The operations of each block that matter."""
+        self._adds: dict[Operation, list[Operation] | None] = {}
 
     def over(self, func: kernel.FuncOp) -> dict[Conflict, None]:
         """The conflicts, in the order in which they were found."""
@@ -318,51 +339,87 @@ class _Walk:
         return self._found
 
     def _block(self, block: Block, state: _State) -> _State:
-        if block not in self._ops:
-            self._ops[block] = [op for op in block.ops if self._slots.matters(op)]
-        for op in self._ops[block]:
+        for op in self._in(block):
             state = self._op(op, state)
         return state
 
+    def _in(self, block: Block) -> list[Operation]:
+        """The operations of a block that matter."""
+        if block not in self._ops:
+            self._ops[block] = [op for op in block.ops if self._slots.matters(op)]
+        return self._ops[block]
+
+    def _added(self, op: Operation) -> list[Operation] | None:
+        """
+        The accesses of an operation that adds them to those since the last barrier and does nothing
+        else, in the order of execution; None for any other.
+        """
+        if op not in self._adds:
+            self._adds[op] = self._find_added(op)
+        return self._adds[op]
+
+    def _find_added(self, op: Operation) -> list[Operation] | None:
+        if not isinstance(op, scf.ForOp | scf.IfOp):
+            return None if isinstance(op, _Order) and op not in self._ignored else [op]
+        if op in self._slots.periods or (isinstance(op, scf.IfOp) and op.false_region.blocks):
+            return None
+        found: list[Operation] = []
+        for inner in self._in(op.regions[0].block):
+            added = self._added(inner)
+            if added is None:
+                return None
+            found += added
+        if not isinstance(op, scf.ForOp):
+            return found
+        trips = self._slots.trips(op)
+        writes = any(access.writes for o in found for access in self._slots.accesses(o))
+        return found * min(2 if trips is None else trips, 2 if writes else 1)
+
     def _op(self, op: Operation, state: _State) -> _State:
         match op:
-            case scf.ForOp():
-                return self._loop(op, state)
             case scf.IfOp() if (taken := self._slots.taken(op)) is not None:
                 return self._block(op.true_region.block, state) if taken else state
             case scf.IfOp() if self._slots.ends_loop(op):
                 return self._block(op.true_region.block, state)
+            case _ if (added := self._added(op)) is not None:
+                for access in added:
+                    self._access(access, state)
+            case scf.ForOp():
+                return self._loop(op, state)
             case scf.IfOp():
                 taken = self._block(op.true_region.block, state.copy())
                 for block in op.false_region.blocks:
                     state = self._block(block, state)
                 taken.join(state)
                 return taken
-            case kernel.BarrierOp() if op not in self._ignored:
+            case kernel.BarrierOp():
                 state.accesses.clear()
             case kernel.CommitOp():
                 state.commit()
-            case kernel.WaitOp():
+            case _:
+                assert isinstance(op, kernel.WaitOp)
                 for copy, slot in state.complete(op.pending.value.data):
                     self._meet(Access(copy, op, copy.target, True), slot, state)
-            case _:
-                for access in accesses(op):
-                    self._meet(access, self._slots.of(op), state)
-                if isinstance(op, kernel.CpAsyncOp):
-                    state.open[op, self._slots.of(op)] = None
         return state
 
+    def _access(self, op: Operation, state: _State) -> None:
+        slot = self._slots.of(op)
+        for access in self._slots.accesses(op):
+            self._meet(access, slot, state)
+        if isinstance(op, kernel.CpAsyncOp):
+            state.open[op, slot] = None
+
     def _loop(self, op: scf.ForOp, state: _State) -> _State:
-        trips = trip_count(op)
+        trips, body = self._slots.trips(op), op.body.block
         if trips == 0:
             return state
         if trips is not None and op in self._slots.periods:
             return self._play(op, trips, state)
-        end = self._block(op.body.block, state.copy())
+        end = self._block(body, state.copy())
         if trips != 1:
             start = state.copy()
             while start.join(end):
-                end = self._block(op.body.block, start.copy())
+                end = self._block(body, start.copy())
         if trips is None:
             end.join(state)
         return end
@@ -377,7 +434,7 @@ class _Walk:
         iterations = list(self._iterations(op, trips))
         for iteration in iterations:
             self._slots.at[index] = first + iteration * step
-            if any(map(self._slots.ends_loop, op.body.block.ops)):
+            if any(map(self._slots.ends_loop, self._in(op.body.block))):
                 left.append(state.copy())
             state = self._block(op.body.block, state)
         for earlier in left:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from operator import mul
 
-from xdsl.dialects.builtin import IntAttr, MemRefType, NoneAttr, StridedLayoutAttr
+from xdsl.dialects.builtin import (
+    IntAttr,
+    MemRefLayoutAttr,
+    MemRefType,
+    NoneAttr,
+    StridedLayoutAttr,
+)
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
-from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import (
     PERIOD,
     UNIT,
@@ -107,6 +113,8 @@ class Place:
     base: Expr
     unit: Expr
     exchange: Expr
+    linear: Expr
+    """The same as if the units of a row had not traded places."""
 
     def evaluate(self, values: Mapping[SSAValue, int]) -> int:
         """The number that the place is at a point."""
@@ -118,14 +126,14 @@ def place_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Place:
     """The place of an element; 0 is exchanged unless the memref is swizzled."""
     offset, width = linear_offset(type, subscripts), _panel(type)
     if width is None:
-        return Place(offset, Expr(), Expr())
+        return Place(offset, Expr(), Expr(), offset)
     row, column = subscripts[-2:]
     unit = UNIT // element_bytes(type.element_type)
     units = width // unit
     exchange = ((row // (PERIOD // units)) % units) * unit
     if type.get_shape()[-1] > width:
         column = column % width
-    return Place(offset - column, column, exchange)
+    return Place(offset - column, column, exchange, offset)
 
 
 def offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
@@ -159,22 +167,21 @@ def alignment_of(type: MemRefType[Attribute]) -> int:
 
 def padded(type: MemRefType[Attribute], padding: int) -> MemRefType[Attribute]:
     """The type with rows, along the last dimension, that are so many elements further apart."""
-    shape = type.get_shape()
     strides = [1, strides_of(type)[-2] + padding]
-    for extent in reversed(shape[1:-1]):
+    for extent in reversed(type.get_shape()[1:-1]):
         strides.append(strides[-1] * extent)
-    layout = StridedLayoutAttr(list(reversed(strides)))
-    return MemRefType(type.element_type, shape, layout, type.memory_space)
+    return _with_layout(type, StridedLayoutAttr(list(reversed(strides))))
 
 
-def group_padded(type: MemRefType[Attribute], padding: int) -> list[MemRefType[Attribute]]:
+def _with_layout(type: MemRefType[Attribute], layout: MemRefLayoutAttr) -> MemRefType[Attribute]:
+    return memref_type(type.element_type, type.get_shape(), layout, type.memory_space)
+
+
+def group_padded(type: MemRefType[Attribute], padding: int) -> Iterator[MemRefType[Attribute]]:
     """The type with so many elements between groups of 2, 4 or 8 rows, as far as they fit."""
-    shape = type.get_shape()
-    return [
-        MemRefType(type.element_type, shape, PaddedGroupsAttr(rows, padding), type.memory_space)
-        for rows in (2, 4, 8)
-        if shape[-2] % rows == 0
-    ]
+    for rows in (2, 4, 8):
+        if type.get_shape()[-2] % rows == 0:
+            yield _with_layout(type, PaddedGroupsAttr(rows, padding))
 
 
 def swizzled(
@@ -183,8 +190,7 @@ def swizzled(
     """The type with each swizzle of at most so many bytes that fits its rows, widest first."""
     found: list[MemRefType[Attribute]] = []
     for width in sorted((w for w in WIDTHS if w <= at_most), reverse=True):
-        layout = SwizzleAttr(width)
-        new = MemRefType(type.element_type, type.get_shape(), layout, type.memory_space)
+        new = _with_layout(type, SwizzleAttr(width))
         try:
             verify_layout(new)
         except VerifyException:

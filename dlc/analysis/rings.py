@@ -14,7 +14,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.staging import ASYNC
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, once
 
 
 def rings_by_loop(launch: tile.LaunchOp) -> dict[tile.ReduceOp | None, list[tile.RingOp]]:
@@ -31,6 +31,10 @@ def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
     The reduce with one serial axis in each of whose iterations a ring's chunk of the same number is
     acquired and released; None if there is no such reduce.
     """
+    return once((ring, "loop"), lambda: _loop_of(ring))
+
+
+def _loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
     users = [use.operation for use in ring.result.uses]
     users = [op for op in users if isinstance(op, tile.AcquireOp | tile.ReleaseOp)]
     loops = {op.parent_op() for op in users}
@@ -54,6 +58,10 @@ def run_of(op: tile.FillOp | tile.AcquireOp) -> list[tile.FillOp | tile.AcquireO
     copies, of which a run of acquires waits once; so does one of requests to the tensor memory
     accelerator.
     """
+    return once((op, "run"), lambda: _run_of(op))
+
+
+def _run_of(op: tile.FillOp | tile.AcquireOp) -> list[tile.FillOp | tile.AcquireOp]:
     run = [op]
     while (before := _neighbour(op, run[0].prev_op)) is not None:
         run.insert(0, before)

@@ -97,7 +97,7 @@ from dlc.dialects.graph import (
     verify_positions,
 )
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
-from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, verify_space
+from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
 from dlc.dialects.kernel_memory import element_bytes as element_bytes
 from dlc.dialects.kernel_memory import is_local as is_local
 from dlc.dialects.kernel_memory import is_shared as is_shared
@@ -477,7 +477,7 @@ class AllocSharedOp(IRDLOperation):
         shape: Sequence[int],
         layout: MemRefLayoutAttr | NoneAttr | None = None,
     ) -> None:
-        type = MemRefType(element, shape, layout or NoneAttr(), SharedAttr())
+        type = memref_type(element, tuple(shape), layout or NoneAttr(), SharedAttr())
         super().__init__(result_types=[type])
 
     def verify_(self) -> None:
@@ -496,7 +496,7 @@ class AllocLocalOp(IRDLOperation):
     traits = traits_def(MemoryAllocEffect())
 
     def __init__(self, element: Attribute, shape: Sequence[int]) -> None:
-        type = MemRefType(element, shape, memory_space=LocalAttr())
+        type = memref_type(element, tuple(shape), space=LocalAttr())
         super().__init__(result_types=[type])
 
     def verify_(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import AnyFloat, IntegerType, MemRefType
+from functools import lru_cache
+
+from xdsl.dialects.builtin import AnyFloat, IntegerType, MemRefLayoutAttr, MemRefType, NoneAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.utils.exceptions import VerifyException
@@ -20,6 +22,17 @@ class LocalAttr(ParametrizedAttribute):
     """`#kernel.local`: memory of one thread."""
 
     name = "kernel.local"
+
+
+@lru_cache(maxsize=4096)
+def memref_type(
+    element: Attribute,
+    shape: tuple[int, ...],
+    layout: MemRefLayoutAttr | NoneAttr = NoneAttr(),
+    space: Attribute = NoneAttr(),
+) -> MemRefType[Attribute]:
+    """The type of a memref, made once: `MemRefType` takes long to check what it is given."""
+    return MemRefType(element, shape, layout, space)
 
 
 def verify_space(type: Attribute, space: Attribute) -> None:

@@ -64,7 +64,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts, parse_index, parse_memref_type
 from dlc.dialects.index_syntax import print_subscripts
-from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import verify_layout
 from dlc.ir.expr import Expr
 
@@ -127,14 +127,14 @@ def _parse_slab(parser: Parser):
 
 def slab_type(source: MemRefType[Attribute], sizes: Sequence[int]) -> MemRefType[Attribute]:
     """The type of a staged slab: sizes of 1 are dropped."""
-    shape = [n for n in sizes if n != 1]
-    return MemRefType(source.element_type, shape, memory_space=SharedAttr())
+    shape = tuple(n for n in sizes if n != 1)
+    return memref_type(source.element_type, shape, space=SharedAttr())
 
 
 def verify_buffer(found: Attribute, expected: MemRefType[Attribute], what: str) -> None:
     """Checks a buffer's type; it may have any layout of shared memory."""
     assert isinstance(found, MemRefType)
-    plain = MemRefType(found.element_type, found.get_shape(), memory_space=found.memory_space)
+    plain = memref_type(found.element_type, found.get_shape(), space=found.memory_space)
     if plain != expected:
         raise VerifyException(f"expected {what} of type {expected}, found {found}")
     verify_layout(found)
@@ -279,7 +279,7 @@ class RingOp(IRDLOperation):
     def set_layout(self, layout: NoneAttr | MemRefLayoutAttr) -> None:
         """Gives the ring another layout, and its acquired slots the rest of it."""
         type = self.ring_type
-        type = MemRefType(type.element_type, type.get_shape(), layout, type.memory_space)
+        type = memref_type(type.element_type, type.get_shape(), layout, type.memory_space)
         result = Rewriter.replace_value_with_new_type(self.result, type)
         for use in list(result.uses):
             if isinstance(use.operation, AcquireOp):
@@ -368,7 +368,7 @@ class RingOp(IRDLOperation):
 def ring_type(slab: SlabOp, depth: int) -> MemRefType[Attribute]:
     """The type of a ring without padding: its slots, then the slab."""
     type = slab_type(slab.source_type, slab.slab_sizes)
-    return MemRefType(type.element_type, [depth, *type.get_shape()], memory_space=SharedAttr())
+    return memref_type(type.element_type, (depth, *type.get_shape()), space=SharedAttr())
 
 
 def slot_type(ring: MemRefType[Attribute]) -> MemRefType[Attribute]:
@@ -377,7 +377,7 @@ def slot_type(ring: MemRefType[Attribute]) -> MemRefType[Attribute]:
     if isinstance(layout, StridedLayoutAttr):
         strides = list(layout.strides)[1:]
         layout = StridedLayoutAttr(strides) if strides else NoneAttr()
-    return MemRefType(ring.element_type, ring.get_shape()[1:], layout, ring.memory_space)
+    return memref_type(ring.element_type, ring.get_shape()[1:], layout, ring.memory_space)
 
 
 class ChunkOp(IndexedOp, ABC):

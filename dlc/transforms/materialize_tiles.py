@@ -42,8 +42,8 @@ class MaterializeTilesPass(ModulePass):
         for source in [k for k in op.walk() if isinstance(k, loop.KernelOp | tile.KernelOp)]:
             if isinstance(source, loop.KernelOp):
                 source = as_tile(source)
-            func = materialize(source)
             with unchanged_ir():
+                func = materialize(source)
                 barriers = place_barriers(func)
             _check_shared_memory(func, target_of(op), source)
             _replace(source, func, op)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import Rewriter
 
-from dlc.analysis.banks import BANK_BYTES, BANKS, BankAccess, accesses_of, reads_of
+from dlc.analysis.banks import BANK_BYTES, BANKS, BankAccess, accesses_of, reads_of, writes_of
 from dlc.analysis.fragments import Buffer
 from dlc.analysis.layout import group_padded, padded, span_bytes, strides_of
 from dlc.dialects import tile
@@ -122,10 +123,11 @@ def _best(
     if slab.get_num_dims() < 2:
         return best, found
     unit = max(max(a.width for a in before) // element_bytes(plain.element_type), 1)
-    for type in (*_paddings(plain, unit), *group_padded(plain, unit)):
-        if _excess(reads_of(kernel, buffer, type)) >= _excess(found):
+    for type in chain(_paddings(plain, unit), group_padded(plain, unit)):
+        reads = reads_of(kernel, buffer, type)
+        if _excess(reads) >= _excess(found):
             continue
-        accesses = accesses_of(kernel, buffer, type)
+        accesses = [*reads, *writes_of(kernel, buffer, type)]
         if _excess(accesses) < _excess(found):
             best, found = type, accesses
         if not _excess(found):
@@ -133,7 +135,7 @@ def _best(
     return best, found
 
 
-def _paddings(type: Type, unit: int) -> list[Type]:
+def _paddings(type: Type, unit: int) -> Iterator[Type]:
     """The type with rows that are longer by a unit, by two, …, by less than all banks."""
     banks = BANKS * BANK_BYTES // element_bytes(type.element_type)
-    return [padded(type, padding) for padding in range(unit, max(banks, unit + 1), unit)]
+    return (padded(type, padding) for padding in range(unit, max(banks, unit + 1), unit))

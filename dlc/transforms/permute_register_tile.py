@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.ir import BlockArgument
+from xdsl.ir import Attribute, BlockArgument
 
 from dlc.analysis.banks import BankAccess, reads_of, report_global, report_reads
 from dlc.analysis.fragments import Buffer
@@ -17,6 +17,7 @@ from dlc.dialects.axes import REGISTER, THREAD
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.staging import slot_type
 from dlc.ir.axis_edit import Axis, keep, replace_axes
+from dlc.ir.cached import cached
 from dlc.ir.expr import Expr, FloorDiv, Mod, unchanged_ir
 from dlc.schedule.step import Decline, SchedulingPass
 
@@ -78,7 +79,7 @@ class PermuteRegisterTilePass(SchedulingPass):
         pairs = _pairs(launch)
         if not pairs:
             raise Decline("its thread and register axes are not mentioned as %t * R + %r")
-        before = _Cost.of(kernel)
+        before = _Cost(kernel)
         orders: dict[Pair, Order] = {}
         notes: list[str] = []
         for pair in pairs:
@@ -86,10 +87,11 @@ class PermuteRegisterTilePass(SchedulingPass):
             for order in self._orders(launch.extent(launch.axes[pair[1]])):
                 trial = kernel.clone()
                 _permute(trial.launch, {pair: order})
-                cost = _Cost.of(trial)
+                cost = _Cost(trial)
+                with unchanged_ir():
+                    if cost.no_narrower(before) and cost.is_less(best):
+                        best, orders[pair] = cost, order
                 trial.erase()
-                if cost.no_narrower(before) and cost.key < best.key:
-                    best, orders[pair] = cost, order
             if pair in orders:
                 names = ", ".join(f"%{launch.axes[n].name_hint}" for n in pair)
                 notes.append(f"{names} {orders[pair]}: {best.against(before)}")
@@ -173,30 +175,35 @@ def _permute(launch: tile.LaunchOp, orders: Mapping[Pair, Order]) -> None:
 
 @dataclass(frozen=True)
 class _Cost:
-    """What the accesses of a kernel cost a warp."""
+    """What the accesses of a kernel cost a warp, computed when it is first asked for."""
 
-    reads: tuple[BankAccess, ...]
-    relieved: float
-    """Wavefronts lost to conflicts when each buffer has its best layout."""
-    sectors: float
-    """Sectors of global memory touched."""
-    instructions: int
+    kernel: tile.KernelOp
 
-    @staticmethod
-    def of(kernel: tile.KernelOp) -> _Cost:
-        with unchanged_ir():
-            reads, others = report_reads(kernel), report_global(kernel)
-            buffers = dict.fromkeys(a.buffer for a in reads)
-            return _Cost(
-                tuple(reads),
-                sum(_relieved(kernel, b, reads) for b in buffers),
-                sum(a.times * a.sectors for a in others),
-                sum(a.times for a in (*reads, *others)),
-            )
+    @cached
+    def reads(self) -> list[BankAccess]:
+        return report_reads(self.kernel)
 
-    @property
-    def key(self) -> tuple[float, float, int, float]:
-        return self.relieved, self.sectors, self.instructions, sum(a.excess for a in self.reads)
+    @cached
+    def relieved(self) -> float:
+        """Wavefronts lost to conflicts when each buffer has its best layout."""
+        buffers = dict.fromkeys(a.buffer for a in self.reads)
+        return sum(_relieved(self.kernel, b, self.reads) for b in buffers)
+
+    @cached
+    def present(self) -> tuple[float, int, float]:
+        """Sectors of global memory touched, instructions, and conflicts in the present layouts."""
+        others = report_global(self.kernel)
+        return (
+            sum(a.times * a.sectors for a in others),
+            sum(a.times for a in (*self.reads, *others)),
+            sum(a.excess for a in self.reads),
+        )
+
+    def is_less(self, other: _Cost) -> bool:
+        """Is an order better than another? None loses less than nothing in the best layouts."""
+        if other.relieved == 0 and self.present >= other.present:
+            return False
+        return (self.relieved, self.present) < (other.relieved, other.present)
 
     def no_narrower(self, other: _Cost) -> bool:
         """Is every load from shared memory at least as wide as under another order?"""
@@ -211,8 +218,9 @@ class _Cost:
         ]
         if not gains and self.relieved < other.relieved:
             gains.append("fewer conflicts once padded or swizzled")
-        if self.sectors < other.sectors:
-            gains.append(f"sectors of global memory from {other.sectors:g} to {self.sectors:g}")
+        (now, *_), (then, *_) = self.present, other.present
+        if now < then:
+            gains.append(f"sectors of global memory from {then:g} to {now:g}")
         return ", ".join(dict.fromkeys(gains)) or "fewer instructions"
 
 
@@ -226,8 +234,15 @@ def _relieved(kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess]
         return best
     unit = max(a.width for a in mine) // element_bytes(type.element_type)
     unit = max(unit, 1)
-    for layout in (padded(type, unit), *group_padded(type, unit), *swizzled(type)[:1]):
+    for layout in _layouts(type, unit):
         best = min(best, sum(a.excess for a in reads_of(kernel, buffer, layout)))
         if not best:
             break
     return best
+
+
+def _layouts(type: MemRefType[Attribute], unit: int) -> Iterator[MemRefType[Attribute]]:
+    """The type with each of the layouts that can relieve conflicts, the usual one first."""
+    yield padded(type, unit)
+    yield from group_padded(type, unit)
+    yield from swizzled(type)[:1]

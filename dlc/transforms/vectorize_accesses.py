@@ -20,7 +20,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.layout import holds_alike, known_divisor, linear_offset, strides_of
 from dlc.dialects import kernel
-from dlc.ir.expr import Expr, constant_of
+from dlc.ir.expr import Expr, constant_of, unchanged_ir
 from dlc.remarks import remark
 
 _BYTES = (16, 8, 4)
@@ -58,13 +58,15 @@ class VectorizeAccessesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
-            for copy in [c for loop in func.walk() if (c := _Copy.of(loop, func)) is not None]:
-                try:
-                    width = copy.vectorize()
-                except Decline as reason:
-                    remark(self.name, func.name_, f"{copy} stays scalar: {reason}")
-                else:
-                    remark(self.name, func.name_, f"{copy}: vectors of {width}")
+            copies = [c for loop in func.walk() if (c := _Copy.of(loop, func)) is not None]
+            with unchanged_ir():
+                for copy in copies:
+                    try:
+                        width = copy.vectorize()
+                    except Decline as reason:
+                        remark(self.name, func.name_, f"{copy} stays scalar: {reason}")
+                    else:
+                        remark(self.name, func.name_, f"{copy}: vectors of {width}")
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,11 @@ class _Copy:
         if self.trips == 0 or self.trips % width:
             raise Decline(f"{self.trips} elements are not a multiple of {width}")
         zero, one = _constant(0), _constant(1)
-        strips = _loop(zero, _constant(self.trips // width), one, self.loop)
         lane = _loop(zero, _constant(width), one, self.loop).body.block.args[0]
-        index = Expr.of(strips.body.block.args[0]) * width + Expr.of(lane)
+        index, strips = Expr.of(lane), None
+        if self.trips > width:
+            strips = _loop(zero, _constant(self.trips // width), one, self.loop)
+            index = Expr.of(strips.body.block.args[0]) * width + index
         source, loaded_where = self._strip(self.load, index, lane, width)
         target, stored_where = self._strip(self.store, index, lane, width)
         default = self.load.default if loaded_where else None
@@ -128,7 +132,7 @@ class _Copy:
         load.result.name_hint = self.load.result.name_hint
         store = kernel.StoreOp(load.result, self.store.ref, target, stored_where)
         store.location = self.store.location
-        if self.trips == width:
+        if strips is None:
             Rewriter.insert_op((load, store), InsertPoint.before(self.loop))
         else:
             strips.body.block.add_ops((load, store, scf.YieldOp()))

@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import MemoryReadEffect, Pure
 
-from dlc.analysis.layout import linear_offset
+from dlc.analysis.layout import Place, place_of
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp, LoadOpBase, SelectOpBase, StoreOpBase
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, once
 
 
 def live_ops(func: kernel.FuncOp) -> set[Operation]:
@@ -58,6 +58,10 @@ def mentioned(op: Operation) -> list[SSAValue]:
     The operands that the text of an operation mentions: not the index values that cancel out of
     its subscripts, nor what belongs to conditions that are sure.
     """
+    return once((op, "mentioned"), lambda: _mentioned(op))
+
+
+def _mentioned(op: Operation) -> list[SSAValue]:
     if not isinstance(op, IndexedOp | kernel.CpAsyncOp):
         return list(op.operands)
     where = unsure(op.where)
@@ -75,13 +79,18 @@ def _offsets(op: IndexedOp | kernel.CpAsyncOp) -> list[Expr]:
     if isinstance(op, kernel.CpAsyncOp):
         pairs = [(op.source, op.subscripts), (op.target, op.target_subscripts)]
     elif isinstance(op, kernel.TmaLoadOp):
-        offset = linear_offset(memref(op.target), op.target_subscripts)
+        offset = place_in(op, op.target, op.target_subscripts).linear
         return [*(op.coordinates[d] for d in op.map_op.dims), offset, op.barrier]
     elif isinstance(op, LoadOpBase | StoreOpBase) and not kernel.is_local(op.ref):
         pairs = [(op.ref, op.subscripts)]
     else:
         return list(op.subscripts)
-    return [linear_offset(memref(ref), subscripts) for ref, subscripts in pairs]
+    return [place_in(op, ref, subscripts).linear for ref, subscripts in pairs]
+
+
+def place_in(op: Operation, ref: SSAValue, subscripts: Sequence[Expr]) -> Place:
+    """Where an operation accesses a buffer."""
+    return once((op, ref), lambda: place_of(memref(ref), subscripts))
 
 
 def memref(ref: SSAValue) -> MemRefType[Attribute]:

@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
-from dlc.analysis.layout import place_of, span
+from dlc.analysis.layout import span
 from dlc.analysis.shared_memory import MBARRIER_BYTES, shared_slots
 from dlc.backend.cuda.c_index import IndexText
 from dlc.backend.cuda.c_scalar import function_name, mentions_twice, scalar, value_type
@@ -50,7 +50,7 @@ from dlc.backend.cuda.interface import (
     shared_bytes,
     static_alignment,
 )
-from dlc.backend.cuda.liveness import live_ops, memref, unsure
+from dlc.backend.cuda.liveness import live_ops, memref, place_in, unsure
 from dlc.backend.cuda.prelude import prelude_for
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
@@ -172,13 +172,12 @@ class _KernelPrinter(Values):
 
     # Memory.
 
-    def _element_text(self, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
+    def _element_text(self, op: Operation, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
         """`x[row * 2048 + k]`"""
-        type = memref(ref)
         name = self.text[ref].text
         if kernel.is_local(ref):
             return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
-        place = place_of(type, subscripts)
+        place = place_in(op, ref, subscripts)
         offset = self.index.expr(place.base + place.unit)
         if place.exchange != Expr():
             offset = self.index.expr(place.exchange)
@@ -224,7 +223,7 @@ class _KernelPrinter(Values):
         vector = op.result.type if isinstance(op.result.type, VectorType) else None
         use = self.use if vector is None else self.named
         default = None if op.default is None or not unsure(op.where) else use(op.default)
-        place = self._element_text(op.ref, op.subscripts)
+        place = self._element_text(op, op.ref, op.subscripts)
         value = Text(place.text, depth=0 if kernel.is_local(op.ref) else 1)
         if vector is not None:
             value = self._vector_call("load", vector, op, Text(f"&{place}"))
@@ -256,7 +255,7 @@ class _KernelPrinter(Values):
         return call(f"{helper}<{width}>" if helper == "load_packed" else helper, *arguments)
 
     def _store(self, op: kernel.StoreOp) -> None:
-        place = self._element_text(op.ref, op.subscripts)
+        place = self._element_text(op, op.ref, op.subscripts)
         where = self.index.conditions(op.where)
         vector = op.value.type if isinstance(op.value.type, VectorType) else None
         folded = None if vector is not None else self.folded(op.value, place)
@@ -509,7 +508,7 @@ class _KernelPrinter(Values):
         dims = op.map_op.dims
         helper = f"tma_load_{len(dims)}d"
         self.helpers.add(helper)
-        target = self._element_text(op.target, op.target_subscripts)
+        target = self._element_text(op, op.target, op.target_subscripts)
         coordinates = [self.index.expr(op.coordinates[d]) for d in reversed(dims)]
         text = call(
             helper,
@@ -526,8 +525,8 @@ class _KernelPrinter(Values):
         size = op.elements.value.data * kernel.element_bytes(element_type(op.source.type))
         helper = f"cp_async_{size}"
         self.helpers.add(helper)
-        target = self._element_text(op.target, op.target_subscripts)
-        source = self._element_text(op.source, op.subscripts)
+        target = self._element_text(op, op.target, op.target_subscripts)
+        source = self._element_text(op, op.source, op.subscripts)
         where = self.index.conditions(op.where) or Text("true")
         self.taken()
         self.flush(op.target)
@@ -535,7 +534,7 @@ class _KernelPrinter(Values):
 
     def _atomic_add(self, op: kernel.AtomicAddOp) -> None:
         self.helpers.add("atomic_add")
-        place = self._element_text(op.ref, op.subscripts)
+        place = self._element_text(op, op.ref, op.subscripts)
         where = self.index.conditions(op.where)
         value = self.use(op.value)
         self.taken()
