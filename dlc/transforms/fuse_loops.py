@@ -124,6 +124,7 @@ class _Fusion:
                 pass
         self._rename()
         for kernel in self._kernels():
+            self.merges.fill(kernel)
             for text in dict.fromkeys(self.history.get(kernel, ())):
                 remark(self.name, kernel.name_, text)
             if kernel in self.kept:
