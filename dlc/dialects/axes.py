@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IndexType, StringAttr, i64
+from xdsl.dialects.builtin import I64, ArrayAttr, DenseArrayBase, IndexType, StringAttr, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -31,6 +32,17 @@ from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.ir.monoid import MONOIDS, Monoid
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
+
+
+@cache
+def _array(extents: tuple[int, ...]) -> DenseArrayBase[I64]:
+    return DenseArrayBase.from_list(i64, extents)
+
+
+@cache
+def _integers(data: bytes) -> tuple[int, ...]:
+    """What an array of i64 holds."""
+    return i64.unpack(data, len(data) // i64.size)
 
 
 class AxesOp(IRDLOperation, ABC):
@@ -57,7 +69,7 @@ class AxesOp(IRDLOperation, ABC):
     def extent(self, axis: SSAValue) -> int:
         """The number of points of one of this operation's axes."""
         assert isinstance(axis, BlockArgument)
-        return int(self.extents.get_values()[axis.index])
+        return _integers(self.extents.data.data)[axis.index]
 
     def kind(self, axis: SSAValue) -> str:
         """Where one of this operation's axes lives."""
@@ -76,7 +88,7 @@ class AxesOp(IRDLOperation, ABC):
 
     def set_axes(self, extents: Sequence[int], kinds: Sequence[str] | None = None) -> None:
         """States extents (and kinds) after block arguments have been added or removed."""
-        self.extents = DenseArrayBase.from_list(i64, list(extents))
+        self.extents = _array(tuple(extents))
         if kinds is not None:
             self.kinds = ArrayAttr([StringAttr(k) for k in kinds])
 
@@ -189,7 +201,7 @@ def axes_properties(
 ) -> dict[str, Attribute | None]:
     """The properties that state the axes of an operation."""
     return {
-        "extents": DenseArrayBase.from_list(i64, list(extents)),
+        "extents": _array(tuple(extents)),
         "kinds": ArrayAttr([StringAttr(k) for k in kinds]) if op.KINDS else None,
     }
 

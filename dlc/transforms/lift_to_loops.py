@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -30,7 +31,7 @@ from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.graph import DEFAULT_ALIGNMENT, unique_name
 from dlc.ir.evaluate import scalar
-from dlc.ir.expr import Expr, from_affine, within
+from dlc.ir.expr import Expr, from_affine, unchanged_ir, within
 from dlc.ir.provenance import inherit
 
 _DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
@@ -74,7 +75,8 @@ class LiftToLoopsPass(ModulePass):
         used = {k.name_ for k in op.walk() if isinstance(k, loop.KernelOp)}
         for function in [f for f in op.walk() if isinstance(f, func.FuncOp)]:
             if not function.is_declaration:
-                _Lifter(function, used).lift()
+                with unchanged_ir():
+                    _Lifter(function, used).lift()
 
 
 @dataclass
@@ -85,10 +87,14 @@ class _Layouts:
     alignments: dict[SSAValue, int] = field(default_factory=dict)
 
     def memref(self, tensor: SSAValue) -> MemRefType:
-        assert isinstance(tensor.type, TensorType)
-        strides = self.strides.get(tensor)
-        layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
-        return MemRefType(tensor.type.element_type, tensor.type.get_shape(), layout)
+        return _memref_of(tensor.type, self.strides.get(tensor))
+
+
+@cache
+def _memref_of(tensor: Attribute, strides: tuple[int, ...] | None) -> MemRefType:
+    assert isinstance(tensor, TensorType)
+    layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
+    return MemRefType(tensor.element_type, tensor.get_shape(), layout)
 
 
 class _Lifter:
