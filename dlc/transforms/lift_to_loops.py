@@ -102,7 +102,7 @@ def _memref_of(tensor: Attribute, strides: tuple[int, ...] | None) -> MemRefType
 
 
 class _Read:
-    """What the kernel of an operation depends on: what is computed where it is read, and tensors."""
+    """What the kernel of an operation reads: tensors, and what is computed where it is read."""
 
     def __init__(self, op: Operation, layouts: _Layouts) -> None:
         self.layouts = layouts
@@ -113,6 +113,7 @@ class _Read:
         """Equal for two operations with kernels that are equal, names of inputs aside."""
 
     def _visit(self, op: Operation) -> Hashable:
+        # Indices that are gathered by are named after their tensors.
         hints = [v.name_hint for v in op.operands] if isinstance(op, tensor_ir.GatherOp) else []
         body = [(o.location, *(r.name_hint for r in o.results)) for o in op.walk() if o is not op]
         return structure(op), *hints, *body, *map(self._operand, op.operands)
@@ -121,8 +122,7 @@ class _Read:
         if isinstance(value.owner, _DISSOLVED):
             self.dissolved.append(value.owner)
             return self._visit(value.owner)
-        number = self.tensors.setdefault(value, len(self.tensors))
-        return number, self.layouts.memref(value), self.layouts.alignment(value)
+        return self.tensors.setdefault(value, len(self.tensors)), self.layouts.memref(value)
 
 
 class _Lifter:

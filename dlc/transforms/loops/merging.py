@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.analysis.contraction import contractions
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
+from dlc.ir.expr import unchanged_ir
 from dlc.ir.provenance import ops_of, set_ops
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
@@ -76,7 +77,8 @@ class Merges:
     def facts(self, kernel: KernelOp) -> Facts:
         form = self.form(kernel)
         if form not in self._facts:
-            self._facts[form] = self._facts_of(kernel)
+            with unchanged_ir():
+                self._facts[form] = self._facts_of(kernel)
         return self._facts[form]
 
     def _facts_of(self, kernel: KernelOp) -> Facts:
@@ -100,9 +102,8 @@ class Merges:
         if key not in self._merged:
             kernel = self._inlined(producer, consumer)
             normalize_kernel(kernel, clean=True)
+            self.facts(kernel)
             form = self.form(kernel)
-            if form not in self._facts:
-                self._facts[form] = self._facts_of(kernel)
             inputs = tuple(values.index(v) for v in kernel.inputs)
             properties = dict(kernel.properties)
             self._merged[key] = Merged(form, kernel.detach_region(0), inputs, properties)
