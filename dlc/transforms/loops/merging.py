@@ -7,7 +7,7 @@ the others, names aside.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
@@ -67,6 +67,20 @@ class Merges:
     _merged: dict[Hashable, Merged] = field(default_factory=dict)
     _unfilled: dict[KernelOp, Region] = field(default_factory=dict)
     """The program of each kernel that has none yet, as it may be merged before any is needed."""
+
+    def normalize(self, kernels: Iterable[KernelOp]) -> None:
+        """`normalize_kernel` for each that is not known to be in canonical form, as its likes are."""
+        canonical: set[Hashable] = set()
+
+        def key(kernel: KernelOp) -> Hashable:
+            first: dict[SSAValue, int] = {}
+            return self.form(kernel), *(first.setdefault(v, len(first)) for v in kernel.inputs)
+
+        for kernel in kernels:
+            if key(kernel) not in canonical:
+                normalize_kernel(kernel)
+                del self._forms[kernel]
+                canonical.add(key(kernel))
 
     def form(self, kernel: KernelOp) -> int:
         """Equal for two kernels of one structure, which does not change any more."""
