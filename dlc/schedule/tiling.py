@@ -88,7 +88,7 @@ class Problem:
     column_work: float = 0
     """Instructions that compute an element along columns."""
 
-    @property
+    @cached
     def compulsory_bytes(self) -> int:
         points = self.operand_points
         if points is None:

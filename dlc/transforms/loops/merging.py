@@ -69,7 +69,7 @@ class Merges:
     """The program of each kernel that has none yet, as it may be merged before any is needed."""
 
     def normalize(self, kernels: Iterable[KernelOp]) -> None:
-        """`normalize_kernel` for each that is not known to be in canonical form, as its likes are."""
+        """`normalize_kernel` for each that is not known to be in that form, as its likes are."""
         canonical: set[Hashable] = set()
 
         def key(kernel: KernelOp) -> Hashable:

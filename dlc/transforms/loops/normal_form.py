@@ -47,9 +47,10 @@ def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
             _nest(op)
     _erase_dead(kernel.body.block)
     _drop_unused_inputs(kernel)
-    for op in [kernel, *kernel.walk()]:
+    outputs = set[SSAValue](kernel.output_refs)
+    for op in list(kernel.walk()):
         for region in op.regions:
-            _sink(region.block, set(kernel.output_refs))
+            _sink(region.block, outputs)
 
 
 def _merge_equal_inputs(kernel: KernelOp) -> None:
