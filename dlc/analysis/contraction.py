@@ -83,6 +83,6 @@ def factors(c: Contraction, along: Variance) -> tuple[int, int]:
 
 def contractions(root: Operation) -> list[Contraction]:
     """The contractions in a kernel or launch, in program order."""
-    along = variance(root)
     reduces = [op for op in root.walk() if isinstance(op, ReduceOpBase)]
+    along = variance(root) if reduces else {}
     return [c for r in reduces if (c := contraction_of(r, along)) is not None]

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import groupby
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IndexType, StringAttr, i64
+from xdsl.dialects.builtin import I64, ArrayAttr, DenseArrayBase, IndexType, StringAttr, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -33,6 +33,17 @@ from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.ir.monoid import MONOIDS, Monoid
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
+
+
+@cache
+def _array(extents: tuple[int, ...]) -> DenseArrayBase[I64]:
+    return DenseArrayBase.from_list(i64, extents)
+
+
+@cache
+def _integers(data: bytes) -> tuple[int, ...]:
+    """What an array of i64 holds."""
+    return i64.unpack(data, len(data) // i64.size)
 
 
 class AxesOp(IRDLOperation, ABC):
@@ -78,7 +89,7 @@ class AxesOp(IRDLOperation, ABC):
 
     def set_axes(self, extents: Sequence[int], kinds: Sequence[str] | None = None) -> None:
         """States extents (and kinds) after block arguments have been added or removed."""
-        self.extents = DenseArrayBase.from_list(i64, list(extents))
+        self.extents = _array(tuple(extents))
         if kinds is not None:
             self.kinds = ArrayAttr([StringAttr(k) for k in kinds])
 
@@ -197,7 +208,7 @@ def axes_properties(
 ) -> dict[str, Attribute | None]:
     """The properties that state the axes of an operation."""
     return {
-        "extents": DenseArrayBase.from_list(i64, list(extents)),
+        "extents": _array(tuple(extents)),
         "kinds": ArrayAttr([StringAttr(k) for k in kinds]) if op.KINDS else None,
     }
 

@@ -8,7 +8,7 @@ everything else is dealt over threads point by point.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -97,7 +97,7 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
         f"register-tile{{extents={held}}}",
         "permute-register-tile",
     ]
-    lost = [*_others(fitting)]
+    lost = [str(other) for other in fitting[1:]]
     if best.chunks > 1:
         steps += [f"double-buffer{{depth={best.depth}}}", "async-copy"]
         lost += [_without_tma(best)] if target.has_tma else []
@@ -126,17 +126,6 @@ def _panels(problem: Problem, best: Candidate) -> bool:
     rows, columns = ceil(problem.rows / best.block[0]), ceil(problem.columns / best.block[1])
     large = problem.compulsory_bytes > best.target.l2_bytes // 2
     return large and rows > 1 and columns > PANEL and columns % PANEL == 0
-
-
-def _others(fitting: Sequence[Candidate], count: int = 4) -> Iterator[str]:
-    """The next best candidates that differ from the best and from each other in shape."""
-    seen = {(fitting[0].block, fitting[0].splits)}
-    for other in fitting[1:]:
-        if (shape := (other.block, other.splits)) not in seen:
-            seen.add(shape)
-            yield str(other)
-        if len(seen) > count:
-            return
 
 
 def _cooperative(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc.diagnostics import did_you_mean, with_hint
+from dlc.ir.cached import cached
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -60,7 +61,7 @@ class Target:
         """fp32 operations per second, a fused multiply-add counting as two."""
         return self.sms * self.fp32_lanes * 2 * self.clock
 
-    @property
+    @cached
     def l2_bandwidth(self) -> float:
         """About a third of the 64 bytes a clock that each SM could take."""
         return self.sms * self.sm_bandwidth / 1.5

@@ -17,9 +17,10 @@ A split adds a kernel that reads the partial sums from where they fit, L2 or mem
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from heapq import heapify, heappop, heappush
+from itertools import chain, groupby, product
 from math import ceil, inf, prod
 
 from dlc.ir.cached import cached
@@ -55,6 +56,10 @@ WAVEFRONTS = 4
 """Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
 START = 2500
 """Clocks of a block before its first and after its last chunk."""
+SHAPES = 5
+"""How many candidates of different shapes are told."""
+ROUNDED = 1 - 1e-9
+"""Keeps a bound below what it bounds when both are rounded."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class Problem:
     column_work: float = 0
     """Instructions that compute an element along columns."""
 
-    @property
+    @cached
     def compulsory_bytes(self) -> int:
         points = self.operand_points
         if points is None:
@@ -188,7 +193,7 @@ class Candidate:
     def beside(self) -> float:
         """Instructions that a thread issues for a chunk beside its steps."""
         copies = COPY_INSTRUCTIONS * self.slab_bytes / 16
-        work = self._work(together=self.computes)
+        work = min(self._work(together=True), self._work(together=False))
         return CHUNK_INSTRUCTIONS + (copies + work) / self.thread_count
 
     @cached
@@ -261,10 +266,13 @@ class Candidate:
     @cached
     def combine_seconds(self) -> float:
         """Writing and reading partial sums, and the launch of the kernel that adds them."""
-        if self.splits == 1:
+        return self._combine_seconds(self.splits)
+
+    def _combine_seconds(self, splits: int) -> float:
+        if splits == 1:
             return 0
         p, t = self.problem, self.target
-        partial = p.batch * p.results * self.splits * 4
+        partial = p.batch * p.results * splits * 4
         rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
         return t.launch_seconds + 2 * partial / rate
 
@@ -275,6 +283,18 @@ class Candidate:
             return inf
         longest = max(self.issue_seconds, self.memory_seconds, self.l2_seconds)
         return self.target.launch_seconds + longest + self.combine_seconds
+
+    def least_seconds(self, splits: int) -> float:
+        """
+        Less than what it takes to split K, which this candidate does not, whatever the depth: as
+        `seconds`, if blocks filled all issue slots and an SM ran all of its blocks at once.
+        """
+        t, blocks, chunks = self.target, self.blocks * splits, ceil(self.chunks / splits)
+        busy = ceil(blocks / t.sms) * self.chunk_clocks
+        clocks = chunks * max(busy, LATENCY / (max(DEPTHS) - 1)) + START
+        l2_bytes = blocks * chunks * self.slab_bytes
+        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
+        return ROUNDED * (t.launch_seconds + longest + self._combine_seconds(splits))
 
     def __str__(self) -> str:
         rows, columns = self.block
@@ -308,35 +328,61 @@ def _utilization(warps: float) -> float:
 @lru_cache(maxsize=256)
 def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
     """
+    The best candidate of those that fit, and the next best ones that differ from it and from each
+    other in shape, the best first.
+    """
+    shapes: dict[object, Candidate] = {}
+    for c in _ranked(problem, target):
+        shapes.setdefault((c.block, c.splits), c)
+        if len(shapes) == SHAPES:
+            break
+    return tuple(shapes.values())
+
+
+def _ranked(problem: Problem, target: Target) -> Iterator[Candidate]:
+    """
     All candidates that fit, the best first: of those that are about as fast as the fastest, the
     fastest whose threads issue little beside multiply-adds.
     """
-    fitting = [c for c in _all(problem, target) if c.seconds < inf]
-    limit = TOLERANCE * min((c.seconds for c in fitting), default=0)
-
-    def rank(c: Candidate) -> tuple[float, ...]:
-        slower = c.seconds > limit
-        return slower, not slower and c.share < DENSE, c.seconds, -prod(c.thread), -c.depth
-
-    return tuple(sorted(fitting, key=rank))
+    rising = _rising(problem, target)
+    if (fastest := next(rising, None)) is None:
+        return
+    limit = TOLERANCE * fastest.seconds
+    for slower, group in groupby(chain([fastest], rising), lambda c: c.seconds > limit):
+        yield from group if slower else sorted(group, key=lambda c: c.share < DENSE)
 
 
-def _all(problem: Problem, target: Target) -> Iterator[Candidate]:
-    for thread, threads in product(THREAD_TILES, THREADS):
-        for chunk in CHUNKS:
-            if thread[0] * thread[1] * problem.sums * chunk > UNROLLED:
-                continue
-            total = ceil(problem.k / chunk)
-            for splits in SPLITS:
-                if splits > 1 and 2 * splits > total:
-                    break
-                depths = DEPTHS if total > splits else (2,)
-                yield from (
-                    Candidate(problem, target, thread, threads, chunk, depth, splits)
-                    for depth in depths
-                )
-                blocks = ceil(problem.rows / (thread[0] * threads[0])) * ceil(
-                    problem.columns / (thread[1] * threads[1])
-                )
-                if problem.batch * blocks * splits > 4 * target.sms:
-                    break
+def _rising(problem: Problem, target: Target) -> Iterator[Candidate]:
+    """
+    All candidates that fit, the fastest first, and of equally fast ones those with the largest
+    thread tiles, then the deepest rings. What a bound says is not next is not looked at yet.
+    """
+    heap: list[tuple[float, tuple[int, ...], int, Candidate, int]] = [
+        (tile.least_seconds(splits), (), number, tile, splits)
+        for number, (tile, splits) in enumerate(tiles(problem, target))
+    ]
+    heapify(heap)
+    while heap:
+        _, estimated, number, c, splits = heappop(heap)
+        if estimated:
+            yield c
+            continue
+        for depth in DEPTHS if c.chunks > splits else (2,):
+            new = replace(c, depth=depth, splits=splits)
+            if new.seconds < inf:
+                ties = (-prod(new.thread), -depth)
+                heappush(heap, (new.seconds, ties, number, new, splits))
+
+
+def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
+    """Candidates that do not split K, each with every number of parts worth splitting it into."""
+    for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
+        if prod(thread) * problem.sums * chunk > UNROLLED:
+            continue
+        tile = Candidate(problem, target, thread, threads, chunk, 2, 1)
+        for splits in SPLITS:
+            if splits > 1 and 2 * splits > tile.chunks:
+                break
+            yield tile, splits
+            if tile.blocks * splits > 4 * target.sms:
+                break

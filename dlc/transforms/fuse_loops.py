@@ -19,7 +19,6 @@ from dlc.ir.provenance import ops_of, values_of
 from dlc.remarks import remark
 from dlc.schedule.target import Target, target_of
 from dlc.transforms.loops.merging import Merged, Merges
-from dlc.transforms.loops.normal_form import normalize_kernels
 
 FUSE = "fuse"
 """The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
@@ -74,9 +73,7 @@ class FuseLoopsPass(ModulePass):
     name = "fuse-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        kernels = [k for k in op.walk() if isinstance(k, KernelOp)]
-        normalize_kernels(kernels)
-        for block in dict.fromkeys(k.parent for k in kernels):
+        for block in dict.fromkeys(k.parent for k in op.walk() if isinstance(k, KernelOp)):
             if block is not None:
                 _Fusion(block, target_of(op), self.name).run()
 
@@ -112,6 +109,7 @@ class _Fusion:
 
     def __post_init__(self) -> None:
         self.merges = Merges(self.target)
+        self.merges.normalize(self._kernels())
         self.kept: dict[KernelOp, str | _Trial] = {}
         self.history: dict[KernelOp, tuple[str, ...]] = {}
         """The merges that made a kernel."""
@@ -124,6 +122,7 @@ class _Fusion:
                 pass
         self._rename()
         for kernel in self._kernels():
+            self.merges.fill(kernel)
             for text in dict.fromkeys(self.history.get(kernel, ())):
                 remark(self.name, kernel.name_, text)
             if kernel in self.kept:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -30,8 +31,9 @@ from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.graph import DEFAULT_ALIGNMENT, unique_name
 from dlc.ir.evaluate import scalar
-from dlc.ir.expr import Expr, from_affine, within
+from dlc.ir.expr import Expr, from_affine, unchanged_ir, within
 from dlc.ir.provenance import inherit
+from dlc.ir.structure import structure
 
 _DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 _COMPUTED = (tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.GatherOp)
@@ -74,7 +76,8 @@ class LiftToLoopsPass(ModulePass):
         used = {k.name_ for k in op.walk() if isinstance(k, loop.KernelOp)}
         for function in [f for f in op.walk() if isinstance(f, func.FuncOp)]:
             if not function.is_declaration:
-                _Lifter(function, used).lift()
+                with unchanged_ir():
+                    _Lifter(function, used).lift()
 
 
 @dataclass
@@ -85,10 +88,41 @@ class _Layouts:
     alignments: dict[SSAValue, int] = field(default_factory=dict)
 
     def memref(self, tensor: SSAValue) -> MemRefType:
-        assert isinstance(tensor.type, TensorType)
-        strides = self.strides.get(tensor)
-        layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
-        return MemRefType(tensor.type.element_type, tensor.type.get_shape(), layout)
+        return _memref_of(tensor.type, self.strides.get(tensor))
+
+    def alignment(self, tensor: SSAValue) -> int:
+        return self.alignments.get(tensor, DEFAULT_ALIGNMENT)
+
+
+@cache
+def _memref_of(tensor: Attribute, strides: tuple[int, ...] | None) -> MemRefType:
+    assert isinstance(tensor, TensorType)
+    layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
+    return MemRefType(tensor.element_type, tensor.get_shape(), layout)
+
+
+class _Read:
+    """What the kernel of an operation reads: tensors, and what is computed where it is read."""
+
+    def __init__(self, op: Operation, layouts: _Layouts) -> None:
+        self.layouts = layouts
+        self.dissolved: list[Operation] = []
+        self.tensors: dict[SSAValue, int] = {}
+        results = [(layouts.memref(r), r.name_hint) for r in op.results]
+        self.key = (*results, self._visit(op))
+        """Equal for two operations with kernels that are equal, names of inputs aside."""
+
+    def _visit(self, op: Operation) -> Hashable:
+        # Indices that are gathered by are named after their tensors.
+        hints = [v.name_hint for v in op.operands] if isinstance(op, tensor_ir.GatherOp) else []
+        body = [(o.location, *(r.name_hint for r in o.results)) for o in op.walk() if o is not op]
+        return structure(op), *hints, *body, *map(self._operand, op.operands)
+
+    def _operand(self, value: SSAValue) -> Hashable:
+        if isinstance(value.owner, _DISSOLVED):
+            self.dissolved.append(value.owner)
+            return self._visit(value.owner)
+        return self.tensors.setdefault(value, len(self.tensors)), self.layouts.memref(value)
 
 
 class _Lifter:
@@ -98,6 +132,8 @@ class _Lifter:
         self.function = function
         self.used_names = used_names
         self.layouts = _Layouts()
+        self.built: dict[Hashable, tuple[Region, list[int]]] = {}
+        """Bodies of kernels, each with the numbers of the tensors that it reads."""
 
     def lift(self) -> None:
         block = self.function.body.block
@@ -139,7 +175,7 @@ class _Lifter:
 
     def _replace(self, op: Operation) -> None:
         name = unique_name(_base_name(op)[:MAX_NAME], self.used_names)
-        kernel = _KernelBuilder(op, self.layouts).build(name)
+        kernel = self._build(op, name)
         kernel.location = op.location
         block = op.parent
         assert block is not None
@@ -152,9 +188,25 @@ class _Lifter:
         op.detach()
         op.erase()
 
+    def _build(self, op: Operation, name: str) -> loop.KernelOp:
+        read = _Read(op, self.layouts)
+        if read.key in self.built:
+            built, numbers = self.built[read.key]
+            tensors = list(read.tensors)
+            inputs, body = [tensors[n] for n in numbers], built.clone()
+        else:
+            builder = _KernelBuilder(op, self.layouts)
+            inputs, body = builder.build()
+            self.built[read.key] = body, [read.tensors[v] for v in inputs]
+        alignments = [self.layouts.alignment(v) for v in inputs]
+        kernel = loop.KernelOp(name, inputs, body, alignments)
+        kernel.name_inputs([v.name_hint for v in inputs])
+        inherit(kernel, op, *read.dissolved)
+        return kernel
+
 
 class _KernelBuilder:
-    """Builds the kernel of one tensor operation, reading tensors on demand."""
+    """Builds the body of the kernel of one tensor operation, reading tensors on demand."""
 
     def __init__(self, op: Operation, layouts: _Layouts) -> None:
         self.op = op
@@ -162,10 +214,9 @@ class _KernelBuilder:
         self.block = Block()
         self.inputs: dict[SSAValue, SSAValue] = {}
         """The memref of each tensor that is read."""
-        self.dissolved: list[Operation] = []
-        """The operations whose tensors are computed where they are read."""
 
-    def build(self, name: str) -> loop.KernelOp:
+    def build(self) -> tuple[list[SSAValue], Region]:
+        """The tensors that the kernel reads, and its body."""
         op = self.op
         outer = Builder(InsertPoint.at_end(self.block))
         shape = tensor_ir.shape_of(op.results[0])
@@ -184,10 +235,7 @@ class _KernelBuilder:
             ref = self.block.insert_arg(self.layouts.memref(result), index)
             ref.name_hint = result.name_hint or "out"
             builder.insert(loop.StoreOp(value, ref, axes))
-        alignments = [self.layouts.alignments.get(v, DEFAULT_ALIGNMENT) for v in self.inputs]
-        kernel = loop.KernelOp(name, list(self.inputs), Region(self.block), alignments)
-        inherit(kernel, op, *self.dissolved)
-        return kernel
+        return list(self.inputs), Region(self.block)
 
     def _compute(self, b: Builder, axes: list[Expr]) -> list[SSAValue]:
         """Builds one element of each result of the operation."""
@@ -242,8 +290,6 @@ class _KernelBuilder:
         self, b: Builder, tensor: SSAValue, at: Sequence[Expr], where: Sequence[Expr]
     ) -> SSAValue:
         """Builds the element of `tensor` at `at`, which need be right only where `where` holds."""
-        if isinstance(tensor.owner, _DISSOLVED):
-            self.dissolved.append(tensor.owner)
         match tensor.owner:
             case tensor_ir.ConstantOp(value=value):
                 return b.insert(arith.ConstantOp(value)).result  # pyright: ignore[reportArgumentType]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -13,7 +15,7 @@ from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
 from dlc.schedule.estimate import estimate
 from dlc.schedule.target import TARGETS, get_target, target_of
-from dlc.schedule.tiling import Problem, candidates
+from dlc.schedule.tiling import DEPTHS, SHAPES, TOLERANCE, Problem, candidates, tiles
 
 H100 = TARGETS["sm_90"]
 
@@ -95,6 +97,26 @@ def test_inlined_work_counts_once_and_takes_what_its_tiles_take() -> None:
     assert more.flops - plain.flops == 15 * m * k
     assert more.seconds == candidates(Problem(1, m, n, k, row_work=15), H100)[0].seconds
     assert more.seconds > plain.seconds
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(1, 128, 2048, 5632),
+        Problem(4, 32, 128, 2048, row_operands=2, row_factors=2, sums=2),
+        Problem(32, 128, 64, 128, row_work=15),
+        Problem(1, 5, 7, 3),
+    ],
+)
+def test_no_bound_hides_a_faster_candidate(problem: Problem) -> None:
+    seconds: list[float] = []
+    for tile, splits in tiles(problem, H100):
+        split = [replace(tile, depth=depth, splits=splits).seconds for depth in DEPTHS]
+        assert tile.least_seconds(splits) < min(split)
+        seconds += split
+    best, *others = candidates(problem, H100)
+    assert min(seconds) <= best.seconds <= TOLERANCE * min(seconds)
+    assert len({(c.block, c.splits) for c in (best, *others)}) == SHAPES
 
 
 def test_a_contraction_in_an_inner_loop_has_no_tiles() -> None:

@@ -7,14 +7,15 @@ the others, names aside.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.analysis.contraction import contractions
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
+from dlc.ir.expr import unchanged_ir
 from dlc.ir.provenance import ops_of, set_ops
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
@@ -64,6 +65,22 @@ class Merges:
     _forms: dict[KernelOp, int] = field(default_factory=dict)
     _facts: dict[int, Facts] = field(default_factory=dict)
     _merged: dict[Hashable, Merged] = field(default_factory=dict)
+    _unfilled: dict[KernelOp, Region] = field(default_factory=dict)
+    """The program of each kernel that has none yet, as it may be merged before any is needed."""
+
+    def normalize(self, kernels: Iterable[KernelOp]) -> None:
+        """`normalize_kernel` for each that is not known to be in that form, as its likes are."""
+        canonical: set[Hashable] = set()
+
+        def key(kernel: KernelOp) -> Hashable:
+            first: dict[SSAValue, int] = {}
+            return self.form(kernel), *(first.setdefault(v, len(first)) for v in kernel.inputs)
+
+        for kernel in kernels:
+            if key(kernel) not in canonical:
+                normalize_kernel(kernel)
+                del self._forms[kernel]
+                canonical.add(key(kernel))
 
     def form(self, kernel: KernelOp) -> int:
         """Equal for two kernels of one structure, which does not change any more."""
@@ -74,7 +91,8 @@ class Merges:
     def facts(self, kernel: KernelOp) -> Facts:
         form = self.form(kernel)
         if form not in self._facts:
-            self._facts[form] = self._facts_of(kernel)
+            with unchanged_ir():
+                self._facts[form] = self._facts_of(kernel)
         return self._facts[form]
 
     def _facts_of(self, kernel: KernelOp) -> Facts:
@@ -98,9 +116,8 @@ class Merges:
         if key not in self._merged:
             kernel = self._inlined(producer, consumer)
             normalize_kernel(kernel, clean=True)
+            self.facts(kernel)
             form = self.form(kernel)
-            if form not in self._facts:
-                self._facts[form] = self._facts_of(kernel)
             inputs = tuple(values.index(v) for v in kernel.inputs)
             properties = dict(kernel.properties)
             self._merged[key] = Merged(form, kernel.detach_region(0), inputs, properties)
@@ -110,6 +127,8 @@ class Merges:
 
     def _inlined(self, producer: KernelOp, consumer: KernelOp) -> KernelOp:
         """`consumer` with `producer` inlined, split if that repeats fewer contractions."""
+        self.fill(producer)
+        self.fill(consumer)
         if self.facts(producer).operands:
             split = split_reader(consumer, producer.outputs[0])
             if split is not None:
@@ -122,14 +141,15 @@ class Merges:
         return self._facts[merged.form]
 
     def build(self, merged: Merged, producer: KernelOp, consumer: KernelOp) -> KernelOp:
-        """A kernel that takes the place of `consumer`, not inserted anywhere."""
+        """A kernel that takes the place of `consumer`, not inserted anywhere, to be filled."""
         values = _values(producer, consumer)
+        block = Block(arg_types=merged.body.block.arg_types)
         kernel = KernelOp.create(
             operands=[values[n] for n in merged.inputs],
             result_types=consumer.result_types,
             properties=dict(merged.properties),
             attributes=dict(consumer.attributes),
-            regions=[merged.body.clone()],
+            regions=[Region(block)],
         )
         kernel.location = consumer.location
         set_ops(kernel, ops_of(producer, consumer))
@@ -138,7 +158,16 @@ class Merges:
         refs = [*consumer.input_refs, *producer.input_refs]
         kernel.name_inputs([refs[n].name_hint for n in merged.inputs])
         self._forms[kernel] = merged.form
+        self._unfilled[kernel] = merged.body
         return kernel
+
+    def fill(self, kernel: KernelOp) -> None:
+        """Gives a kernel that was built its program."""
+        if (body := self._unfilled.pop(kernel, None)) is not None:
+            names = [ref.name_hint for ref in kernel.input_refs]
+            kernel.detach_region(0)
+            kernel.add_region(body.clone())
+            kernel.name_inputs(names)
 
 
 def _values(producer: KernelOp, consumer: KernelOp) -> Sequence[SSAValue]:

@@ -11,7 +11,7 @@ stands after its last one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from xdsl.dialects import arith
@@ -24,7 +24,6 @@ from dlc.dialects.axes import new_body
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, SelectOp, StoreOp, YieldOp
 from dlc.ir.expr import within
 from dlc.ir.rounding import unrounded
-from dlc.ir.structure import structure
 from dlc.transforms.loops.joining import join_contractions
 
 _AXIS_LETTERS = frozenset("abhij")
@@ -48,23 +47,10 @@ def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
             _nest(op)
     _erase_dead(kernel.body.block)
     _drop_unused_inputs(kernel)
-    for op in [kernel, *kernel.walk()]:
+    outputs = set[SSAValue](kernel.output_refs)
+    for op in list(kernel.walk()):
         for region in op.regions:
-            _sink(region.block, set(kernel.output_refs))
-
-
-def normalize_kernels(kernels: Iterable[KernelOp]) -> None:
-    """`normalize_kernel` for each that is not known to be in canonical form, as its likes are."""
-    canonical: set[Hashable] = set()
-
-    def key(kernel: KernelOp) -> Hashable:
-        first: dict[SSAValue, int] = {}
-        return structure(kernel), tuple(first.setdefault(v, len(first)) for v in kernel.inputs)
-
-    for kernel in kernels:
-        if key(kernel) not in canonical:
-            normalize_kernel(kernel)
-            canonical.add(key(kernel))
+            _sink(region.block, outputs)
 
 
 def _merge_equal_inputs(kernel: KernelOp) -> None:
