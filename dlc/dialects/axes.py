@@ -7,7 +7,6 @@ tile dialect each axis also has a kind: where it lives (`block`, `thread`, `seri
 
 from __future__ import annotations
 
-import struct
 from abc import ABC
 from collections.abc import Sequence
 from functools import cache
@@ -37,12 +36,13 @@ SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
 
 @cache
 def _array(extents: tuple[int, ...]) -> DenseArrayBase[I64]:
+    """An array of i64."""
     return DenseArrayBase.from_list(i64, extents)
 
 
 @cache
 def _integers(data: bytes) -> tuple[int, ...]:
-    """What an array of i64 holds."""
+    """What the data of an array of i64 says."""
     return i64.unpack(data, len(data) // i64.size)
 
 
@@ -147,12 +147,6 @@ class AxesOp(IRDLOperation, ABC):
             self.body, print_entry_block_args=False, print_block_terminators=explicit
         )
         printer.print_op_attributes(self.attributes)
-
-
-@cache
-def _integers(packed: bytes) -> tuple[int, ...]:
-    """The elements of an array of i64."""
-    return struct.unpack(f"<{len(packed) // 8}q", packed)
 
 
 def _names_axis(op: Operation, axis: SSAValue) -> bool:
