@@ -69,19 +69,27 @@ class _Noise:
 
     def __init__(self) -> None:
         self._generator = torch.Generator().manual_seed(0)
-        self._zero = 0.0
+        self._sign = 1.0
 
     def turns(self, count: int) -> Iterator[int]:
-        """Numbers of samples; in every other one, zeros that are computed are negative."""
+        """
+        Numbers of samples. Every other one is disturbed the opposite way to the one before, as a
+        root or a clamp may show only one of the two; zeros that are computed are negative in it.
+        """
+        state = self._generator.get_state()
         for turn in range(count):
-            self._zero = -0.0 if turn % 2 else 0.0
+            if turn % 2:
+                self._generator.set_state(state)
+            else:
+                state = self._generator.get_state()
+            self._sign = -1.0 if turn % 2 else 1.0
             yield turn
 
     def fine(self, tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:
         if not tensor.is_floating_point():
             return tensor
         if isinstance(value.owner, Operation):
-            tensor = torch.where(tensor == 0, self._zero, tensor)
+            tensor = torch.where(tensor == 0, 0.0 * self._sign, tensor)
         return tensor * (1 + _ulp(_dtype(value)) * self._uniform(tensor))
 
     def coarse(self, tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:
@@ -93,7 +101,8 @@ class _Noise:
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1."""
-        return 2 * torch.rand(like.shape, generator=self._generator, dtype=torch.float64) - 1
+        numbers = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
+        return self._sign * (2 * numbers - 1)
 
 
 def _dtype(value: SSAValue) -> torch.dtype:

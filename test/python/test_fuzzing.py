@@ -148,6 +148,20 @@ def test_what_was_found(name: str) -> None:
     assert complaint(*FOUND[name]) == ("", "")
 
 
+def test_roots_of_what_cancels_are_not_known() -> None:
+    """One of two opposite errors shows, wherever it is."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x * x - y * y).clamp(min=0).sqrt()
+
+    x = 1 + torch.rand(20000, generator=torch.Generator().manual_seed(1))
+    y = x * (torch.arange(20000) % 20 == 0)
+    expected = Expected(import_program(program, (x, y)).module, [x, y])
+    next_to = x.nextafter(2 * x)
+    assert expected.complaint([torch.where(y == x, x * 2**-12, next_to)]) is None
+    assert expected.complaint([torch.where(y == x, x / 2, next_to)]) is not None
+
+
 @pytest.mark.parametrize("dtype", fuzzing.programs.HALVES)
 def test_halves_are_judged(dtype: torch.dtype) -> None:
     """Roundings may be left out; results that are off by more than they can make may not."""
