@@ -88,7 +88,9 @@ STEPS: tuple[Step, ...] = tuple(Step(*entry) for entry in PIPELINE)
 class Observer(Protocol):
     """Looks at the module before the first and after every pass."""
 
-    def start(self, module: ModuleOp) -> None: ...
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        """`steps` are the passes that will run, if none fails."""
+        ...
 
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
@@ -148,10 +150,11 @@ def run_pipeline(
     Takes `module` to the IR `until`, in place, and verifies it after every pass. What a pass or
     the verifier raises is raised with the name of the pass.
     """
+    steps = steps_between(stage_of(module), until)
     for observer in observers:
-        observer.start(module)
+        observer.start(module, steps)
     verifier = Verifier()
-    for step in steps_between(stage_of(module), until):
+    for step in steps:
         begin = time.perf_counter()
         with collect() as remarks:
             _run_step(ctx, module, step, verifier)

@@ -207,7 +207,7 @@ class Validation:
         self.seconds = 0.0
         """What the runs of states have taken."""
 
-    def start(self, module: ModuleOp) -> None:
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         self.text = text_of(module)
 
     def passed(

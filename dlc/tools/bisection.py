@@ -50,7 +50,7 @@ class _States:
     def __init__(self) -> None:
         self.found: list[_State] = []
 
-    def start(self, module: ModuleOp) -> None:
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         self.last, self.text = module.clone(), text_of(module)
 
     def passed(

@@ -15,7 +15,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 from xdsl.context import Context
@@ -31,7 +31,7 @@ from dlc.ir.locations import LocParser
 from dlc.pipeline import STEPS, Observer, Step, run_pipeline, stage_of, text_of
 from dlc.remarks import Remark
 from dlc.tools.program_input import Loaded
-from dlc.tools.tables import GREEN, RED, YELLOW, paint, wants_colour
+from dlc.tools.tables import GREEN, RED, STATUS, YELLOW, bar, paint, progress, wants_colour
 
 CODES = {"clean": 0, "hazard": 1, "not checked": 3}
 COLOURS = {"clean": GREEN, "hazard": RED, "not checked": YELLOW}
@@ -89,16 +89,16 @@ def check_text(
     if not all(map(_has_place, module.walk())):
         shown, origins = _placed(ctx, module)
         sources = {**sources, KERNEL_IR: text_of(module)}
-    verdicts: list[Verdict] = []
-    with Bar() as bar:
-        verdicts += check_module(
+    with progress("checking …"):
+        checking = check_module(
             shown,
             inputs,
             promises=collected.promises,
             limits=limits,
             seed=seed,
-            ticker=bar.ticker,
+            ticker=_ticker,
         )
+        verdicts = list(checking)
     if not verdicts:
         return "not checked: the module has no kernel\n", CODES["not checked"]
     text = "".join(f"{described(v, sources, origins, colour)}\n" for v in verdicts)
@@ -156,7 +156,7 @@ class Collected:
     def __init__(self, promises: Mapping[str, Promises] | None = None) -> None:
         self.promises: dict[str, Promises] = dict(promises or {})
 
-    def start(self, module: ModuleOp) -> None:
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         if stage_of(module) == "tile":
             self.promises |= promises_of(module)
 
@@ -167,37 +167,19 @@ class Collected:
             self.promises |= promises_of(module)
 
 
-class Bar:
-    """A line of progress on the terminal; nothing where there is none."""
+def _ticker(func: FuncOp, turns: int) -> Callable[[], None] | None:
+    """What counts the turns of a kernel's loops, on the terminal if there is one."""
+    if not sys.stderr.isatty() or not turns:
+        return None
+    done, last = 0, 0.0
 
-    def __init__(self) -> None:
-        self.shown = sys.stderr.isatty()
-        self.width = 0
+    def tick() -> None:
+        nonlocal done, last
+        done += 1
+        now = time.perf_counter()
+        if now - last > REFRESH:
+            last = now
+            share = done % turns / turns
+            STATUS.show(f"{bar(share)} {share:.0%} checking @{func.name_} …")
 
-    def ticker(self, func: FuncOp, turns: int) -> Callable[[], None] | None:
-        """What counts the turns of a kernel's loops."""
-        if not self.shown or not turns:
-            return None
-        done, last = 0, 0.0
-
-        def tick() -> None:
-            nonlocal done, last
-            done += 1
-            now = time.perf_counter()
-            if now - last > REFRESH:
-                last = now
-                share = done % turns / turns
-                self.show(f"checking @{func.name_} [{'#' * int(share * 30):<30}] {share:.0%}")
-
-        return tick
-
-    def show(self, text: str) -> None:
-        print(f"\r{text:<{self.width}}", end="", flush=True, file=sys.stderr)
-        self.width = len(text)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.width:
-            print(f"\r{' ' * self.width}\r", end="", flush=True, file=sys.stderr)
+    return tick

@@ -28,7 +28,7 @@ from dlc.tools.program_input import (
     load_program,
 )
 from dlc.tools.reproducer import advance, write_reproducer
-from dlc.tools.tables import progress, wants_colour
+from dlc.tools.tables import STATUS, progress, wants_colour
 
 
 def run_command(options: argparse.Namespace, begin: float) -> int:
@@ -40,6 +40,7 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
     except BrokenPipeError:
         raise
     except (Exception, ArgSpecParseError) as error:
+        STATUS.clear()
         if options.debug:
             traceback.print_exception(error)
         sys.stdout.flush()
@@ -47,6 +48,8 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
         if (failed := failed_pass(error)) is not None:
             print(_reproduction(options, sources, failed, error), file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+    finally:
+        STATUS.clear()
 
 
 def _reproduction(

@@ -279,7 +279,7 @@ def _validation(ctx: Context, module: ModuleOp) -> Validation:
     from dlc.validation import Question, Validation
 
     validation = Validation(ctx, Question.of(ctx, module, random_arguments(module, seed=0)))
-    validation.start(module)
+    validation.start(module, ())
     return validation
 
 

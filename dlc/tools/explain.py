@@ -57,7 +57,7 @@ class Explanation:
         self._schedules: dict[str, str] = {}
         self._banks: dict[str, list[str]] = {}
 
-    def start(self, module: ModuleOp) -> None:
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         target = target_of(module)
         self._target = f"{target.name}, {target.sms} SMs"
         self._look(module)

@@ -20,7 +20,7 @@ class MemoryReport:
         self.use: MemoryUse | None = None
         self.eager: int | None = None
 
-    def start(self, module: ModuleOp) -> None:
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         if stage_of(module) == "torch":
             self.eager = eager_peak(module)
         self._look(module)

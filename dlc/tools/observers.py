@@ -12,18 +12,19 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.pipeline import Step, text_of
 from dlc.remarks import Remark
-from dlc.tools.tables import BOLD, diff, paint, table
+from dlc.tools.tables import BOLD, STATUS, bar, diff, paint, progress, table
 
 
 class Remarks:
     """Prints to stderr what each pass did or why it declined, and whether it changed the text."""
 
-    def start(self, module: ModuleOp) -> None:
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         self.text = text_of(module)
 
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
+        STATUS.clear()
         text = text_of(module)
         lines = [str(remark) for remark in remarks]
         if not lines:
@@ -38,12 +39,13 @@ class Diffs:
     def __init__(self, colour: bool) -> None:
         self.colour = colour
 
-    def start(self, module: ModuleOp) -> None:
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         self.text = text_of(module)
 
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
+        STATUS.clear()
         text = text_of(module)
         print(paint(f">>> {step.name}", BOLD, self.colour))
         print(diff(self.text, text, self.colour))
@@ -52,19 +54,24 @@ class Diffs:
 
 
 class Timing:
-    """Seconds per phase of a compilation: PyTorch's own, and dlc's with xDSL's import."""
+    """
+    Seconds per phase of a compilation: PyTorch's own, and dlc's with xDSL's import. On a terminal
+    it says what is going on.
+    """
 
     def __init__(self, loading: float = 0.0) -> None:
         """`loading` is how long the import of this package and xDSL took, in seconds."""
         self.phases = [("dlc", "import of dlc and xDSL", loading)]
         """Whose it is, what it is, seconds."""
+        self._steps: Sequence[Step] = ()
 
     @contextmanager
     def phase(self, owner: str, name: str) -> Iterator[None]:
         """Times its body; what an inner phase takes is not counted twice."""
         begin, already = time.perf_counter(), self.total()
         try:
-            yield
+            with progress(f"{name} …"):
+                yield
         finally:
             own = time.perf_counter() - begin - (self.total() - already)
             self.phases.append((owner, name, own))
@@ -72,8 +79,9 @@ class Timing:
     def total(self, owner: str | None = None) -> float:
         return sum(s for whose, _, s in self.phases if owner in (None, whose))
 
-    def start(self, module: ModuleOp) -> None:
-        pass
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self._say_next(0)
 
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
@@ -82,6 +90,13 @@ class Timing:
         if self.phases and self.phases[-1][:2] == ("dlc", name):
             seconds += self.phases.pop()[2]
         self.phases.append(("dlc", name, seconds))
+        self._say_next(self._steps.index(step) + 1)
+
+    def _say_next(self, done: int) -> None:
+        if done < len(self._steps):
+            STATUS.show(f"{bar(done / len(self._steps))} {self._steps[done].pass_name} …")
+        else:
+            STATUS.clear()
 
     def __str__(self) -> str:
         rows = [[owner, name, f"{value:.3f}"] for owner, name, value in self.phases]

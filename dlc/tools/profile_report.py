@@ -32,7 +32,7 @@ class StageFacts:
         self.estimates: dict[str, Row] = {}
         self.ways: dict[str, dict[str, float]] = {}
 
-    def start(self, module: ModuleOp) -> None:
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         self.estimates = statics.estimates(module)
         self.ways = statics.bank_ways(module)
 

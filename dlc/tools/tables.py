@@ -61,24 +61,35 @@ def seconds(value: float) -> str:
     return f"{value * 1e6:.3g} us"
 
 
-@contextmanager
-def progress(text: str) -> Iterator[Callable[[str], None]]:
-    """
-    Shows `text` on the terminal while something takes long, and what is handed over then; nothing
-    where there is no terminal.
-    """
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
+class _StatusLine:
+    """The last line of the terminal, which is overwritten; nothing where there is no terminal."""
+
     width = 0
 
-    def show(text: str) -> None:
-        nonlocal width
-        print(f"\r{text.ljust(width)}", end="", flush=True, file=sys.stderr)
-        width = max(width, len(text))
+    def show(self, text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{text:<{self.width}}", end="", flush=True, file=sys.stderr)
+            self.width = len(text)
 
-    show(text)
+    def clear(self) -> None:
+        if self.width:
+            print(f"\r{' ' * self.width}\r", end="", flush=True, file=sys.stderr)
+            self.width = 0
+
+
+STATUS = _StatusLine()
+
+
+def bar(share: float, width: int = 30) -> str:
+    """Of what is to be done, how much is done."""
+    return f"[{'#' * int(share * width):<{width}}]"
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Shows `text` on the terminal while something takes long, and what is handed over then."""
+    STATUS.show(text)
     try:
-        yield show
+        yield STATUS.show
     finally:
-        print(f"\r{' ' * width}\r", end="", flush=True, file=sys.stderr)
+        STATUS.clear()

@@ -310,6 +310,33 @@ def test_help_and_files_need_no_pytorch(files: dict[str, Path]):
     assert imported("compile", str(files["torch"])) == {"xdsl"}
 
 
+@pytest.mark.parametrize("text", ["torch.randn(4).relu()", "torch.randn(4, 4).cummax(0)"])
+def test_a_terminal_shows_what_is_going_on(
+    text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """For as long as it does: what stays is what is printed where there is no terminal."""
+    failed = main(["compile", "-c", text])
+    plain = capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["compile", "-c", text]) == failed
+    shown = capsys.readouterr().err
+    assert "\rtorch.export …" in shown
+    passes = [step.pass_name for step in STEPS][: 1 if failed else None]
+    assert re.findall(r"\r\[#* *\] (\S+) …", shown) == passes
+    stays = [_overwritten(line) for line in shown.split("\n")]
+    assert re.sub("dlc-decompose.*mlir", "", "\n".join(stays)) == re.sub(
+        "dlc-decompose.*mlir", "", plain
+    )
+
+
+def _overwritten(line: str) -> str:
+    """What a terminal shows of a line."""
+    shown = ""
+    for part in line.split("\r"):
+        shown = part + shown[len(part) :]
+    return shown.rstrip()
+
+
 def test_tables_and_times():
     assert table(["a", "long"], [["xyz", "1"], ["b", "23"]]) == (
         "a    long\n---  ----\nxyz     1\nb      23"

@@ -15,7 +15,7 @@ def explain(*remarks: tuple[str, str], colour: bool = False) -> list[str]:
     """The lines on a kernel k, which was materialized."""
     explanation = Explanation(colour)
     module = ModuleOp([])
-    explanation.start(module)
+    explanation.start(module, STEPS)
     said = [Remark(name, "k", text) for name, text in (*remarks, ("materialize-tiles", "grid 1"))]
     explanation.passed(STEPS[-1], module, [*said, Remark("tileify", "other", "axes")], 0)
     return str(explanation).split("\n")
