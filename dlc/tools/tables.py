@@ -6,8 +6,9 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import IO
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from shutil import get_terminal_size
+from typing import IO, Any
 
 GREEN, RED, YELLOW, CYAN, BOLD, DIM = "32", "31", "33", "36", "1", "2"
 
@@ -64,20 +65,41 @@ def seconds(value: float) -> str:
 class _StatusLine:
     """The last line of the terminal, which is overwritten; nothing where there is no terminal."""
 
-    width = 0
+    def __init__(self) -> None:
+        self._stream: Any = sys.stderr
+        self._width = 0
 
     def show(self, text: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{text:<{self.width}}", end="", flush=True, file=sys.stderr)
-            self.width = len(text)
+        stream = sys.stderr
+        while isinstance(stream, _Clearing):
+            stream = stream.stream
+        if stream.isatty():
+            self._stream = stream
+            text = text[: get_terminal_size().columns - 1]
+            print(f"\r{text:<{self._width}}", end="", flush=True, file=stream)
+            self._width = len(text)
 
     def clear(self) -> None:
-        if self.width:
-            print(f"\r{' ' * self.width}\r", end="", flush=True, file=sys.stderr)
-            self.width = 0
+        if self._width:
+            print(f"\r{' ' * self._width}\r", end="", flush=True, file=self._stream)
+            self._width = 0
 
 
 STATUS = _StatusLine()
+
+
+class _Clearing:
+    """A stream that clears the status line before anything else is written."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        STATUS.clear()
+        return self.stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 def bar(share: float, width: int = 30) -> str:
@@ -87,9 +109,18 @@ def bar(share: float, width: int = 30) -> str:
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[str], None]]:
-    """Shows `text` on the terminal while something takes long, and what is handed over then."""
+    """
+    Shows `text` on the terminal while something takes long, and what is handed over then; unless
+    it prints something itself, which stays. Nothing where there is no terminal.
+    """
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
     STATUS.show(text)
+    out: Any = _Clearing(sys.stdout)
+    errors: Any = _Clearing(sys.stderr)
     try:
-        yield STATUS.show
+        with redirect_stdout(out), redirect_stderr(errors):
+            yield STATUS.show
     finally:
         STATUS.clear()
