@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -30,6 +29,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.graph import DEFAULT_ALIGNMENT, unique_name
+from dlc.dialects.kernel_memory import memref_type
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, unchanged_ir, within
 from dlc.ir.provenance import inherit
@@ -88,17 +88,13 @@ class _Layouts:
     alignments: dict[SSAValue, int] = field(default_factory=dict)
 
     def memref(self, tensor: SSAValue) -> MemRefType:
-        return _memref_of(tensor.type, self.strides.get(tensor))
+        assert isinstance(tensor.type, TensorType)
+        strides = self.strides.get(tensor)
+        layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
+        return memref_type(tensor.type.element_type, tensor.type.get_shape(), layout)
 
     def alignment(self, tensor: SSAValue) -> int:
         return self.alignments.get(tensor, DEFAULT_ALIGNMENT)
-
-
-@cache
-def _memref_of(tensor: Attribute, strides: tuple[int, ...] | None) -> MemRefType:
-    assert isinstance(tensor, TensorType)
-    layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
-    return MemRefType(tensor.element_type, tensor.get_shape(), layout)
 
 
 class _Read:

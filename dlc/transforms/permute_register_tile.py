@@ -175,7 +175,10 @@ def _permute(launch: tile.LaunchOp, orders: Mapping[Pair, Order]) -> None:
 
 @dataclass(frozen=True)
 class _Cost:
-    """What the accesses of a kernel cost a warp, computed when it is first asked for."""
+    """
+    What the accesses of a kernel cost a warp, computed when it is first asked for. Of an order that
+    is chosen all has been asked for, so that it outlives its trial.
+    """
 
     kernel: tile.KernelOp
 

@@ -86,7 +86,6 @@ class Emitter:
         self.loaded: dict[SSAValue, SSAValue] = {}
         """What has been read from arrays at the current point."""
         self._constants: dict[Attribute, SSAValue] = {}
-        self._numbers: dict[int, SSAValue] = {}
         self._slot_numbers: dict[tuple[Block | None, Expr, int], Expr] = {}
         self._header: Operation | None = None
         for ref, argument in zip(source.refs, self.body.args, strict=True):
@@ -119,9 +118,7 @@ class Emitter:
         return self._constants[value]
 
     def index_constant(self, value: int) -> SSAValue:
-        if value not in self._numbers:
-            self._numbers[value] = self.constant(IntegerAttr(value, IndexType()))
-        return self._numbers[value]
+        return self.constant(IntegerAttr(value, IndexType()))
 
     def scratch(self, element: Attribute, shape: Sequence[int], name: str | None) -> SSAValue:
         """Allocates shared memory, at the top of the kernel."""
