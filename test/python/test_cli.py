@@ -350,7 +350,7 @@ def test_a_terminal_shows_what_is_going_on(
 
 
 def _lines(text: str) -> list[str]:
-    """Without the number in a file's name, and the line that `_overwritten` strips."""
+    """Of a text, without the random part of a file's name."""
     return re.sub(r"decompose-torch-\w+", "", text).splitlines()
 
 
