@@ -20,6 +20,8 @@ import sys
 from datetime import date
 from pathlib import Path
 
+from dlc.tools.status_line import bar, progress
+
 ROOT = Path(__file__).resolve().parent.parent
 DLC = Path(sys.executable).with_name("dlc")
 
@@ -85,10 +87,10 @@ def main() -> None:
     options = parser.parse_args()
     compileall.compile_dir(ROOT / "dlc", quiet=1)  # as a first use leaves it behind
     rows = {}
-    for number, (name, (arguments, flops)) in enumerate(EXAMPLES.items(), 1):
-        print(f"\r[{number}/{len(EXAMPLES)}] {name:40}", end="", file=sys.stderr, flush=True)
-        rows[name] = measure(arguments, flops, options.repeat)
-    print(file=sys.stderr)
+    with progress("measuring …") as show:
+        for number, (name, (arguments, flops)) in enumerate(EXAMPLES.items()):
+            show(f"{bar(number / len(EXAMPLES))} {name}")
+            rows[name] = measure(arguments, flops, options.repeat)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     record = {
         "date": date.today().isoformat(),

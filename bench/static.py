@@ -25,7 +25,6 @@ import json
 import multiprocessing
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import (
@@ -48,6 +47,7 @@ from dlc.backend.cuda import sass
 from dlc.backend.cuda.nvcc import find_nvcc
 from dlc.measure import statics
 from dlc.schedule.target import TARGETS, get_target
+from dlc.tools.status_line import bar, progress
 
 ROOT = Path(__file__).resolve().parent.parent
 GEMM = "matmul.tl.gate_proj.s128"
@@ -146,34 +146,19 @@ class Record:
         self._saved = time.monotonic()
 
 
-class Progress:
-    """A line on stderr, if that is a terminal."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self.what, self.total, self.done = what, total, 0
-
-    def step(self, name: str) -> None:
-        self.done += 1
-        if not sys.stderr.isatty():
-            return
-        filled = 24 * self.done // self.total
-        bar = "█" * filled + "·" * (24 - filled)
-        line = f"\r{self.what} {bar} {self.done}/{self.total} {name:40.40}"
-        print(line, end="\n" if self.done == self.total else "", file=sys.stderr, flush=True)
-
-
 def run_all(
     pool: Executor, what: str, calls: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
 ) -> Iterable[tuple[str, Any]]:
     """The results of named calls as they come."""
-    progress = Progress(what, len(calls))
     futures: dict[Future[Any], str] = {pool.submit(f, *a): name for name, (f, a) in calls.items()}
-    for future in as_completed(futures):
-        progress.step(futures[future])
-        try:
-            yield futures[future], future.result()
-        except Exception as error:  # a process that died takes nothing else with it
-            yield futures[future], {"error": f"{type(error).__name__}: {error}"}
+    with progress(f"{what} …") as show:
+        for done, future in enumerate(as_completed(futures), 1):
+            name = futures[future]
+            show(f"{bar(done / len(calls))} {done} of {len(calls)} {what}: {name}")
+            try:
+                yield name, future.result()
+            except Exception as error:  # a process that died takes nothing else with it
+                yield name, {"error": f"{type(error).__name__}: {error}"}
 
 
 def make_row(case: Case, target: str, lowered: Row) -> Row:

@@ -30,7 +30,7 @@ from dlc.measure.measure import Result, make_timer, measure
 from dlc.measure.program import module_subject, program_subject
 from dlc.measure.subject import Subject
 from dlc.measure.table import device_lines, results_table
-from dlc.tools.tables import progress
+from dlc.tools.status_line import progress
 
 PEERS = {EAGER: eager, COMPILE: torch_compile, AUTOTUNE: autotune}
 DEFAULT = {"cuda": (DLC, EAGER, COMPILE, AUTOTUNE), "host": (DLC, EAGER, COMPILE)}

@@ -23,7 +23,8 @@ from dlc.tools.observers import Timing
 from dlc.tools.program_input import Loaded
 from dlc.tools.random_inputs import random_arguments
 from dlc.tools.reproducer import write_reproducer
-from dlc.tools.tables import diff, progress, wants_colour
+from dlc.tools.status_line import progress
+from dlc.tools.tables import diff, wants_colour
 from dlc.validation import Question, Validation
 
 

@@ -31,7 +31,8 @@ from dlc.ir.locations import LocParser
 from dlc.pipeline import STEPS, Observer, Step, run_pipeline, stage_of, text_of
 from dlc.remarks import Remark
 from dlc.tools.program_input import Loaded
-from dlc.tools.tables import GREEN, RED, STATUS, YELLOW, bar, paint, progress, wants_colour
+from dlc.tools.status_line import STATUS, bar, progress
+from dlc.tools.tables import GREEN, RED, YELLOW, paint, wants_colour
 
 CODES = {"clean": 0, "hazard": 1, "not checked": 3}
 COLOURS = {"clean": GREEN, "hazard": RED, "not checked": YELLOW}

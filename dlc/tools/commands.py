@@ -28,7 +28,8 @@ from dlc.tools.program_input import (
     load_program,
 )
 from dlc.tools.reproducer import advance, write_reproducer
-from dlc.tools.tables import STATUS, progress, wants_colour
+from dlc.tools.status_line import STATUS, progress
+from dlc.tools.tables import wants_colour
 
 
 def run_command(options: argparse.Namespace, begin: float) -> int:

@@ -12,7 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.pipeline import Step, text_of
 from dlc.remarks import Remark
-from dlc.tools.tables import BOLD, STATUS, bar, diff, paint, progress, table
+from dlc.tools.status_line import STATUS, bar, progress
+from dlc.tools.tables import BOLD, diff, paint, table
 
 
 class Remarks:

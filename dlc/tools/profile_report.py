@@ -17,7 +17,8 @@ from dlc.measure.ncu import Counters, NoCounters, count
 from dlc.pipeline import STEPS, Step, text_of
 from dlc.remarks import Remark
 from dlc.schedule.target import target_of
-from dlc.tools.tables import progress, table
+from dlc.tools.status_line import progress
+from dlc.tools.tables import table
 
 Row = dict[str, Any]
 _LAST = {stage: [s for s in STEPS if s.stage == stage][-1] for stage in ("loop", "tile")}

@@ -25,7 +25,8 @@ from dlc.tools.memory_report import MemoryReport
 from dlc.tools.observers import Timing
 from dlc.tools.profile_report import StageFacts, report_profile
 from dlc.tools.program_input import Loaded, load_program
-from dlc.tools.tables import GREEN, RED, paint, progress, seconds, table, wants_colour
+from dlc.tools.status_line import progress
+from dlc.tools.tables import GREEN, RED, paint, seconds, table, wants_colour
 from dlc.validation import Known
 
 

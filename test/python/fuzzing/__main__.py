@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlc.tools.status_line import STATUS
 from dlc.transforms.decompositions import DECOMPOSITIONS
 from fuzzing.campaign import answer_to, run
 from fuzzing.cases import KINDS
@@ -30,7 +31,8 @@ def main() -> int:
         print(answer.case)
         return 1 if answer.failure else 0
     tally = run(_cases(options.cases, options.first), options.jobs, options.folder, options.seconds)
-    print(f"\r{tally}")
+    STATUS.clear()
+    print(tally)
     for reason, count in tally.refused.most_common(25):
         print(f"{count:6}  {reason.splitlines()[0][:150]}")
     if options.coverage:

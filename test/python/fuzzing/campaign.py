@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import random
 import resource
-import sys
 import time
 import traceback
 from collections import Counter
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from dlc.tools.status_line import STATUS
 from fuzzing.cases import KINDS, Answer
 
 SECONDS = 120
@@ -106,9 +106,9 @@ def _note(case: str, answer: Answer, tally: Tally, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         file = folder / f"{case.replace(':', '-')}.txt"
         file.write_text(f"{case}: {answer.failure}\n\n{answer.case}")
-        print(f"\r{case}: {answer.failure.splitlines()[0]}\n    {file}")
-    if sys.stderr.isatty():
-        print(f"\r\033[K{tally}", end="", flush=True, file=sys.stderr)
+        STATUS.clear()
+        print(f"{case}: {answer.failure.splitlines()[0]}\n    {file}")
+    STATUS.show(str(tally))
 
 
 def _child(case: str, connection: Connection) -> None:
