@@ -80,6 +80,19 @@ def test_a_wrong_kernel_is_wrong(
     assert "WRONG" in capsys.readouterr().out
 
 
+def test_an_operation_that_pytorch_takes_apart_may_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "reversed.mlir"
+    file.write_text("""builtin.module {
+      func.func @main(%x: tensor<2x3x5xf32>) -> tensor<5x3x2xf32> {
+        %y = torch.aten "numpy_T.default"(self = %x) : (tensor<2x3x5xf32>) -> tensor<5x3x2xf32>
+        func.return %y : tensor<5x3x2xf32>
+      }
+    }""")
+    assert stdout_of(capsys, "run", "--backend", "host", str(file)).endswith("OK\n")
+
+
 def test_run_says_where_and_how_fast(capsys: pytest.CaptureFixture[str]):
     out = stdout_of(capsys, "run", "--backend", "host", "-c", NORM)
     head, rule, row, *_ = out.splitlines()
