@@ -21,15 +21,15 @@ import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import StringAttr
 
+from dlc.cli.check import Collected, as_array
 from dlc.compiler import set_target
 from dlc.dialects import kernel, loop
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
-from dlc.interpreter.check import check_module
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
-from dlc.tools.check import Collected, as_array
-from dlc.transforms.decompositions import DECOMPOSITIONS
+from dlc.simulator.module_check import check_module
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "torch.randn(64, 64) @ torch.randn(64, 64)"

@@ -20,7 +20,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from dlc.tools.status_line import bar, progress
+from dlc.cli.status_line import bar, progress
 
 ROOT = Path(__file__).resolve().parent.parent
 DLC = Path(sys.executable).with_name("dlc")

@@ -297,7 +297,7 @@ def measure(run: Run) -> None:
     )
     run.stage(
         "counters", 60,
-        *run.python("-m", "dlc.tools.dlc_cli", "run", "--backend", backend, "--profile", "-c",
+        *run.python("-m", "dlc.cli.dlc_cli", "run", "--backend", backend, "--profile", "-c",
                     "torch.randn(8,64) @ torch.randn(64,32)" if rehearse else PROFILED),
     )  # fmt: skip
 

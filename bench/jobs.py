@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from cases import CASES, Case
 
-from dlc.backend.cuda.nvcc import compile_cubin
-from dlc.backend.cuda.printer import print_kernel
+from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.backend.executor import default_target
 from dlc.compiler import compile as dlc_compile
 from dlc.measure.ceilings import measure_ceilings

@@ -109,9 +109,9 @@ def make_backends(name: str) -> dict[str, Backend]:
     if name == "host":
         return {"dlc (host)": get_backend("host")}
     first = get_backend("cuda")
-    from dlc.backend.cuda.ctypes_driver import CtypesDriver
-    from dlc.backend.cuda.driver import open_driver
-    from dlc.backend.cuda.runtime import CudaBackend
+    from dlc.backend.cuda.run.ctypes_driver import CtypesDriver
+    from dlc.backend.cuda.run.driver import open_driver
+    from dlc.backend.cuda.run.gpu_backend import CudaBackend
 
     drivers = [open_driver(first.device.index)]
     if drivers[0].name != "ctypes":

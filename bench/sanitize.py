@@ -34,7 +34,7 @@ from cases import (
 )
 from suite import parse_budget
 
-from dlc.backend.cuda.nvcc import find_tool
+from dlc.backend.cuda.run.nvcc import find_tool
 
 TOOLS = ("memcheck", "racecheck")
 FOUND = 9
@@ -57,15 +57,15 @@ CASES: tuple[Case, ...] = (
 
 def write_kernels(folder: Path, compiled: bool) -> list[Path]:
     """The Kernel IR of each case in a file, for the GPU at hand; with a GPU, compiled as well."""
-    from dlc.backend.cuda.nvcc import compile_cubins
-    from dlc.backend.cuda.printer import print_kernel
+    from dlc.backend.cuda.print.printer import print_kernel
+    from dlc.backend.cuda.run.nvcc import compile_cubins
     from dlc.backend.executor import default_target
     from dlc.compiler import compiler_context, set_target
     from dlc.dialects.kernel import FuncOp
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline, text_of
-    from dlc.transforms.decompositions import DECOMPOSITIONS
+    from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
     paths: list[Path] = []
     sources: list[str] = []

@@ -11,9 +11,9 @@ worst first. A run that was cut off goes on where it was; a case is done again w
 anything in dlc has changed. Needs the extra `bench`, and `cuda` where there is no nvcc.
 
 What a case is predicted to take is the sum over its kernels of the estimate that fusion goes by
-(dlc/analysis/cost.py) or, for products, what its multiply-adds take at the share of the issue slots
-that they have in the innermost loop, on the SMs that its blocks fill, if that is more. What it must
-take (the floor) is the greater of its flops and its bytes at the chip's rates.
+(dlc/analysis/loop/cost.py) or, for products, what its multiply-adds take at the share of the issue
+slots that they have in the innermost loop, on the SMs that its blocks fill, if that is more. What
+it must take (the floor) is the greater of its flops and its bytes at the chip's rates.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from record import write
 from static_table import markdown
 
 from dlc.backend.cache import content_key
-from dlc.backend.cuda import sass
-from dlc.backend.cuda.nvcc import find_nvcc
+from dlc.backend.cuda.run import sass
+from dlc.backend.cuda.run.nvcc import find_nvcc
+from dlc.cli.status_line import bar, progress
 from dlc.measure import statics
-from dlc.schedule.target import TARGETS, get_target
-from dlc.tools.status_line import bar, progress
+from dlc.target import TARGETS, get_target
 
 ROOT = Path(__file__).resolve().parent.parent
 GEMM = "matmul.tl.gate_proj.s128"
@@ -72,12 +72,12 @@ def lower(text: str, target: str) -> Row:
     """
     from xdsl.utils.exceptions import ArgSpecParseError
 
+    from dlc.cli.commands import describe
     from dlc.compiler import compiler_context, set_target
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline
-    from dlc.tools.commands import describe
-    from dlc.transforms.decompositions import DECOMPOSITIONS
+    from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
     try:
         begin = time.process_time()

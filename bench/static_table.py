@@ -8,7 +8,7 @@ from typing import Any
 
 from dlc.measure.diagnosis import GOOD_FMA_SHARE
 from dlc.measure.statics import narrow, worst_ways
-from dlc.schedule.target import TARGETS
+from dlc.target import TARGETS
 
 Row = dict[str, Any]
 

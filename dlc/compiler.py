@@ -13,9 +13,9 @@ from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, TensorType
 
-from dlc.analysis.loops import longest_reduction
-from dlc.backend.cuda.interface import c_name, shared_bytes
-from dlc.backend.cuda.printer import print_kernel, print_module
+from dlc.analysis.loop.loops import longest_reduction
+from dlc.backend.cuda.print.interface import c_name, shared_bytes
+from dlc.backend.cuda.print.printer import print_kernel, print_module
 from dlc.backend.executor import (
     Backend,
     BackendLike,
@@ -26,17 +26,18 @@ from dlc.backend.executor import (
     main_of,
     torch_dtype,
 )
-from dlc.backend.memory import MemoryUse
+from dlc.backend.memory_use import MemoryUse
+from dlc.cuda_graph import Graph, GraphedCall, check_capturing
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects.kernel import FuncOp
 from dlc.frontend.fx import import_program
-from dlc.frontend.program import ImportedProgram
+from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure
-from dlc.graph import Graph, GraphedCall, check_capturing
-from dlc.pipeline import STAGES, Stage, run_pipeline, text_of
+from dlc.passes import STAGES, Stage
+from dlc.pipeline import run_pipeline, text_of
 from dlc.registry import register
-from dlc.schedule.target import TARGET_ATTRIBUTE, get_target
-from dlc.transforms.decompositions import DECOMPOSITIONS
+from dlc.target import TARGET_ATTRIBUTE, get_target
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 Printed: TypeAlias = Stage | Literal["cuda"]
 PRINTED: tuple[Printed, ...] = (*STAGES, "cuda")

@@ -1,5 +1,5 @@
 """
-The standard pipeline: from Torch IR to Kernel IR, pass by pass.
+Runs the passes of the standard pipeline (`dlc.passes`), and shows observers what each did.
 
 A module of any stage goes on from where it is: `run_pipeline(ctx, module, "kernel")`.
 """
@@ -8,81 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from io import StringIO
-from typing import Literal, Protocol, get_args
+from typing import Protocol
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ArgSpecParseError
 
-from dlc.diagnostics import did_you_mean, with_context, with_hint
+from dlc.diagnostics import with_context
 from dlc.dialects import kernel, loop, tile
 from dlc.ir.verification import Verifier
+from dlc.passes import Stage, Step, steps_between
 from dlc.registry import get_pass
 from dlc.remarks import Remark, collect
-
-Stage = Literal["torch", "tensor", "loop", "tile", "kernel"]
-
-STAGES: tuple[Stage, ...] = get_args(Stage)
-
-PIPELINE: tuple[tuple[str, str], ...] = (
-    # Torch IR -> Tensor IR: what is computed
-    ("d:001", "decompose-torch"),  # ATen operations as elementwise, reduce, index_map, gather
-    ("d:002", "compose-index-maps"),  # chains of reshapes, slices, pads become one map
-    ("d:003", "fold-constants"),  # scalars move into the bodies that use them
-    # Tensor IR -> Loop IR: which operations share a kernel
-    ("l:001", "lift-to-loops"),  # one loop nest per operation, maps dissolve into subscripts
-    ("l:002", "normalize-loops"),  # invariant work moves out, equal work is done once
-    ("l:003", "fuse-loops"),  # kernels merge where that is faster
-    ("l:004", "share-kernels"),  # what does the same is one kernel, launched again
-    ("l:005", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
-    # Loop IR -> Tile IR: blocks, threads, shared memory, registers
-    ("t:001", "tileify"),  # free loops become thread axes
-    ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner
-    ("t:003", "split-matmul-k"),  # K-outer becomes a grid axis
-    ("t:004", "cooperative-reduce"),  # threads share a reduce
-    ("t:005", "blockify-launch"),  # free axes become block x thread x serial
-    ("t:006", "chunk-reduce"),  # other reduces are chunked
-    ("t:007", "stage-inputs"),  # slabs move into shared memory
-    ("t:008", "register-tile"),  # serial axes become register axes
-    ("t:009", "permute-register-tile"),  # the register strip avoids bank conflicts
-    ("t:010", "double-buffer"),  # stages become rings
-    ("t:011", "tma-copy"),  # rings are filled by the tensor memory accelerator
-    ("t:012", "split-inner-for-swizzle"),  # and swizzled
-    ("t:013", "async-copy"),  # the other rings are filled by cp.async
-    ("t:014", "pad-smem"),  # strides of shared buffers are padded
-    ("t:015", "pipeline-k-outer"),  # the next chunk is requested before this one is used
-    ("t:016", "mark-unroll"),  # small loops unroll
-    # Tile IR -> Kernel IR: hardware primitives
-    ("k:001", "materialize-tiles"),  # axes become block and thread numbers, barriers are placed
-    ("k:002", "vectorize-accesses"),  # runs of elements become 16-byte accesses
-    ("k:003", "drop-redundant-barriers"),
-    ("k:004", "plan-buffers"),  # launches get memory: one workspace, used again and again
-)
-
-_LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}
-
-
-@dataclass(frozen=True)
-class Step:
-    """A pass at its place in the pipeline; its dump is called `t:007_stage_inputs`."""
-
-    number: str
-    pass_name: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.number}_{self.pass_name.replace('-', '_')}"
-
-    @property
-    def stage(self) -> Stage:
-        """The IR that this step works towards."""
-        return _LETTERS[self.number[0]]
-
-
-STEPS: tuple[Step, ...] = tuple(Step(*entry) for entry in PIPELINE)
 
 
 class Observer(Protocol):
@@ -128,19 +67,6 @@ def text_of(module: ModuleOp) -> str:
     stream = StringIO()
     Printer(stream).print_op(module)
     return f"{stream.getvalue()}\n"
-
-
-def steps_between(start: Stage, end: Stage) -> tuple[Step, ...]:
-    """The steps that take a module of IR `start` to IR `end`; ValueError if `end` is earlier."""
-    if end not in STAGES:
-        error = ValueError(f"expected one of {', '.join(STAGES)} as the IR, found '{end}'")
-        raise with_hint(error, did_you_mean(end, STAGES))
-    first, last = STAGES.index(start), STAGES.index(end)
-    if last < first:
-        later = " or ".join(STAGES[first:])
-        error = ValueError(f"expected a module of the {end} IR or an earlier one, found {start} IR")
-        raise with_hint(error, f"ask for {later}")
-    return tuple(step for step in STEPS if first < STAGES.index(step.stage) <= last)
 
 
 def run_pipeline(

@@ -1,8 +1,4 @@
-"""
-The table of dlc's dialects, passes and targets, by name. Nothing is imported until it is used.
-
-The names of a pass are one: `stage-inputs` is `StageInputsPass` in `dlc.transforms.stage_inputs`.
-"""
+"""dlc's dialects, passes and targets by name. Nothing is imported until it is used."""
 
 from __future__ import annotations
 
@@ -26,6 +22,7 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.target import Target
 
 from dlc.diagnostics import did_you_mean, with_hint
+from dlc.passes import STEPS
 
 DIALECTS: dict[str, tuple[str, str]] = {
     "math": ("dlc.dialects.math_functions", "Math"),
@@ -38,25 +35,10 @@ DIALECTS: dict[str, tuple[str, str]] = {
 }
 """The module and name of each dialect."""
 
-_PASS_NAMES = """
-    decompose-torch compose-index-maps fold-constants lift-to-loops normalize-loops fuse-loops
-    share-kernels schedule-kernels
-    tileify chunk-matmul-k split-matmul-k cooperative-reduce blockify-launch chunk-reduce
-    stage-inputs register-tile permute-register-tile double-buffer tma-copy
-    split-inner-for-swizzle async-copy pad-smem pipeline-k-outer mark-unroll
-    materialize-tiles vectorize-accesses drop-redundant-barriers plan-buffers
-""".split()
-
-PASSES: dict[str, tuple[str, str]] = {
-    name: (
-        f"dlc.transforms.{name.replace('-', '_')}",
-        "".join(word.capitalize() for word in name.split("-")) + "Pass",
-    )
-    for name in _PASS_NAMES
-}
+PASSES: dict[str, tuple[str, str]] = {step.pass_name: step.location for step in STEPS}
 """The module and class of each pass of ours, in the order of the standard pipeline."""
 
-TARGETS: dict[str, tuple[str, str]] = {"cuda": ("dlc.backend.cuda.printer", "CudaTarget")}
+TARGETS: dict[str, tuple[str, str]] = {"cuda": ("dlc.backend.cuda.print.printer", "CudaTarget")}
 """The module and class of each output format of ours."""
 
 Factories = Mapping[str, Callable[[], type[ModulePass]]]

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 TOOLS = {
-    "dlc": "dlc.tools.dlc_cli",
-    "dlc-opt": "dlc.tools.dlc_opt",
+    "dlc": "dlc.cli.dlc_cli",
+    "dlc-opt": "dlc.cli.dlc_opt",
     "filecheck": "filecheck.main",
 }
 SECONDS = 60
@@ -42,7 +42,7 @@ def serve(listener: socket.socket) -> None:
     from importlib import import_module
 
     mains = {name: import_module(module).main for name, module in TOOLS.items()}
-    for module in ("dlc.compiler", "dlc.tools.run_report", "dlc.tools.program_input"):
+    for module in ("dlc.compiler", "dlc.cli.run_report", "dlc.cli.program_input"):
         import_module(module)
     for name in import_module("dlc.registry").PASSES:
         import_module("dlc.registry").get_pass(name)

@@ -21,13 +21,13 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import LaunchError
+from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slice, Zero
+from dlc.backend.host_program import main_of as main_of
+from dlc.backend.host_program import torch_dtype as torch_dtype
 from dlc.backend.parallel import OnDone
-from dlc.backend.program import Allocate, HostProgram, Launch, Layout, Slice, Zero
-from dlc.backend.program import main_of as main_of
-from dlc.backend.program import torch_dtype as torch_dtype
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import kernel
-from dlc.schedule.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
+from dlc.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
 
 BACKENDS = ("host", "cuda")
 
@@ -84,11 +84,11 @@ def get_backend(backend: BackendLike = None, sync: bool = False) -> Backend:
     if backend is None:
         backend = default_backend()
     if backend == "host":
-        from dlc.backend.host.launcher import HostBackend
+        from dlc.backend.host.host_backend import HostBackend
 
         return HostBackend()
     if backend == "cuda":
-        from dlc.backend.cuda.runtime import CudaBackend
+        from dlc.backend.cuda.run.gpu_backend import CudaBackend
 
         return CudaBackend(sync=sync)
     if isinstance(backend, str):

@@ -85,7 +85,12 @@ from dlc.dialects.access import (
     index_parts,
     parse_index,
 )
-from dlc.dialects.graph import (
+from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
+from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
+from dlc.dialects.kernel_memory import element_bytes as element_bytes
+from dlc.dialects.kernel_memory import is_local as is_local
+from dlc.dialects.kernel_memory import is_shared as is_shared
+from dlc.dialects.kernel_op import (
     DEFAULT_ALIGNMENT,
     KernelOpBase,
     chosen,
@@ -96,11 +101,6 @@ from dlc.dialects.graph import (
     tensor_of,
     verify_positions,
 )
-from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
-from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
-from dlc.dialects.kernel_memory import element_bytes as element_bytes
-from dlc.dialects.kernel_memory import is_local as is_local
-from dlc.dialects.kernel_memory import is_shared as is_shared
 from dlc.dialects.kernel_tma import (
     AllocMbarriersOp,
     FenceMbarrierInitOp,
@@ -119,7 +119,7 @@ from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr, once
 from dlc.ir.verification import SoundByStructure
-from dlc.schedule.target import MAX_THREADS
+from dlc.target import MAX_THREADS
 
 
 @irdl_op_definition

@@ -30,12 +30,7 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import exprs_of, index_parts, parse_memref_type, verify_maps
-from dlc.dialects.index_syntax import (
-    parse_conditions,
-    parse_expr,
-    print_subscripts,
-    print_where,
-)
+from dlc.dialects.index_syntax import parse_conditions, parse_expr, print_subscripts, print_where
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared
 from dlc.ir.expr import Expr, once
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects.builtin import IntAttr, MemRefLayoutAttr, MemRefType, NoneAttr, StridedLayoutAttr
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -56,7 +58,7 @@ class SwizzleAttr(ParametrizedAttribute, MemRefLayoutAttr):
             printer.print_int(self.bytes.data)
 
     def get_affine_map(self) -> AffineMap:
-        raise ValueError("a swizzle is no affine map: see dlc.analysis.layout.place_of")
+        raise ValueError("a swizzle is no affine map: see dlc.analysis.kernel.layout.place_of")
 
 
 @irdl_attr_definition
@@ -100,7 +102,7 @@ class PaddedGroupsAttr(ParametrizedAttribute, MemRefLayoutAttr):
             printer.print_string(f"{self.rows.data}, {self.padding.data}")
 
     def get_affine_map(self) -> AffineMap:
-        raise ValueError("a layout in shared memory: see dlc.analysis.layout.place_of")
+        raise ValueError("a layout in shared memory: see dlc.analysis.kernel.layout.place_of")
 
 
 def verify_layout(type: MemRefType[Attribute]) -> None:
@@ -140,3 +142,68 @@ def _verify_swizzle(type: MemRefType[Attribute], bytes: int) -> None:
             f"expected rows of a multiple of {bytes} bytes, a multiple of {PERIOD} of them, "
             f"found {type}"
         )
+
+
+def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
+    """
+    The strides of a memref in elements, outermost first; of a swizzled one, those that it would
+    have with its rows in order (see `dlc.analysis.kernel.layout.place_of`); of padded groups, those
+    within a group.
+    """
+    if isinstance(type.layout, StridedLayoutAttr):
+        return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
+    strides = [1]
+    for extent in reversed(type.get_shape()[1:]):
+        strides.append(strides[-1] * max(extent, 1))
+    if (groups := Groups.of(type)) is not None:
+        strides[2:] = [n // strides[2] * groups.count * groups.stride for n in strides[2:]]
+    else:
+        assert isinstance(type.layout, NoneAttr | SwizzleAttr), f"unexpected layout {type.layout}"
+    return tuple(reversed(strides[: type.get_num_dims()]))
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of rows of a memref with padding between them."""
+
+    rows: int
+    """Of a group."""
+    columns: int
+    stride: int
+    """Elements from a group to the next."""
+    count: int
+    """Of a matrix."""
+
+    @staticmethod
+    def of(type: MemRefType[Attribute]) -> Groups | None:
+        """None if a memref has no such layout."""
+        if not isinstance(layout := type.layout, PaddedGroupsAttr):
+            return None
+        (rows, columns), each = type.get_shape()[-2:], layout.rows.data
+        return Groups(each, columns, each * columns + layout.padding.data, rows // each)
+
+
+def span(type: MemRefType[Attribute]) -> int:
+    """How many elements lie between a memref's address and the end of its last element."""
+    shape = type.get_shape()
+    if 0 in shape:
+        return 0
+    if isinstance(type.layout, SwizzleAttr):
+        return prod(shape)
+    if (groups := Groups.of(type)) is not None:
+        return prod(shape[:-2]) * groups.count * groups.stride
+    steps = zip(shape, strides_of(type), strict=True)
+    return layout_offset(type) + sum((n - 1) * stride for n, stride in steps) + 1
+
+
+def span_bytes(type: MemRefType[Attribute]) -> int:
+    """The bytes between a memref's address and the end of its last element."""
+    return span(type) * element_bytes(type.element_type)
+
+
+def layout_offset(type: MemRefType[Attribute]) -> int:
+    """The elements between a memref's address and its first element."""
+    layout = type.layout
+    if isinstance(layout, StridedLayoutAttr) and isinstance(layout.offset, IntAttr):
+        return layout.offset.data
+    return 0

@@ -42,15 +42,9 @@ from xdsl.traits import (
     SingleBlockImplicitTerminator,
 )
 
-from dlc.dialects.access import (
-    IndexOpBase,
-    LoadOpBase,
-    SelectOpBase,
-    StoreOpBase,
-    YieldOpBase,
-)
+from dlc.dialects.access import IndexOpBase, LoadOpBase, SelectOpBase, StoreOpBase, YieldOpBase
 from dlc.dialects.axes import ForOpBase, ReduceOpBase
-from dlc.dialects.graph import KernelOpBase
+from dlc.dialects.kernel_op import KernelOpBase
 
 
 @irdl_op_definition

@@ -81,17 +81,9 @@ from dlc.dialects.axes import (
     ReduceOpBase,
     verify_monoid,
 )
-from dlc.dialects.computing import ComputeOp
-from dlc.dialects.graph import KernelOpBase
-from dlc.dialects.staging import (
-    AcquireOp,
-    FillOp,
-    ReleaseOp,
-    RingOp,
-    SharedAttr,
-    SlabOp,
-    StageOp,
-)
+from dlc.dialects.compute_op import ComputeOp
+from dlc.dialects.kernel_op import KernelOpBase
+from dlc.dialects.staging import AcquireOp, FillOp, ReleaseOp, RingOp, SharedAttr, SlabOp, StageOp
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.variance import variance

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 from torch.utils._pytree import tree_map
 
-from dlc.frontend.program import Alias
+from dlc.frontend.imported import Alias
 
 
 class AliasAnalysis:

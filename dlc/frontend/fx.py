@@ -24,10 +24,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Region
 
 from dlc.frontend.alias import AliasAnalysis
-from dlc.frontend.export import FunctionModule, export
-from dlc.frontend.graph import GraphImporter, Unrepresentable, name_hint, tensor_type
-from dlc.frontend.index_bounds import Bounds, index_bounds
-from dlc.frontend.program import (
+from dlc.frontend.imported import (
     MAX_ALIGN,
     Argument,
     Constant,
@@ -40,7 +37,10 @@ from dlc.frontend.program import (
     flatten_call,
     signature_of,
 )
+from dlc.frontend.index_bounds import Bounds, index_bounds
+from dlc.frontend.nodes import GraphImporter, Unrepresentable, name_hint, tensor_type
 from dlc.frontend.source import ImportFailure, Place, UnsupportedError
+from dlc.frontend.torch_export import FunctionModule, export
 
 KINDS: Mapping[str, Kind] = {
     "PARAMETER": "parameter",

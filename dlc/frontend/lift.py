@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dlc.frontend.export import free_values
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.torch_export import free_values
 
 PART_OF_CREATION = frozenset(
     "T mT H mH data t transpose permute swapaxes swapdims movedim view reshape flatten unflatten "

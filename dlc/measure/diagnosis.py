@@ -8,7 +8,7 @@ from typing import Any
 from dlc.measure.ceilings import Ceilings
 from dlc.measure.ncu import Counters
 from dlc.measure.statics import narrow, worst_ways
-from dlc.schedule.target import Target
+from dlc.target import Target
 
 Row = dict[str, Any]
 GLOBAL_LOADS = ("LDG", "LD", "LDGSTS")

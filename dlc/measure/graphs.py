@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.libcuda import load_library
+from dlc.backend.cuda.run.libcuda import load_library
 from dlc.measure.device import ROTATED_CACHES, Rates
 from dlc.measure.subject import Call, Subject, results_of
 from dlc.measure.timer import Times, Waiting, poison

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import torch
 
-from dlc.accuracy import Accuracy, compare
+from dlc.judge.accuracy import Accuracy, compare
 from dlc.measure.contender import RUN_SECONDS, Contender
 from dlc.measure.device import Device
 from dlc.measure.graphs import GraphTimer, check_alive

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlc.schedule.target import KIB, WARP, Target
+from dlc.target import KIB, WARP, Target
 
 REGISTER_UNIT = 256
 WARP_UNIT = 4

@@ -20,8 +20,8 @@ from xdsl.context import Context
 
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.ir.locations import LocParser
+from dlc.judge.random_inputs import random_arguments
 from dlc.registry import register
-from dlc.tools.random_inputs import random_arguments
 
 
 def run_file(path: Path, backend: Backend) -> list[str]:

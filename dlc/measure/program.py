@@ -9,10 +9,10 @@ import torch
 from torch.utils._pytree import tree_unflatten
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.frontend.program import ImportedProgram
+from dlc.frontend.imported import ImportedProgram
+from dlc.judge.reference import evaluate
 from dlc.measure.subject import Call, Subject, results_of
 from dlc.measure.work import Work, work_of
-from dlc.reference import evaluate
 
 
 def program_subject(

@@ -16,18 +16,18 @@ from typing import Any
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import SSAValue
 
-from dlc.analysis.banks import report
-from dlc.analysis.contraction import contractions
-from dlc.backend.cuda import sass
-from dlc.backend.cuda.interface import shared_bytes
-from dlc.backend.cuda.nvcc import compile_cubin
-from dlc.backend.cuda.printer import print_kernel
-from dlc.backend.program import HostProgram
+from dlc.analysis.kernel.banks import report
+from dlc.analysis.loop.contraction import contractions
+from dlc.backend.cuda.print.interface import shared_bytes
+from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.cuda.run import sass
+from dlc.backend.cuda.run.nvcc import compile_cubin
+from dlc.backend.host_program import HostProgram
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel import element_bytes
 from dlc.measure.occupancy import fill, occupancy
 from dlc.schedule.estimate import estimate
-from dlc.schedule.target import Target, get_target, target_of
+from dlc.target import Target, get_target, target_of
 
 Row = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dlc.frontend.program import MAX_ALIGN
+from dlc.frontend.imported import MAX_ALIGN
 from dlc.measure.work import Work
 
 Call: TypeAlias = Callable[[Sequence[torch.Tensor]], Any]

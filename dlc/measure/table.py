@@ -8,7 +8,7 @@ from dlc.measure.ceilings import Ceilings
 from dlc.measure.device import Device
 from dlc.measure.measure import Result, Spread
 from dlc.measure.work import Work
-from dlc.tools.tables import table
+from dlc.text import table
 
 HEADER = ("contender", "us", "p20", "p80", "cold us", "p20", "p80", "GB/s", "TFLOP/s", "roofline",
           "launches", "error vs fp64")  # fmt: skip

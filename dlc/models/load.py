@@ -79,7 +79,7 @@ def build(config: Any, options: ModelOptions) -> nn.Module:
         AutoModelForCausalLM,
     )
 
-    from dlc.models.attention import attention_of
+    from dlc.models.model_attention import attention_of
     from dlc.models.weights import parameters_on_meta
 
     text = config.get_text_config()

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlc.analysis.cost import work_of
+from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
-from dlc.schedule.contractions import tiled_contraction
-from dlc.schedule.target import Target
+from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.tiling import candidates
+from dlc.target import Target
 
 STEP_CLOCKS = 16
 """What an iteration that waits for the one before takes at least, its loads pipelined."""

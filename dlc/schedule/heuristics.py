@@ -15,13 +15,13 @@ from math import ceil, prod
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import BlockArgument
 
-from dlc.analysis.layout import strides_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel import element_bytes
-from dlc.schedule.contractions import Tiled, outer_loop, tiled_contraction
-from dlc.schedule.target import MAX_THREADS, STATIC_SHARED_LIMIT, WARP, Target
+from dlc.dialects.layouts import strides_of
+from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
+from dlc.target import MAX_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 
 PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""

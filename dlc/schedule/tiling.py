@@ -24,7 +24,7 @@ from itertools import chain, groupby, product
 from math import ceil, inf, prod
 
 from dlc.ir.cached import cached
-from dlc.schedule.target import WARP, Target
+from dlc.target import WARP, Target
 
 VECTOR = 4
 """Elements of fp32 in a 16-byte access."""

@@ -29,13 +29,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from dlc.backend import LaunchError
-from dlc.backend.cuda import runtime
-from dlc.backend.cuda.ctypes_driver import CtypesDriver
-from dlc.backend.cuda.nvcc import Cubin
-from dlc.backend.cuda.pycuda_driver import PyCudaDriver
-from dlc.backend.cuda.runtime import CudaBackend
-from dlc.backend.host.runtime import HostKernel, encode_tensor_map
-from dlc.schedule.target import STATIC_SHARED_LIMIT, TARGETS
+from dlc.backend.cuda.run import gpu_backend as runtime
+from dlc.backend.cuda.run.ctypes_driver import CtypesDriver
+from dlc.backend.cuda.run.gpu_backend import CudaBackend
+from dlc.backend.cuda.run.nvcc import Cubin
+from dlc.backend.cuda.run.pycuda_driver import PyCudaDriver
+from dlc.backend.host.host_kernel import HostKernel, encode_tensor_map
+from dlc.target import STATIC_SHARED_LIMIT, TARGETS
 
 OK, INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE, NOT_FOUND = 0, 1, 201, 400, 500
 ILLEGAL_ADDRESS, OUT_OF_RESOURCES, CAPTURE_UNSUPPORTED, CAPTURE_UNJOINED = 700, 701, 900, 904

@@ -13,16 +13,16 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, f16, f32, i6
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 
-from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
-from dlc.backend.host.launcher import host_arguments
-from dlc.backend.host.runtime import HostKernel, compile_all
+from dlc.backend.cuda.print.printer import dynamic_shared_bytes, parameter_types, print_kernel
+from dlc.backend.host.host_backend import host_arguments
+from dlc.backend.host.host_kernel import HostKernel, compile_all
 from dlc.dialects import kernel, loop
 from dlc.dialects.access import IndexedOp
-from dlc.interpreter import Hazard, run_module
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.expr import Expr, within
 from dlc.registry import PASSES, parse_pipeline, register
-from dlc.schedule.target import TARGET_ATTRIBUTE
+from dlc.simulator import Hazard, run_module
+from dlc.target import TARGET_ATTRIBUTE
 
 STEPS = tuple(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("materialize-tiles")]
 """The sixteen scheduling steps, in order."""

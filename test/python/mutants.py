@@ -23,11 +23,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp
-from dlc.interpreter import Hazard, run_module
-from dlc.interpreter.bank_meter import Promises
-from dlc.interpreter.check import promises_of
-from dlc.interpreter.expressions import compile_conditions
-from dlc.interpreter.program import Program
+from dlc.simulator import Hazard, run_module
+from dlc.simulator.bank_meter import Promises
+from dlc.simulator.expressions import compile_conditions
+from dlc.simulator.module_check import promises_of
+from dlc.simulator.steps import Program
 
 Array = np.ndarray[Any, Any]
 WARP = 32

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.dialects import tensor_ir
 from dlc.dialects.math_functions import ErfcOp
-from dlc.interpreter.scalars import fma
+from dlc.simulator.scalars import fma
 
 Array = np.ndarray
 Values = dict[SSAValue, Array]

@@ -12,7 +12,7 @@ from harness import scheduled as loops_of
 from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr, f32
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.analysis.banks import (
+from dlc.analysis.kernel.banks import (
     BankAccess,
     phases,
     report,
@@ -21,19 +21,11 @@ from dlc.analysis.banks import (
     wavefronts,
     ways,
 )
-from dlc.analysis.layout import (
-    group_padded,
-    offset_in,
-    padded,
-    place_of,
-    span,
-    strides_of,
-    swizzled,
-)
-from dlc.backend.cuda.printer import dynamic_shared_bytes, parameter_types, print_kernel
-from dlc.backend.host.runtime import HostKernel
+from dlc.analysis.kernel.layout import group_padded, offset_in, padded, place_of, swizzled
+from dlc.backend.cuda.print.printer import dynamic_shared_bytes, parameter_types, print_kernel
+from dlc.backend.host.host_kernel import HostKernel
 from dlc.dialects import kernel, tile
-from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
+from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, span, strides_of, verify_layout
 from dlc.ir.expr import Expr
 
 F4 = 16

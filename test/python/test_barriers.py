@@ -11,12 +11,8 @@ from xdsl.ir import Block, Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.analysis.barriers import (
-    missing_barriers,
-    place_barriers,
-    redundant_barriers,
-)
-from dlc.analysis.conflicts import trip_count
+from dlc.analysis.kernel.barriers import missing_barriers, place_barriers, redundant_barriers
+from dlc.analysis.kernel.conflicts import trip_count
 from dlc.dialects import kernel
 from dlc.registry import register
 

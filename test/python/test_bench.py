@@ -17,7 +17,7 @@ import torch
 
 from dlc.frontend.capture import capture_text
 from dlc.measure.occupancy import fill, occupancy
-from dlc.schedule.target import KIB, TARGETS, get_target
+from dlc.target import KIB, TARGETS, get_target
 
 
 def test_the_suite_has_84_cases() -> None:

@@ -13,12 +13,12 @@ from test_interpreter import DONE, SMEM, STAGED, X, body, func_in, run
 from test_schedules import tiled
 from xdsl.context import Context
 
+from dlc.cli.dlc_cli import main
 from dlc.dialects import kernel
-from dlc.interpreter import Hazard
-from dlc.interpreter.check import Limits, Verdict, check_module, promises_of
-from dlc.interpreter.work import Work, chosen_blocks, spread_blocks
 from dlc.registry import get_pass, register
-from dlc.tools.dlc_cli import main
+from dlc.simulator import Hazard
+from dlc.simulator.module_check import Limits, Verdict, check_module, promises_of
+from dlc.simulator.sampling import Work, chosen_blocks, spread_blocks
 
 
 def verdict_of(text: str, limits: Limits | None = None) -> Verdict:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from dlc.pipeline import STEPS, steps_between
-from dlc.tools.dlc_cli import main, make_parser
-from dlc.tools.dlc_opt import main as dlc_opt
-from dlc.tools.option_rules import DEFAULTS, NEEDS
-from dlc.tools.tables import diff, seconds, table
+from dlc.cli.dlc_cli import main, make_parser
+from dlc.cli.dlc_opt import main as dlc_opt
+from dlc.cli.option_rules import DEFAULTS, NEEDS
+from dlc.passes import STEPS, steps_between
+from dlc.text import diff, seconds, table
 
 MATMUL = "torch.relu(torch.matmul(torch.randn(6, 40) + torch.randn(40), torch.randn(40, 16)))"
 NORM = "torch.nn.RMSNorm(64)(torch.randn(1, 4, 64))"
@@ -291,7 +291,7 @@ def test_bisect_says_what_each_pass_did(capsys: pytest.CaptureFixture[str]):
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
-    command = command.replace("DLC", f"'{sys.executable}' -m dlc.tools.dlc_cli")
+    command = command.replace("DLC", f"'{sys.executable}' -m dlc.cli.dlc_cli")
     return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
 
 
@@ -310,7 +310,7 @@ def test_a_module_comes_from_stdin(files: dict[str, Path]):
 def test_help_and_files_need_no_pytorch(files: dict[str, Path]):
     def imported(*argv: str) -> set[str]:
         code = (
-            "import sys; from dlc.tools.dlc_cli import main\n"
+            "import sys; from dlc.cli.dlc_cli import main\n"
             "try: main(sys.argv[1:])\n"
             "except SystemExit: pass\n"
             "print('loaded', *(m for m in ('torch', 'xdsl', 'numpy') if m in sys.modules))"

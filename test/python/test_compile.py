@@ -18,17 +18,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
 import dlc
-from dlc.accuracy import compare
 from dlc.compiler import CompiledProgram
 from dlc.diagnostics import OpError
 from dlc.dialects import tile
 from dlc.frontend.capture import capture_text
 from dlc.frontend.source import ImportFailure
 from dlc.ir.locations import LocParser
-from dlc.pipeline import STAGES, STEPS, run_pipeline, stage_of, text_of
-from dlc.reference import evaluate
+from dlc.judge.accuracy import compare
+from dlc.judge.reference import evaluate
+from dlc.passes import STAGES, STEPS
+from dlc.pipeline import run_pipeline, stage_of, text_of
 from dlc.registry import register
-from dlc.transforms.mark_unroll import MarkUnrollPass
+from dlc.transforms.tile.mark_unroll import MarkUnrollPass
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 

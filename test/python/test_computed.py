@@ -9,15 +9,15 @@ import pytest
 from harness import STEPS, apply, interpret, lowered, parse, scheduled
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.analysis.banks import report
+from dlc.analysis.kernel.banks import report
 from dlc.backend import BackendError
-from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
-from dlc.backend.cuda.printer import print_kernel
+from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.dialects import kernel, loop, tile
 from dlc.remarks import collect
 from dlc.schedule.heuristics import choose_schedule
-from dlc.schedule.target import TARGETS, get_target
 from dlc.schedule.tiling import Candidate, Problem
+from dlc.target import TARGETS, get_target
 
 TILED = (
     "tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=128,128 thread=16,16},"

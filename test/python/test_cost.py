@@ -9,13 +9,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.parser import Parser
 
-from dlc.analysis.contraction import contractions
-from dlc.analysis.loops import split_levels
+from dlc.analysis.loop.contraction import contractions
+from dlc.analysis.loop.loops import split_levels
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
 from dlc.schedule.estimate import estimate
-from dlc.schedule.target import TARGETS, get_target, target_of
 from dlc.schedule.tiling import DEPTHS, SHAPES, TOLERANCE, Problem, candidates, tiles
+from dlc.target import TARGETS, get_target, target_of
 
 H100 = TARGETS["sm_90"]
 

@@ -23,10 +23,10 @@ from dlc.dialects.tensor_ir import ConstantOp, ElementwiseOp, IndexMapOp, Reduce
 from dlc.dialects.torch import AtenOp
 from dlc.frontend.fx import import_program
 from dlc.registry import register
-from dlc.transforms.compose_index_maps import ComposeIndexMapsPass
-from dlc.transforms.decompose_torch import DecomposeTorchPass, UnsupportedOperations
-from dlc.transforms.decompositions import DECOMPOSITIONS
-from dlc.transforms.fold_constants import FoldConstantsPass
+from dlc.transforms.tensor.compose_index_maps import ComposeIndexMapsPass
+from dlc.transforms.tensor.decompose_torch import DecomposeTorchPass, UnsupportedOperations
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from dlc.transforms.tensor.fold_constants import FoldConstantsPass
 
 _spec = importlib.util.spec_from_file_location(
     "tensor_ir_interpreter", Path(__file__).with_name("tensor_ir_interpreter.py")

@@ -31,7 +31,7 @@ for target in ("sm_80", "sm_90"):
 
 COMMANDS = """
 import contextlib, hashlib, io, json, pathlib, sys
-from dlc.tools.dlc_cli import main
+from dlc.cli.dlc_cli import main
 
 config = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=31, hidden_size=16,
               intermediate_size=24, num_hidden_layers=2, num_attention_heads=2)

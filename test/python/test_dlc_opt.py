@@ -18,13 +18,13 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from dlc import registry
+from dlc.cli import dlc_opt
 from dlc.diagnostics import OpError, fail, format_error
 from dlc.ir.dominance import DominanceError, verify_dominance
 from dlc.ir.locations import LocParser
-from dlc.pipeline import STEPS
+from dlc.passes import STEPS
 from dlc.registry import PipelineError, get_pass, parse_pipeline, register
 from dlc.remarks import collect, remark
-from dlc.tools import dlc_opt
 
 ADD = """\
 func.func @f(%a: f32, %b: f32) -> f32 {
@@ -252,7 +252,7 @@ def test_passes_by_name() -> None:
     with pytest.raises(PipelineError, match="unknown pass 'csee'"):
         parse_pipeline("csee")
     assert registry.PASSES["chunk-matmul-k"] == (
-        "dlc.transforms.chunk_matmul_k",
+        "dlc.transforms.tile.chunk_matmul_k",
         "ChunkMatmulKPass",
     )
     assert list(registry.PASSES) == [step.pass_name for step in STEPS]

@@ -9,16 +9,16 @@ import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.accuracy import compare
 from dlc.backend import LaunchError
 from dlc.backend.executor import Executor, get_backend, to_device
-from dlc.backend.host.launcher import HostBackend
+from dlc.backend.host.host_backend import HostBackend
 from dlc.diagnostics import OpError
 from dlc.dialects.kernel import FuncOp
 from dlc.ir.locations import LocParser
-from dlc.reference import evaluate
+from dlc.judge.accuracy import compare
+from dlc.judge.random_inputs import random_arguments
+from dlc.judge.reference import evaluate
 from dlc.registry import register
-from dlc.tools.random_inputs import random_arguments
 
 CHAIN = """
 kernel.func @twice(%x: memref<4xf32>) -> (%y: memref<4xf32>) grid 1 block 4 {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.pipeline import STEPS
+from dlc.cli.explain import WIDTH, Explanation
+from dlc.passes import STEPS
 from dlc.remarks import Remark
-from dlc.tools.explain import WIDTH, Explanation
 
 LONG = "64x128 blocks of 128 threads, chunks of 16, K in 4 parts: 4.3 s (issue 57.1, memory 14.7)"
 

@@ -15,10 +15,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 import dlc
 from dlc.backend.export import export_program
+from dlc.cli.dlc_cli import main
 from dlc.compiler import compiler_context, set_target
 from dlc.ir.locations import LocParser
 from dlc.pipeline import run_pipeline
-from dlc.tools.dlc_cli import main
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 

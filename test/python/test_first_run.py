@@ -13,7 +13,7 @@ import sanitize
 import suite
 from record import CONTENDER, ROW
 
-from dlc.tools.dlc_cli import make_parser
+from dlc.cli.dlc_cli import make_parser
 
 
 @pytest.fixture

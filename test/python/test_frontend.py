@@ -21,13 +21,13 @@ from xdsl.dialects.func import Func, FuncOp, ReturnOp
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
+from dlc import dynamo
 from dlc.dialects.torch import AtenOp, Torch
-from dlc.frontend import dynamo
 from dlc.frontend.capture import capture_script, capture_text
 from dlc.frontend.fx import import_program
-from dlc.frontend.program import Alias, ImportedProgram
+from dlc.frontend.imported import Alias, ImportedProgram
 from dlc.frontend.source import ImportFailure, UnsupportedError
-from dlc.transforms.decompositions import DECOMPOSITIONS
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 LAYER_NORM = """
 class LayerNorm(nn.Module):

@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import loop_interpreter
 
 import dlc
-from dlc.analysis.contraction import contractions
+from dlc.analysis.loop.contraction import contractions
+from dlc.cli.kernel_table import kernel_table
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
 from dlc.frontend.fx import import_program
 from dlc.registry import parse_pipeline, register
 from dlc.remarks import collect
-from dlc.schedule.target import get_target
-from dlc.tools.kernel_table import kernel_table
+from dlc.target import get_target
 
 TO_LOOPS = "decompose-torch,compose-index-maps,fold-constants,lift-to-loops,normalize-loops"
 

@@ -23,9 +23,9 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
-from dlc.backend.host.launcher import HostBackend
-from dlc.conditioning import Expected
+from dlc.backend.host.host_backend import HostBackend
 from dlc.frontend.fx import import_program
+from dlc.judge.conditioning import Expected
 from dlc.registry import get_pass, parse_pipeline
 
 

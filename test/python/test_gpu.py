@@ -24,14 +24,14 @@ from test_launch import SHARED, TMA, tma_schedule
 from test_tma import scheduled as with_tma
 
 import dlc
-from dlc.accuracy import compare
+from dlc import dynamo
 from dlc.backend import BackendError
-from dlc.backend.cuda.ctypes_driver import CtypesDriver
-from dlc.backend.cuda.driver import Driver, open_driver
-from dlc.backend.cuda.runtime import CudaBackend
+from dlc.backend.cuda.run.ctypes_driver import CtypesDriver
+from dlc.backend.cuda.run.driver import Driver, open_driver
+from dlc.backend.cuda.run.gpu_backend import CudaBackend
 from dlc.backend.executor import Executor, default_backend, default_target
-from dlc.backend.host.launcher import HostBackend
-from dlc.frontend import dynamo
+from dlc.backend.host.host_backend import HostBackend
+from dlc.judge.accuracy import compare
 
 REHEARSED = bool(os.environ.get("DLC_REHEARSE"))
 USABLE = default_backend() == "cuda"
@@ -198,7 +198,7 @@ def test_a_model_by_torch_compile():
 def test_the_command_says_ok():
     text = "torch.nn.RMSNorm(256)(torch.randn(4,256)) @ torch.randn(256,64)"
     backend = "cuda" if USABLE else "host"
-    command = [sys.executable, "-m", "dlc.tools.dlc_cli", "run", "--sync", "--backend", backend]
+    command = [sys.executable, "-m", "dlc.cli.dlc_cli", "run", "--sync", "--backend", backend]
     done = subprocess.run([*command, "-c", text], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "OK" in done.stdout

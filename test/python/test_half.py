@@ -20,23 +20,24 @@ from torch.utils._pytree import tree_leaves
 from xdsl.dialects.builtin import ModuleOp
 
 import dlc
-from dlc.accuracy import compare
 from dlc.backend import BackendError
-from dlc.backend.cuda.interface import c_name, parameter_types
-from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
-from dlc.backend.cuda.printer import print_module
-from dlc.backend.cuda.sass import accesses, disassemble, find_nvdisasm, parse
+from dlc.backend.cuda.print.interface import c_name, parameter_types
+from dlc.backend.cuda.print.printer import print_module
+from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
+from dlc.backend.cuda.run.sass import accesses, disassemble, find_nvdisasm, parse
 from dlc.backend.executor import Executor
-from dlc.backend.host import compiler, runtime
-from dlc.backend.host.launcher import HostBackend
-from dlc.backend.host.runtime import HostKernel
+from dlc.backend.host import cxx as compiler
+from dlc.backend.host import host_kernel as runtime
+from dlc.backend.host.host_backend import HostBackend
+from dlc.backend.host.host_kernel import HostKernel
 from dlc.compiler import compiler_context
 from dlc.dialects.kernel import FuncOp
 from dlc.dialects.loop import KernelOp
 from dlc.frontend.fx import import_program
-from dlc.interpreter import run_module
+from dlc.judge.accuracy import compare
+from dlc.judge.reference import evaluate
 from dlc.pipeline import run_pipeline
-from dlc.reference import evaluate
+from dlc.simulator import run_module
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 HALVES = {"f16": torch.float16, "bf16": torch.bfloat16}

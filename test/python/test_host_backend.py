@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dlc.backend import BackendError, LaunchError, cache
-from dlc.backend.cuda.prelude import prelude_for
-from dlc.backend.host import compiler
-from dlc.backend.host.runtime import (
+from dlc.backend.cuda.print.prelude import prelude_for
+from dlc.backend.host import cxx as compiler
+from dlc.backend.host.host_kernel import (
     AsyncMode,
     HostKernel,
     Order,

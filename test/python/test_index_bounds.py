@@ -11,10 +11,10 @@ from xdsl.dialects.builtin import DenseArrayBase
 
 import dlc
 from dlc.backend import LaunchError
-from dlc.backend.program import attributes_of, main_of
+from dlc.backend.host_program import attributes_of, main_of
 from dlc.frontend.fx import import_program
-from dlc.tools.random_inputs import random_arguments
-from dlc.transforms.decompositions import DECOMPOSITIONS
+from dlc.judge.random_inputs import random_arguments
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 X = torch.randn(5, 6)
 INDEX, J = torch.tensor([0, 3]), torch.tensor([[1, 4], [2, 0]])

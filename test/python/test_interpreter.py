@@ -14,14 +14,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 
-from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, parameter_types
-from dlc.backend.cuda.printer import print_kernel
-from dlc.backend.host.runtime import HostKernel
+from dlc.backend.cuda.print.interface import c_name, dynamic_shared_bytes, parameter_types
+from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.host.host_kernel import HostKernel
 from dlc.diagnostics import format_error
 from dlc.dialects import kernel, kernel_tma
-from dlc.interpreter import Hazard, run_kernel, run_module
 from dlc.ir.locations import LocParser
 from dlc.registry import PASSES, parse_pipeline, register
+from dlc.simulator import Hazard, run_kernel, run_module
 
 STEPS = list(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("materialize-tiles")]
 GEMM = (

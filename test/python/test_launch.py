@@ -24,13 +24,13 @@ from test_nvcc import needs_nvcc
 from xdsl.dialects.builtin import StringAttr, f32
 
 import dlc
-from dlc.analysis.tensor_maps import TensorMap
+from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend import BackendError, LaunchError
-from dlc.backend.cuda import driver as cuda_driver
-from dlc.backend.cuda import libcuda, torch_device
-from dlc.backend.cuda.driver import DriverError
-from dlc.backend.cuda.nvcc import find_nvcc
-from dlc.backend.cuda.runtime import Arguments
+from dlc.backend.cuda.run import driver as cuda_driver
+from dlc.backend.cuda.run import libcuda, torch_device
+from dlc.backend.cuda.run.driver import DriverError
+from dlc.backend.cuda.run.gpu_backend import Arguments
+from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.executor import Executor, get_backend
 from dlc.compiler import CompiledProgram, Variant
 from dlc.dialects import loop
@@ -518,7 +518,7 @@ def test_there_is_no_driver(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_which_driver_is_taken(monkeypatch: pytest.MonkeyPatch):
-    from dlc.backend.cuda import ctypes_driver, pycuda_driver
+    from dlc.backend.cuda.run import ctypes_driver, pycuda_driver
 
     made: list[str] = []
 

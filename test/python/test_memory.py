@@ -11,15 +11,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 import dlc
-from dlc.analysis.placement import Buffer, live_bytes, place
+from dlc.analysis.kernel.placement import Buffer, live_bytes, place
 from dlc.backend.executor import Executor, get_backend
-from dlc.backend.host.launcher import HostBackend
-from dlc.backend.memory import MemoryUse, eager_peak
-from dlc.backend.program import Allocate
+from dlc.backend.host.host_backend import HostBackend
+from dlc.backend.host_program import Allocate
+from dlc.backend.memory_use import MemoryUse, eager_peak
 from dlc.dialects import host
-from dlc.interpreter import run_module
 from dlc.ir.locations import LocParser
 from dlc.registry import get_pass, register
+from dlc.simulator import run_module
 
 
 def random_buffers(count: int, seed: int) -> list[Buffer]:

@@ -16,17 +16,17 @@ import torch
 from torch import nn
 
 import dlc
-from dlc.accuracy import compare
+from dlc.cli.dlc_cli import main
 from dlc.compiler import CompiledProgram
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure
+from dlc.judge.accuracy import compare
+from dlc.judge.reference import evaluate
 from dlc.models import find as finding
 from dlc.models import weights
 from dlc.models.find import find, shipped
 from dlc.models.load import EXPERTS, ModelOptions, load_model
 from dlc.models.programs import CausalLM, DecoderLayer
-from dlc.reference import evaluate
-from dlc.tools.dlc_cli import main
 
 transformers = pytest.importorskip("transformers")
 

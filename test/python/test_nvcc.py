@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cuda import nvcc
+from dlc.backend.cuda.run import nvcc
 
 SOURCE = """extern "C" __global__ void __launch_bounds__(256) twice(float* x, int n) {
   __shared__ float s[512];

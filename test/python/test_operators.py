@@ -24,15 +24,15 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 import dlc
-from dlc.accuracy import compare
+from dlc.cli import operators
 from dlc.dialects.tensor_ir import ReduceOp, shape_of
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
-from dlc.tools import operators
-from dlc.transforms.compose_index_maps import ComposeIndexMapsPass
-from dlc.transforms.decompose_torch import DecomposeTorchPass, UnsupportedOperations
-from dlc.transforms.decompositions import DECOMPOSITIONS
-from dlc.transforms.fold_constants import FoldConstantsPass
+from dlc.judge.accuracy import compare
+from dlc.transforms.tensor.compose_index_maps import ComposeIndexMapsPass
+from dlc.transforms.tensor.decompose_torch import DecomposeTorchPass, UnsupportedOperations
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from dlc.transforms.tensor.fold_constants import FoldConstantsPass
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 PASSES = (DecomposeTorchPass(), ComposeIndexMapsPass(), FoldConstantsPass())
@@ -259,4 +259,4 @@ def test_the_table_of_operations_is_that_of_the_code() -> None:
     written = (Path(__file__).parents[2] / "docs" / "operators.md").read_text(encoding="utf-8")
     made = operators.table()
     if made.splitlines()[2] == written.splitlines()[2]:  # by the same version of PyTorch
-        assert made == written, "run python -m dlc.tools.operators > docs/operators.md"
+        assert made == written, "run python -m dlc.cli.operators > docs/operators.md"

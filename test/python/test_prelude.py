@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
-from dlc.backend.cuda.prelude import PRELUDE, prelude_for
-from dlc.backend.host import compiler, runtime
+from dlc.backend.cuda.print.prelude import PRELUDE, prelude_for
+from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
+from dlc.backend.host import cxx as compiler
+from dlc.backend.host import host_kernel as runtime
 
 
 def has_nvcc() -> bool:

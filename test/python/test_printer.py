@@ -13,11 +13,10 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
 import dlc
-from dlc.analysis.barriers import missing_barriers
+from dlc.analysis.kernel.barriers import missing_barriers
 from dlc.backend import BackendError
-from dlc.backend.cuda.c_text import constant, kernel_name
-from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
-from dlc.backend.cuda.printer import (
+from dlc.backend.cuda.print.c_text import constant, kernel_name
+from dlc.backend.cuda.print.printer import (
     c_name,
     dynamic_shared_bytes,
     parameter_types,
@@ -25,11 +24,12 @@ from dlc.backend.cuda.printer import (
     print_module,
     shared_bytes,
 )
-from dlc.backend.host.runtime import HostKernel
+from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
+from dlc.backend.host.host_kernel import HostKernel
 from dlc.dialects.kernel import FuncOp
 from dlc.registry import register
-from dlc.transforms.drop_redundant_barriers import DropRedundantBarriersPass
-from dlc.transforms.vectorize_accesses import VectorizeAccessesPass
+from dlc.transforms.kernel.drop_redundant_barriers import DropRedundantBarriersPass
+from dlc.transforms.kernel.vectorize_accesses import VectorizeAccessesPass
 
 WARNINGS = ("-Werror", "all-warnings", "-Wreorder")
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from test_sass import needs_tools
 
+from dlc.cli.dlc_cli import main
+from dlc.cli.profile_report import matched
 from dlc.measure import ncu
 from dlc.measure.ceilings import Ceilings
 from dlc.measure.diagnosis import diagnose
 from dlc.measure.ncu import Counters, NoCounters
-from dlc.schedule.target import get_target
-from dlc.tools.dlc_cli import main
-from dlc.tools.profile_report import matched
+from dlc.target import get_target
 
 H100 = get_target("sm_90")
 NAMES = {

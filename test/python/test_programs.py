@@ -16,15 +16,15 @@ from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
 
 import dlc
-from dlc.accuracy import compare
 from dlc.backend.executor import Executor, get_backend
 from dlc.diagnostics import OpError
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure
 from dlc.ir.locations import LocParser
+from dlc.judge.accuracy import compare
+from dlc.judge.reference import evaluate
 from dlc.pipeline import run_pipeline
-from dlc.reference import evaluate
 from dlc.registry import PipelineError, register
 
 SPECIAL = torch.tensor(

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from dlc.analysis.implementation import implementation
+from dlc.cli.dlc_cli import main
+from dlc.cli.implementation import implementation
+from dlc.cli.kernel_check import check_kernel
+from dlc.cli.kernel_script import script
 from dlc.compiler import compiler_context, set_target
 from dlc.diagnostics import OpError
 from dlc.dialects.host import LaunchOp
@@ -15,9 +18,6 @@ from dlc.dialects.torch import AtenOp
 from dlc.frontend.fx import import_program
 from dlc.ir.provenance import set_values
 from dlc.pipeline import run_pipeline
-from dlc.tools.dlc_cli import main
-from dlc.tools.kernel_check import check_kernel
-from dlc.tools.kernel_script import script
 
 
 class Block(torch.nn.Module):

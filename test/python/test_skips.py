@@ -9,9 +9,9 @@ import pytest
 from xdsl.context import Context
 from xdsl.parser import Parser
 
-from dlc.interpreter import run_module
 from dlc.registry import register
-from dlc.transforms.materialize_tiles import MaterializeTilesPass
+from dlc.simulator import run_module
+from dlc.transforms.kernel.materialize_tiles import MaterializeTilesPass
 
 CHUNKS, BLOCKS = 8, 4
 

@@ -15,11 +15,11 @@ from test_rings import LAUNCHES
 from test_schedules import tiled
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.backend.cuda.printer import print_module
+from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.executor import Executor, get_backend
 from dlc.dialects import tile
-from dlc.interpreter import run_module
 from dlc.registry import parse_pipeline
+from dlc.simulator import run_module
 
 
 def run(case: Case, module: ModuleOp) -> None:

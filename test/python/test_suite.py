@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import dlc
-from dlc.accuracy import compare
+from dlc.judge.accuracy import compare
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 

@@ -21,25 +21,25 @@ from xdsl.parser import Parser
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.analysis.barriers import missing_barriers, redundant_barriers
-from dlc.analysis.tensor_maps import TensorMap, tensor_map, tma_obstacle
+from dlc.analysis.kernel.barriers import missing_barriers, redundant_barriers
+from dlc.analysis.kernel.tensor_maps import TensorMap, tensor_map, tma_obstacle
 from dlc.backend import BackendError, LaunchError
-from dlc.backend.cuda.interface import (
+from dlc.backend.cuda.print.interface import (
     c_name,
     dynamic_shared_bytes,
     parameter_types,
     shared_bytes,
 )
-from dlc.backend.cuda.nvcc import compile_cubin, find_nvcc
-from dlc.backend.cuda.printer import print_kernel
-from dlc.backend.cuda.tensor_map import encode_tensor_map
-from dlc.backend.host.launcher import host_arguments
-from dlc.backend.host.runtime import HostKernel
+from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
+from dlc.backend.cuda.run.tensor_map import encode_tensor_map
+from dlc.backend.host.host_backend import host_arguments
+from dlc.backend.host.host_kernel import HostKernel
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel import FuncOp
-from dlc.interpreter import Hazard, run_kernel
 from dlc.registry import register
-from dlc.schedule.step import parse_schedule
+from dlc.simulator import Hazard, run_kernel
+from dlc.transforms.step import parse_schedule
 
 RUNS = list(itertools.product(("late", "early"), ("forward", "reverse", "random")))
 """When copies land, and which thread goes first."""

@@ -15,10 +15,10 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, ModuleOp
 from xdsl.rewriter import Rewriter
 
+from dlc.cli import dlc_cli, dlc_opt
 from dlc.diagnostics import fail
+from dlc.judge.unusual_inputs import unusual_inputs
 from dlc.registry import get_pass
-from dlc.tools import dlc_cli, dlc_opt
-from dlc.unusual_inputs import unusual_inputs
 
 TEXT = "x = torch.randn(5, 33); (x @ torch.randn(33, 20) * 2.5).square().mean(-1)"
 

@@ -10,11 +10,12 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerAttr, VectorType
 from xdsl.ir import Block, BlockArgument, Region
 
-from dlc.analysis.layout import known_divisor, linear_offset, span
+from dlc.analysis.kernel.layout import known_divisor, linear_offset
 from dlc.dialects import kernel
+from dlc.dialects.layouts import span
 from dlc.ir.expr import Expr
 from dlc.remarks import collect
-from dlc.transforms.vectorize_accesses import VectorizeAccessesPass, holds_alike
+from dlc.transforms.kernel.vectorize_accesses import VectorizeAccessesPass, holds_alike
 
 
 def index(extent: int, loops: list[scf.ForOp]) -> BlockArgument:

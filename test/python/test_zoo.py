@@ -18,8 +18,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import dlc
-from dlc.accuracy import compare
 from dlc.frontend.source import ImportFailure
+from dlc.judge.accuracy import compare
 
 Model = tuple[nn.Module, tuple[torch.Tensor, ...]]
 ZOO: dict[str, Callable[[], Model]] = {}

@@ -10,11 +10,11 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.printer import print_kernel
-from dlc.backend.export.launcher import host_entry, main_text, makefile
+from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.export.manifest import manifest
 from dlc.backend.export.plan import ExportPlan, KernelFacts
-from dlc.schedule.target import target_of
+from dlc.backend.export.run_cpp import host_entry, main_text, makefile
+from dlc.target import target_of
 
 _HERE = Path(__file__).parent
 _SUPPORT = _HERE / "dlc_run.h"

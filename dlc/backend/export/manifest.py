@@ -29,8 +29,8 @@ from __future__ import annotations
 from typing import Any
 
 from dlc.backend.export.plan import Call, ExportPlan, KernelFacts
-from dlc.backend.program import Allocate, Slice, Zero
-from dlc.schedule.target import BUFFER_ALIGNMENT
+from dlc.backend.host_program import Allocate, Slice, Zero
+from dlc.target import BUFFER_ALIGNMENT
 
 FORMAT, VERSION = "dlc-program", 1
 

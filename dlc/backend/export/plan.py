@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 
-from dlc.analysis.tensor_maps import TensorMap
-from dlc.backend.cuda.c_text import Names
-from dlc.backend.cuda.interface import c_name, dynamic_shared_bytes, parameter_types, tensor_maps
-from dlc.backend.program import Allocate, HostProgram, Launch, Layout, Slice, Zero, main_of
+from dlc.analysis.kernel.tensor_maps import TensorMap
+from dlc.backend.cuda.print.c_text import Names
+from dlc.backend.cuda.print.interface import (
+    c_name,
+    dynamic_shared_bytes,
+    parameter_types,
+    tensor_maps,
+)
+from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slice, Zero, main_of
 from dlc.diagnostics import fail
 from dlc.dialects import host
 from dlc.dialects.kernel import FuncOp

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlc.tools.status_line import STATUS
-from dlc.transforms.decompositions import DECOMPOSITIONS
+from dlc.cli.status_line import STATUS
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from fuzzing.campaign import answer_to, run
 from fuzzing.cases import KINDS
 

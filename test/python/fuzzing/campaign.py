@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from dlc.tools.status_line import STATUS
+from dlc.cli.status_line import STATUS
 from fuzzing.cases import KINDS, Answer
 
 SECONDS = 120

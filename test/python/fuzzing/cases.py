@@ -15,23 +15,23 @@ from harness import apply, lowered
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
-from dlc.backend.cuda.printer import print_module
+from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.executor import Executor
-from dlc.backend.host.launcher import HostBackend
+from dlc.backend.host.host_backend import HostBackend
+from dlc.cli.check import as_array
 from dlc.compiler import set_target
-from dlc.conditioning import Expected
 from dlc.diagnostics import OpError
 from dlc.dialects import loop
 from dlc.dialects.torch import AtenOp
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
-from dlc.interpreter import run_module
+from dlc.judge.conditioning import Expected
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
-from dlc.schedule.target import TARGETS
-from dlc.tools.check import as_array
-from dlc.transforms.decompositions import DECOMPOSITIONS
+from dlc.simulator import run_module
+from dlc.target import TARGETS
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from fuzzing.programs import Program, random_program, shrink
 from fuzzing.schedules import random_schedule
 from fuzzing.texts import answer, random_passes, random_text

@@ -10,8 +10,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from dlc.pipeline import STEPS
-from dlc.tools import dlc_opt
+from dlc.cli import dlc_opt
+from dlc.passes import STEPS
 
 FILES = Path(__file__).parents[2] / "filecheck"
 TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%@#!^]?[\w.$-]+|\s+|.', re.DOTALL)

@@ -1,0 +1,1 @@
+"""Questions asked of Kernel IR and of what its memory is."""

@@ -1,0 +1,37 @@
+"""Where the buffers of a kernel lie in the shared memory of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Operation, SSAValue
+
+from dlc.analysis.kernel.layout import alignment_of
+from dlc.dialects import kernel
+from dlc.dialects.kernel_tma import BOX_ALIGNMENT
+from dlc.dialects.layouts import span_bytes
+
+MBARRIER_BYTES = 8
+"""Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
+
+
+def shared_slots(
+    func: kernel.FuncOp, live: Container[Operation] | None = None
+) -> tuple[dict[SSAValue, int], int]:
+    """The offset in bytes of every buffer, or of those that are `live`, and the total."""
+    slots: dict[SSAValue, int] = {}
+    end = 0
+    for op in func.walk():
+        if live is not None and op not in live:
+            continue
+        if isinstance(op, kernel.AllocSharedOp):
+            type = op.result.type
+            assert isinstance(type, MemRefType)
+            alignment = max(BOX_ALIGNMENT, alignment_of(type))
+            slots[op.result] = -(-end // alignment) * alignment
+            end = slots[op.result] + span_bytes(type)
+        elif isinstance(op, kernel.AllocMbarriersOp):
+            slots[op.result] = -(-end // MBARRIER_BYTES) * MBARRIER_BYTES
+            end = slots[op.result] + op.count.value.data * MBARRIER_BYTES
+    return slots, end

@@ -1,0 +1,85 @@
+"""What a tensor map says of a memref, and which memrefs can have one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute
+
+from dlc.analysis.kernel.layout import linear_offset
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.kernel_tma import TensorMapOp, box_obstacle, map_dims
+from dlc.dialects.layouts import strides_of
+from dlc.ir.expr import Expr
+
+ALIGNMENT = 16
+"""What divides a tensor's address and its strides, in bytes (cuTensorMapEncodeTiled)."""
+MAX_EXTENT = 1 << 31
+"""The first extent that coordinates, which are of 32 bits with a sign, cannot span."""
+MAX_STRIDE = 1 << 40
+"""The first stride that is too long, in bytes (the same)."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """The fields of a tensor map without the address; all sequences have the innermost first."""
+
+    element: Attribute
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In bytes; the first is an element's size."""
+    box: tuple[int, ...]
+    swizzle_bytes: int
+    offset: int
+    """From the memref's address to its first element, in bytes."""
+
+    @property
+    def element_bytes(self) -> int:
+        return element_bytes(self.element)
+
+
+def tensor_map(op: TensorMapOp) -> TensorMap:
+    """What a map of the Kernel IR says."""
+    size = element_bytes(op.type.element_type)
+    dims = op.dims[::-1]
+    return TensorMap(
+        op.type.element_type,
+        tuple(op.type.get_shape()[d] for d in dims),
+        tuple(strides_of(op.type)[d] * size for d in dims),
+        tuple(op.box_sizes[d] for d in dims),
+        op.swizzle_bytes,
+        _offset(op.type),
+    )
+
+
+def _offset(type: MemRefType[Attribute]) -> int:
+    zero = [Expr()] * type.get_num_dims()
+    return linear_offset(type, zero).constant * element_bytes(type.element_type)
+
+
+def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int) -> str | None:
+    """
+    Why the tensor memory accelerator cannot copy boxes of these sizes from a memref whose address
+    is a multiple of `alignment` bytes; None if it can.
+    """
+    if not type.get_shape():
+        return "expected at least one dimension, found none"
+    if obstacle := box_obstacle(type, box):
+        return obstacle
+    if alignment % ALIGNMENT or _offset(type) % ALIGNMENT:
+        return f"expected an address that is a multiple of {ALIGNMENT} bytes"
+    if max(type.get_shape()) >= MAX_EXTENT:
+        return f"expected extents below 2^31, found {max(type.get_shape())}"
+    size, strides = element_bytes(type.element_type), strides_of(type)
+    *outer, inner = map_dims(type.get_shape(), box)
+    if strides[inner] != 1:
+        return f"expected an innermost stride of 1, found {strides[inner]}"
+    for d in outer:
+        if strides[d] * size % ALIGNMENT or not 0 < strides[d] * size < MAX_STRIDE:
+            return (
+                f"expected strides of a multiple of {ALIGNMENT} bytes below 2^40, found "
+                f"{strides[d] * size} bytes"
+            )
+    return None

@@ -1,0 +1,237 @@
+"""
+What a loop kernel moves and computes: what the estimate of its time (`dlc.schedule.estimate`) is
+made of, and what `--explain` tells.
+
+- Every memref once from memory, as far as the kernel touches it; again for each sweep over rows
+  that do not fit in an SM.
+- Every load that runs, from L2: not once a thread but once a warp where it does not vary along the
+  innermost free axis, and not again in a later sweep over a row that an SM can hold.
+- Of a contraction in tiles, memory and arithmetic alone, what is computed of an operand once:
+  what tiles fetch and compute again depends on their shape.
+- A kernel of dependent sweeps uses only as many SMs as it has rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil, prod
+
+from xdsl.dialects.builtin import AnyFloat, MemRefType
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from dlc.analysis.loop.contraction import Contraction
+from dlc.analysis.loop.loops import trip_count
+from dlc.dialects.axes import AxesOp, loops_around
+from dlc.dialects.kernel import element_bytes
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.ir.variance import Variance, variance
+from dlc.target import Target
+
+THREADS = 256
+"""The threads of a block among which a reduce is dealt."""
+
+_FLOPS = {
+    "arith.divf": 10,
+    "math.sqrt": 10,
+    "math.rsqrt": 4,
+    "math.exp": 15,
+    "math.exp2": 10,
+    "math.log": 20,
+    "math.tanh": 30,
+    "math.erf": 30,
+    "math.erfc": 40,
+    "math.sin": 40,
+    "math.cos": 40,
+    "math.powf": 80,
+}
+"""Operations that cost more than one; other `math` operations cost `_OTHER_MATH`."""
+
+_OTHER_MATH = 20
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one launch of a kernel moves and computes."""
+
+    flops: float
+    memory_bytes: float
+    l2_bytes: float
+    units: float
+    """The independent pieces of work that SMs can share; infinite if it can always be cut."""
+    steps: int
+    """The iterations that follow each other in a thread."""
+
+
+def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) -> Work:
+    """What a kernel does on a target, of which `tiled` is computed in tiles."""
+    walk = _Walk(kernel, target, tiled)
+    walk.visit(kernel.body.block, 1)
+    written = sum(_bytes(ref.type, _numel(ref.type)) for ref in kernel.output_refs)
+    return Work(
+        walk.flops,
+        sum(walk.memory.values()) + written,
+        sum(walk.l2.values()) + written,
+        _units(kernel),
+        0 if tiled else _steps(kernel.body.block),
+    )
+
+
+def _units(kernel: KernelOp) -> float:
+    """Into how many independent pieces of work a kernel can be dealt to SMs: points of its outer
+    loops, or pieces of a single reduce or pointwise sweep, which can always be split."""
+    units, block = 1, kernel.body.block
+    while True:
+        reduces = [op for op in block.ops if isinstance(op, ReduceOp)]
+        loops = [op for op in block.ops if isinstance(op, ForOp)]
+        dependent = len(reduces) + len(loops) > 1 or any(
+            isinstance(o, ReduceOp) for r in reduces for o in r.body.walk()
+        )
+        if dependent:
+            return units
+        if not loops:
+            return float("inf")
+        units *= trip_count(loops[0])
+        block = loops[0].body.block
+
+
+def _steps(block: Block) -> int:
+    """
+    How many iterations follow each other in a thread: outermost loops are dealt over blocks, the
+    loops and reduces in them over the threads of a block; where there are loops in those, over
+    nothing, since a thread takes the whole row then.
+    """
+    if len(rows := [op for op in block.ops if isinstance(op, ForOp)]) == 1:
+        if isinstance(block.parent_op(), KernelOp):
+            return _steps(rows[0].body.block)
+    sweeps = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
+    if any(_serial(op.body.block) for op in sweeps):
+        return _serial(block)
+    return sum(ceil(trip_count(op) / THREADS) for op in sweeps)
+
+
+def _serial(block: Block) -> int:
+    loops = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
+    return sum(trip_count(op) * (1 + _serial(op.body.block)) for op in loops)
+
+
+@dataclass
+class _Walk:
+    """Counts the operations of a kernel."""
+
+    kernel: KernelOp
+    target: Target
+    tiled: Contraction | None
+    flops: float = 0
+    memory: dict[object, float] = field(default_factory=dict)
+    l2: dict[object, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.along: Variance = variance(self.kernel)
+        self.extents: dict[SSAValue, int] = {
+            axis: op.extent(axis)
+            for op in self.kernel.walk()
+            if isinstance(op, AxesOp)
+            for axis in op.axes
+        }
+
+    def visit(self, block: Block, points: int) -> None:
+        """Counts a body that runs at so many points."""
+        for op in block.ops:
+            if isinstance(op, ForOp):
+                self.visit(op.body.block, points * trip_count(op))
+            elif isinstance(op, ReduceOp):
+                self._reduce(op, points)
+            else:
+                self._count(op, points)
+
+    def _reduce(self, op: ReduceOp, points: int) -> None:
+        inside = points * trip_count(op)
+        self.flops += inside * len(op.results)
+        if self.tiled is not None and op is self.tiled.reduce:
+            self._tile(self.tiled, inside)
+        else:
+            self.visit(op.body.block, inside)
+
+    def _tile(self, c: Contraction, points: int) -> None:
+        for op in c.reduce.body.walk():
+            varies = self.along[op.results[0]] if op.results else frozenset[SSAValue]()
+            if isinstance(op, LoadOp):
+                self._touch(op, points)
+            elif not varies.intersection(c.columns):
+                self.flops += flops_of(op) * points / prod(self.extents[a] for a in c.columns)
+            elif not varies.intersection(c.rows):
+                self.flops += flops_of(op) * points / prod(self.extents[a] for a in c.rows)
+            else:
+                self.flops += flops_of(op) * points
+
+    def _count(self, op: Operation, points: int) -> None:
+        if not isinstance(op, LoadOp):
+            self.flops += points * flops_of(op)
+            return
+        row = self._touch(op, points)
+        outer = [a for a in self.along[op.result] if isinstance(a.owner, Block)]
+        innermost = _innermost_axis(op)
+        warp = 1 if innermost is None or innermost in outer else 32
+        self.l2[row] = max(self.l2.get(row, 0), _bytes(op.ref.type, points / warp))
+
+    def _touch(self, op: LoadOp, points: int) -> object:
+        """
+        Counts what a load brings from memory; returns what is equal for the loads that share it:
+        another sweep over the same rows, if an SM can hold a row.
+        """
+        outermost = _outermost_axes(op)
+        varies = self.along[op.result]
+        total = _numel(op.ref.type)
+        touched = min(points, total, prod(self.extents.get(a, 1) for a in varies))
+        rows = prod(self.extents[a] for a in varies if a in outermost)
+        held = _bytes(op.ref.type, touched / max(rows, 1)) <= self.target.shared_per_sm
+        sweep = (op.ref, None if held else op.parent)
+        known = self.memory.get(sweep, 0)
+        size = _bytes(op.ref.type, touched)
+        names: dict[SSAValue, int] = {a: n for n, a in enumerate(outermost)}
+        load = (op.ref, _signature(op, names) if held else op)
+        if load not in self.l2:
+            self.memory[sweep] = min(_bytes(op.ref.type, total), known + size)
+        return load
+
+
+def _signature(op: LoadOp, names: dict[SSAValue, int]) -> object:
+    """The subscripts of a load, its axes other than the outermost not told apart."""
+    return (
+        op.map,
+        op.conditions,
+        tuple(names.get(v, -1) for v in op.indices),
+    )
+
+
+def _outermost_axes(op: Operation) -> Sequence[BlockArgument]:
+    loops = loops_around(op)
+    return loops[0].axes if loops and isinstance(loops[0], ForOp) else ()
+
+
+def _innermost_axis(op: Operation) -> BlockArgument | None:
+    """The last axis of the innermost loop around `op`."""
+    loops = loops_around(op)
+    return loops[-1].axes[-1] if loops and loops[-1].axes else None
+
+
+def flops_of(op: Operation) -> float:
+    """What arithmetic on floats counts; 0 for any other operation."""
+    if isinstance(op, LoadOp | StoreOp) or not op.results:
+        return 0
+    if not isinstance(op.results[0].type, AnyFloat) or op.name == "arith.constant":
+        return 0
+    if op.name.startswith("math."):
+        return _FLOPS.get(op.name, _OTHER_MATH)
+    return _FLOPS.get(op.name, 1)
+
+
+def _numel(type: object) -> int:
+    assert isinstance(type, MemRefType)
+    return prod(type.get_shape())
+
+
+def _bytes(type: object, elements: float) -> float:
+    assert isinstance(type, MemRefType)
+    return elements * element_bytes(type.element_type)

@@ -1,0 +1,72 @@
+"""Which accesses of a tile kernel take runs of neighbouring elements, and how long the runs are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+
+from dlc.analysis.kernel.layout import MAX_BYTES, has_unit_stride, known_divisor, vector_width
+from dlc.dialects import tile
+from dlc.dialects.layouts import strides_of
+from dlc.dialects.staging import SlabOpBase
+from dlc.ir.expr import Expr
+
+Buffer = tile.StageOp | tile.ComputeOp | tile.RingOp
+"""What has a buffer in shared memory."""
+
+
+def fragment_axis(
+    op: tile.LoadOp | tile.StoreOp, registers: Sequence[BlockArgument]
+) -> BlockArgument | None:
+    """
+    The register axis along which an access takes neighbouring elements, the innermost such; None
+    if there is none. Such an access gets loops of its own, this axis innermost, which
+    `vectorize-accesses` can turn into wide accesses.
+    """
+    assert isinstance(op.ref.type, MemRefType)
+    if not op.subscripts or not has_unit_stride(op.ref.type):
+        return None
+    for axis in reversed(registers):
+        *outer, last = (s.coefficient(axis) for s in op.subscripts)
+        if last == 1 and not any(outer):
+            return axis
+    return None
+
+
+def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
+    """
+    How many neighbouring elements of a slab a thread copies at once: a divisor of its rows that
+    the source's strides and its `alignment` in bytes allow, at most 16 bytes. `whole` says that
+    the elements of a run must lie all inside of the source or all beyond it.
+    """
+    type, sizes, base = slab.source_type, slab.slab_sizes, slab.subscripts
+    width = vector_width(type, base, alignment)
+    walked = [s for s, n in zip(strides_of(type)[:-1], sizes[:-1], strict=True) if n != 1]
+    divided = [*sizes[-1:], *walked]
+    if whole and sizes and base[-1].range[1] + sizes[-1] > type.get_shape()[-1]:
+        divided += [type.get_shape()[-1], known_divisor(base[-1])]
+    while any(n % width for n in divided):
+        width //= 2
+    return width
+
+
+def run_width(type: MemRefType[Attribute]) -> int:
+    """
+    How many neighbouring elements of a computed slab of a type a thread computes at once: a divisor
+    of its rows, at most 16 bytes.
+    """
+    shape = type.get_shape()
+    width = vector_width(type, [Expr()] * len(shape), MAX_BYTES)
+    while any(n % width for n in (*shape[-1:], *strides_of(type)[:-1])):
+        width //= 2
+    return width
+
+
+def shared_by(ref: SSAValue) -> Buffer | None:
+    """The stage, computed slab or ring that a shared buffer of a tile kernel comes from."""
+    owner = ref.owner
+    if isinstance(owner, tile.AcquireOp):
+        return owner.source
+    return owner if isinstance(owner, Buffer) else None

@@ -1,0 +1,64 @@
+"""Which rings the tensor memory accelerator can fill, and in which boxes."""
+
+from __future__ import annotations
+
+from dlc.analysis.kernel.tensor_maps import tma_obstacle
+from dlc.dialects import tile
+from dlc.dialects.axes import SERIAL
+from dlc.dialects.kernel_tma import BOX_ALIGNMENT, holds_box, map_dims
+from dlc.dialects.layouts import SwizzleAttr, strides_of
+
+
+def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str | None:
+    """
+    Why the accelerator cannot fill rings that a loop works through; None if it can. Slots and
+    phases are counted by the loop's axis, so it must not be entered twice.
+    """
+    if loop is None:
+        return "no single loop acquires and releases chunk after chunk"
+    launch = loop.parent_op()
+    if not isinstance(launch, tile.LaunchOp):
+        return "its loop stands in another one and would be entered again"
+    if launch.axes_of(SERIAL):
+        return "its loop would be entered again at each serial point (register-tile first)"
+    if any(ring.parent_op() is not launch for ring in rings):
+        return "its ring stands inside of its loop"
+    if len({(ring.depth, ring.chunks) for ring in rings}) != 1:
+        return "its rings have different numbers of slots or chunks"
+    return None
+
+
+def ring_box(ring: tile.RingOp) -> tuple[int, ...]:
+    """The box of a ring's tensor map: its slab, or a panel of it where the ring is swizzled."""
+    *outer, inner = ring.slab.slab_sizes
+    layout = ring.ring_type.layout
+    if isinstance(layout, SwizzleAttr):
+        inner = layout.bytes.data // ring.element_bytes
+    return (*outer, inner)
+
+
+def ring_obstacle(kernel: tile.KernelOp, ring: tile.RingOp) -> str | None:
+    """Why the accelerator cannot copy a ring's slabs from their source; None if it can."""
+    slab = ring.slab
+    if not slab.slab_sizes:
+        return "expected at least one dimension, found none"
+    alignment = kernel.alignment(slab.source)  # pyright: ignore[reportArgumentType]
+    if obstacle := tma_obstacle(slab.source_type, ring_box(ring), alignment):
+        return obstacle
+    layout, box = ring.ring_type.layout, [n for n in ring_box(ring) if n != 1]
+    swizzle = layout.bytes.data if isinstance(layout, SwizzleAttr) else 0
+    if not holds_box(ring.ring_type, box, swizzle):
+        return f"expected slots without padding, found {ring.ring_type}"
+    dims = map_dims(slab.source_type.get_shape(), ring_box(ring))
+    for d, subscript in enumerate(slab.subscripts):
+        if d not in dims and subscript.range != (0, 0):
+            return f"expected subscript 0 along dimension {d}, which has one element"
+    return None
+
+
+def slot_obstacle(ring: tile.RingOp) -> str | None:
+    """Why the accelerator cannot write the slots of a ring where they lie; None if it can."""
+    distance = strides_of(ring.ring_type)[0] * ring.element_bytes
+    if ring.depth > 1 and distance % BOX_ALIGNMENT:
+        return f"expected slots a multiple of {BOX_ALIGNMENT} bytes apart, found {distance} bytes"
+    return None

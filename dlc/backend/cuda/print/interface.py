@@ -1,0 +1,71 @@
+"""What a launch has to know of a printed kernel: its name, parameters and shared memory."""
+
+from __future__ import annotations
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from dlc.analysis.kernel.layout import alignment_of
+from dlc.analysis.kernel.shared_memory import shared_slots
+from dlc.analysis.kernel.tensor_maps import TensorMap, tensor_map, tma_obstacle
+from dlc.backend.cuda.print.c_text import c_type, kernel_name
+from dlc.backend.cuda.print.liveness import live_ops, memref
+from dlc.diagnostics import fail
+from dlc.dialects import kernel
+from dlc.dialects.access import element_type
+from dlc.dialects.kernel_tma import BOX_ALIGNMENT
+from dlc.target import STATIC_SHARED_LIMIT
+
+
+def parameter_types(func: kernel.FuncOp) -> list[str]:
+    """The C types of a kernel's parameters: tensor maps, inputs, outputs."""
+    maps = ["const __grid_constant__ tensor_map"] * len(tensor_maps(func))
+    inputs = [f"const {c_element(ref, func)}*" for ref in func.input_refs]
+    return maps + inputs + [f"{c_element(ref, func)}*" for ref in func.output_refs]
+
+
+def tensor_maps(func: kernel.FuncOp) -> list[tuple[int, TensorMap]]:
+    """For each tensor map of a kernel: the number of its argument, and what the map says."""
+    found: list[tuple[int, TensorMap]] = []
+    for op in func.tensor_maps:
+        ref = op.ref
+        assert isinstance(ref, BlockArgument)
+        if obstacle := tma_obstacle(op.type, op.box_sizes, func.alignment(ref)):
+            fail(op, f"no tensor map can be made of %{ref.name_hint}: {obstacle}")
+        found.append((ref.index, tensor_map(op)))
+    return found
+
+
+def shared_bytes(func: kernel.FuncOp) -> int:
+    """The bytes of shared memory of a block, static or dynamic."""
+    return shared_slots(func, live_ops(func))[1]
+
+
+def dynamic_shared_bytes(func: kernel.FuncOp) -> int:
+    """The bytes of shared memory to ask for at the launch: 0 where all of it is static."""
+    total = shared_bytes(func)
+    return total if total > STATIC_SHARED_LIMIT else 0
+
+
+def c_name(func: kernel.FuncOp) -> str:
+    """The kernel's name in C: its own, unless that is one of the C library's."""
+    return kernel_name(func.name_)
+
+
+def static_alignment(ref: SSAValue) -> int:
+    """What a buffer that is declared in the kernel is aligned to, in bytes."""
+    alignment = alignment_of(memref(ref))
+    if any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses):
+        return max(BOX_ALIGNMENT, alignment)
+    return alignment
+
+
+def c_element(ref: SSAValue, op: Operation) -> str:
+    """The C type of a memref's elements."""
+    name = c_type(element_type(ref.type))
+    if name is None:
+        fail(
+            op,
+            f"the CUDA printer has no C type for elements of {ref.type}",
+            "f16, bf16, f32, f64, booleans and integers of 8 to 64 bits have one",
+        )
+    return name

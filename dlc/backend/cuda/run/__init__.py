@@ -1,0 +1,1 @@
+"""nvcc, the driver and the GPU."""

@@ -1,0 +1,256 @@
+"""
+The GPU as a backend of the executor: nvcc's cubins, launched on torch's memory.
+
+A program's launches go to torch's current stream where the driver can reach it, and else to a
+stream of the driver's own, which waits for torch's before the program and is waited for after it.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import TypeVar
+
+import torch
+from xdsl.dialects.builtin import StringAttr
+
+from dlc.analysis.kernel.tensor_maps import TensorMap
+from dlc.backend import BackendError
+from dlc.backend.cuda.print.interface import c_name, dynamic_shared_bytes, tensor_maps
+from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.cuda.run import failures
+from dlc.backend.cuda.run.driver import Driver, DriverError, Launch, LaunchShape, open_driver
+from dlc.backend.cuda.run.nvcc import Cubin, compile_cubins
+from dlc.backend.cuda.run.tensor_map import MAP_BYTES, encode_tensor_map
+from dlc.backend.cuda.run.torch_device import CudaDevice, TorchDevice
+from dlc.backend.parallel import OnDone
+from dlc.dialects.kernel import FuncOp
+from dlc.target import TARGET_ATTRIBUTE
+
+T = TypeVar("T")
+POINTER_BYTES = 8
+_CACHED = 64
+"""Addresses for which a kernel's tensor maps are kept; tensors mostly lie where they lay."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """
+    The parameters of a kernel as they lie in memory: tensor maps, which are aligned to their size,
+    then addresses.
+    """
+
+    count: int
+    """Of tensors."""
+    maps: list[tuple[int, TensorMap]]
+    """Of which tensor, and what the map says."""
+    encode: Callable[[TensorMap, int], bytes]
+    _encoded: dict[tuple[int, ...], bytes] = field(default_factory=dict)
+    """Maps, by the addresses that they are of."""
+
+    @property
+    def size(self) -> int:
+        return MAP_BYTES * len(self.maps) + POINTER_BYTES * self.count
+
+    def pack(self, addresses: Sequence[int]) -> bytes:
+        pointers = struct.pack(f"<{self.count}Q", *addresses)
+        return self._map_bytes(addresses) + pointers if self.maps else pointers
+
+    def _map_bytes(self, addresses: Sequence[int]) -> bytes:
+        key = tuple(addresses[number] for number, _ in self.maps)
+        if (known := self._encoded.get(key)) is not None:
+            return known
+        if len(self._encoded) >= _CACHED:
+            self._encoded.clear()
+        made = b"".join(self.encode(m, a) for (_, m), a in zip(self.maps, key, strict=True))
+        return self._encoded.setdefault(key, made)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    launch: Launch
+    arguments: Arguments
+
+
+class CudaBackend:
+    """
+    Runs kernels on one GPU: the current one of torch when the backend is made. With `sync` every
+    launch is waited for, so that a kernel that fails is named. `on_compiled` is told how many
+    kernels of how many are compiled.
+
+    The backend is the context manager that is around the launches of a program: one thread's at a
+    time.
+    """
+
+    name = "cuda"
+
+    def __init__(
+        self,
+        *,
+        sync: bool = False,
+        on_compiled: OnDone | None = None,
+        torch_device: TorchDevice | None = None,
+        driver: Driver | None = None,
+    ) -> None:
+        self._torch = torch_device or CudaDevice()
+        self.device = self._torch.device
+        failures.check_gpu(self._torch.name, self._torch.capability)
+        self.driver = driver or open_driver(self.device.index)
+        self.sync = sync
+        self.on_compiled = on_compiled
+        self._stream = 0
+        """Where launches go while a program runs."""
+        self._forked = self._waits = False
+        self._held: list[torch.Tensor] = []
+        """Tensors that torch must not give to others before the program's end."""
+        self._kernels: dict[FuncOp, _Loaded] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def arch(self) -> str:
+        """What kernels are compiled for."""
+        major, minor = self._torch.capability
+        return f"sm_{major}{minor}"
+
+    @property
+    def looks(self) -> bool:
+        return self.sync and not self._torch.capturing()
+
+    def prepare(self, funcs: Sequence[FuncOp]) -> None:
+        with self._lock:
+            new = [func for func in dict.fromkeys(funcs) if func not in self._kernels]
+            if not new:
+                return
+            try:
+                self._check(new)
+                cubins = compile_cubins([print_kernel(f) for f in new], self.arch, self.on_compiled)
+                self._load_all(dict(zip(new, cubins, strict=True)))
+            except (RuntimeError, DriverError) as error:
+                self._raise_explained(error)
+                raise
+
+    def _check(self, funcs: Sequence[FuncOp]) -> None:
+        gpu = self._torch
+        if gpu.capturing():
+            raise BackendError(
+                "kernels cannot be loaded while a graph is captured; call the program once before"
+            )
+        limit = self.driver.shared_limit()
+        for func in funcs:
+            module = func.parent_op()
+            target = module.attributes.get(TARGET_ATTRIBUTE) if module is not None else None
+            if isinstance(target, StringAttr):
+                failures.check_target(target.data, gpu.name, gpu.capability)
+            failures.check_grid(func)
+            failures.check_shared(func, gpu.name, limit)
+
+    def _load_all(self, cubins: Mapping[FuncOp, Cubin]) -> None:
+        self.driver.push()
+        try:
+            for func, cubin in cubins.items():
+                self._kernels[func] = self._load(func, str(cubin.path))
+        finally:
+            self.driver.pop()
+
+    def _load(self, func: FuncOp, cubin: str) -> _Loaded:
+        maps = tensor_maps(func)
+        encode = partial(encode_tensor_map, self.driver.library)
+        arguments = Arguments(len(func.refs), maps, encode)
+        shape = LaunchShape(
+            c_name(func),
+            func.grid_size,
+            func.block_size,
+            dynamic_shared_bytes(func),
+            arguments.size,
+        )
+        try:
+            return _Loaded(self.driver.load(cubin, shape), arguments)
+        except DriverError as error:
+            raise failures.load_failure(func, self.arch, error) from error
+
+    def running(self) -> CudaBackend:
+        return self
+
+    def __enter__(self) -> None:
+        """Launches go after torch's work so far."""
+        self._lock.acquire()
+        try:
+            self._begin()
+        except BaseException as error:
+            self._lock.release()
+            self._raise_explained(error)
+            raise
+
+    def _begin(self) -> None:
+        current, own = self._torch.current_stream(), self.driver.own_stream
+        self._waits = self.looks
+        self._forked = own is not None and current not in (0, own)
+        self._stream = own if self._forked and own is not None else current
+        if self._forked:
+            self._torch.fork(self._stream)
+        self.driver.push()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Torch's later work goes after the launches."""
+        try:
+            self._end()
+        except (RuntimeError, DriverError) as later:
+            if error is None:
+                self._raise_explained(later)
+                raise
+        finally:
+            self._lock.release()
+        if error is not None:
+            self._raise_explained(error)
+
+    def _end(self) -> None:
+        try:
+            if self._forked:
+                self._torch.join(self._stream)
+        finally:
+            self._held.clear()
+            self.driver.pop()
+
+    def _raise_explained(self, error: BaseException) -> None:
+        """What the GPU raises, as a sentence; nothing for another error."""
+        if said := failures.explain(error, self.device):
+            raise said from error
+
+    def zero(self, tensor: torch.Tensor) -> None:
+        if tensor.numel():
+            extents = zip(tensor.shape, tensor.stride(), strict=True)
+            elements = 1 + sum((extent - 1) * stride for extent, stride in extents)
+            self.driver.zero(self._stream, tensor.data_ptr(), elements * tensor.element_size())
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        if self._forked:
+            self._held.append(tensor)
+
+    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
+        loaded = self._kernels[func]
+        arguments = loaded.arguments.pack(addresses)
+        try:
+            loaded.launch(self._stream, arguments)
+        except DriverError as error:
+            raise failures.launch_failure(func, addresses, error, waited=self._waits) from error
+        if self._waits:
+            try:
+                self.driver.synchronize(self._stream)
+            except DriverError as error:
+                raise failures.launch_failure(func, addresses, error, waited=True) from error
+
+    def capture(self, run: Callable[[], T]) -> tuple[Callable[[], None], T]:
+        """
+        Puts the launches of `run`, and torch's, into a CUDA graph instead of doing them: what
+        replays the graph, and the result, whose tensors every replay writes anew. The kernels must
+        be prepared. BackendError with `sync`, which a graph has no place for.
+        """
+        if self.sync:
+            raise BackendError("a graph has no place to wait for a kernel: take sync or a graph")
+        return self._torch.capture(run, self.driver.own_stream)

@@ -1,0 +1,127 @@
+"""The host as a backend of the executor: printed kernels, compiled by the C++ compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+
+from dlc.analysis.kernel.tensor_maps import TensorMap
+from dlc.backend.cuda.print.interface import (
+    c_name,
+    dynamic_shared_bytes,
+    parameter_types,
+    tensor_maps,
+)
+from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.host.host_kernel import (
+    AsyncMode,
+    HostKernel,
+    Order,
+    compile_all,
+    encode_tensor_map,
+)
+from dlc.backend.parallel import OnDone
+from dlc.dialects.kernel import FuncOp
+
+
+def host_arguments(func: FuncOp, addresses: Sequence[int]) -> list[int | bytes]:
+    """A kernel's arguments on the host, given the addresses of its inputs and outputs."""
+    return _arguments(tensor_maps(func), addresses)
+
+
+def _arguments(
+    maps: Sequence[tuple[int, TensorMap]], addresses: Sequence[int]
+) -> list[int | bytes]:
+    encoded = [
+        encode_tensor_map(
+            addresses[argument] + map.offset,
+            map.extents,
+            map.strides,
+            map.box,
+            map.element_bytes,
+            map.swizzle_bytes,
+        )
+        for argument, map in maps
+    ]
+    return [*encoded, *addresses]
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A kernel that is loaded, and all that a launch needs beside addresses."""
+
+    kernel: HostKernel
+    grid: int
+    block: int
+    shared: int
+    """Dynamic shared memory in bytes."""
+    maps: list[tuple[int, TensorMap]]
+
+
+@dataclass
+class HostBackend:
+    """
+    Runs kernels on the CPU. The options are those of `HostKernel.launch`: the order of threads
+    between barriers, when asynchronous copies land, the seed of a random order, and the number of
+    threads of the system.
+    """
+
+    order: Order = "forward"
+    async_mode: AsyncMode = "late"
+    seed: int = 0
+    threads: int | None = None
+    name: str = "host"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    on_compiled: OnDone | None = None
+    _kernels: dict[FuncOp, _Prepared] = field(default_factory=dict)
+
+    @property
+    def looks(self) -> bool:
+        return True
+
+    def prepare(self, funcs: Sequence[FuncOp]) -> None:
+        made = {
+            func: HostKernel(print_kernel(func), c_name(func), parameter_types(func))
+            for func in funcs
+            if func not in self._kernels
+        }
+        compile_all(made.values(), on_done=self.on_compiled)
+        for func, kernel in made.items():
+            nothing = [0] * len(kernel.parameter_types)
+            kernel.launch(nothing, 0, func.block_size)  # no block runs: it is loaded
+        self._keep(made)
+
+    def _keep(self, made: Mapping[FuncOp, HostKernel]) -> None:
+        for func, kernel in made.items():
+            self._kernels[func] = _Prepared(
+                kernel,
+                func.grid_size,
+                func.block_size,
+                dynamic_shared_bytes(func),
+                tensor_maps(func),
+            )
+
+    def running(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def zero(self, tensor: torch.Tensor) -> None:
+        tensor.zero_()
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        pass  # a launch ends before the next begins
+
+    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
+        prepared = self._kernels[func]
+        prepared.kernel.launch(
+            _arguments(prepared.maps, addresses),
+            prepared.grid,
+            prepared.block,
+            prepared.shared,
+            threads=self.threads,
+            order=self.order,
+            seed=self.seed,
+            async_mode=self.async_mode,
+        )

@@ -1,0 +1,281 @@
+"""
+What `@main` of a Kernel IR module does, as a list of steps: what runs it, exports it or counts its
+bytes goes by them.
+
+Before `plan-buffers`, launches make tensors: each is an allocation, dropped after its last use.
+After it, `@main` says itself what is allocated (`dlc/dialects/host.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from xdsl.dialects import func, memref
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    DenseArrayBase,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    MemRefType,
+    ModuleOp,
+    Signedness,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from dlc.backend import BackendError
+from dlc.diagnostics import fail
+from dlc.dialects import host, kernel
+from dlc.dialects.layouts import span_bytes, strides_of
+
+_INTEGERS = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
+
+
+def torch_dtype(element: Attribute) -> torch.dtype:
+    """The dtype whose memory holds such elements; BackendError if torch has none."""
+    match element:
+        case Float64Type():
+            return torch.float64
+        case Float32Type():
+            return torch.float32
+        case Float16Type():
+            return torch.float16
+        case BFloat16Type():
+            return torch.bfloat16
+        case IntegerType() if element.bitwidth == 1:
+            return torch.bool
+        case IntegerType() if (
+            element.bitwidth == 8 and element.signedness.data == Signedness.UNSIGNED
+        ):
+            return torch.uint8
+        case IntegerType() if element.bitwidth in _INTEGERS:
+            return _INTEGERS[element.bitwidth]
+        case _:
+            raise BackendError(f"expected elements that torch can hold, found {element}")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A tensor as kernels see it; strides in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+    @staticmethod
+    def of(memref: Attribute) -> Layout:
+        assert isinstance(memref, MemRefType)
+        shape = tuple(memref.get_shape())
+        return Layout(shape, strides_of(memref), torch_dtype(memref.element_type))
+
+    @property
+    def bytes(self) -> int:
+        """From the first element to the end of the last."""
+        if 0 in self.shape:
+            return 0
+        steps = zip(self.shape, self.strides, strict=True)
+        return (1 + sum((n - 1) * s for n, s in steps)) * self.dtype.itemsize
+
+    def allocate(self, device: torch.device) -> torch.Tensor:
+        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
+
+    def fits(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor has this shape and these strides, and elements of this size."""
+        return (
+            tensor.shape == self.shape
+            and tensor.element_size() == self.dtype.itemsize
+            and (0 in self.shape or _agree(self.shape, self.strides, tensor.stride()))
+        )
+
+    def __str__(self) -> str:
+        return f"{list(self.shape)} of {self.dtype} with strides {list(self.strides)}"
+
+
+def _agree(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
+
+
+def main_of(module: ModuleOp) -> func.FuncOp:
+    """The function `@main` of a module; OpError if there is none with a body."""
+    for op in module.ops:
+        if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
+            return op
+    fail(module, "expected a function @main, found none")
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """New memory for the buffer `number`."""
+
+    number: int
+    name: str
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The buffer `number` lies in the allocation `memory`, from the byte `offset` on."""
+
+    number: int
+    name: str
+    memory: int
+    offset: int
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Zero:
+    """Fills `size` bytes of a buffer with zeros: those of `memory` from the byte `offset` on."""
+
+    number: int
+    memory: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Runs a kernel on buffers."""
+
+    func: kernel.FuncOp
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    op: host.LaunchOp | kernel.LaunchOp
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Nothing uses these buffers any more."""
+
+    numbers: tuple[int, ...]
+
+
+Step: TypeAlias = Allocate | Slice | Zero | Launch | Drop
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """
+    `@main` as steps on numbered buffers, arguments first. OpError for a module whose `@main` does
+    anything but launch kernels on memory.
+    """
+
+    arguments: tuple[Layout | None, ...]
+    """How each argument lies in memory; None if no kernel reads it."""
+    bounds: tuple[tuple[int, int] | None, ...]
+    """What the elements of each argument may be, where they are indices."""
+    steps: tuple[Step, ...]
+    results: tuple[int, ...]
+    count: int
+    """Of buffers."""
+
+    @property
+    def launches(self) -> list[Launch]:
+        return [step for step in self.steps if isinstance(step, Launch)]
+
+    @property
+    def funcs(self) -> list[kernel.FuncOp]:
+        """The kernels, in the order of their first launches."""
+        return list(dict.fromkeys(launch.func for launch in self.launches))
+
+    @staticmethod
+    def of(module: ModuleOp) -> HostProgram:
+        main = main_of(module)
+        reader = _Reader(main)
+        steps = tuple(reader.steps())
+        arguments = (reader.arguments.get(a) for a in main.body.block.args)
+        bounds = tuple(bounds_in(attributes, main) for attributes in attributes_of(main))
+        return HostProgram(tuple(arguments), bounds, steps, reader.results, len(reader.numbers))
+
+
+def attributes_of(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:
+    """The attributes of each argument of `@main`."""
+    if main.arg_attrs is None:
+        return [{}] * len(main.body.block.args)
+    return [attributes.data for attributes in main.arg_attrs.data]
+
+
+def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[int, int] | None:
+    """The least and the largest element that an argument of `@main` may have, if that is said."""
+    stated = attributes.get("dlc.bounds")
+    if stated is None:
+        return None
+    if not isinstance(stated, DenseArrayBase) or len(stated) != 2:
+        fail(main, f"expected dlc.bounds to be the least and the largest index, found {stated}")
+    low, high = stated.get_values()
+    return int(low), int(high)
+
+
+class _Reader:
+    """Numbers the values of `@main` and turns its operations to steps."""
+
+    def __init__(self, main: func.FuncOp) -> None:
+        self.ops = list(main.body.block.ops)
+        self.numbers: dict[SSAValue, int] = {a: n for n, a in enumerate(main.body.block.args)}
+        self.arguments: dict[SSAValue, Layout] = {
+            a: Layout.of(a.type) for a in self.numbers if isinstance(a.type, MemRefType)
+        }
+        self.results: tuple[int, ...] = ()
+        self.last_use = {v: op for op in self.ops for v in op.operands}
+
+    def steps(self) -> Iterator[Step]:
+        for op in self.ops:
+            match op:
+                case kernel.LaunchOp():
+                    yield from self._tensors(op)
+                case host.LaunchOp(callee=kernel.FuncOp() as callee):
+                    yield Launch(callee, self._all(op.inputs), self._all(op.outputs), op)
+                case memref.AllocOp():
+                    yield Allocate(*self._new(op.memref), Layout.of(op.memref.type))
+                case host.SliceOp():
+                    memory = self.numbers[op.memory]
+                    layout = Layout.of(op.result.type)
+                    yield Slice(*self._new(op.result), memory, op.begin, layout)
+                case host.ZeroOp():
+                    yield self._zero(op.buffer)
+                case func.ReturnOp():
+                    self.results = self._all(op.arguments)
+                case _:
+                    fail(
+                        op,
+                        f"expected launches and memory in @main, found '{op.name}'",
+                        "take the module to Kernel IR first: dlc compile FILE --ir kernel",
+                    )
+
+    def _all(self, values: Sequence[SSAValue]) -> tuple[int, ...]:
+        return tuple(self.numbers[v] for v in values)
+
+    def _new(self, value: SSAValue) -> tuple[int, str]:
+        """A number and a name for a buffer."""
+        number = self.numbers[value] = len(self.numbers)
+        return number, value.name_hint or f"buffer_{number}"
+
+    def _zero(self, buffer: SSAValue) -> Zero:
+        assert isinstance(buffer.type, MemRefType)
+        number, size = self.numbers[buffer], span_bytes(buffer.type)
+        if isinstance(piece := buffer.owner, host.SliceOp):
+            return Zero(number, self.numbers[piece.memory], piece.begin, size)
+        return Zero(number, number, 0, size)
+
+    def _tensors(self, op: kernel.LaunchOp) -> Iterator[Step]:
+        """A launch that makes tensors, each an allocation."""
+        callee = op.callee
+        assert callee is not None
+        for value, ref in zip(op.inputs, callee.input_refs, strict=True):
+            if not isinstance(value.owner, Operation):
+                self.arguments.setdefault(value, Layout.of(ref.type))
+        for value, ref in zip(op.outputs, callee.output_refs, strict=True):
+            assert isinstance(ref.type, MemRefType)
+            number, name = self._new(value)
+            yield Allocate(number, name, Layout.of(ref.type))
+            if ref in callee.zeroed_refs:
+                yield Zero(number, number, 0, span_bytes(ref.type))
+        yield Launch(callee, self._all(op.inputs), self._all(op.outputs), op)
+        unused = [v for v in op.outputs if v not in self.last_use]
+        ended = [v for v in dict.fromkeys(op.inputs) if self.last_use[v] is op]
+        if dead := self._all([*ended, *unused]):
+            yield Drop(dead)

@@ -1,0 +1,112 @@
+"""`dlc run --bench`: the program by dlc and by PyTorch, checked and timed side by side."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.backend.executor import Executor, default_backend, to_device
+from dlc.cli.status_line import progress
+from dlc.compiler import Variant
+from dlc.diagnostics import UsageError, did_you_mean, with_hint
+from dlc.frontend.imported import ImportedProgram
+from dlc.measure.ceilings import measure_ceilings
+from dlc.measure.contender import (
+    AUTOTUNE,
+    COMPILE,
+    DLC,
+    EAGER,
+    Contender,
+    autotune,
+    dlc_module,
+    eager,
+    torch_compile,
+)
+from dlc.measure.device import find_device
+from dlc.measure.environment import forbid_tf32, tf32_allowed
+from dlc.measure.measure import Result, make_timer, measure
+from dlc.measure.program import module_subject, program_subject
+from dlc.measure.subject import Subject
+from dlc.measure.table import device_lines, results_table
+
+PEERS = {EAGER: eager, COMPILE: torch_compile, AUTOTUNE: autotune}
+DEFAULT = {"cuda": (DLC, EAGER, COMPILE, AUTOTUNE), "host": (DLC, EAGER, COMPILE)}
+"""Contenders by backend: on the host, Inductor's autotuning has nothing to choose from."""
+
+
+def bench_device(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """In here, programs make their tensors where they are measured."""
+    if not options.bench or (options.backend or default_backend()) == "host":
+        return nullcontext()
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def contender_names(given: str | None, backend: str) -> tuple[str, ...]:
+    """Of `--contenders`, such as `dlc,eager`. UsageError for one that there is not."""
+    if given is None:
+        return DEFAULT[backend]
+    names = tuple(name.strip() for name in given.split(","))
+    for name in names:
+        if name not in (DLC, *PEERS):
+            hint = did_you_mean(name, (DLC, *PEERS))
+            found = with_hint(UsageError(f"unknown contender '{name}'"), hint)
+            raise with_hint(found, f"there are {', '.join((DLC, *PEERS))}")
+    return names
+
+
+def report_bench(
+    executor: Executor,
+    arguments: list[torch.Tensor],
+    program: ImportedProgram | None,
+    torch_ir: ModuleOp | None,
+    longest_reduction: int,
+    options: argparse.Namespace,
+) -> int:
+    """
+    Prints what was measured; 1 where a contender has wrong results or an impossible time. A module
+    that comes from no program runs alone and unchecked.
+    """
+    forbid_tf32()
+    device = find_device(executor.backend.name)
+    arguments = [to_device(t, device.torch) for t in arguments]
+    names = contender_names(options.contenders, device.backend)
+    with torch.no_grad():
+        subject, own = _subject(executor, arguments, program, torch_ir)
+        made = {DLC: lambda: own} | PEERS
+        peers = names if program is not None else (DLC,)
+        contenders: list[Contender] = [made[name]() for name in peers]
+        timer = make_timer(device)
+        with progress("measuring …"):
+            ceilings = measure_ceilings(device)
+            results = measure(
+                subject, contenders, device, longest_reduction=longest_reduction, timer=timer
+            )
+    device = device.measured(ceilings.gemm_flops, ceilings.copy_bandwidth)
+    print(device_lines(device, ceilings, timer.method, tf32_allowed()))
+    print()
+    print(results_table(results, subject.work, device))
+    for line in _remarks(results, program is not None):
+        print(line)
+    return 1 if any(result.error for result in results.values()) else 0
+
+
+def _subject(
+    executor: Executor,
+    arguments: list[torch.Tensor],
+    program: ImportedProgram | None,
+    torch_ir: ModuleOp | None,
+) -> tuple[Subject, Contender]:
+    if program is None or torch_ir is None:
+        return module_subject(arguments), dlc_module(executor)
+    finish = Variant(program, executor.backend).finish
+    return program_subject(program, torch_ir, arguments), dlc_module(executor, finish)
+
+
+def _remarks(results: dict[str, Result], checked: bool) -> list[str]:
+    lines = [f"{name}: {result.error}" for name, result in results.items() if result.error]
+    if not checked:
+        lines.append("not checked: nothing is known of what this module computes; -c TEXT says it")
+    return lines

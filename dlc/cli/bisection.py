@@ -1,0 +1,176 @@
+"""`dlc bisect`: the pass that changes what a program computes, and what it did to which kernel."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from dlc.backend.executor import get_backend
+from dlc.cli.isolate import isolated
+from dlc.cli.observers import Timing
+from dlc.cli.program_input import Loaded
+from dlc.cli.reproducer import write_reproducer
+from dlc.cli.status_line import progress
+from dlc.diagnostics import failed_pass, format_error
+from dlc.ir.dominance import verify_dominance
+from dlc.judge.random_inputs import random_arguments
+from dlc.judge.validation import Question, Validation
+from dlc.passes import STEPS, Step
+from dlc.pipeline import Observer, run_pipeline, text_of
+from dlc.registry import get_pass
+from dlc.remarks import Remark, collect, counted
+from dlc.text import diff, wants_colour
+
+
+@dataclass(frozen=True)
+class _State:
+    """A program before `step`, the next one that changes it or fails."""
+
+    module: ModuleOp
+    step: Step
+
+
+@dataclass(frozen=True)
+class _Culprit:
+    """What goes wrong in a pass, on a program or on one of its kernels alone."""
+
+    before: ModuleOp
+    complaint: str
+    kernel: str | None = None
+
+
+class _States:
+    """Collects the states before each step that changes something, and the last one."""
+
+    def __init__(self) -> None:
+        self.found: list[_State] = []
+
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        self.last, self.text = module.clone(), text_of(module)
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        if (text := text_of(module)) != self.text:
+            self.found.append(_State(self.last, step))
+            self.last, self.text = module.clone(), text
+
+    def run(self, ctx: Context, module: ModuleOp, observers: Sequence[Observer]) -> str | None:
+        """
+        Takes a module through the pipeline; what failed if any pass did, of which `found` then has
+        the state before it.
+        """
+        try:
+            run_pipeline(ctx, module, "kernel", [*observers, self])
+        except (Exception, ArgSpecParseError) as error:
+            step = next((s for s in STEPS if s.pass_name == failed_pass(error)), None)
+            if step is None:
+                raise
+            self.found.append(_State(self.last, step))
+            return format_error(error)
+        return None
+
+
+def bisect_and_report(
+    ctx: Context,
+    loaded: Loaded,
+    options: argparse.Namespace,
+    observers: Sequence[Observer],
+    timing: Timing,
+) -> int:
+    """1 where a pass is found that fails or changes a result, else 0."""
+    backends = None if options.backend in (None, "host") else [get_backend(options.backend)]
+    with timing.phase("dlc", "the results to judge by"):
+        question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
+    judge = Validation(ctx, question, backends)
+    collected = _States()
+    failure = collected.run(ctx, loaded.module, observers)
+    states, last = collected.found, collected.last
+    asked = 0
+
+    def is_wrong(number: int) -> bool:
+        """Whether the program is wrong before step `number`; behind the last one is `last`."""
+        nonlocal asked
+        asked += 1
+        module = states[number].module if number < len(states) else last
+        running = timing.phase("dlc", "running of states")
+        with running, progress(f"running state {number} of {len(states)} …"):
+            return judge.complaint(module) is not None
+
+    end = len(states) - 1 if failure else len(states)
+    if (number := _first(is_wrong, end)) is not None:
+        culprit, after = states[number - 1], states[number].module if number < len(states) else last
+        complaint, failure = judge.complaint(after) or "", None
+    elif failure is not None:
+        culprit, complaint = states[-1], failure
+    else:
+        print(f"no pass changes the result: {counted(asked, 'state')} of {end + 1} were run")
+        return 0
+    print(f"{culprit.step.name} is wrong; {counted(asked, 'state')} of {end + 1} were run\n")
+    alone = _in_one_kernel(ctx, culprit, options.seed, judge)
+    _report(
+        ctx,
+        culprit.step,
+        alone or _Culprit(culprit.module, complaint),
+        wants_colour(options.color, sys.stdout),
+        "" if failure else "--validate",
+    )
+    return 1
+
+
+def _applied(ctx: Context, module: ModuleOp, step: Step) -> str | None:
+    """Runs a pass and the verifiers; what they complain of."""
+    try:
+        with collect():
+            get_pass(step.pass_name)().apply(ctx, module)
+        module.verify()
+        verify_dominance(module)
+    except (Exception, ArgSpecParseError) as error:
+        return format_error(error)
+    return None
+
+
+def _first(is_wrong: Callable[[int], bool], end: int) -> int | None:
+    """The first of 1 … end that is wrong, if the last one is; what follows a wrong one is wrong."""
+    if end < 1 or not is_wrong(end):
+        return None
+    right, wrong = 0, end
+    while wrong - right > 1:
+        middle = (right + wrong) // 2
+        if is_wrong(middle):
+            wrong = middle
+        else:
+            right = middle
+    return wrong
+
+
+def _in_one_kernel(ctx: Context, state: _State, seed: int, judge: Validation) -> _Culprit | None:
+    """The first kernel that the pass gets wrong alone, on random arguments."""
+    if state.step.stage == "tensor":
+        return None
+    for name, module in isolated(state.module):
+        question = Question.of(ctx, module, random_arguments(module, seed))
+        after = module.clone()
+        complaint = _applied(ctx, after, state.step)
+        if complaint is None:
+            complaint = Validation(ctx, question, judge.answers.backends).complaint(after)
+        if complaint is not None:
+            return _Culprit(module, complaint, name)
+    return None
+
+
+def _report(ctx: Context, step: Step, found: _Culprit, colour: bool, arguments: str) -> None:
+    where = f"kernel {found.kernel}: " if found.kernel else ""
+    print(f"{where}{found.complaint}\n")
+    after = found.before.clone()
+    if _applied(ctx, after, step) is None:
+        print(diff(text_of(found.before), text_of(after), colour), end="\n\n")
+    command = write_reproducer(text_of(found.before), step.pass_name, arguments, Path())
+    print(f"reproduce with: {command}")

@@ -1,0 +1,187 @@
+"""
+`dlc check` and `dlc-opt --check-hazards`: races, missing waits and the like, found on the CPU.
+
+    dlc check -c "torch.randn(64,64) @ torch.randn(64,64)" --target sm_90
+    dlc-opt k.mlir --check-hazards
+
+A line for each kernel: `clean`, `hazard` or `not checked`, with what was left out; for a hazard the
+operation, its place, and the accesses of both threads. Exit code 0 if all are clean, 1 for a
+hazard, 3 if there is none but something was not checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+from xdsl.context import Context
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.ir import Operation
+
+from dlc.cli.program_input import Loaded
+from dlc.cli.status_line import STATUS, bar, progress
+from dlc.diagnostics import OpError, file_line_col, format_error
+from dlc.dialects.kernel import FuncOp
+from dlc.ir.locations import LocParser
+from dlc.passes import STEPS, Step
+from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
+from dlc.remarks import Remark
+from dlc.simulator.bank_meter import Promises
+from dlc.simulator.module_check import Limits, Verdict, check_module, promises_of
+from dlc.text import GREEN, RED, YELLOW, paint, wants_colour
+
+CODES = {"clean": 0, "hazard": 1, "not checked": 3}
+COLOURS = {"clean": GREEN, "hazard": RED, "not checked": YELLOW}
+KERNEL_IR = "<kernel IR>"
+"""The file that hazards of kernels name which were not read as Kernel IR."""
+Origins: TypeAlias = Mapping[Operation, FileLineColLoc]
+LAST_TILE_STEP = [step for step in STEPS if step.stage == "tile"][-1]
+REFRESH = 0.1
+"""Seconds between two looks of the line of progress."""
+
+
+def check_and_report(
+    ctx: Context,
+    loaded: Loaded,
+    options: argparse.Namespace,
+    observers: Sequence[Observer],
+    sources: Mapping[str, str],
+) -> int:
+    """Checks what was loaded; the exit code."""
+    inputs = None
+    if loaded.program is not None:
+        inputs = [as_array(t.detach()) for t in loaded.program.bind(loaded.args)]
+    limits = Limits(blocks=options.blocks)
+    colour = wants_colour(options.color, sys.stdout)
+    text, code = check_text(
+        ctx,
+        loaded.module,
+        sources,
+        inputs,
+        limits,
+        options.seed,
+        observers=observers,
+        colour=colour,
+    )
+    sys.stdout.write(text)
+    return code
+
+
+def check_text(
+    ctx: Context,
+    module: ModuleOp,
+    sources: Mapping[str, str],
+    inputs: Sequence[NDArray[Any]] | None = None,
+    limits: Limits | None = None,
+    seed: int = 0,
+    *,
+    promises: Mapping[str, Promises] | None = None,
+    observers: Sequence[Observer] = (),
+    colour: bool = False,
+) -> tuple[str, int]:
+    """Takes a module of any IR to Kernel IR and checks it: the report and the exit code."""
+    collected = Collected(promises)
+    run_pipeline(ctx, module, "kernel", [*observers, collected])
+    shown, origins = module, {}
+    if not all(map(_has_place, module.walk())):
+        shown, origins = _placed(ctx, module)
+        sources = {**sources, KERNEL_IR: text_of(module)}
+    with progress("checking …"):
+        checking = check_module(
+            shown,
+            inputs,
+            promises=collected.promises,
+            limits=limits,
+            seed=seed,
+            ticker=_ticker,
+        )
+        verdicts = list(checking)
+    if not verdicts:
+        return "not checked: the module has no kernel\n", CODES["not checked"]
+    text = "".join(f"{described(v, sources, origins, colour)}\n" for v in verdicts)
+    answers = {verdict.answer for verdict in verdicts}
+    worst = next(a for a in ("hazard", "not checked", "clean") if a in answers)
+    return text, CODES[worst]
+
+
+def _has_place(op: Operation) -> bool:
+    """Terminators that the text leaves out have none."""
+    return bool(isinstance(op, ModuleOp | scf.YieldOp) or file_line_col(op.location))
+
+
+def _placed(ctx: Context, module: ModuleOp) -> tuple[ModuleOp, Origins]:
+    """The module as its text gives it, each operation at its place there, and where it is from."""
+    placed = LocParser(ctx, text_of(module), KERNEL_IR).parse_module()
+    pairs = zip(placed.walk(), module.walk(), strict=True)
+    return placed, {new: place for new, old in pairs if (place := file_line_col(old.location))}
+
+
+def described(
+    verdict: Verdict,
+    sources: Mapping[str, str],
+    origins: Origins | None = None,
+    colour: bool = False,
+) -> str:
+    """A verdict as lines."""
+    func = verdict.func
+    answer = paint(verdict.answer, COLOURS[verdict.answer], colour)
+    lines = [f"{func.name_}: {answer}, {func.grid_size} x {func.block_size} threads"]
+    lines += [f"  {note}" for note in verdict.notes]
+    lines += [f"  not checked: {reason}" for reason in verdict.unknown]
+    for hazard in verdict.hazards:
+        error = OpError(hazard.op, f"{hazard.kind}: {hazard.sentence}")
+        lines += [format_error(error, sources), *(f"  {access}" for access in hazard.accesses)]
+        if place := (origins or {}).get(hazard.op):
+            lines.append(f"  made from {place.filename.data}:{place.line.data}")
+    return "\n".join(lines)
+
+
+def as_array(tensor: Any) -> NDArray[Any]:
+    """A tensor as the interpreter takes it: bf16 as float32, bytes with a sign."""
+    import torch
+
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    elif tensor.dtype == torch.uint8:
+        tensor = tensor.view(torch.int8)
+    return tensor.cpu().contiguous().numpy()
+
+
+class Collected:
+    """Collects what the bank model promises of each kernel when its layouts are settled."""
+
+    def __init__(self, promises: Mapping[str, Promises] | None = None) -> None:
+        self.promises: dict[str, Promises] = dict(promises or {})
+
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        if stage_of(module) == "tile":
+            self.promises |= promises_of(module)
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        if step == LAST_TILE_STEP:
+            self.promises |= promises_of(module)
+
+
+def _ticker(func: FuncOp, turns: int) -> Callable[[], None] | None:
+    """What counts the turns of a kernel's loops, on the terminal if there is one."""
+    if not sys.stderr.isatty() or not turns:
+        return None
+    done, last = 0, 0.0
+
+    def tick() -> None:
+        nonlocal done, last
+        done += 1
+        now = time.perf_counter()
+        if now - last > REFRESH:
+            last = now
+            share = done % turns / turns
+            STATUS.show(f"{bar(share)} {share:.0%} checking @{func.name_} …")
+
+    return tick

@@ -1,0 +1,186 @@
+"""
+The `dlc` command: compiles PyTorch programs through the six IRs, and runs them.
+
+    dlc compile -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))" --ir loop
+    dlc run script.py
+    dlc check -c "torch.randn(64,64) @ torch.randn(64,64)" --target sm_90
+    dlc compile Qwen/Qwen2.5-7B --layer 0 --seq-len 128
+    dlc run edited.mlir -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
+
+An error is a sentence on stderr and exit code 1, of usage 2; a traceback only with `--debug`.
+Neither PyTorch nor xDSL is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from dlc.cli.model_options import add_model_options
+
+IRS = ("torch", "tensor", "loop", "tile", "kernel", "cuda")
+
+_PROGRAM = """
+A program is text (-c), a script, a file of any of dlc's IRs, or a model. Of text and scripts the
+last expression is compiled: tensors that it makes with torch.randn and the like become inputs;
+torch, nn, F and math are at hand.
+"""
+
+
+def _positive(text: str) -> int:
+    """A number of things that must not be none; errors as argparse wants them."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, found {number}")
+    return number
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
+    )
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="compile | run | check | bisect"
+    )
+    compiling = commands.add_parser(
+        "compile", help="print a program in one of the IRs", description=_PROGRAM
+    )
+    compiling.add_argument("--ir", choices=IRS, help="what to print [cuda]")
+    compiling.add_argument(
+        "--cubin",
+        action="store_true",
+        help="compile the kernels with nvcc, for a GPU to find them in the cache, and print what "
+        "they use, not the IR",
+    )
+    compiling.add_argument(
+        "-o",
+        metavar="FILE | DIR/",
+        help="print to FILE; or write the program and a launcher",
+    )
+    compiling.add_argument(
+        "--reproduce",
+        metavar="KERNEL",
+        help="print a script that runs one kernel against the operations it implements, not the IR",
+    )
+    compiling.add_argument(
+        "--with-weights", action="store_true", help="with -o DIR/, write the weights, too"
+    )
+    compiling.add_argument(
+        "--explain",
+        action="store_true",
+        help="print why each kernel is scheduled as it is, and what was declined, not the IR",
+    )
+    running = commands.add_parser(
+        "run",
+        help="run a program and check its results",
+        description=_PROGRAM + "With both an .mlir file and -c, the file is run on the inputs of "
+        "the text and checked against it.",
+    )
+    running.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
+    running.add_argument(
+        "--sync",
+        action="store_true",
+        help="on a GPU, wait for each kernel, so that one that fails is named, and check indices",
+    )
+    running.add_argument(
+        "--order",
+        choices=("forward", "reverse", "random"),
+        help="on the host, which threads go first between barriers [forward]",
+    )
+    running.add_argument(
+        "--async-mode",
+        choices=("late", "early"),
+        help="on the host, whether asynchronous copies land at the wait or at the issue [late]",
+    )
+    running.add_argument(
+        "--seed", type=int, help="of random inputs, parameters and orders of threads [0]"
+    )
+    running.add_argument(
+        "--bench",
+        action="store_true",
+        help="check and time dlc, eager PyTorch and torch.compile side by side",
+    )
+    running.add_argument(
+        "--contenders",
+        metavar="NAMES",
+        help="of --bench: some of dlc,eager,torch.compile,max-autotune [on a GPU all]",
+    )
+    running.add_argument(
+        "--profile",
+        action="store_true",
+        help="say what bounds each kernel: by Nsight Compute on a GPU, else from its machine code",
+    )
+    checking = commands.add_parser(
+        "check",
+        help="look for races, missing waits and the like in a program's kernels",
+        description=_PROGRAM + "Each kernel is clean, has hazards, or was not checked: exit code "
+        "0, 1 or 3.",
+    )
+    checking.add_argument(
+        "--blocks", type=_positive, metavar="N", help="run N blocks of each kernel [what 5 s allow]"
+    )
+    checking.add_argument("--seed", type=int, help="of random inputs, parameters [0]")
+    bisecting = commands.add_parser(
+        "bisect",
+        help="find the pass that fails or changes the result",
+        description=_PROGRAM + "States of the program between passes are run, half as many at "
+        "each try; of the first wrong one the kernel, its diff and a reproducer are given.",
+    )
+    bisecting.add_argument("--backend", choices=("host", "cuda"), help="where states run [host]")
+    bisecting.add_argument("--seed", type=int, help="of random inputs [0]")
+    compiling.set_defaults(seed=None)
+    for command in (checking, bisecting):
+        command.set_defaults(validate=False)
+    for command in (compiling, running):
+        command.add_argument(
+            "--validate",
+            action="store_true",
+            help="run the program after every pass that changes it, and stop at the first that "
+            "changes its result",
+        )
+    for command in (compiling, running, checking, bisecting):
+        command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | - | MODEL")
+        command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
+        add_model_options(command)
+        command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
+        command.add_argument(
+            "-v",
+            action="count",
+            default=0,
+            dest="verbose",
+            help="say on stderr what each pass did; -vv: print a diff for each pass",
+        )
+        command.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+        command.add_argument("--timing", action="store_true", help="print seconds per phase")
+        command.add_argument("--debug", action="store_true", help="print tracebacks of errors")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command on `argv` (default: the command line) and return its exit code."""
+    parser = make_parser()
+    options = parser.parse_args(argv)
+    if options.file is None and options.text is None:
+        parser.error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")
+    if options.file is not None and options.text is not None:
+        if options.command != "run" or not options.file.endswith((".mlir", "-")):
+            parser.error("expected one program, found a file and -c")
+    begin = time.perf_counter()
+    from dlc.cli.commands import run_command
+
+    try:
+        code = run_command(options, begin)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of the output has what it wanted; nothing is left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,314 @@
+"""
+`dlc-opt`: `xdsl-opt` with dlc's dialects, passes and targets.
+
+    dlc-opt input.mlir -p 'tileify,stage-inputs{budget=49152}' -t cuda
+
+All options of `xdsl-opt` work. Besides: `--remarks` prints to stderr what each pass did or why it
+declined; `--check-hazards` runs what comes out in the interpreter (see `dlc.cli.check`); SSA
+dominance is checked beside the verifier, after parsing and after every pass; errors
+are sentences (see `dlc.diagnostics`) with exit code 1, of usage 2, and a traceback only with
+`--debug`.
+
+Where the compiler fails, the module as it was before the pass is written to a file whose first line
+is the command that shows the failure again: where a pass crashes, leaves a module that is not
+valid, or, with `--validate`, changes a result. A pass that refuses a module with a sentence about
+it has not failed, nor has a parser or verifier that finds an error in the input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from io import BytesIO
+from typing import IO, TYPE_CHECKING, NoReturn
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.exceptions import ArgSpecParseError, PassFailedException
+from xdsl.xdsl_opt_main import xDSLOptMain
+
+from dlc.cli.option_rules import Need, check_needs
+from dlc.cli.reproducer import advance, write_reproducer
+from dlc.diagnostics import (
+    UsageError,
+    did_you_mean,
+    failed_pass,
+    format_error,
+    with_context,
+    with_hint,
+)
+from dlc.ir.dominance import verify_dominance
+from dlc.ir.locations import LocParser
+from dlc.pipeline import text_of
+from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories
+from dlc.remarks import collect
+from dlc.simulator.bank_meter import Promises
+
+if TYPE_CHECKING:
+    from dlc.judge.validation import Validation
+
+KEPT = ("disable_verify", "allow_unregistered_dialect", "no_implicit_module")
+"""Options that a command which reproduces a failure needs as well."""
+
+
+def _has_passes(options: argparse.Namespace) -> bool:
+    return bool(options.passes.strip())
+
+
+def _prints_ir(options: argparse.Namespace) -> bool:
+    return options.target.partition("{")[0].strip() == "mlir" and not options.check_hazards
+
+
+NEEDS = (
+    Need("--remarks", "-p", _has_passes),
+    Need("--validate", "-p", _has_passes),
+    Need("--print-between-passes", "-p", _has_passes),
+    Need("--time-passes", "-p", _has_passes),
+    Need("--print-op-generic", "-t mlir, and no --check-hazards", _prints_ir),
+    Need("--print-no-properties", "-t mlir, and no --check-hazards", _prints_ir),
+    Need("--print-debuginfo", "-t mlir, and no --check-hazards", _prints_ir),
+    Need("--syntax-highlight", "-t mlir, and no --check-hazards", _prints_ir),
+    Need(
+        "--check-hazards",
+        "no -t: what is wrong with the kernels is printed, not the module",
+        lambda options: options.target == "mlir",
+    ),
+)
+"""Those of xdsl-opt, too. What says how errors are treated may find none."""
+
+
+class DlcOptMain(xDSLOptMain):
+    """The tool; `DlcOptMain(args=[...]).run()` runs it in this process and raises its errors."""
+
+    version_format = "dlc-opt on xdsl {xdsl_version}"
+
+    sources: dict[str, str]
+    """The text of the input by the name that locations give it."""
+
+    def __init__(
+        self, args: Sequence[str] | None = None, sources: dict[str, str] | None = None
+    ) -> None:
+        self.sources = {} if sources is None else sources
+        self.exit_code = 0
+        """3 or 1 where `--check-hazards` did not find all kernels clean."""
+        self._promises: dict[str, Promises] = {}
+        self._chunk = b""
+        self._done = 0
+        """How many passes have run."""
+        self._at_fault: int | None = None
+        """The pass that fails if something does now: it runs, or what it left is looked at."""
+        self._report = ""
+        self._line_offset = 0
+        try:
+            super().__init__("dlc's modular optimizer driver", args)
+        except ArgSpecParseError:
+            # The pipeline raises its own errors, so this is about the target.
+            parse_target(self.args.target)
+            raise
+
+    def register_all_dialects(self) -> None:
+        register(self.ctx)
+
+    def register_all_passes(self) -> None:
+        self.available_passes = dict(pass_factories())
+
+    def register_all_targets(self) -> None:
+        self.available_targets = dict(target_factories())
+
+    def register_all_frontends(self) -> None:
+        super().register_all_frontends()
+        self.available_frontends["mlir"] = self._parse_mlir
+
+    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
+        super().register_all_arguments(arg_parser)
+        arg_parser.add_argument(
+            "--remarks",
+            action="store_true",
+            help="Print to stderr what each pass of -p did, or why it declined",
+        )
+        arg_parser.add_argument(
+            "--validate",
+            action="store_true",
+            help="Run the module on random inputs after every pass that changes it, and stop at "
+            "the first that changes its results",
+        )
+        arg_parser.add_argument(
+            "--debug", action="store_true", help="Print the Python traceback of an error"
+        )
+        arg_parser.add_argument(
+            "--check-hazards",
+            action="store_true",
+            help="After the passes, take the module to Kernel IR, run it in the interpreter, and "
+            "print what is wrong with each kernel instead of the module",
+        )
+
+        def refuse(message: str) -> NoReturn:
+            raise _usage_error(message, re.findall(r"--[\w-]+", arg_parser.format_help()))
+
+        arg_parser.error = refuse
+
+    def apply_passes(self, prog: ModuleOp) -> None:
+        super().apply_passes(prog)
+        if self.args.check_hazards:
+            from dlc.cli.check import check_text
+
+            self._report, code = check_text(self.ctx, prog, self.sources, promises=self._promises)
+            self.exit_code = min(filter(None, (self.exit_code, code)), default=0)
+
+    def output_resulting_program(self, prog: ModuleOp) -> str:
+        return self._report if self.args.check_hazards else super().output_resulting_program(prog)
+
+    def reproduction(self, error: BaseException) -> str | None:
+        """A line with the command that shows the failure again; None if the compiler is right."""
+        if isinstance(error, PassFailedException | ArgSpecParseError | UsageError):
+            return None
+        passes, number = self.pipeline.passes, self._at_fault
+        later = failed_pass(error) if number is None and self.args.check_hazards else None
+        if number is None and later is None:
+            return None
+        try:
+            module = self.parse_chunk(BytesIO(self._chunk), "mlir", self._line_offset)
+            assert module is not None
+            with collect():
+                PassPipeline(passes[:number]).apply(self.ctx, module)
+            if later is not None:
+                advance(self.ctx, module, later)
+            name = later or str(passes[number or 0])
+            options = [option for option in KEPT if getattr(self.args, option)]
+            options += ["validate"] if type(error).__name__ == "WrongResult" else []
+            flags = " ".join(f"--{option.replace('_', '-')}" for option in options)
+            return f"reproduce with: {write_reproducer(text_of(module), name, flags)}"
+        except (Exception, ArgSpecParseError) as obstacle:
+            return f"no reproducer is written: {format_error(obstacle, self.sources)}"
+
+    def setup_pipeline(self) -> None:
+        check_needs(self.args, NEEDS)
+        parse_target(self.args.target)
+        passes = parse_pipeline(self.args.passes, self.available_passes)
+        self.args.passes = ""  # they are parsed: what is wanted is the callback
+        super().setup_pipeline()
+        verify = self.pipeline.callback
+        validation: Validation | None = None
+
+        def check(done: ModulePass | None, module: ModuleOp, todo: ModulePass | None) -> None:
+            nonlocal validation
+            self._done = 0 if done is None else self._done + 1
+            self._at_fault = None if done is None else self._done - 1
+            try:
+                if not self.args.disable_verify:
+                    verify_dominance(module)
+                if verify is not None:
+                    verify(done, module, todo)
+            except Exception as error:
+                raise with_context(error, f"after pass {done}") if done is not None else error
+            if self.args.check_hazards and todo is not None and todo.name == "materialize-tiles":
+                from dlc.simulator.module_check import promises_of
+
+                self._promises |= promises_of(module)
+            if validation is not None and done is not None:
+                validation.check(module, str(done))
+            elif self.args.validate:
+                validation = _validation(self.ctx, module)
+            self._at_fault = None if todo is None else self._done
+
+        self.pipeline = PassPipeline(passes, check)
+
+    def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
+        name = self.args.input_file
+        extension = os.path.splitext(name or "")[1].removeprefix(".")
+        unknown = not self.args.frontend and extension not in self.available_frontends
+        if unknown and name not in (None, "-") and os.path.isfile(name):
+            known = " or ".join("." + frontend for frontend in self.available_frontends)
+            error = UsageError(f"{name}: expected a file whose name ends in {known}")
+            raise with_hint(error, "-f mlir reads a file of any name")
+        return super().prepare_input()
+
+    def get_input_name(self) -> str:
+        return "<stdin>" if self.args.input_file in (None, "-") else self.args.input_file
+
+    def get_input_stream(self) -> tuple[IO[bytes], str]:
+        if self.args.input_file in (None, "-"):
+            data, extension = sys.stdin.buffer.read(), "mlir"
+        else:
+            stream, extension = super().get_input_stream()
+            with stream:
+                data = stream.read()
+        self.sources[self.get_input_name()] = data.decode(errors="replace")
+        return BytesIO(data), extension
+
+    def parse_chunk(
+        self, chunk: IO[bytes], file_extension: str, start_offset: int = 0
+    ) -> ModuleOp | None:
+        self._line_offset, self._at_fault, self._chunk = start_offset, None, chunk.read()
+        return super().parse_chunk(BytesIO(self._chunk), file_extension, start_offset)
+
+    def _parse_mlir(self, chunk: IO[bytes]) -> ModuleOp:
+        name = self.get_input_name()
+        try:
+            text = chunk.read().decode()
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            message = f"{name} is not text: byte 0x{byte:02x} at offset {error.start} is not UTF-8"
+            raise UsageError(message) from None
+        parser = LocParser(self.ctx, text, name, self._line_offset)
+        return parser.parse_module(not self.args.no_implicit_module)
+
+    def run(self) -> None:
+        with collect() as remarks:
+            try:
+                super().run()
+            finally:
+                if self.args.remarks:
+                    print(*remarks, sep="\n", end="\n" if remarks else "", file=sys.stderr)
+
+
+def _validation(ctx: Context, module: ModuleOp) -> Validation:
+    """Of a module on random inputs, from here on."""
+    from dlc.judge.random_inputs import random_arguments
+    from dlc.judge.validation import Question, Validation
+
+    validation = Validation(ctx, Question.of(ctx, module, random_arguments(module, seed=0)))
+    validation.start(module, ())
+    return validation
+
+
+def _usage_error(message: str, options: Sequence[str]) -> UsageError:
+    """What argparse says, with the closest option or value that exists."""
+    error = UsageError(message)
+    if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+        return with_hint(error, did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])))
+    if unknown := re.search(r"unrecognized arguments: (--[\w-]+)", message):
+        return with_hint(error, did_you_mean(unknown[1], options) or "--help lists the options")
+    return with_hint(error, "--help lists the options")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the tool on `argv` (default: the command line) and return its exit code."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    sources: dict[str, str] = {}
+    tool = None
+    try:
+        tool = DlcOptMain(arguments, sources)
+        tool.run()
+    except BrokenPipeError:
+        # The reader of the output has what it wanted; nothing is left to flush.
+        sys.stdout = open(os.devnull, "w")
+    except KeyboardInterrupt:
+        return 130
+    except (Exception, ArgSpecParseError) as error:
+        if "--debug" in arguments:
+            traceback.print_exception(error)
+        print(format_error(error, sources), file=sys.stderr)
+        if tool is not None and (line := tool.reproduction(error)):
+            print(line, file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    return 0 if tool is None else tool.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""`dlc compile --explain`: for each kernel, its schedule, what was preferred to what, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from textwrap import wrap
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.analysis.kernel.banks import report
+from dlc.cli.kernel_table import kernel_table
+from dlc.dialects import tile
+from dlc.ir.provenance import ops_of
+from dlc.passes import STEPS, Step
+from dlc.remarks import Remark
+from dlc.target import target_of
+from dlc.text import BOLD, CYAN, DIM, paint
+from dlc.transforms.step import CHOOSING
+
+WIDTH = 100
+"""Columns of a line. A schedule is one line, however long, so that it can be copied."""
+LABEL = 24
+"""Columns of a label."""
+NO_BREAK = "\N{NO-BREAK SPACE}"
+UNNAMED = "the kernel's schedule does not name it"
+LAST_TILE_STEP = [step for step in STEPS if step.stage == "tile"][-1]
+
+
+class Explanation:
+    """
+    Collects what was decided about each kernel; `str` is the account of it:
+
+    ```
+    kernel  launches    us    MB   MFLOP  operations
+    matmul         1  70.2  49.8  2952.8  matmul
+    1 kernel, launched 1 time: 70.2 us predicted on sm_90
+
+    matmul for sm_90, 132 SMs
+      tileify,chunk-matmul-k{bk=16 vector=4},…
+
+      because                 64x128 blocks of 128 threads, …
+        rather than           128x64 blocks of 128 threads, …
+      tileify                 thread axes %i, %j
+      …
+      shared memory           read of x_ring, 16 bytes: 1 way
+    ```
+    """
+
+    def __init__(self, colour: bool) -> None:
+        self._colour = colour
+        self._remarks: list[Remark] = []
+        self._target = ""
+        self._table = ""
+        self._ops: dict[str, list[str]] = {}
+        self._schedules: dict[str, str] = {}
+        self._banks: dict[str, list[str]] = {}
+
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        target = target_of(module)
+        self._target = f"{target.name}, {target.sms} SMs"
+        self._look(module)
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        self._remarks += remarks
+        if step.pass_name == CHOOSING:
+            self._table = kernel_table(module, target_of(module))
+        if step == LAST_TILE_STEP:
+            self._look(module)
+
+    def _look(self, module: ModuleOp) -> None:
+        """Notes what the kernels of the Tile IR say themselves."""
+        for kernel in module.walk():
+            if isinstance(kernel, tile.KernelOp):
+                self._ops[kernel.name_] = ops_of(kernel)
+                schedule = "" if kernel.schedule is None else kernel.schedule.data
+                self._schedules[kernel.name_] = schedule
+                self._banks[kernel.name_] = list(dict.fromkeys(map(str, report(kernel))))
+
+    def __str__(self) -> str:
+        made = [r.kernel for r in self._remarks if r.pass_name == "materialize-tiles"]
+        kernels = dict.fromkeys(made)
+        parts = [self._table] if self._table else []
+        return "\n\n".join([*parts, *map(self._kernel, kernels)]) or "no kernel was scheduled"
+
+    def _kernel(self, name: str) -> str:
+        lines = [f"{paint(name, BOLD, self._colour)} for {self._target}"]
+        if schedule := self._schedules.get(name):
+            lines += [f"  {paint(schedule, CYAN, self._colour)}", ""]
+        last = ""
+        for (label, text), alike in groupby(self._entries(name)):
+            if (times := len(list(alike))) > 1:
+                text += f", {times} times"
+            own = "" if label == last else label
+            last = label
+            shade = DIM if text.startswith("skipped") else None
+            for line in _wrapped(text):
+                shown = line if shade is None else paint(line, shade, self._colour)
+                lines.append(f"  {own:<{LABEL}}{shown}")
+                own = ""
+        return "\n".join(lines)
+
+    def _entries(self, name: str) -> Iterator[tuple[str, str]]:
+        """Labels and texts, in the order of the passes."""
+        if ops := self._ops.get(name):
+            yield "implements", ", ".join(ops)
+        for remark in self._remarks:
+            if remark.kernel != name or remark.text.endswith(UNNAMED):
+                continue
+            word, _, rest = remark.text.partition(" ")
+            if remark.pass_name != CHOOSING:
+                yield remark.pass_name, remark.text
+            elif word == "because":
+                yield "because", rest
+            elif word == "rather":
+                yield "  rather than", rest.removeprefix("than ")
+        for access in self._banks.get(name, ()):
+            yield "shared memory", access
+
+
+def _wrapped(text: str) -> list[str]:
+    """Lines of a text; a number stays with the word before it."""
+    whole = re.sub(r"(?<=\w) (?=\d)", NO_BREAK, text)
+    lines = wrap(whole, WIDTH - LABEL - 2, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines]

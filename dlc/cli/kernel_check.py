@@ -1,0 +1,47 @@
+"""What the scripts of `--reproduce` run: a kernel against operations of PyTorch."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+import torch
+
+from dlc.analysis.loop.loops import longest_reduction
+from dlc.backend.executor import BACKENDS, Executor, get_backend
+from dlc.cli.run_report import kernel_table, report_accuracy, timed_run
+from dlc.compiler import compiler_context
+from dlc.ir.locations import LocParser
+from dlc.judge.random_inputs import random_arguments
+from dlc.judge.reference import Widened, widened
+from dlc.judge.validation import Known
+
+
+def check_kernel(
+    text: str,
+    operations: Callable[..., Sequence[torch.Tensor]],
+    argv: Sequence[str] | None = None,
+) -> int:
+    """
+    Runs the Kernel IR `text` on random arguments of its `@main` and prints how its results compare
+    with those of `operations`, in fp64 and as they are: 1 where one is wrong, else 0.
+    """
+    parser = argparse.ArgumentParser(description="Runs a kernel and checks its results.")
+    parser.add_argument("--backend", choices=BACKENDS, help="where it runs [cuda or host]")
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs [0]")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    options = parser.parse_args(argv)
+    module = LocParser(compiler_context(), text, "<kernel>").parse_module()
+    module.verify()
+    arguments = random_arguments(module, options.seed)
+    with torch.no_grad():
+        eager = operations(*arguments)
+        with Widened():
+            exact = operations(*(widened(t) for t in arguments))
+    backend = get_backend(options.backend)
+    executor = Executor(module, backend)
+    results, times = timed_run(executor, arguments)
+    print(kernel_table(executor.funcs, times, backend.name))
+    print()
+    question = Known(exact, eager, longest_reduction(module))
+    return report_accuracy(results, question, options, backend)

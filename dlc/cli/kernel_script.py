@@ -1,0 +1,217 @@
+"""`dlc compile … --reproduce KERNEL`: a kernel as a script, beside the operations it implements."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from xdsl.context import Context
+from xdsl.dialects import func
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    FunctionType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StridedLayoutAttr,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
+
+from dlc.backend.cuda.print.c_text import Names
+from dlc.cli.implementation import Implementation, implementation
+from dlc.cli.program_input import Loaded
+from dlc.diagnostics import UsageError, fail
+from dlc.dialects import kernel
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, tensor_of
+from dlc.dialects.layouts import strides_of
+from dlc.dialects.torch import Argument, AtenOp
+from dlc.judge.reference import VIEWS, default_epsilon, overload_of
+from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
+
+_SCRIPT = '''\
+"""
+The kernel @{name}, run by dlc on random inputs, against the operations that it implements:
+{ops}.
+
+    python FILE [--backend host|cuda] [--seed N]
+"""
+
+import sys
+
+import torch
+
+from dlc.cli.kernel_check import check_kernel
+
+
+def operations({parameters}):
+{body}
+    return [{results}]
+
+
+# Arguments of @main are those of `operations`, with their shapes, strides and alignments.
+KERNEL = r"""
+{kernel}"""
+
+if __name__ == "__main__":
+    sys.exit(check_kernel(KERNEL, operations))
+'''
+_PYTHON = ("torch", "sys", "aten", "operations", "check_kernel", "lambda", "in", "is", "from",
+           "import", "def", "pass", "global", "None", "as", "with", "yield", "assert", "async",
+           "await", "del", "elif", "except", "finally", "nonlocal", "raise")  # fmt: skip
+"""Words that a variable of the script cannot be called, beside those of C."""
+
+
+def reproduce(
+    ctx: Context, loaded: Loaded, options: argparse.Namespace, observers: Sequence[Observer]
+) -> int:
+    """Writes the script for the kernel that `--reproduce` names, to `-o` or standard output."""
+    if stage_of(loaded.module) != "torch":
+        raise UsageError(
+            "expected a program with --reproduce: text, a script, or a file of Torch IR, which has "
+            "the operations to compare with"
+        )
+    program = loaded.module.clone()
+    run_pipeline(ctx, loaded.module, "kernel", observers)
+    text = script(implementation(program, loaded.module, options.reproduce), loaded.module)
+    if options.o is None:
+        sys.stdout.write(text)
+    else:
+        Path(options.o).write_text(text, encoding="utf-8")
+    return 0
+
+
+def script(found: Implementation, module: ModuleOp) -> str:
+    """The text of the script."""
+    names = _PythonNames()
+    parameters = [names.new(v) for v in found.given]
+    extra = _further_arguments(found)
+    if extra:
+        argument = extra[0]
+        fail(
+            found.launches[0],
+            f"the operations of @{found.launches[0].kernel_name} depend on %{argument.name_hint}, "
+            "which it does not read: what it reads in its place is no value of the program",
+        )
+    body = [f"    {_statement(op, names)}" for op in found.ops]
+    ops = ", ".join(dict.fromkeys(op.overload.data for op in found.ops)) or "none: it copies"
+    return _SCRIPT.format(
+        name=found.launches[0].kernel_name,
+        ops=ops,
+        parameters=", ".join(parameters),
+        body="\n".join(body) or "    # The kernel copies.",
+        results=", ".join(names.of(v) for v in found.wanted),
+        kernel=text_of(_module(found, module, parameters)),
+    )
+
+
+class _PythonNames:
+    """Names of values in the script."""
+
+    def __init__(self) -> None:
+        self._names = Names(_PYTHON)
+        self._known: dict[SSAValue, str] = {}
+
+    def new(self, value: SSAValue) -> str:
+        self._known[value] = self._names.new(value.name_hint or "value")
+        return self._known[value]
+
+    def of(self, value: SSAValue) -> str:
+        return self._known[value]
+
+
+def _further_arguments(found: Implementation) -> list[BlockArgument]:
+    operands = [v for op in found.ops for v in op.operands] + found.wanted
+    return [v for v in operands if isinstance(v, BlockArgument) and v not in found.given]
+
+
+def _statement(op: AtenOp, names: _PythonNames) -> str:
+    """`y = torch.ops.aten.add.Tensor(self=x, other=2.0)`: one call, as the program makes it."""
+    overload, given = op.overload.data, _arguments(op, names)
+    if overload in VIEWS:  # a tensor may lie as no view of that shape can
+        overload, given = "reshape.default", {"self": given["self"], "shape": given["size"]}
+    if overload == "rms_norm.default" and given.get("eps", "None") == "None":
+        given["eps"] = repr(default_epsilon(op))
+    arguments = ", ".join(f"{name}={text}" for name, text in given.items())
+    target = ", ".join(names.new(v) for v in op.results)
+    return f"{target} = torch.ops.aten.{overload}({arguments})"
+
+
+def _arguments(op: AtenOp, names: _PythonNames) -> dict[str, str]:
+    """What each argument of the schema is in Python, defaults left out."""
+    given: dict[str, str] = {}
+    for argument in overload_of(op)._schema.arguments:
+        name: str = argument.name
+        if (value := op.operand(name)) is not None:
+            given[name] = names.of(value)
+        elif items := op.operand_list(name):
+            given[name] = f"[{', '.join('None' if v is None else names.of(v) for v in items)}]"
+        elif name in op.arguments.data:
+            given[name] = _literal(name, op.argument(name))
+        elif not argument.has_default_value():
+            given[name] = "None"
+    return given
+
+
+def _literal(name: str, value: Argument) -> str:
+    if isinstance(value, str) and name == "dtype":
+        return f"torch.{value}"
+    if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _module(found: Implementation, module: ModuleOp, parameters: Sequence[str]) -> ModuleOp:
+    """The launches alone, on tensors, with the kernels that they launch."""
+    callees = list(dict.fromkeys(op.callee for op in found.launches))
+    block = Block(arg_types=[_tensor(v) for v in found.inputs])
+    values: dict[SSAValue, SSAValue] = {}
+    for argument, buffer, name in zip(block.args, found.inputs, parameters, strict=True):
+        argument.name_hint = name
+        values[buffer] = argument
+    for op in found.launches:
+        launch = kernel.LaunchOp(
+            op.kernel_name, [values[v] for v in op.inputs], [_tensor(v) for v in op.outputs]
+        )
+        launch.attributes |= op.attributes
+        for buffer, result in zip(op.outputs, launch.results, strict=True):
+            result.name_hint = buffer.name_hint
+            values[buffer] = result
+        block.add_op(launch)
+    results = [values[v] for v in found.outputs]
+    block.add_op(func.ReturnOp(*results))
+    types = FunctionType.from_lists(block.arg_types, [r.type for r in results])
+    attributes = [
+        DictionaryAttr(_attributes(found, buffer, name))
+        for buffer, name in zip(found.inputs, parameters, strict=True)
+    ]
+    main = func.FuncOp("main", types, Region(block), arg_attrs=ArrayAttr(attributes))
+    copies = [callee.clone() for callee in callees if callee is not None]
+    return ModuleOp([*copies, main], dict(module.attributes))
+
+
+def _tensor(buffer: SSAValue) -> Attribute:
+    return tensor_of(buffer.type)
+
+
+def _attributes(found: Implementation, buffer: SSAValue, name: str) -> dict[str, Attribute]:
+    """What is known of an argument: its name, strides, and alignment, as its kernels take it."""
+    attributes: dict[str, Attribute] = {"dlc.name": StringAttr(name)}
+    assert isinstance(buffer.type, MemRefType)
+    if isinstance(buffer.type.layout, StridedLayoutAttr):
+        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, strides_of(buffer.type))
+    align = min(
+        callee.alignment(ref)
+        for op in found.launches
+        if (callee := op.callee) is not None
+        for value, ref in zip(op.inputs, callee.input_refs, strict=True)
+        if value is buffer
+    )
+    if align != DEFAULT_ALIGNMENT:
+        attributes["dlc.align"] = IntegerAttr(align, i64)
+    return attributes

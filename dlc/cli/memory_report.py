@@ -1,0 +1,61 @@
+"""What `dlc compile --explain` and `dlc run` say of a program's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.backend.memory_use import MemoryUse, eager_peak
+from dlc.dialects import host
+from dlc.passes import Step
+from dlc.pipeline import stage_of
+from dlc.remarks import Remark
+from dlc.text import table
+
+
+class MemoryReport:
+    """Looks at the host program once it is planned, and at what eager PyTorch would need."""
+
+    def __init__(self) -> None:
+        self.use: MemoryUse | None = None
+        self.eager: int | None = None
+
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        if stage_of(module) == "torch":
+            self.eager = eager_peak(module)
+        self._look(module)
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        self._look(module)
+
+    def _look(self, module: ModuleOp) -> None:
+        if self.use is None and any(isinstance(op, host.LaunchOp) for op in module.walk()):
+            self.use = MemoryUse.of(module)
+
+    def __str__(self) -> str:
+        """A table; empty for a program that is not planned."""
+        use = self.use
+        if use is None:
+            return ""
+        rows = [
+            ("tensors between kernels", use.intermediates),
+            ("of these, with data at once", use.live),
+            ("workspace", use.workspace),
+            ("results", use.results),
+            ("peak: workspace and results", use.peak),
+        ]
+        if self.eager is not None:
+            rows.append(("eager PyTorch's peak, at least", self.eager))
+        return table(["memory", "bytes"], [[name, str(size)] for name, size in rows])
+
+    @property
+    def line(self) -> str:
+        """The same in one line."""
+        if self.use is None:
+            return ""
+        sizes = f"{self.use.workspace} B of workspace, {self.use.results} B of results"
+        eager = "" if self.eager is None else f"; eager's peak is at least {self.eager} B"
+        return f"memory: {sizes}{eager}"

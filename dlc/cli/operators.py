@@ -1,0 +1,91 @@
+"""
+What becomes of each operation of PyTorch: `python -m dlc.cli.operators > docs/operators.md`.
+
+An overload is lowered by dlc, taken apart by PyTorch when a program is imported, or refused. The
+list has the core ATen operations, of which PyTorch says that all others can be made, and beside
+them all that dlc lowers.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+import torch
+from torch._ops import OpOverload
+
+from dlc.frontend.torch_export import decompositions, overload_name
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from dlc.transforms.tensor.decompositions.creation import RANDOM
+
+REASONS = {
+    r"\w+_backward": "derivatives are not compiled",
+    r"_fft_\w+": "complex numbers are not compiled",
+    r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
+    r"as_strided|empty_strided|sym_storage_offset": "it depends on how a tensor lies in memory",
+    r"\w+\.\w*out": "it writes to its argument; torch.export makes it functional",
+}
+"""Why operations are refused, by their names."""
+
+
+def core_operations() -> Iterator[OpOverload]:
+    """The overloads that this PyTorch counts among its core, by name."""
+    for qualified in sorted(torch._C._dispatch_get_all_op_names()):
+        namespace, _, name = qualified.partition("::")
+        packet, _, overload = name.partition(".")
+        if namespace == "aten":
+            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            if torch.Tag.core in op.tags:
+                yield op
+
+
+def fate(op: OpOverload) -> str:
+    """What becomes of an operation: `lowered`, `by PyTorch`, or why it is refused."""
+    name = overload_name(op)
+    packet = name.partition(".")[0]
+    if name in DECOMPOSITIONS:
+        return "lowered"
+    if packet in RANDOM:
+        return "refused: it draws random numbers"
+    for pattern, reason in REASONS.items():
+        if re.fullmatch(pattern, name) or re.fullmatch(pattern, packet):
+            return f"refused: {reason}"
+    taken_apart = op in decompositions(DECOMPOSITIONS) or op._can_decompose()
+    return "by PyTorch" if taken_apart else "refused: nobody has written it yet"
+
+
+def table() -> str:
+    """The document, in Markdown."""
+    core = {overload_name(op): fate(op) for op in core_operations()}
+    version = ".".join(torch.__version__.split(".")[:2])
+    lines = [
+        "# Operations",
+        "",
+        f"Made by `python -m dlc.cli.operators` with PyTorch {version}. An operation is lowered",
+        "by dlc (`dlc/transforms/tensor/decompositions/`), taken apart by PyTorch when a program",
+        "is imported (`dlc/frontend/torch_export.py`), or refused with a sentence that names it",
+        "and where it stands.",
+        "",
+        "## Core ATen",
+        "",
+        "| operation | |",
+        "|---|---|",
+        *(f"| `{name}` | {what} |" for name, what in core.items()),
+        "",
+        "## Lowered beside them",
+        "",
+        "What the rest of PyTorch calls is taken apart into these and those above.",
+    ]
+    families: dict[str, list[str]] = {}
+    for name, decomposition in DECOMPOSITIONS.items():
+        if name not in core:
+            module = decomposition.__module__.rpartition(".")[2]
+            families.setdefault(module, []).append(f"`{name.removesuffix('.default')}`")
+    for module, names in families.items():
+        lines += ["", f"**{module}**: {', '.join(sorted(names))}"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table())

@@ -1,0 +1,137 @@
+"""
+What the options of `dlc` need, so that none is ignored: a table, checked before any work.
+
+The parser leaves an option that is not given None or False; `settle` fills in the defaults. What
+concerns only how things look (`--color`, `--debug`, `-v`) may find nothing to show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from dlc.cli.program_input import kind_of, needs_weights
+from dlc.diagnostics import UsageError, did_you_mean, with_hint
+from dlc.target import TARGETS
+
+DEFAULTS = {
+    "ir": "cuda",
+    "order": "forward",
+    "async_mode": "late",
+    "seed": 0,
+    "batch": 1,
+    "dtype": "f32",
+}
+"""By the name of the option in the namespace."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """An option that acts only where something else is given, too."""
+
+    option: str
+    needs: str
+    is_met: Callable[[argparse.Namespace], bool]
+
+    @property
+    def name(self) -> str:
+        """As the namespace has it; an option with another spelling comes first."""
+        return self.option.split(" ")[0].removeprefix("--").replace("-", "_")
+
+
+def names_directory(path: str | None) -> bool:
+    """Whether `-o` asks for a directory: one that exists, or a name that ends in `/`."""
+    return path is not None and (path.endswith(os.sep) or os.path.isdir(path))
+
+
+def _kind(options: argparse.Namespace) -> str:
+    """`text`, `script`, `module` or `model`."""
+    return "text" if options.file is None else kind_of(options.file)
+
+
+def _is_model(options: argparse.Namespace) -> bool:
+    return _kind(options) == "model"
+
+
+def _has_program(options: argparse.Namespace) -> bool:
+    return options.text is not None or _kind(options) != "module"
+
+
+def _runs_on(backend: str) -> Callable[[argparse.Namespace], bool]:
+    def is_met(options: argparse.Namespace) -> bool:
+        if options.backend is not None:
+            return options.backend == backend
+        from dlc.backend.executor import default_backend
+
+        return default_backend() == backend
+
+    return is_met
+
+
+MODEL = "a model: a directory, a configuration or an id such as Qwen/Qwen2.5-7B"
+PROGRAM = "a program of PyTorch: -c, a script or a model"
+NEEDS = (
+    Need("--layer or --block", MODEL, _is_model),
+    Need("--seq-len", MODEL, _is_model),
+    Need("--batch", MODEL, _is_model),
+    Need("--dtype", MODEL, _is_model),
+    Need("--random-weights", MODEL, _is_model),
+    Need("--random-weights", "--validate or --with-weights", needs_weights),
+    Need("--with-weights", "-o DIR/", lambda options: names_directory(options.o)),
+    Need("--with-weights", PROGRAM, _has_program),
+    Need("--contenders", "--bench", lambda options: options.bench),
+    Need("--contenders", PROGRAM, _has_program),
+    Need("--sync", "--backend cuda", _runs_on("cuda")),
+    Need("--order", "--backend host", _runs_on("host")),
+    Need("--async-mode", "--backend host", _runs_on("host")),
+)
+
+
+def settle(options: argparse.Namespace) -> None:
+    """Fills in the defaults; UsageError for options that would be ignored, or name nothing."""
+    check_needs(options, NEEDS)
+    if options.command == "compile" and len(wanted := list(_outputs(options))) > 1:
+        raise UsageError(f"expected one thing to print or to write, found {' and '.join(wanted)}")
+    _check_target(options.target)
+    if _is_given(options, "contenders"):
+        from dlc.cli.bench_report import contender_names
+
+        contender_names(options.contenders, "host")
+    for name, value in DEFAULTS.items():
+        if getattr(options, name, value) is None:
+            setattr(options, name, value)
+
+
+def check_needs(options: argparse.Namespace, needs: Iterable[Need]) -> None:
+    """UsageError for options that are given without what they need."""
+    unmet = [need for need in needs if _is_given(options, need.name) and not need.is_met(options)]
+    if unmet:
+        raise UsageError("; ".join(f"{need.option} needs {need.needs}" for need in unmet))
+
+
+def _is_given(options: argparse.Namespace, name: str) -> bool:
+    value = getattr(options, name, None)
+    return value is not None and value is not False
+
+
+def _check_target(name: str | None) -> None:
+    if name is not None and name not in TARGETS:
+        hint = did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
+        raise with_hint(UsageError(f"unknown target '{name}'"), hint)
+
+
+def _outputs(options: argparse.Namespace) -> Iterator[str]:
+    """What `dlc compile` is told to make; the text of an IR may go to a file."""
+    to_directory = names_directory(options.o)
+    if options.ir is not None and not (to_directory and options.ir == "cuda"):
+        yield f"--ir {options.ir}"
+    if options.cubin:
+        yield "--cubin"
+    if options.explain:
+        yield "--explain"
+    if options.reproduce is not None:
+        yield "--reproduce"
+    if to_directory:
+        yield f"the directory -o {options.o}"

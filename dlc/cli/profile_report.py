@@ -1,0 +1,99 @@
+"""`dlc run --profile`: what bounds each kernel, by counters or else by its machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.backend.cuda.print.c_text import kernel_name
+from dlc.backend.executor import Executor
+from dlc.cli.status_line import progress
+from dlc.measure import statics
+from dlc.measure.ceilings import Ceilings, measure_ceilings
+from dlc.measure.device import find_device
+from dlc.measure.diagnosis import diagnose
+from dlc.measure.ncu import Counters, NoCounters, count
+from dlc.passes import STEPS, Step
+from dlc.pipeline import text_of
+from dlc.remarks import Remark
+from dlc.target import target_of
+from dlc.text import table
+
+Row = dict[str, Any]
+_LAST = {stage: [s for s in STEPS if s.stage == stage][-1] for stage in ("loop", "tile")}
+HEADER = ("kernel", "blocks", "threads", "registers", "spills", "shared", "warps", "FFMA", "loads",
+          "ways")  # fmt: skip
+
+
+class StageFacts:
+    """Notes on the way through the pipeline what only earlier stages know of kernels."""
+
+    def __init__(self) -> None:
+        self.estimates: dict[str, Row] = {}
+        self.ways: dict[str, dict[str, float]] = {}
+
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        self.estimates = statics.estimates(module)
+        self.ways = statics.bank_ways(module)
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        if step == _LAST["loop"]:
+            self.estimates = statics.estimates(module)
+        elif step == _LAST["tile"]:
+            self.ways = statics.bank_ways(module)
+
+
+def report_profile(module: ModuleOp, facts: StageFacts, executor: Executor) -> None:
+    """Prints a table and a line for each kernel of a module of Kernel IR, once a launch."""
+    target = target_of(module)
+    with progress("compiling and disassembling …"):
+        given = statics.kernels(module, facts.estimates, facts.ways)
+        rows = [statics.examine(row, target.name) for row in given]
+    counters: list[Counters | None] = [None] * len(rows)
+    ceilings: Ceilings | None = None
+    if executor.backend.name == "cuda":
+        try:
+            counters = matched(rows, count(text_of(module)))
+            ceilings = measure_ceilings(find_device("cuda"))
+        except NoCounters as reason:
+            print(f"no counters: {reason}")
+    else:
+        print(f"kernels compiled for {target.name}, which they have not run on")
+    print(table(HEADER, [_cells(row) for row in rows]))
+    print()
+    for row, counted in zip(rows, counters, strict=True):
+        print(f"{row['name']}: {diagnose(row, target, counted, ceilings)}")
+
+
+def matched(rows: Sequence[Row], counted: Sequence[Counters]) -> list[Counters | None]:
+    """The counters of each kernel, by its name and turn; fills of torch's have none of ours."""
+    left = list(counted)
+    found: list[Counters | None] = []
+    for row in rows:
+        mine = next((c for c in left if c.kernel == kernel_name(row["name"])), None)
+        if mine is not None:
+            left.remove(mine)
+        found.append(mine)
+    return found
+
+
+def _cells(row: Row) -> list[str]:
+    loop = row["loop"]
+    loads = {a: n for a, n in row["accesses"].items() if a.split(".")[0] in ("LDG", "LDGSTS", "LD")}
+    widths = ", ".join(f"{n} of {a.partition('.')[2] or 'a box'}" for a, n in loads.items())
+    return [
+        row["name"],
+        str(row["ctas"]),
+        str(row["threads"]),
+        str(row["registers"]),
+        str(row["spill_bytes"]),
+        str(row["shared_bytes"]),
+        f"{row['occupancy']:.0%} ({row['occupancy_limit']})",
+        f"{loop['fma_share']:.0%}" if loop and row["contraction"] else "-",
+        widths or "-",
+        f"{statics.worst_ways(row):.3g}" if row["bank_ways"] else "-",
+    ]

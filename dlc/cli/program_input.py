@@ -1,0 +1,152 @@
+"""What `dlc compile` and `dlc run` are given: text, a script, a model, or a module of any IR."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from dlc.cli.observers import Timing
+from dlc.diagnostics import UsageError, with_hint
+from dlc.frontend.quick_imports import quick_imports, uncollected
+from dlc.ir.dominance import verify_dominance
+from dlc.ir.locations import LocParser
+from dlc.target import DEFAULT_TARGET, TARGET_ATTRIBUTE, get_target
+
+if TYPE_CHECKING:
+    import torch
+
+    from dlc.frontend.imported import ImportedProgram
+
+
+MODEL_ID = re.compile(r"[\w-]+/[\w.-]+")
+"""An id of the Hugging Face hub: owner and name."""
+
+
+@dataclass
+class Loaded:
+    """A module, and what it was imported from if it was."""
+
+    module: ModuleOp
+    program: ImportedProgram | None = None
+    args: tuple[Any, ...] = ()
+
+    def arguments(self, seed: int) -> list[torch.Tensor]:
+        """The tensors that `@main` takes: those of the program, or else random ones."""
+        from dlc.judge.random_inputs import random_arguments
+
+        if self.program is None:
+            return random_arguments(self.module, seed)
+        return [t.detach() for t in self.program.bind(self.args)]
+
+
+def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, str]) -> ModuleOp:
+    """
+    The module in an .mlir file (`-`: on stdin), verified. `sources` gets its text; from there that
+    of stdin is taken the second time. The target is the given one, or the module's own, or sm_90.
+    """
+    name = "<stdin>" if file == "-" else file
+    try:
+        if file == "-":
+            text = sources[name] if name in sources else sys.stdin.read()
+        else:
+            with open(file, encoding="utf-8") as stream:
+                text = stream.read()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name} is not text: it is not UTF-8 at offset {error.start}") from None
+    sources[name] = text
+    module = LocParser(ctx, text, name).parse_module()
+    module.verify()
+    verify_dominance(module)
+    if target is not None or TARGET_ATTRIBUTE not in module.attributes:
+        module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target or DEFAULT_TARGET).name)
+    return module
+
+
+def load_program(
+    text: str | None, script: str | None, target: str | None, timing: Timing, seed: int
+) -> Loaded:
+    """
+    The last expression of a text or else of a script, imported; `seed` is that of the random
+    tensors that it makes. ImportFailure as raised.
+    """
+    with timing.phase("torch", "import of torch"), quick_imports():
+        import torch.export._trace  # noqa: F401  pyright: ignore[reportUnusedImport]
+    with timing.phase("dlc", "import of the frontend"):
+        from dlc.frontend.capture import capture_script, capture_text
+    with timing.phase("torch", "the program's own code"):
+        if text is not None:
+            module, args = capture_text(text, seed=seed)
+        else:
+            assert script is not None
+            module, args = capture_script(script, seed)
+    return _imported(module, args, target, timing)
+
+
+def load_model_program(name: str, options: argparse.Namespace, timing: Timing) -> Loaded:
+    """A Hugging Face model as the options say, imported; its weights are there if it is run."""
+    with timing.phase("torch", "import of torch"), quick_imports():
+        import torch.export._trace  # noqa: F401  pyright: ignore[reportUnusedImport]
+
+        from dlc.models.find import find
+        from dlc.models.load import ModelOptions, load_model
+
+        found = find(name)
+    with timing.phase("torch", "import of transformers"), quick_imports():
+        import transformers  # noqa: F401  pyright: ignore[reportUnusedImport]
+    with timing.phase("torch", "the model's own code"), quick_imports():
+        wanted = ModelOptions(
+            layer=options.layer,
+            seq_len=options.seq_len,
+            batch=options.batch,
+            dtype=options.dtype,
+            weights=needs_weights(options),
+            random_weights=options.random_weights,
+            seed=options.seed,
+        )
+        module, args = load_model(found, wanted)
+    return _imported(module, args, options.target, timing)
+
+
+def _imported(
+    module: torch.nn.Module, args: tuple[Any, ...], target: str | None, timing: Timing
+) -> Loaded:
+    with timing.phase("dlc", "import of the frontend"):
+        from dlc.backend.executor import default_target
+        from dlc.compiler import set_target
+        from dlc.frontend.fx import import_program
+        from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+    with timing.phase("dlc", "import to Torch IR"), uncollected():
+        exporting = timing.phase("torch", "torch.export")
+        program = import_program(module, args, exporting=exporting, whole=DECOMPOSITIONS)
+    gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s
+    set_target(program.module, target or default_target())
+    return Loaded(program.module, program, args)
+
+
+def needs_weights(options: argparse.Namespace) -> bool:
+    """Whether the values of a model's parameters are asked for: they are used or written."""
+    return options.command != "compile" or options.validate or options.with_weights
+
+
+def kind_of(file: str) -> str:
+    """`script`, `module` or `model`, by the name; UsageError for another kind of file."""
+    if file == "-" or file.endswith(".mlir"):
+        return "module"
+    if file.endswith(".py"):
+        return "script"
+    if file.endswith(".json") or os.path.isdir(file) or MODEL_ID.fullmatch(file):
+        return "model"
+    error = UsageError(f"expected a file whose name ends in .py or .mlir, found {file}")
+    raise with_hint(
+        error,
+        "- reads a module from stdin, -c takes a program as text, and a model is a directory, a "
+        "configuration file or an id such as Qwen/Qwen2.5-7B",
+    )

@@ -1,0 +1,46 @@
+"""
+Files that show a failure again: a module as it was before a pass, its first line the command.
+
+    // dlc-opt dlc-stage-inputs-1f0c2a.mlir -p stage-inputs --validate
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import tempfile
+from pathlib import Path
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.passes import steps_between
+from dlc.pipeline import stage_of
+from dlc.registry import get_pass
+from dlc.remarks import collect
+
+
+def write_reproducer(
+    text: str, passed: str, arguments: str = "", directory: Path | None = None
+) -> str:
+    """
+    Writes a module's text and the command that runs a pass on it, which it returns; `passed` is the
+    pass with its options, if any, `arguments` are further ones of `dlc-opt`. The directory is by
+    default that of temporary files; equal files have equal names.
+    """
+    key = hashlib.sha256(f"{text}{passed}{arguments}".encode()).hexdigest()[:6]
+    name = passed.partition("{")[0]
+    path = (directory or Path(tempfile.gettempdir())) / f"dlc-{name}-{key}.mlir"
+    command = f"dlc-opt {shlex.quote(str(path))} -p {shlex.quote(passed)} {arguments}".rstrip()
+    comment = command.replace("\n", "\n// ")
+    path.write_text(f"// {comment}\n{text}", encoding="utf-8")
+    return command
+
+
+def advance(ctx: Context, module: ModuleOp, pass_name: str) -> None:
+    """Takes a module to where a pass is next, by the passes of the pipeline before it."""
+    for step in steps_between(stage_of(module), "kernel"):
+        if step.pass_name == pass_name:
+            return
+        with collect():
+            get_pass(step.pass_name)().apply(ctx, module)

@@ -1,0 +1,188 @@
+"""`dlc run`: compiles, runs, and says how fast and how right."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import torch
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.analysis.loop.loops import longest_reduction
+from dlc.backend.cuda.print.interface import shared_bytes
+from dlc.backend.executor import Backend, Executor, default_backend, get_backend
+from dlc.backend.host.host_backend import HostBackend
+from dlc.backend.memory_use import eager_peak
+from dlc.cli.bench_report import report_bench
+from dlc.cli.memory_report import MemoryReport
+from dlc.cli.observers import Timing
+from dlc.cli.profile_report import StageFacts, report_profile
+from dlc.cli.program_input import Loaded, load_program
+from dlc.cli.status_line import progress
+from dlc.diagnostics import UsageError, with_hint
+from dlc.dialects.kernel import FuncOp
+from dlc.judge.reference import evaluate
+from dlc.judge.validation import Known
+from dlc.models.weights import available_bytes
+from dlc.pipeline import Observer, run_pipeline, stage_of
+from dlc.text import GREEN, RED, paint, seconds, table, wants_colour
+
+
+def run_and_report(
+    ctx: Context,
+    loaded: Loaded,
+    options: argparse.Namespace,
+    observers: Sequence[Observer],
+    timing: Timing,
+) -> int:
+    """Runs what was loaded; 1 where a result is wrong, else 0."""
+    backend = make_backend(options)
+    source = loaded
+    if loaded.program is None and options.text is not None:
+        source = load_program(options.text, None, None, timing, options.seed)
+    arguments = source.arguments(options.seed)
+    reference = make_reference(ctx, source.module, arguments, timing)
+    torch_ir = source.module.clone() if options.bench and reference is not None else None
+    module = loaded.module
+    facts, memory = StageFacts(), MemoryReport()
+    observing = [*observers, memory, *([facts] if options.profile else [])]
+    run_pipeline(ctx, module, "kernel", observing)
+    executor = Executor(module, backend)
+    if reference is not None and len(executor.results) != len(reference.exact):
+        raise ValueError(
+            f"expected {len(reference.exact)} results as -c has, @main of {options.file} has "
+            f"{len(executor.results)}"
+        )
+    compiler = "nvcc" if backend.name == "cuda" else "the C++ compiler"
+    count = len(executor.funcs)
+    with (
+        timing.phase(compiler, "compilation of kernels"),
+        progress(f"compiling {count} kernel{'s' * (count != 1)} with {compiler} …") as show,
+    ):
+        backend.on_compiled = lambda done, of: show(f"compiled {done} of {of} with {compiler} …")
+        executor.prepare()
+    results, times = timed_run(executor, arguments)
+    print(kernel_table(executor.funcs, times, backend.name))
+    print(f"\n{memory.line}\n" if memory.line else "")
+    if reference is None:
+        print(statistics_table(results))
+        code = 0
+    else:
+        code = report_accuracy(results, reference, options, backend)
+    if options.bench:
+        print()
+        longest = 1 if reference is None else reference.longest_reduction
+        code |= report_bench(executor, arguments, source.program, torch_ir, longest, options)
+    if options.profile:
+        print()
+        report_profile(module, facts, executor)
+    return code
+
+
+def make_backend(options: argparse.Namespace) -> Backend:
+    if (options.backend or default_backend()) == "host":
+        return HostBackend(options.order, options.async_mode, options.seed)
+    return get_backend("cuda", sync=options.sync)
+
+
+def make_reference(
+    ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor], timing: Timing
+) -> Known | None:
+    """PyTorch's results, for a module in Torch IR."""
+    if stage_of(module) != "torch":
+        return None
+    check_memory(module, arguments)
+    with timing.phase("torch", "reference in fp64 and eager"):
+        exact = evaluate(module, arguments, double=True)
+        eager = evaluate(module, arguments)
+    loops = module.clone()
+    run_pipeline(ctx, loops, "loop")
+    return Known(exact, eager, longest_reduction(loops))
+
+
+def check_memory(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
+    """UsageError where a program in Torch IR does not fit into memory in fp64, with its results."""
+    wanted, free = 2 * eager_peak(module), available_bytes()
+    if free is not None and wanted > free and all(t.device.type == "cpu" for t in arguments):
+        raise with_hint(
+            UsageError(
+                f"the program's tensors take {wanted / 2**30:.1f} GiB in fp64, which it is "
+                f"compared with, and {free / 2**30:.1f} GiB of memory are free"
+            ),
+            "make it smaller, or compile it only: dlc compile",
+        )
+
+
+def timed_run(
+    executor: Executor, arguments: Sequence[torch.Tensor]
+) -> tuple[list[torch.Tensor], dict[FuncOp, float]]:
+    """The results, and the seconds of each kernel; on a GPU of a second run."""
+    times: dict[FuncOp, float] = {}
+
+    def launched(func: FuncOp, duration: float) -> None:
+        times[func] = times.get(func, 0.0) + duration
+
+    if executor.backend.name == "cuda":
+        executor(arguments)
+    return executor(arguments, launched), times
+
+
+def kernel_table(funcs: Sequence[FuncOp], times: dict[FuncOp, float], backend: str) -> str:
+    header = ["kernel", "grid", "block", "shared bytes", f"time ({backend})"]
+    rows = [
+        [
+            func.name_,
+            str(func.grid_size),
+            str(func.block_size),
+            str(shared_bytes(func)),
+            seconds(times[func]) if func in times else "-",
+        ]
+        for func in funcs
+    ]
+    if len(rows) > 1:
+        rows.append(["total", "", "", "", seconds(sum(times.values()))])
+    return table(header, rows)
+
+
+def report_accuracy(
+    results: Sequence[torch.Tensor],
+    reference: Known,
+    options: argparse.Namespace,
+    backend: Backend,
+) -> int:
+    judged = reference.judge(results, backend.name)
+    header = ["result", "shape", "error vs fp64", "eager's", "bound"]
+    rows = [
+        [
+            str(number),
+            str(list(r.shape)),
+            f"{a.error:.2e}",
+            f"{a.eager_error:.2e}",
+            f"{a.bound:.2e}",
+        ]
+        for number, (r, a) in enumerate(zip(results, judged, strict=True))
+    ]
+    colour = wants_colour(options.color, sys.stdout)
+    head, rule, *lines = table(header, rows).split("\n")
+    print(head, rule, sep="\n")
+    for line, accuracy in zip(lines, judged, strict=True):
+        verdict = paint(accuracy.verdict, GREEN if accuracy.ok else RED, colour)
+        print(f"{line}  {verdict}")
+    return 0 if all(a.ok for a in judged) else 1
+
+
+def statistics_table(results: Sequence[torch.Tensor]) -> str:
+    """What can be said of results that nothing is known of."""
+    header = ["result", "shape", "mean", "min", "max", "sum"]
+    rows: list[list[str]] = []
+    for number, result in enumerate(results):
+        wide = result.double()
+        figures = ["-"] * 4
+        if wide.numel():
+            figures = [
+                f"{f(wide).item():.6g}" for f in (torch.mean, torch.min, torch.max, torch.sum)
+            ]
+        rows.append([str(number), str(list(result.shape)), *figures])
+    return table(header, rows)

@@ -1,0 +1,136 @@
+"""A program's launches as a CUDA graph, which costs one launch however many they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import torch
+
+from dlc.backend import BackendError
+from dlc.backend.executor import Backend, to_device
+from dlc.frontend.imported import Argument, ImportedProgram
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Capturing(Protocol):
+    """A backend that can put launches into a graph."""
+
+    def capture(self, run: Callable[[], T]) -> tuple[Callable[[], None], T]:
+        """Does not run them: what replays the graph, and the result of `run`."""
+        ...
+
+
+def check_capturing(backend: Backend) -> Capturing:
+    """BackendError for a backend without graphs."""
+    if not isinstance(backend, Capturing):
+        raise BackendError(f"the backend '{backend.name}' has no CUDA graphs: leave out graph=True")
+    return backend
+
+
+class Graph:
+    """
+    What `compute` does with the tensors of `@main`, captured. The graph reads the module's tensors
+    where they are, and inputs from tensors of its own; `results` are written by each replay.
+    BackendError for a tensor that is not on the backend's device.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        arguments: Sequence[Argument],
+        compute: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
+        bound: Sequence[torch.Tensor],
+    ) -> None:
+        capturing = check_capturing(backend)
+        self._arguments = arguments
+        self.tensors = [
+            _own(argument, tensor, backend.device)
+            for argument, tensor in zip(arguments, bound, strict=True)
+        ]
+        compute(self.tensors)  # compiles and loads the kernels, which a capture cannot do
+        self.replay, self.results = capturing.capture(lambda: compute(self.tensors))
+
+    def fits(self, bound: Sequence[torch.Tensor]) -> bool:
+        """Whether the module's parameters and buffers are where the graph reads them."""
+        return all(
+            argument.kind in ("input", "constant") or tensor.data_ptr() == here.data_ptr()
+            for argument, tensor, here in zip(self._arguments, bound, self.tensors, strict=True)
+        )
+
+    def run(self, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The results for other inputs; the next run writes them anew."""
+        with torch.no_grad():
+            for argument, tensor, here in zip(self._arguments, bound, self.tensors, strict=True):
+                if argument.kind == "input" and tensor.data_ptr() != here.data_ptr():
+                    _distinct(here).copy_(_distinct(tensor))
+        self.replay()
+        return self.results
+
+
+class GraphedCall:
+    """
+    A captured call that is called as the program is, with tensors of the same shapes, dtypes and
+    strides. The tensors of a result are overwritten by the next call. BackendError for another
+    call, or where a parameter of the module has moved.
+    """
+
+    def __init__(
+        self,
+        program: ImportedProgram,
+        graph: Graph,
+        finish: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any],
+    ) -> None:
+        self._program = program
+        self._graph = graph
+        self._finish = finish
+        self.inputs: dict[str, torch.Tensor] = {
+            a.name: t
+            for a, t in zip(program.arguments, graph.tensors, strict=True)
+            if a.kind == "input"
+        }
+        """What the graph reads. Passing these saves their copies."""
+        self.replay = graph.replay
+        """Computes on what `inputs` hold, without a look at anything else."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bound = self._program.tensors_of(args, kwargs)
+        if bound is None:
+            raise BackendError(
+                "the graph was captured for a call with other shapes, dtypes, strides, alignment "
+                "or constants: capture this one, too"
+            )
+        if not self._graph.fits(bound):
+            raise BackendError(
+                "a parameter or buffer of the module has moved since its graph was captured: "
+                "capture it again"
+            )
+        self._program.check_overlaps(bound)
+        return self._finish(self._graph.run(bound), bound)
+
+
+def _own(argument: Argument, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The tensor that a graph reads for an argument."""
+    if argument.kind == "constant":
+        return to_device(tensor, device)
+    if tensor.device != device:
+        raise BackendError(
+            f"a graph reads tensors on {device}, and '{argument.name}' is on {tensor.device}: "
+            "move it there"
+        )
+    if argument.kind != "input":
+        return tensor
+    own = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    with torch.no_grad():
+        _distinct(own).copy_(_distinct(tensor))
+    return own
+
+
+def _distinct(tensor: torch.Tensor) -> torch.Tensor:
+    """Each element in memory once, where dimensions of stride 0 repeat them."""
+    for dimension, (extent, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and extent > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor

@@ -1,0 +1,277 @@
+"""torch.export of a module or function: a functional ATen graph with lines of the source."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from functools import cache
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._ops import OperatorBase, OpOverload
+from torch.export import exported_program
+from torch.fx import GraphModule, Interpreter
+from torch.fx.traceback import preserve_node_meta
+from torch.utils._pytree import tree_map_only
+
+from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE
+from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
+
+LEFT = frozenset(
+    (
+        CHECKED_BY_EXPORT,
+        TO_DEVICE,
+        TO_DTYPE,
+        torch.ops.aten.contiguous.default,
+        torch.ops.aten.reshape.default,
+    )
+)
+"""What PyTorch would take apart, and is as well left whole."""
+
+
+class FunctionModule(torch.nn.Module):
+    """
+    A function as a module. The modules and tensors that the function (or one that it calls) finds
+    in its closure or its globals are attributes under their names, so they are known by these.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+        for name, value in free_values(function).items():
+            if isinstance(value, (torch.nn.Module, torch.Tensor)) and not hasattr(self, name):
+                setattr(self, name, value)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def free_values(function: Callable[..., Any]) -> dict[str, Any]:
+    """The values that the code of a function refers to, through the functions it calls too."""
+    found: dict[str, Any] = {}
+    pending: list[Any] = [function]
+    seen: set[int] = set()
+    while pending:
+        current = inspect.unwrap(pending.pop())
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if inspect.ismethod(current):
+            owner = current.__self__
+            if isinstance(owner, torch.nn.Module):
+                found.setdefault(type(owner).__name__.lower(), owner)
+            current = current.__func__
+        if not inspect.isfunction(current):
+            continue
+        if (current.__module__ or "").split(".")[0] == "torch":  # what eval made has no module
+            continue
+        free = inspect.getclosurevars(current)
+        for name, value in {**free.nonlocals, **free.globals}.items():
+            found.setdefault(name, value)
+            pending.append(value)
+    return found
+
+
+def export(
+    root: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    shown_as: Mapping[str, str],
+    whole: Container[str] | None = None,
+) -> torch.export.ExportedProgram:
+    """
+    The functional ATen graph of a call. The overloads in `whole` (`rms_norm.default`; all of them
+    if it is None) are kept, PyTorch's decompositions take apart the others as far as it has any.
+    """
+    # Export would take a tensor that is passed twice for one argument: each gets its own object.
+    args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(_quiet())
+        stack.enter_context(all_frames_recorded())
+        if isinstance(root, GraphModule):
+            stack.enter_context(_lines_of_graph(root))
+        try:
+            exported = torch.export.export(root, args, kwargs, strict=False)
+            _check_states(exported)
+            for name, inner in exported.graph_module.named_modules():
+                if name and isinstance(inner, GraphModule):
+                    inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
+            if _is_taken_apart(exported, whole):
+                return exported
+            stack.enter_context(_kept_whole(exported, whole))
+            return exported.run_decompositions(decompositions(whole))
+        except ImportFailure:
+            raise
+        except Exception as error:
+            place = place_of_traceback(error.__traceback__, shown_as)
+            raise ImportFailure(explain(error), place) from error
+
+
+def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str] | None) -> bool:
+    """
+    Whether a graph is as `run_decompositions` would leave it, but for operations in `LEFT`: so is
+    that of most models. Decomposing traces all of it anew, which takes as long as the export again.
+    """
+    nodes = (node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
+    return whole is not None and all(
+        node.target in LEFT or (_is_functional(node.target) and overload_name(node.target) in whole)
+        for node in nodes
+    )
+
+
+def _is_functional(op: object) -> bool:
+    """Is this an operation that writes nowhere, and no view made of other views?"""
+    if not isinstance(op, OpOverload) or op._schema.is_mutable:
+        return False
+    aliases = any(argument.alias_info is not None for argument in op._schema.arguments)
+    return not (aliases and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd))
+
+
+def _check_states(exported: torch.export.ExportedProgram) -> None:
+    """ImportFailure for an LSTM whose last states have not the shape that its first ones have:
+    PyTorch 2.11 exports them so, unlike what it computes."""
+    for node in exported.graph.nodes:
+        if node.target is torch.ops.aten.lstm.input:
+            _, *last = node.meta["val"]
+            first = [state.meta["val"] for state in node.args[1]]
+            if any(a.shape != b.shape for a, b in zip(last, first, strict=True)):
+                raise ImportFailure(
+                    f"PyTorch {torch.__version__} exports the states of an LSTM in a wrong shape; "
+                    "use a newer PyTorch, or sequences one at a time"
+                )
+
+
+def explain(error: Exception) -> str:
+    """One sentence for what PyTorch raised while it exported a program."""
+    text = str(error)
+    kind = type(error).__name__
+    if kind in ("DynamicOutputShapeException", "PendingUnbackedSymbolNotFound"):
+        return (
+            "the shape of a tensor depends on its values, expected one shape for all values; use "
+            "torch.where in place of a mask that selects, or compute it outside of the program"
+        )
+    if kind == "DataDependentOutputException" or any(
+        said in text for said in ("data-dependent", "Boolean value of Tensor")
+    ):
+        return (
+            "the program branches on values of a tensor, expected one path for all values; "
+            "use torch.where instead of if, or take the branch outside of the program"
+        )
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
+    return f"torch.export cannot trace the program: {kind}: {first}"
+
+
+def overload_name(op: object) -> str:
+    """`add.Tensor`, or an empty text for what is no overload of an ATen op."""
+    ours = isinstance(op, OpOverload) and op.namespace == "aten"
+    return str(op).removeprefix("aten.") if ours else ""
+
+
+BEYOND_CORE = re.compile(
+    r"_?upsample_\w+|lstm|gru|rnn_(relu|tanh)|_?native_batch_norm(_legit)?|_batch_norm_no_update"
+    r"|grid_sampler_2d|tri[lu]_indices|bucketize|ldexp|dist|pairwise_distance|renorm"
+    r"|special_(ndtr|entr)|hinge_embedding_loss|margin_ranking_loss"
+)
+"""Operations that PyTorch takes apart on request, though it counts them among the core."""
+
+
+def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[..., Any]]:
+    """PyTorch's functions for the ATen overloads that are not in `whole`, in terms of others."""
+    if whole is None:
+        return {}
+    table = {op: f for name, op, f in _core_decompositions() if name not in whole}
+    # What decompositions are written with beside ATen.
+    table[torch.ops.prims.convert_element_type.default] = _converted
+    return table
+
+
+@cache
+def _core_decompositions() -> list[tuple[str, OperatorBase, Callable[..., Any]]]:
+    """Of ATen overloads, with their names."""
+    core = dict(core_aten_decompositions())
+    for op, function in decomposition_table.items():
+        if BEYOND_CORE.fullmatch(overload_name(op).partition(".")[0]):
+            core[op] = function
+    return [(name, op, f) for op, f in core.items() if (name := overload_name(op))]
+
+
+def _converted(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.ops.aten._to_copy.default(value, dtype=dtype)
+
+
+@contextmanager
+def _kept_whole(
+    exported: torch.export.ExportedProgram, whole: Container[str] | None
+) -> Iterator[None]:
+    """
+    Makes PyTorch keep the composite operations of this program that are in `whole`. Left alone, it
+    overrides all that it knows, some 600, which takes most of the time of an export; so it is
+    where it has none of the functions that say which they are.
+    """
+    try:
+        from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
+
+        original = exported_program._split_decomp_table_to_cia_and_python_decomp
+    except (ImportError, AttributeError):
+        yield
+        return
+    modules = (m for m in exported.graph_module.modules() if isinstance(m, GraphModule))
+    used = {node.target for module in modules for node in module.graph.nodes}
+
+    def split(table: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        kept = (
+            op
+            for op in used
+            if isinstance(op, OpOverload)
+            and _is_preservable_cia_op(op)
+            and (whole is None or overload_name(op) in whole)
+        )
+        return dict.fromkeys(kept, _special_op_to_preserve_cia), table
+
+    exported_program._split_decomp_table_to_cia_and_python_decomp = split
+    try:
+        yield
+    finally:
+        exported_program._split_decomp_table_to_cia_and_python_decomp = original
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Holds back what PyTorch logs and prints while it fails; the error says what matters."""
+    saved = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    held = io.StringIO()
+    try:
+        with redirect_stderr(held), warnings.catch_warnings():
+            # PyTorch deprecates what its own export still uses.
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+        sys.stderr.write(held.getvalue())
+    finally:
+        logging.disable(saved)
+
+
+@contextmanager
+def _lines_of_graph(graph: GraphModule) -> Iterator[None]:
+    """Runs an FX graph node by node, so that operations get the lines that its nodes know."""
+
+    def forward(*args: Any) -> Any:
+        with preserve_node_meta():
+            return Interpreter(graph).run(*args)
+
+    forward.__signature__ = inspect.signature(graph.forward)  # type: ignore[attr-defined]
+    graph.forward = forward
+    try:
+        yield
+    finally:
+        del graph.forward

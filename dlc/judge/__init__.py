@@ -1,0 +1,1 @@
+"""Is a result right? Accuracy, references, and inputs to compare on."""

@@ -1,0 +1,181 @@
+"""
+Whether results of a program are right, whatever it does to rounding errors.
+
+The program is computed in fp64, and some times more with every number disturbed wherever it is
+used. How far the results move says how well they can be known; what moves between integers, or
+between finite and not, cannot be known at all; nor can the sign of a zero that is computed, by
+sums in one order or another. There are two kinds of disturbance:
+
+- *fine*: by up to one ulp of what is calculated in, fp32 or fp64. Each operation's own error is so
+  large, but for sums, which round more often: hence a generous factor.
+- *coarse*, where the program has f16 or bf16: besides, what an operation gives in a half by up to
+  four ulp of it. dlc rounds such a value where it reaches memory, eager PyTorch always, so its
+  error is within half an ulp, and 0 in some uses: an eighth of the disturbance at most. A value
+  that is off by five standard deviations of these errors, taken as independent, is within the
+  largest of 24 samples but for one chance in 10^10; a comparison that half an ulp decides is
+  decided otherwise in one of them but for one in 10^5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+import torch
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from dlc.backend.executor import torch_dtype
+from dlc.judge.reference import evaluate
+
+SAMPLES, COARSE_SAMPLES = 4, 24
+SLACK = 64.0
+"""How many times as far as finely disturbed results a right one may be."""
+COARSE = 4.0
+"""Ulp of a half."""
+
+
+class Expected:
+    """The results of a program in Torch IR, and how exactly they are known; errors as raised."""
+
+    def __init__(self, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
+        noise = _Noise()
+        self.exact = evaluate(module, arguments, double=True)
+        self.eager = evaluate(module, arguments)
+        self.moved = [
+            evaluate(module, arguments, double=True, disturb=noise.fine)
+            for _ in noise.turns(SAMPLES)
+        ]
+        halves = any(_is_rounded(value) for op in module.walk() for value in op.results)
+        self.moved_far = [
+            evaluate(module, arguments, double=True, disturb=noise.coarse)
+            for _ in noise.turns(COARSE_SAMPLES if halves else 0)
+        ]
+
+    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
+        """What is wrong with some results, from whatever backend; None if nothing is."""
+        if len(results) != len(self.exact):
+            return f"expected {len(self.exact)} results, found {len(results)}"
+        for number, result in enumerate(results):
+            moved, far = ([s[number] for s in some] for some in (self.moved, self.moved_far))
+            exact, eager = self.exact[number], self.eager[number]
+            if said := _complaint(_typed(result, eager.dtype), exact, eager, moved, far):
+                return f"result {number} {said}"
+        return None
+
+
+class _Noise:
+    """Disturbs numbers, differently each time."""
+
+    def __init__(self) -> None:
+        self._generator = torch.Generator().manual_seed(0)
+        self._sign = 1.0
+
+    def turns(self, count: int) -> Iterator[int]:
+        """
+        Numbers of samples. Every other one is disturbed the opposite way to the one before, as a
+        root or a clamp may show only one of the two; zeros that are computed are negative in it.
+        """
+        state = self._generator.get_state()
+        for turn in range(count):
+            if turn % 2:
+                self._generator.set_state(state)
+            else:
+                state = self._generator.get_state()
+            self._sign = -1.0 if turn % 2 else 1.0
+            yield turn
+
+    def fine(self, tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        if isinstance(value.owner, Operation):
+            tensor = torch.where(tensor == 0, 0.0 * self._sign, tensor)
+        return tensor * (1 + _ulp(_dtype(value)) * self._uniform(tensor))
+
+    def coarse(self, tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:
+        if not _is_rounded(value):
+            return self.fine(tensor, value)
+        kind = torch.finfo(_dtype(value))
+        ulp = (kind.eps * tensor.abs()).clamp(min=kind.tiny * kind.eps)  # of subnormals, too
+        return torch.where(tensor == 0, tensor, tensor + COARSE * ulp * self._uniform(tensor))
+
+    def _uniform(self, like: torch.Tensor) -> torch.Tensor:
+        """Numbers between -1 and 1."""
+        numbers = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
+        return self._sign * (2 * numbers - 1)
+
+
+def _dtype(value: SSAValue) -> torch.dtype:
+    assert isinstance(value.type, TensorType)
+    return torch_dtype(value.type.element_type)
+
+
+def _is_rounded(value: SSAValue) -> bool:
+    """Is a value what an operation gives in a half?"""
+    element = value.type.element_type if isinstance(value.type, TensorType) else None
+    return isinstance(value.owner, Operation) and isinstance(element, Float16Type | BFloat16Type)
+
+
+def _ulp(dtype: torch.dtype) -> float:
+    """The distance from 1 to the next number of the type that `dtype` is calculated in."""
+    return torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+
+
+def _typed(result: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The interpreter holds bf16 in f32, and has no unsigned bytes."""
+    if dtype == torch.bfloat16 and result.dtype == torch.float32:
+        return result.to(dtype)
+    return result.view(dtype)
+
+
+def _complaint(
+    result: torch.Tensor,
+    exact: torch.Tensor,
+    eager: torch.Tensor,
+    moved: list[torch.Tensor],
+    far: list[torch.Tensor],
+) -> str | None:
+    if result.shape != exact.shape:
+        return f"has shape {list(result.shape)}, not {list(exact.shape)}"
+    if not result.is_floating_point():
+        known = torch.stack([m == exact for m in (*moved, *far)]).all(0)
+        return _first(known & (result != eager) & (result != exact.to(result.dtype)), result, exact)
+    unknown = torch.stack([_kind(m) != _kind(exact) for m in (*moved, *far)]).any(0)
+    rounded = exact.to(result.dtype)
+    wrong_kind = (_kind(result) != _kind(rounded)) & (_kind(result) != _kind(eager)) & ~unknown
+    if said := _first(wrong_kind, result, exact):
+        return said
+    both = result.isfinite() & exact.isfinite() & ~unknown & (result != eager)
+    distance = _farthest(moved, exact, both)
+    scale = exact.abs().where(both, 0).max() if exact.numel() else torch.tensor(0.0)
+    ordinary, denormal = _most(distance[both]), torch.finfo(result.dtype).tiny
+    ulp = _ulp(result.dtype)
+    allowed = SLACK * torch.maximum(distance, ordinary) + 16 * ulp * scale + denormal
+    if far:
+        allowed += _farthest(far, exact, both)
+    return _first(both & ((result.double() - exact).abs() > allowed), result, exact)
+
+
+def _farthest(moved: list[torch.Tensor], exact: torch.Tensor, both: torch.Tensor) -> torch.Tensor:
+    return torch.stack([(m - exact).abs() for m in moved]).amax(0).where(both, 0)
+
+
+def _most(distances: torch.Tensor) -> torch.Tensor:
+    """What nine of ten do not exceed."""
+    count = distances.numel()
+    return distances.kthvalue(ceil(0.9 * count)).values if count else torch.tensor(0.0)
+
+
+def _kind(tensor: torch.Tensor) -> torch.Tensor:
+    """0 for finite numbers, 1 for NaN, 2 and 3 for infinities."""
+    return tensor.isnan() * 1 + tensor.isposinf() * 2 + tensor.isneginf() * 3
+
+
+def _first(wrong: torch.Tensor, result: torch.Tensor, exact: torch.Tensor) -> str | None:
+    if not wrong.any():
+        return None
+    place = tuple(int(i) for i in wrong.nonzero()[0])
+    return (
+        f"is wrong at {int(wrong.sum())} of {wrong.numel()} places, at {list(place)} first: "
+        f"{result[place].item():.9g} instead of {exact[place].item():.9g}"
+    )

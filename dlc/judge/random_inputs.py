@@ -1,0 +1,68 @@
+"""Random tensors for the arguments of a module's `@main`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    TensorType,
+)
+from xdsl.ir import Attribute
+
+from dlc.backend.host_program import attributes_of, bounds_in, main_of, torch_dtype
+from dlc.diagnostics import fail
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
+
+_MAX_INTEGER = 8
+
+
+def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
+    """
+    A tensor for each argument, with its `dlc.strides` and exactly its `dlc.align`. Floating-point
+    numbers are normal, booleans even; integers are within `dlc.bounds`, else from 0 up to the least
+    extent in the program's arguments (8 at most), so that they can serve as indices.
+    """
+    main = main_of(module)
+    generator = torch.Generator().manual_seed(seed)
+    types = [a.type for a in main.body.block.args if isinstance(a.type, TensorType | MemRefType)]
+    if len(types) != len(main.body.block.args):
+        fail(main, "expected tensors or buffers as the arguments of @main")
+    extents = [n for t in types for n in t.get_shape() if n > 0]
+    high = min([_MAX_INTEGER, *extents])
+    return [
+        _random(t, attributes, bounds_in(attributes, main) or (0, high - 1), generator)
+        for t, attributes in zip(types, attributes_of(main), strict=True)
+    ]
+
+
+def _random(
+    type: TensorType | MemRefType,
+    attributes: Mapping[str, Attribute],
+    bounds: tuple[int, int],
+    generator: torch.Generator,
+) -> torch.Tensor:
+    shape = type.get_shape()
+    dtype = torch_dtype(type.element_type)
+    strides = torch.empty(shape, device="meta").stride()
+    if isinstance(stated := attributes.get("dlc.strides"), DenseArrayBase):
+        strides = tuple(int(s) for s in stated.get_values())
+    align = attributes.get("dlc.align")
+    align = align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
+    span = (
+        1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    )
+    memory = torch.empty(span + DEFAULT_ALIGNMENT, dtype=dtype, device="cpu")
+    skip = align % DEFAULT_ALIGNMENT // dtype.itemsize
+    if dtype == torch.bool:
+        memory.random_(0, 2, generator=generator)
+    elif dtype.is_floating_point:
+        memory.normal_(generator=generator)
+    else:
+        (low, high), kind = bounds, torch.iinfo(dtype)
+        memory.random_(max(low, kind.min), min(high, kind.max) + 1, generator=generator)
+    return memory.as_strided(shape, strides, skip)

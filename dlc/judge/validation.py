@@ -1,0 +1,289 @@
+"""
+Translation validation: the states of a program between passes are run, and must agree.
+
+    validation = Validation(ctx, Question.of(ctx, module, arguments))
+    run_pipeline(ctx, module, "kernel", [validation])      # WrongResult names the first wrong pass
+
+Every state that is not Kernel IR yet becomes it in the plainest way, by `lift-to-loops` and
+`materialize-tiles` alone, and runs as printed CUDA C: so those two, the printer and the backend
+take part in each answer. On the host each state runs twice, with threads in order and asynchronous
+copies landing late, and with threads in a random order and copies landing early.
+
+Each state is compiled once and also runs, in one of the two ways, on unusual inputs (see
+`unusual_inputs`). There Torch IR is judged by how well its results can be known (`conditioning`),
+or, where PyTorch itself gives something else, by what the first state gives. Inputs that the
+program itself refuses are left out, and all unusual ones where the arguments have more than `MOST`
+elements. What a state takes is mostly the C++ compiler's time, for each kernel that the pass
+changed, so sizes matter little up to some million multiply-adds. Of a model, one layer and a short
+prompt will do, or a configuration with smaller sizes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import cycle
+from typing import Any, Protocol
+
+import torch
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.analysis.loop.loops import longest_reduction
+from dlc.backend import BackendError
+from dlc.backend.executor import Backend, Executor
+from dlc.backend.host.host_backend import HostBackend
+from dlc.diagnostics import with_context, with_hint
+from dlc.judge.accuracy import Accuracy, compare
+from dlc.judge.conditioning import Expected
+from dlc.judge.reference import evaluate, widened
+from dlc.judge.unusual_inputs import unusual_inputs
+from dlc.passes import Stage, Step
+from dlc.pipeline import stage_of, text_of
+from dlc.registry import get_pass
+from dlc.remarks import Remark, collect, counted
+
+PLAINEST: dict[Stage, tuple[str, ...]] = {
+    "torch": ("decompose-torch", "lift-to-loops", "materialize-tiles"),
+    "tensor": ("lift-to-loops", "materialize-tiles"),
+    "loop": ("materialize-tiles",),
+    "tile": ("materialize-tiles",),
+    "kernel": (),
+}
+"""The passes that make Kernel IR of a state, and nothing better than that."""
+
+MOST = 1 << 22
+"""Elements of all arguments together, up to which unusual inputs are made."""
+
+
+class WrongResult(ValueError):
+    """A pass changed what a program computes."""
+
+
+class Judge(Protocol):
+    """What knows the results of a program on some inputs."""
+
+    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
+        """What is wrong with results from that backend; None if nothing is."""
+        ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """Results in fp64, and in their own dtypes if PyTorch has computed them."""
+
+    exact: Sequence[torch.Tensor]
+    eager: Sequence[torch.Tensor] | None
+    longest_reduction: int
+    own: Sequence[torch.Tensor] = ()
+    """The program's own results, if these are what `exact` is."""
+
+    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
+        """ValueError for other numbers of results, shapes or dtypes than expected."""
+        for number, accuracy in enumerate(self.judge(results, backend)):
+            if not accuracy.ok:
+                place = _worst_element(results[number], self.exact[number])
+                return f"result {number} has {accuracy}{place}"
+        return None
+
+    def judge(self, results: Sequence[torch.Tensor], backend: str) -> list[Accuracy]:
+        eager = self.eager or [None] * len(self.exact)
+        judged: list[Accuracy] = []
+        for result, exact, own in zip(results, self.exact, eager, strict=True):
+            if own is not None and result.element_size() == own.element_size():
+                result = result.view(own.dtype)  # Tensor IR has no unsigned bytes
+            judged.append(compare(result, exact, own, self.longest_reduction, backend))
+        return judged
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Inputs of a program, what they are called, and what knows its results on them."""
+
+    name: str
+    arguments: Sequence[torch.Tensor]
+    judge: Judge
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a program is to compute: of its own inputs first, and of unusual ones."""
+
+    trials: Sequence[Trial]
+    notes: Sequence[str] = ()
+    """On which unusual inputs Torch IR gives other results than PyTorch, however plainly it runs:
+    there, what it gives so is taken for right."""
+
+    @staticmethod
+    def of(ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Question:
+        """
+        Torch IR is answered by PyTorch. Of a module further on nothing is known but what it gives:
+        its own results on the host are taken for right.
+        """
+        itself = _Itself(ctx, module)
+        ordinary: Judge
+        if stage_of(module) == "torch":
+            exact, eager = evaluate(module, arguments, double=True), evaluate(module, arguments)
+            ordinary, original = Known(exact, eager, itself.longest), module.clone()
+        else:
+            ordinary, original = itself.known(arguments), None
+        trials, notes = [Trial("", arguments, ordinary)], list[str]()
+        if sum(t.numel() for t in arguments) <= MOST:
+            for name, inputs in unusual_inputs(arguments):
+                with suppress(Exception):  # the program may refuse such inputs, as indices
+                    judge = itself.known(inputs)
+                    if original is not None:
+                        expected = Expected(original, inputs)
+                        if (said := expected.complaint(judge.own)) is None:
+                            judge = expected
+                        else:
+                            notes.append(f"on {name}, PyTorch gives something else: {said}")
+                    trials.append(Trial(name, inputs, judge))
+        return Question(trials, notes)
+
+
+class _Itself:
+    """What a module gives when it runs in the plainest way on the host."""
+
+    def __init__(self, ctx: Context, module: ModuleOp) -> None:
+        self.ctx = ctx
+        self.module = module.clone()
+        self.longest = 1
+        with suppress(Exception):  # a pass that fails here will fail in the pipeline, and be named
+            torch_ir = stage_of(module) == "torch"
+            passes = ("decompose-torch", "lift-to-loops") if torch_ir else ()
+            self.longest = longest_reduction(_applied(ctx, module, passes))
+
+    @cached_property
+    def executor(self) -> Executor:
+        return Answers(self.ctx, [HostBackend()]).executors(self.module)[0]
+
+    def known(self, inputs: Sequence[torch.Tensor]) -> Known:
+        own = run(self.executor, inputs)
+        return Known([*map(widened, own)], None, self.longest, own)
+
+
+class Answers:
+    """Makes modules of any IR run, on one or several backends."""
+
+    def __init__(self, ctx: Context, backends: Sequence[Backend] | None = None) -> None:
+        self.ctx = ctx
+        self.backends: Sequence[Backend] = backends or (
+            HostBackend("forward", "late"),
+            HostBackend("random", "early", seed=1),
+        )
+
+    def executors(self, module: ModuleOp) -> list[Executor]:
+        """One for each backend; kernels are compiled at the first call."""
+        module = _applied(self.ctx, module, PLAINEST[stage_of(module)])
+        return [Executor(module, backend) for backend in self.backends]
+
+
+def run(executor: Executor, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The results; every element that no kernel writes is NaN, or extreme."""
+    with _poisoned():
+        return executor(arguments)
+
+
+def _applied(ctx: Context, module: ModuleOp, passes: Sequence[str]) -> ModuleOp:
+    """What passes make of a copy of a module."""
+    module = module.clone()
+    with collect():
+        for name in passes:
+            get_pass(name)().apply(ctx, module)
+    return module
+
+
+class Validation:
+    """Runs the module after every pass that changed it; WrongResult for the first wrong state."""
+
+    def __init__(self, ctx: Context, question: Question, backends: Sequence[Backend] | None = None):
+        self.question = question
+        self.answers = Answers(ctx, backends)
+        self.text = ""
+        self.checked = self.passes = 0
+        self.seconds = 0.0
+        """What the runs of states have taken."""
+
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        self.text = text_of(module)
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        begin = time.perf_counter()
+        try:
+            self.check(module, step.pass_name)
+        finally:
+            self.seconds += time.perf_counter() - begin
+
+    def check(self, module: ModuleOp, pass_name: str) -> None:
+        """Runs a module to which `pass_name` was applied last, if that changed its text."""
+        text = text_of(module)
+        if text == self.text:
+            return
+        self.text = text
+        if (wrong := self.complaint(module)) is not None:
+            error = with_context(WrongResult(f"the result changes: {wrong}"), f"pass {pass_name}")
+            raise with_hint(error, "`dlc bisect` shows the kernel and what the pass did to it")
+
+    def complaint(self, module: ModuleOp) -> str | None:
+        """What is wrong with the results of a module, or that it does not run; None if nothing."""
+        ordinary, *unusual = self.question.trials
+        try:
+            executors = self.answers.executors(module)
+            asked = [(executor, ordinary) for executor in executors]
+            asked += zip(cycle(executors), unusual, strict=False)
+            for executor, trial in asked:
+                backend = executor.backend
+                said = trial.judge.complaint(run(executor, trial.arguments), backend.name)
+                if said is not None:
+                    how = [trial.name] if trial.name else []
+                    how += [_how(backend)] if isinstance(backend, HostBackend) else []
+                    return f"{said} ({'; '.join(how)})" if how else said
+        except BackendError as error:
+            return f"what it leaves does not run: {error}"
+        return None
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.passes} passes, {self.checked} changed the program, and no result, "
+            f"on {counted(len(self.question.trials), 'set')} of inputs"
+        )
+        return "\n".join([*self.question.notes, text])
+
+
+@contextmanager
+def _poisoned() -> Iterator[None]:
+    """New memory from PyTorch holds NaN, or the largest integer."""
+    deterministic: Any = torch.utils.deterministic  # its switch is a property that hides from types
+    before = torch.are_deterministic_algorithms_enabled(), deterministic.fill_uninitialized_memory
+    warn = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    deterministic.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=warn)
+        deterministic.fill_uninitialized_memory = before[1]
+
+
+def _how(backend: HostBackend) -> str:
+    return f"threads in {backend.order} order, asynchronous copies {backend.async_mode}"
+
+
+def _worst_element(result: torch.Tensor, exact: torch.Tensor) -> str:
+    """Where the largest error is, as the end of a sentence."""
+    if not result.numel():
+        return ""
+    wide, exact = result.double().cpu(), exact.double().cpu()
+    error = (wide - exact).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
+    error[wide == exact] = 0
+    error[wide.isnan() & exact.isnan()] = 0
+    flat = int(error.flatten().argmax())
+    index = [int(i) for i in torch.unravel_index(torch.tensor(flat), result.shape)]
+    found, wanted = wide.flatten()[flat].item(), exact.flatten()[flat].item()
+    return f"; at {index} it is {found:.7g}, not {wanted:.7g}"

@@ -1,0 +1,313 @@
+"""
+mbarriers, and the tensor memory accelerator, whose copies are done when a phase of one ends.
+
+A phase's number is what a thread's clock knows of the mbarrier: knowing n, it has seen the first n
+phases end, and with the n-th all that arrived or was copied in it. A wait teaches the earliest
+phase that it can have passed, whatever happened in the order in which threads run here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Operation
+
+from dlc.simulator.address_space import Memory
+from dlc.simulator.clocks import Times, VectorClocks
+from dlc.simulator.expressions import Index
+from dlc.simulator.hazards import Hazard
+from dlc.simulator.machine import ACTOR_BITS, ACTOR_MASK, Lanes, Machine, Stuck, first_of
+
+TMA_ALIGNMENT = 128
+"""Bytes that divide where a box is written (PTX ISA, cp.async.bulk.tensor)."""
+
+
+@dataclass
+class Mbarrier:
+    """One mbarrier of one block, initialized."""
+
+    count: int
+    """Arrivals that a phase needs."""
+    initializer: int
+    """The packed access and, below, its time."""
+    initialized: int
+    missing: int
+    """Arrivals that the current phase still needs."""
+    gathered: Times
+    """What those that have arrived in the current phase know."""
+    waited: Times
+    """When each thread has last waited; 0 for never."""
+    waits: NDArray[np.int64]
+    """The events of these waits."""
+    bytes: int = 0
+    """What the current phase expects and has not got."""
+    copied: tuple[int, int] | None = None
+    """The newest request, packed, and the number of the phase that ends with it."""
+    ended: list[Times] = field(default_factory=list)
+    """What is known of every phase that has ended."""
+
+    def has_ended(self, phases: int) -> bool:
+        """Have so many phases ended?"""
+        return len(self.ended) >= phases
+
+
+class _Fences:
+    """When threads have executed fences of one kind."""
+
+    def __init__(self, blocks: int, threads: int) -> None:
+        self._newest: list[Times] = [np.zeros((blocks, threads), np.int32)]
+        """After each execution the time of each thread's last one, 0 for none."""
+
+    def note(self, blocks: Lanes, threads: Lanes, now: int | Times) -> None:
+        newest = self._newest[-1].copy()
+        newest[blocks, threads] = now
+        self._newest.append(newest)
+
+    def newest(self, block: int, threads: NDArray[np.int64], known: Times) -> Times:
+        """The last fence of each of these threads up to a time, 0 for none."""
+        found = np.zeros_like(known)
+        for newest in self._newest:
+            times = newest[block, threads]
+            found = np.where(times <= known, times, found)
+        return found
+
+
+class Mbarriers:
+    """The mbarriers of the blocks that run; `number` counts through all of a block's."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.all: dict[tuple[int, int], Mbarrier] = {}
+        shape = machine.blocks, machine.threads
+        self.init_fences = _Fences(*shape)
+        """Of initializations."""
+        self.proxy_fences = _Fences(*shape)
+        """Of ordinary accesses."""
+
+    @property
+    def clock(self) -> VectorClocks:
+        assert isinstance(self.machine.clock, VectorClocks)
+        return self.machine.clock
+
+    def initialize(self, op: Operation, number: Index, count: int) -> None:
+        lanes = self.machine.active
+        event = self.machine.packed(op, lanes)
+        for lane, block, n in self._each(number, lanes):
+            if (old := self.all.get((block, n))) is not None:
+                sentence = "an mbarrier is initialized a second time"
+                accesses = [
+                    self.machine.access(op, lane),
+                    self.machine.past_access(old.initializer),
+                ]
+                raise Hazard("mbarrier", op, sentence, accesses)
+            access = int(event[int(np.argmax(lanes == lane))])
+            time = int(self.clock.rows(np.array([lane]))[0, self.machine.thread_of[lane]])
+            row = np.zeros(self.machine.actors, np.int32)
+            waited = np.zeros(self.machine.threads, np.int32)
+            waits = np.zeros(self.machine.threads, np.int64)
+            self.all[block, n] = Mbarrier(count, access, time, count, row, waited, waits)
+
+    def fence(self, fences: _Fences) -> None:
+        """The active threads execute a fence of the kind of these."""
+        lanes = self.machine.active
+        block, thread = self.machine.block_of[lanes], self.machine.thread_of[lanes]
+        fences.note(block, thread, self.clock.now(lanes))
+        self.clock.tick(lanes)
+
+    def arrive(self, op: Operation, number: Index, bytes: int) -> None:
+        """Each active thread arrives and expects so many bytes."""
+        lanes = self.machine.active
+        for lane, block, n in self._each(number, lanes):
+            barrier = self._initialized(op, np.array([lane]), block, n)
+            if barrier.missing == 0:
+                sentence = (
+                    f"a phase that waits for {barrier.bytes} bytes gets more than its "
+                    f"{barrier.count} arrivals"
+                )
+                raise self.machine.hazard("mbarrier", op, sentence, [lane])
+            barrier.missing -= 1
+            barrier.bytes += bytes
+            row = self.clock.rows(np.array([lane]))[0]
+            self._check_phase(op, lane, n, row, barrier)
+            np.maximum(barrier.gathered, row, out=barrier.gathered)
+            self._end_phase(op, lane, barrier, n)
+        self.clock.tick(lanes)
+
+    def _check_phase(self, op: Operation, lane: int, n: int, row: Times, barrier: Mbarrier) -> None:
+        """An arrival counts in one phase only, whichever thread is fast."""
+        if row[self.machine.threads + n] >= (phases := len(barrier.ended)):
+            return
+        copied = barrier.copied is not None and barrier.copied[1] == phases
+        arrivals = slice(self.machine.threads)
+        if copied or (row[arrivals] < barrier.ended[-1][arrivals]).any():
+            sentence = (
+                f"thread {self.machine.thread_of[lane]} does not know that phase "
+                f"{len(barrier.ended) - 1} of the mbarrier has ended: this arrival may count in it"
+            )
+            self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane]))
+
+    def _end_phase(self, op: Operation, lane: int, barrier: Mbarrier, n: int) -> None:
+        """A phase ends with what a lane does, if it does."""
+        if barrier.missing or barrier.bytes:
+            return
+        late = barrier.gathered[: self.machine.threads] < barrier.waited
+        if late.any():
+            thread = first_of(late)
+            sentence = (
+                f"phase {len(barrier.ended)} of the mbarrier may end before thread {thread} has "
+                "seen the end of the one before it, which it then waits for in vain"
+            )
+            there = self.machine.block_of[lane] * self.machine.threads + thread
+            accesses = [
+                self.machine.access(op, lane),
+                self.machine.access_at(int(barrier.waits[thread]), int(there)),
+            ]
+            self.machine.report(Hazard("mbarrier", op, sentence, accesses))
+        barrier.gathered[self.machine.threads + n] = len(barrier.ended) + 1
+        barrier.ended.append(barrier.gathered)
+        barrier.gathered = np.zeros_like(barrier.gathered)
+        barrier.missing = barrier.count
+
+    def wait(self, op: Operation, number: Index, parity: Index) -> None:
+        """Each active thread waits for the end of the phase of that parity."""
+        lanes = self.machine.active
+        numbers = np.broadcast_to(number, self.machine.lanes)[lanes]
+        parities = np.broadcast_to(parity, self.machine.lanes)[lanes]
+        blocks = self.machine.block_of[lanes]
+        columns = self.machine.threads + numbers
+        known = self.clock.known[blocks, self.machine.thread_of[lanes], columns]
+        needed = np.where((known - 1) % 2 == parities, known, known + 1)
+        cases = np.stack([blocks, numbers, needed], axis=1)
+        for block, n, phases in np.unique(cases, axis=0).tolist():
+            same = lanes[(cases == (block, n, phases)).all(axis=1)]
+            barrier = self._initialized(op, same, block, n)
+            self._check_overtaken(op, int(same[0]), phases, barrier)
+            describe = partial(self._stuck, op, int(same[0]), barrier)
+            self.machine.block(Stuck(same, partial(barrier.has_ended, phases), describe))
+            if phases:
+                self.clock.learn(same, barrier.ended[phases - 1])
+            threads = self.machine.thread_of[same]
+            barrier.waited[threads] = self.clock.now(same)
+            barrier.waits[threads] = self.machine.event(op)
+
+    def _check_overtaken(self, op: Operation, lane: int, phases: int, barrier: Mbarrier) -> None:
+        if phases < len(barrier.ended):
+            sentence = (
+                f"thread {self.machine.thread_of[lane]} waits for a parity of the mbarrier that "
+                f"phase {len(barrier.ended) - 1} does not have, which may have ended before"
+            )
+            self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane]))
+
+    def _stuck(self, op: Operation, lane: int, barrier: Mbarrier) -> Hazard:
+        faults = [f"{barrier.missing} of {barrier.count} arrivals are missing"]
+        faults = faults if barrier.missing else []
+        if barrier.bytes > 0:
+            faults.append(f"{barrier.bytes} bytes are missing")
+        elif barrier.bytes < 0:
+            faults.append(f"{-barrier.bytes} bytes were copied that nothing expected")
+        sentence = (
+            f"phase {len(barrier.ended)} of the mbarrier does not end: when all threads have ended "
+            f"or wait, {' and '.join(faults)}"
+        )
+        return self.machine.hazard("deadlock", op, sentence, [lane])
+
+    def load(
+        self,
+        op: Operation,
+        lane: int,
+        n: int,
+        target: Memory,
+        elements: NDArray[np.int64],
+        values: NDArray[np.generic],
+    ) -> None:
+        """A lane requests a box: values for elements of the target."""
+        assert target.shadow is not None
+        block = int(self.machine.block_of[lane])
+        barrier = self._initialized(op, np.array([lane]), block, n)
+        self._check_fenced(op, lane, barrier)
+        lanes = np.full(len(elements), lane)
+        if target.guard is not None:
+            target.guard(op, elements, lanes)
+        packed = target.shadow.check_write(op, elements, lanes)
+        self._check_proxy(op, lane, target, elements)
+        self.machine.requests[int(packed[0]) >> ACTOR_BITS] = lane
+        actor = int(self.machine.block_ids[block])
+        actor = actor * self.machine.actors + self.machine.threads + n
+        target.shadow.writer[elements] = (packed >> ACTOR_BITS << ACTOR_BITS) | actor
+        target.shadow.time[elements] = len(barrier.ended) + 1
+        target.data[elements] = values
+        barrier.bytes -= len(elements) * target.bytes
+        barrier.copied = int(packed[0]), len(barrier.ended) + 1
+        self._end_phase(op, lane, barrier, n)
+
+    def finish(self) -> None:
+        """Hazard if no thread has waited for a copy when the kernel ends."""
+        for (block, n), barrier in self.all.items():
+            if barrier.copied is None:
+                continue
+            packed, phase = barrier.copied
+            if self.clock.known[block, :, self.machine.threads + n].max() < phase:
+                past = self.machine.past_access(packed)
+                sentence = "no thread waits for the mbarrier on which this copy counts"
+                self.machine.report(Hazard("copy never awaited", past.op, sentence, [past]))
+
+    def _check_fenced(self, op: Operation, lane: int, barrier: Mbarrier) -> None:
+        """The accelerator has to see the mbarrier initialized."""
+        first = self.machine.past_access(barrier.initializer)
+        block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
+        known = self.clock.known[block, thread, [first.thread]]
+        fence = self.init_fences.newest(block, np.array([first.thread]), known)
+        if fence[0] < barrier.initialized:
+            sentence = "no kernel.fence_mbarrier_init stands between this and the initialization"
+            accesses = [self.machine.access(op, lane), first]
+            self.machine.report(Hazard("mbarrier", op, sentence, accesses))
+
+    def _check_proxy(
+        self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64]
+    ) -> None:
+        """Ordinary stores come before the accelerator's only across a fence."""
+        assert target.shadow is not None
+        writers = target.shadow.writer[elements]
+        threads = (writers & ACTOR_MASK) % self.machine.actors
+        ordinary = (writers > 0) & (threads < self.machine.threads)
+        if not ordinary.any():
+            return
+        block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
+        threads = np.minimum(threads, self.machine.threads - 1)
+        fences = self.proxy_fences.newest(block, threads, self.clock.known[block, thread, threads])
+        bad = ordinary & (target.shadow.time[elements] > fences)
+        if bad.any():
+            past = self.machine.past_access(int(writers[first_of(bad)]))
+            sentence = (
+                f"no kernel.fence_proxy_async stands between a store to {target.name} and this"
+            )
+            self.machine.report(Hazard("race", op, sentence, [self.machine.access(op, lane), past]))
+
+    def _initialized(self, op: Operation, lanes: Lanes, block: int, n: int) -> Mbarrier:
+        """The mbarrier of a block that these lanes of it use."""
+        barrier = self.all.get((block, n))
+        if barrier is None:
+            sentence = "the mbarrier is not initialized"
+            raise self.machine.hazard("uninitialized", op, sentence, [int(lanes[0])])
+        first = self.machine.past_access(barrier.initializer)
+        threads = self.machine.thread_of[lanes]
+        unordered = self.clock.known[block, threads, first.thread] < barrier.initialized
+        if unordered.any():
+            lane = int(lanes[first_of(unordered)])
+            sentence = (
+                f"thread {self.machine.thread_of[lane]} uses an mbarrier that thread "
+                f"{first.thread} initialized, and nothing orders the two"
+            )
+            self.machine.report(
+                Hazard("race", op, sentence, [self.machine.access(op, lane), first])
+            )
+        return barrier
+
+    def _each(self, number: Index, lanes: Lanes) -> list[tuple[int, int, int]]:
+        """Lane, block and number of the mbarrier, for each of these lanes."""
+        numbers = np.broadcast_to(number, self.machine.lanes)[lanes]
+        blocks = self.machine.block_of[lanes]
+        return list(zip(lanes.tolist(), blocks.tolist(), numbers.tolist(), strict=True))

@@ -1,0 +1,233 @@
+"""Runs kernels and modules of kernels on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects import func, memref
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from dlc.diagnostics import fail
+from dlc.dialects import host, kernel
+from dlc.simulator.address_space import Memory
+from dlc.simulator.bank_meter import BankMeter, Promises
+from dlc.simulator.buffers import Buffers
+from dlc.simulator.crew import Deadlock, Mask
+from dlc.simulator.hazards import Hazard
+from dlc.simulator.machine import Stuck
+from dlc.simulator.steps import Program
+
+Array = NDArray[Any]
+MOST_HAZARDS = 20
+"""So many are collected of a kernel."""
+LANES = 1 << 13
+"""About as many threads run in step."""
+CELLS = 1 << 24
+"""So many numbers of shadow memory at most, where a kernel's kind allows a choice."""
+
+
+@dataclass
+class Options:
+    """How a kernel is run."""
+
+    blocks: Sequence[int] | None = None
+    """The blocks that are run, in ascending order; None for all."""
+    found: list[Hazard] | None = None
+    """Gets what is wrong with the kernel, a pair of operations once; None to raise the first."""
+    promises: Promises | None = None
+    """What was promised of bank conflicts; None where they are not counted."""
+    conflicts: list[str] | None = None
+    """Gets the bank conflicts of which nothing was promised."""
+    tick: Callable[[], None] | None = None
+    """Called at every turn of a loop."""
+
+
+def run_kernel(
+    kernel_func: kernel.FuncOp, inputs: Sequence[Array], options: Options | None = None
+) -> list[Array]:
+    """
+    The outputs of a kernel, of the shapes and types of its memrefs; of bf16 as float32. Hazard for
+    the first thing in it that is wrong, or that it cannot go on after; ValueError for other inputs
+    than it takes.
+    """
+    options = options or Options()
+    groups = [np.ones(kernel_func.block_size, np.bool_)]
+    while True:
+        if options.found is not None:
+            options.found.clear()
+        try:
+            outputs = _Run(kernel_func, inputs, options).all_blocks(groups)
+            break
+        except Stuck as stuck:
+            groups = _split(groups, [(groups[0], stuck)], stuck)
+        except Deadlock as deadlock:
+            groups = _split(groups, deadlock.waiting, deadlock.waiting[0][1])
+    if len(groups) > 1:
+        _Run(kernel_func, inputs, options).all_blocks(groups[::-1])
+    return outputs
+
+
+def _split(
+    groups: Sequence[Mask], waiting: Sequence[tuple[Mask, Stuck]], first: Stuck
+) -> list[Mask]:
+    """
+    Finer groups of the threads of a block, those that wait apart from those that could go on. A
+    hazard if all that wait are groups of their own.
+    """
+    finer: list[Mask] = []
+    for group in groups:
+        parts = [group]
+        for lanes, stuck in waiting:
+            if lanes is group or (lanes == group).all():
+                stays = np.zeros_like(group)
+                stays[stuck.lanes % len(group)] = True
+                parts = [p for p in (group & stays, group & ~stays) if p.any()]
+        finer += parts
+    if len(finer) == len(groups):
+        raise first.describe()
+    return finer
+
+
+def _key(hazard: Hazard) -> object:
+    """The same for hazards of one kind between the same operations."""
+    return (hazard.kind, hazard.op, *(access.op for access in hazard.accesses))
+
+
+class _Run:
+    """One run of a kernel from the beginning."""
+
+    def __init__(self, func: kernel.FuncOp, inputs: Sequence[Array], options: Options) -> None:
+        self.func, self.options = func, options
+        self.program = program = Program(func)
+        _fill(program, inputs)
+        for ref in func.output_refs:
+            program.memory[ref].allocate(zeroed=ref in func.zeroed_refs)
+        if options.found is not None:
+            self._known = {_key(hazard) for hazard in options.found}
+            program.machine.report = self._report
+        program.machine.tick = options.tick
+
+    def _report(self, hazard: Hazard) -> None:
+        assert self.options.found is not None
+        if (key := _key(hazard)) not in self._known:
+            self._known.add(key)
+            self.options.found.append(hazard)
+        if len(self._known) >= MOST_HAZARDS:
+            raise hazard
+
+    def all_blocks(self, groups: Sequence[Mask]) -> list[Array]:
+        """The outputs; Stuck or Deadlock where threads in step wait for each other."""
+        program, blocks = self.program, self.options.blocks
+        ids = list(range(self.func.grid_size)) if blocks is None else list(blocks)
+        step = _blocks_at_once(program) if len(groups) == 1 else 1
+        if self.options.promises is not None:
+            program.machine.meter = BankMeter()
+        with np.errstate(all="ignore"):
+            for first in range(0, len(ids), step):
+                program.begin(ids[first : first + step])
+                program.run(groups)
+        if program.machine.meter is not None:
+            self._judge_conflicts(program.machine.meter)
+        outputs = [program.memory[ref] for ref in self.func.output_refs]
+        if blocks is None:
+            for memory in outputs:
+                self._check_written(memory)
+        return [memory.array() for memory in outputs]
+
+    def _judge_conflicts(self, meter: BankMeter) -> None:
+        promises = self.options.promises or {}
+        for hazard in meter.broken(promises):
+            self.program.machine.report(hazard)
+        if self.options.conflicts is not None:
+            self.options.conflicts[:] = meter.unjudged(promises)
+
+    def _check_written(self, memory: Memory) -> None:
+        assert memory.shadow is not None
+        missing = ~memory.shadow.written()
+        if missing.any():
+            place = np.unravel_index(int(np.argmax(missing)), memory.shape or (1,))
+            where = ", ".join(str(i) for i in place) if memory.shape else ""
+            sentence = (
+                f"{int(missing.sum())} of {missing.size} elements of {memory.name} are never "
+                f"written, {memory.name}[{where}] the first"
+            )
+            self.program.machine.report(Hazard("unwritten", self.func, sentence))
+
+
+def _fill(program: Program, inputs: Sequence[Array]) -> None:
+    refs = program.func.input_refs
+    if len(inputs) != len(refs):
+        raise ValueError(f"@{program.func.name_} takes {len(refs)} inputs, found {len(inputs)}")
+    for ref, array in zip(refs, inputs, strict=True):
+        memory = program.memory[ref]
+        if array.shape != memory.shape or array.dtype != memory.element:
+            raise ValueError(
+                f"expected for {memory.name} an array {list(memory.shape)} of {memory.element}, "
+                f"found {list(array.shape)} of {array.dtype}"
+            )
+        memory.fill(array)
+
+
+def _blocks_at_once(program: Program) -> int:
+    """How many blocks run in step."""
+    blocks = max(1, LANES // program.machine.threads)
+    if program.machine.ordered_by_clocks:
+        shared = sum(memory.size for memory in program.memory.values() if memory.shared)
+        cells = (shared + program.machine.actors) * program.machine.threads
+        blocks = min(blocks, max(1, CELLS // max(cells, 1)))
+    return blocks
+
+
+def run_module(
+    module: ModuleOp,
+    inputs: Sequence[Array],
+    promises: Mapping[str, Promises] | None = None,
+) -> list[Array]:
+    """
+    The results of `@main`, which launches kernels on tensors or, once it is planned, on buffers;
+    with `promises`, by the names of kernels, bank conflicts are counted. Errors as of `run_kernel`.
+    """
+    main = _main_of(module)
+    arguments = main.body.block.args
+    if len(inputs) != len(arguments):
+        raise ValueError(f"@main takes {len(arguments)} arrays, found {len(inputs)}")
+    values: dict[SSAValue, Array] = dict(zip(arguments, inputs, strict=True))
+    buffers = Buffers(values)
+
+    def options_of(callee: kernel.FuncOp) -> Options:
+        return Options(promises=promises.get(callee.name_) if promises else None)
+
+    for op in main.body.block.ops:
+        match op:
+            case kernel.LaunchOp(callee=kernel.FuncOp() as callee):
+                outputs = run_kernel(callee, [values[v] for v in op.inputs], options_of(callee))
+                values.update(zip(op.outputs, outputs, strict=True))
+            case host.LaunchOp(callee=kernel.FuncOp() as callee):
+                outputs = run_kernel(
+                    callee, [buffers.read(v) for v in op.inputs], options_of(callee)
+                )
+                for buffer, array in zip(op.outputs, outputs, strict=True):
+                    buffers.write(buffer, array)
+            case memref.AllocOp():
+                buffers.allocate(op)
+            case host.ZeroOp():
+                buffers.zero(op)
+            case host.SliceOp():
+                pass
+            case func.ReturnOp():
+                return [values[v] if v in values else buffers.read(v) for v in op.arguments]
+            case _:
+                fail(op, f"expected launches and memory in @main, found '{op.name}'")
+    return []
+
+
+def _main_of(module: ModuleOp) -> func.FuncOp:
+    for op in module.ops:
+        if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
+            return op
+    fail(module, "expected a function @main, found none")

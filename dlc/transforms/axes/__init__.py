@@ -1,0 +1,1 @@
+"""How axes are replaced, nested and renamed: what scheduling steps share."""

@@ -1,0 +1,75 @@
+"""Loops within loops: an axis in chunks, the points of a chunk in an operation of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import BlockArgument
+
+from dlc.dialects import tile
+from dlc.dialects.axes import SERIAL, new_body
+from dlc.ir.expr import Expr
+from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+
+Loop = tile.ForOp | tile.ReduceOp
+
+
+def chunk(op: Loop, axis: BlockArgument, size: int, names: tuple[str, str]) -> Loop:
+    """
+    Cuts a serial axis of `op` into chunks of `size` points: `op { … }` becomes
+    `op { op { … } }`. The axes before it and the chunks are those of the outer loop, which is
+    returned; the points of a chunk and the axes after are those of the inner one, which is `op`
+    itself. `names` are those of the chunk's axis and of the axis within a chunk. Points of a
+    ragged last chunk beyond the axis fold the identity and store nothing.
+    """
+    before, after = op.axes[: axis.index], op.axes[axis.index + 1 :]
+    new = [
+        *(keep(a, op) for a in before),
+        Axis(names[0], -(-op.extent(axis) // size), SERIAL),
+        Axis(names[1], size, SERIAL),
+        *(keep(a, op) for a in after),
+    ]
+
+    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
+        at = len(before)
+        others = dict(zip((*before, *after), (*e[:at], *e[at + 2 :]), strict=True))
+        return {**others, axis: e[at] * size + e[at + 1]}
+
+    replace_axes(op, new, meaning)
+    return _nest(op, sum(a.extent != 1 for a in new[: len(before) + 1]))
+
+
+def _nest(op: Loop, outside: int) -> Loop:
+    """Puts the first `outside` axes of `op` on a new loop around it, which is returned."""
+    moved = op.axes[:outside]
+    extents, kinds = [op.extent(a) for a in op.axes], [op.kind(a) for a in op.axes]
+    block, after = op.parent, op.next_op
+    assert block is not None
+    assert after is not None  # a body ends with its terminator
+    body = new_body(outside, [a.name_hint for a in moved])
+    for axis, argument in zip(moved, body.block.args, strict=True):
+        axis.replace_all_uses_with(argument)
+        op.body.block.erase_arg(axis)
+    op.set_axes(extents[outside:], kinds[outside:])
+    op.detach()
+    body.block.add_op(op)
+    if isinstance(op, tile.ForOp):
+        whole: Loop = tile.ForOp(extents[:outside], body, kinds[:outside])
+    else:
+        types = [r.type for r in op.results]
+        whole = tile.ReduceOp(op.monoid_name.data, extents[:outside], types, body, kinds[:outside])
+        for part, result in zip(op.results, whole.results, strict=True):
+            result.name_hint = part.name_hint
+            part.replace_all_uses_with(result)
+            part.name_hint = _part_of(part.name_hint)
+        body.block.add_op(tile.YieldOp(op.results))
+    whole.location = op.location
+    block.insert_op_before(whole, after)
+    return whole
+
+
+def _part_of(name: str | None) -> str:
+    """The name of a part of a value: what a thread holds is in parts already."""
+    if name is None:
+        return "part"
+    return f"{name.removesuffix('_part')}_{'chunk' if name.endswith('_part') else 'part'}"

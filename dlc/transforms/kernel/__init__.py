@@ -1,0 +1,1 @@
+"""Passes that make Kernel IR: the `k` steps of the pipeline."""

@@ -1,0 +1,226 @@
+"""How the scalar program of a launch becomes loops over register and serial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from xdsl.dialects import arith
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.access import IndexedOp, YieldOpBase
+from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
+from dlc.dialects.staging import TMA, ChunkOp
+from dlc.transforms.kernel.materialization import tma
+from dlc.transforms.kernel.materialization.copies import acquire, fill, stage
+from dlc.transforms.kernel.materialization.element_access import (
+    fragment_axes,
+    load,
+    load_fragment,
+    store,
+)
+from dlc.transforms.kernel.materialization.emitter import Accumulators, Emitter, LocalArray
+from dlc.transforms.kernel.materialization.reduction import (
+    accumulate,
+    combine,
+    continued,
+    finish,
+    start,
+    uniform_conditions,
+)
+from dlc.transforms.kernel.materialization.slabs import compute
+
+Tail = Callable[[], None]
+_TOGETHER = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp | ChunkOp
+"""What the threads of a block do together."""
+
+
+def emit_launch(e: Emitter) -> None:
+    """Emits the body of the launch; its serial axes become loops around what mentions them."""
+    launch = e.source.launch
+    e.extents.update((a, launch.extent(a)) for a in launch.axes)
+    e.registers = launch.axes_of(REGISTER)
+    _emit_levels(e, list(launch.body.block.ops), launch.axes_of(SERIAL))
+
+
+def _emit_levels(e: Emitter, ops: list[Operation], serial: list[BlockArgument]) -> None:
+    """Emits what mentions no serial axis, then the rest in a loop over the first."""
+    outside = [op for op in ops if not _mentioned(e, op) & set(serial)]
+    emit_ops(e, outside)
+    rest = [op for op in ops if op not in outside]
+    if rest:
+        axis, *inner = serial
+        with e.loop(e.extents[axis], axis.name_hint, unroll=False) as index:
+            e.scalars[axis] = index
+            _emit_levels(e, rest, inner)
+
+
+def _mentioned(e: Emitter, op: Operation) -> set[SSAValue]:
+    """Along what anything in an op varies."""
+    return {axis for inner in op.walk() for v in inner.operands for axis in e.along[v]}
+
+
+def emit_ops(
+    e: Emitter, ops: Sequence[Operation], tail: tuple[Sequence[BlockArgument], Tail] | None = None
+) -> None:
+    """
+    Emits ops in order. Neighbours that vary along the same register axes share their loops.
+    `tail`, with the axes that it runs over, comes last and joins the last loops if it can.
+    """
+    group: list[Operation] = []
+    for op in ops:
+        if isinstance(op, YieldOpBase | tile.IndexOp | arith.ConstantOp):
+            continue  # the fold is the tail; the others are emitted where they are used
+        axes = () if op.regions else e.register_axes(op)
+        shared = isinstance(op, _TOGETHER)
+        if axes and not shared and fragment_axes(e, op) is None:
+            if group and e.register_axes(group[0]) != axes:
+                _flush(e, group)
+                group = []
+            group.append(op)
+            continue
+        if group and (_uses(op, group) or isinstance(op, tile.ReleaseOp)):
+            _flush(e, group)
+            group = []
+        _emit(e, op)
+    if tail is None:
+        _flush(e, group)
+        return
+    axes, last = tail
+    if group and e.register_axes(group[0]) == tuple(axes):
+        _flush(e, group, last)
+    else:
+        _flush(e, group)
+        e.over(axes, last)
+
+
+def _uses(op: Operation, group: list[Operation]) -> bool:
+    results = {r for member in group for r in member.results}
+    return any(v in results for inner in op.walk() for v in inner.operands)
+
+
+def _flush(e: Emitter, group: list[Operation], last: Tail | None = None) -> None:
+    """Emits ops of the same register axes in one nest of unrolled loops."""
+    if not group:
+        return
+    axes = e.register_axes(group[0])
+    escaping: dict[SSAValue, LocalArray] = {}
+    for op in group:
+        for result in op.results:
+            if any(_ancestor_in(use.operation, op) not in group for use in result.uses):
+                joined = last is not None and all(
+                    _ancestor_in(u.operation, op) in group or isinstance(u.operation, YieldOpBase)
+                    for u in result.uses
+                )
+                if not joined:
+                    escaping[result] = e.local(result.type, axes, result.name_hint)
+
+    def body() -> None:
+        for op in group:
+            _emit_scalar(e, op)
+            for result in op.results:
+                if result in escaping:
+                    array = escaping[result]
+                    value = e.scalars[result]
+                    e.builder.insert(kernel.StoreOp(value, array.ref, e.at(array)))
+        if last is not None:
+            last()
+        for op in group:
+            for result in op.results:
+                del e.scalars[result]
+
+    e.over(axes, body)
+    e.arrays.update(escaping)
+
+
+def _ancestor_in(op: Operation, sibling: Operation) -> Operation | None:
+    """The op of `sibling`'s block that `op` stands in."""
+    current: Operation | None = op
+    while current is not None and current.parent is not sibling.parent:
+        current = current.parent_op()
+    return current
+
+
+def _emit(e: Emitter, op: Operation) -> None:
+    """Emits an op with loops of its own, or one that varies along no register axis."""
+    match op:
+        case tile.LoadOp() if e.register_axes(op):
+            e.arrays[op.result] = load_fragment(e, op)
+        case tile.StoreOp() if e.register_axes(op):
+            e.over(fragment_axes(e, op) or e.register_axes(op), lambda: store(e, op))
+        case tile.StageOp():
+            stage(e, op)
+        case tile.ComputeOp():
+            compute(e, op, lambda ops: emit_ops(e, ops))
+        case tile.RingOp():
+            e.allocate_shared(op.result)
+            if op.fill_kind == TMA:
+                tma.start(e, op)
+        case tile.FillOp():
+            (tma.fill if op.source.fill_kind == TMA else fill)(e, op)
+        case tile.AcquireOp():
+            acquire(e, op)
+        case tile.ReleaseOp():
+            if op.source.fill_kind == TMA:  # else a barrier is placed where accesses demand it
+                tma.release(e, op)
+        case tile.CombineOp():
+            combine(e, op)
+        case tile.ReduceOp():
+            _emit_reduce(e, op)
+        case tile.ForOp():
+            _emit_loops(e, op, None)
+        case _:
+            _emit_scalar(e, op)
+
+
+def _emit_scalar(e: Emitter, op: Operation) -> None:
+    """Emits one op at the current point of the register axes."""
+    if isinstance(op, tile.LoadOp):
+        e.scalars[op.result] = load(e, op)
+        return
+    if isinstance(op, tile.StoreOp | tile.AtomicAddOp):
+        store(e, op)
+        return
+    if isinstance(op, tile.SelectOp):
+        new: Operation = kernel.SelectOp(e.value(op.value), e.exprs(op.where), e.value(op.default))
+    elif isinstance(op, IndexedOp):
+        raise ValueError(f"{op.name} cannot be materialized")
+    else:
+        new = op.clone({v: e.value(v) for v in dict.fromkeys(op.operands)})
+    new.location = op.location
+    e.builder.insert(new)
+    for old, result in zip(op.results, new.results, strict=True):
+        result.name_hint = old.name_hint
+        e.scalars[old] = result
+
+
+def _emit_reduce(e: Emitter, op: tile.ReduceOp) -> None:
+    acc = continued(e, op)
+    own = acc is None
+    if acc is None:
+        acc = start(e, op)
+    _emit_loops(e, op, acc)
+    if own:
+        finish(e, op, acc)
+
+
+def _emit_loops(e: Emitter, op: AxesOp, acc: Accumulators | None) -> None:
+    """Emits the serial loops of a for or reduce, in them its body, and the fold at the end."""
+    e.extents.update((a, op.extent(a)) for a in op.axes)
+    unroll = "unroll" in op.attributes
+    with ExitStack() as stack:
+        for axis in op.axes_of(SERIAL):
+            loop = e.loop(e.extents[axis], axis.name_hint, unroll=unroll)
+            e.scalars[axis] = stack.enter_context(loop)
+        own = op.axes_of(REGISTER)
+        e.registers = [*own, *e.registers]
+        ops = list(op.body.block.ops)
+        if acc is None or not isinstance(op, tile.ReduceOp):
+            emit_ops(e, ops)
+        else:
+            e.accumulators[op] = acc
+            where = uniform_conditions(e, op)
+            stack.enter_context(e.only_if(e.exprs(where)))
+            emit_ops(e, ops, accumulate(e, op, acc, where))
+        e.registers = [a for a in e.registers if a not in own]

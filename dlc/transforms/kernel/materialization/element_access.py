@@ -1,0 +1,62 @@
+"""How loads and stores become Kernel IR."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from dlc.analysis.tile.fragments import fragment_axis
+from dlc.dialects import kernel, tile
+from dlc.dialects.access import simplify_where
+from dlc.ir.expr import Expr, within
+from dlc.transforms.kernel.materialization.emitter import Emitter, LocalArray
+
+
+def fragment_axes(e: Emitter, op: Operation) -> tuple[BlockArgument, ...] | None:
+    """
+    The register axes of an access that takes neighbouring elements along one of them, that one
+    last; None for anything else. It gets loops of its own, for `vectorize-accesses`.
+    """
+    if not isinstance(op, tile.LoadOp | tile.StoreOp):
+        return None
+    axes = e.register_axes(op)
+    last = fragment_axis(op, axes)
+    return None if last is None else (*(a for a in axes if a is not last), last)
+
+
+def load(e: Emitter, op: tile.LoadOp) -> SSAValue:
+    """Emits a load at the current point, guarded where it could leave its memref."""
+    assert isinstance(op.ref.type, MemRefType)
+    subscripts, where = e.exprs(op.subscripts), e.exprs(op.where)
+    for subscript, extent in zip(subscripts, op.ref.type.get_shape(), strict=True):
+        where += within(subscript, extent, where)
+    where = simplify_where(where)
+    default = e.value(op.default) if op.default is not None and where else None
+    ref, slot = e.buffer(op.ref)
+    new = kernel.LoadOp(ref, [*slot, *subscripts], where, default)
+    new.location = op.location
+    return e.insert(new, op.result.name_hint)
+
+
+def store(e: Emitter, op: tile.StoreOp | tile.AtomicAddOp) -> None:
+    """Emits a store or an atomic add at the current point, once per point of its axes."""
+    along = frozenset[SSAValue]().union(*(e.along[i] for i in tile.once_along(op)))
+    where = [*e.exprs(op.where), *e.guard]
+    where += [Expr() - index for axis, index in e.once.items() if axis not in along]
+    subscripts = e.exprs(op.subscripts)
+    effect = kernel.AtomicAddOp if isinstance(op, tile.AtomicAddOp) else kernel.StoreOp
+    new = effect(e.value(op.value), e.scalars[op.ref], subscripts, simplify_where(where))
+    new.location = op.location
+    e.builder.insert(new)
+
+
+def load_fragment(e: Emitter, op: tile.LoadOp) -> LocalArray:
+    """Emits a load at every point of its register axes, into a local array."""
+    axes = fragment_axes(e, op) or e.register_axes(op)
+    array = e.local(op.result.type, axes, op.result.name_hint)
+
+    def element() -> None:
+        e.builder.insert(kernel.StoreOp(load(e, op), array.ref, e.at(array)))
+
+    e.over(axes, element)
+    return array

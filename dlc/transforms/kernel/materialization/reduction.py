@@ -1,0 +1,263 @@
+"""How reduces and combines become accumulators, shuffles and shared scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from xdsl.dialects import arith, math
+from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.rewriter import Rewriter
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.access import simplify_where
+from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
+from dlc.dialects.staging import ChunkOp
+from dlc.ir.expr import Expr
+from dlc.ir.monoid import MONOIDS
+from dlc.target import WARP
+from dlc.transforms.kernel.materialization.emitter import Accumulators, Emitter, LocalArray
+
+
+def continued(e: Emitter, op: tile.ReduceOp) -> Accumulators | None:
+    """The accumulators of the reduce around, if this one is only yielded straight into it."""
+    around = op.parent_op()
+    if not isinstance(around, tile.ReduceOp) or around not in e.accumulators:
+        return None
+    skipped = set(around.yielded.where) - set(uniform_conditions(e, around))
+    straight = tuple(around.yielded.values) == tuple(op.results) and not skipped
+    sole = all(r.has_one_use() for r in op.results)
+    if straight and sole and around.monoid_name == op.monoid_name:
+        return e.accumulators[around]
+    return None
+
+
+def start(e: Emitter, op: tile.ReduceOp) -> Accumulators:
+    """Allocates accumulators and sets them to the monoid's identity."""
+    along = frozenset[SSAValue]().union(*(e.along[r] for r in op.results))
+    axes = [a for a in e.registers if a in along]
+    types = [r.type for r in op.results]
+    names = [r.name_hint or "acc" for r in op.results]
+    arrays = tuple(e.local(t, axes, n) for t, n in zip(types, names, strict=True))
+    identity = [e.constant(a) for a in op.monoid.identity(types)]
+    e.over(axes, lambda: _write(e, arrays, identity))
+    return Accumulators(arrays)
+
+
+def _write(e: Emitter, arrays: Sequence[LocalArray], values: Sequence[SSAValue]) -> None:
+    for array, value in zip(arrays, values, strict=True):
+        e.builder.insert(kernel.StoreOp(value, array.ref, e.at(array)))
+
+
+def _read(e: Emitter, arrays: Sequence[LocalArray]) -> list[SSAValue]:
+    return [e.insert(kernel.LoadOp(a.ref, e.at(a)), a.ref.name_hint) for a in arrays]
+
+
+def uniform_conditions(e: Emitter, op: tile.ReduceOp) -> list[Expr]:
+    """
+    The fold's conditions if they are the same for all threads of the block and iterations in which
+    they do not hold can be skipped, else none.
+    """
+    if e.guard or not _can_skip(e, op):
+        return []
+    for condition in op.yielded.where:
+        for value in condition.values():
+            if not all(_is_uniform(axis) for axis in e.along[value]):
+                return []
+    return list(op.yielded.where)
+
+
+def _can_skip(e: Emitter, op: tile.ReduceOp) -> bool:
+    """
+    Can iterations be skipped? Chunks of rings are requested in earlier iterations than use them and
+    counted one by one, so that a loop over them may skip none but the last.
+    """
+    if not any(isinstance(o, ChunkOp) for o in op.body.walk()):
+        return True
+    if len(op.axes_of(SERIAL)) != 1:
+        return not op.yielded.where
+    (axis,) = op.axes_of(SERIAL)
+    for condition in op.yielded.where:
+        step = condition.coefficient(axis)
+        others = [v for v in condition.values() if v is not axis]
+        if step is None or step > 0 or any(axis in e.along[v] for v in others):
+            return False
+    return True
+
+
+def conditions_at(e: Emitter, loop: tile.ReduceOp, chunk: Expr) -> list[Expr]:
+    """
+    The conditions under which a loop works through a chunk; it skips every other, and copies of
+    it are not requested.
+    """
+    (axis,) = loop.axes_of(SERIAL)
+    before = e.meanings.get(axis)
+    e.meanings[axis] = chunk
+    conditions = e.exprs(uniform_conditions(e, loop))
+    del e.meanings[axis]
+    if before is not None:
+        e.meanings[axis] = before
+    return conditions
+
+
+def _is_uniform(axis: SSAValue) -> bool:
+    owner = axis.owner
+    loop = owner.parent_op() if isinstance(owner, Block) else None
+    return isinstance(loop, AxesOp) and loop.kind(axis) in (BLOCK, SERIAL)
+
+
+def _folded_axes(e: Emitter, op: tile.ReduceOp) -> frozenset[SSAValue]:
+    """The register axes of a reduce, and of those around that it is yielded straight into."""
+    axes = frozenset[SSAValue](op.axes_of(REGISTER))
+    around = op.parent_op()
+    if continued(e, op) is not None and isinstance(around, tile.ReduceOp):
+        return axes | _folded_axes(e, around)
+    return axes
+
+
+def accumulate(
+    e: Emitter, op: tile.ReduceOp, acc: Accumulators, known: Sequence[Expr]
+) -> tuple[Sequence[BlockArgument], Callable[[], None]]:
+    """
+    The fold of what the body yields: the register axes that it runs over, which are the reduce's
+    own even where what is yielded does not vary along them, and its emission.
+    Where the conditions (but for those `known` to hold) fail, the identity is folded. A product is
+    added unrounded, by `math.fma`: nothing else is contracted, here or by compilers. (To add zero
+    changes no sum that begins with zero, so there the sum is kept.)
+    """
+    yielded = op.yielded
+    values = list(yielded.values)
+    inner = values[0].owner
+    if isinstance(inner, tile.ReduceOp) and continued(e, inner) is acc:
+        return (), lambda: None
+    along = frozenset[SSAValue]().union(*(e.along[v] for v in yielded.operands))
+    along |= _folded_axes(e, op)
+    axes = [a for a in e.registers if a in along or a in acc.axes]
+    where = [c for c in yielded.where if c not in known]
+
+    def fold() -> None:
+        new = [e.value(v) for v in values]
+        conditions = simplify_where(e.exprs(where))
+        old = _read(e, acc.arrays)
+        if op.monoid_name.data == "add":
+            terms = zip(values, new, old, strict=True)
+            _write(e, acc.arrays, [_added(e, *term, conditions) for term in terms])
+            return
+        identity = [e.constant(a) for a in op.monoid.identity([v.type for v in new])]
+        new = [_where(e, conditions, v, i) for v, i in zip(new, identity, strict=True)]
+        _write(e, acc.arrays, op.monoid.combine(e.builder, old, new))
+
+    return axes, fold
+
+
+def _added(
+    e: Emitter, value: SSAValue, term: SSAValue, total: SSAValue, conditions: Sequence[Expr]
+) -> SSAValue:
+    """`total + term` where all conditions hold, else `total`; `term` is what `value` became."""
+    add = MONOIDS["add"]
+    product = term.owner
+    if isinstance(product, arith.MulfOp) and value.has_one_use():
+        total_with = e.insert(math.FmaOp(product.lhs, product.rhs, total))
+        Rewriter.erase_op(product)
+        return _where(e, conditions, total_with, total)
+    zero = e.constant(add.identity([term.type])[0])
+    return add.combine(e.builder, [total], [_where(e, conditions, term, zero)])[0]
+
+
+def _where(e: Emitter, conditions: Sequence[Expr], value: SSAValue, other: SSAValue) -> SSAValue:
+    """The value where all conditions hold, the other elsewhere."""
+    return e.insert(kernel.SelectOp(value, conditions, other)) if conditions else value
+
+
+def finish(e: Emitter, op: tile.ReduceOp, acc: Accumulators) -> None:
+    """Makes the accumulators the reduce's results."""
+    for result, array in zip(op.results, acc.arrays, strict=True):
+        if array.axes:
+            e.arrays[result] = array
+        else:
+            e.scalars[result] = e.insert(kernel.LoadOp(array.ref, []), result.name_hint)
+
+
+def combine(e: Emitter, op: tile.CombineOp) -> None:
+    """Emits the fold across threads: by shuffles within a warp, through shared memory beyond."""
+    launch = e.source.launch
+    threads = launch.axes_of(THREAD)
+    width = prod(launch.extent(a) for a in op.axes)
+    innermost = threads[len(threads) - len(op.axes) :] == list(op.axes)
+    lanes = min(width, WARP) if innermost and (width % WARP == 0 or WARP % width == 0) else 1
+    along = frozenset[SSAValue]().union(*(e.along[r] for r in op.results))
+    axes = [a for a in e.registers if a in along]
+    names = [r.name_hint or "r" for r in op.results]
+    types = [r.type for r in op.results]
+    if width == lanes:
+        arrays = [e.local(t, axes, n) for t, n in zip(types, names, strict=True)]
+        e.over(axes, lambda: _fold_lanes(e, op, arrays, lanes))
+        _bind(e, op, arrays)
+        return
+    # Thread numbers along the combined axes and along the others.
+    others = [a for a in threads if a not in op.axes]
+    part = _linear(e, list(op.axes), launch)
+    other = _linear(e, others, launch)
+    parts = width // lanes
+    shape = [prod(launch.extent(a) for a in others), parts]
+    kept = [n for n, size in enumerate(shape) if size != 1]
+    scratch = [
+        e.scratch(t, [*(e.extents[a] for a in axes), *(shape[n] for n in kept)], f"{n}_parts")
+        for t, n in zip(types, names, strict=True)
+    ]
+
+    def place(index: Expr) -> list[Expr]:
+        at = [other, index]
+        return [*(Expr.of(e.scalars[a]) for a in axes), *(at[n] for n in kept)]
+
+    warp = [e.local(t, (), f"{n}_warp") for t, n in zip(types, names, strict=True) if lanes > 1]
+
+    def write() -> None:
+        if lanes > 1:
+            _fold_lanes(e, op, warp, lanes)
+        values = _read(e, warp) if lanes > 1 else [e.value(v) for v in op.values]
+        first = [] if lanes == 1 else [Expr() - part % lanes]
+        for ref, value in zip(scratch, values, strict=True):
+            e.builder.insert(kernel.StoreOp(value, ref, place(part // lanes), first))
+
+    e.over(axes, write)
+    arrays = [e.local(t, axes, n) for t, n in zip(types, names, strict=True)]
+    identity = [e.constant(a) for a in op.monoid.identity(types)]
+
+    def read() -> None:
+        _write(e, arrays, identity)
+        with e.loop(parts, "part", unroll=parts <= WARP) as index:
+            values = [
+                e.insert(kernel.LoadOp(ref, place(Expr.of(index))), n)
+                for ref, n in zip(scratch, names, strict=True)
+            ]
+            _write(e, arrays, op.monoid.combine(e.builder, _read(e, arrays), values))
+
+    e.over(axes, read)
+    _bind(e, op, arrays)
+
+
+def _bind(e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray]) -> None:
+    for result, array in zip(op.results, arrays, strict=True):
+        if array.axes:
+            e.arrays[result] = array
+        else:
+            e.scalars[result] = e.insert(kernel.LoadOp(array.ref, []), result.name_hint)
+
+
+def _fold_lanes(e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray], lanes: int) -> None:
+    """Folds the values over groups of `lanes` neighbouring lanes; each then holds the result."""
+    _write(e, arrays, [e.value(v) for v in op.values])
+    mask = lanes // 2
+    while mask:
+        other = [e.insert(kernel.ShuffleOp(v, mask, lanes)) for v in _read(e, arrays)]
+        _write(e, arrays, op.monoid.combine(e.builder, _read(e, arrays), other))
+        mask //= 2
+
+
+def _linear(e: Emitter, axes: Sequence[SSAValue], launch: tile.LaunchOp) -> Expr:
+    """The running number along some thread axes, the last one fastest."""
+    number = Expr()
+    for axis in axes:
+        number = number * launch.extent(axis) + Expr.of(e.scalars[axis])
+    return number

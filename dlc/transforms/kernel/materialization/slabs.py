@@ -1,0 +1,53 @@
+"""How computed slabs become loops over their elements, dealt over all threads of the block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import Operation
+
+from dlc.analysis.tile.fragments import run_width
+from dlc.dialects import kernel, tile
+from dlc.ir.expr import Expr
+from dlc.ir.monoid import MONOIDS
+from dlc.transforms.kernel.materialization.copies import deal
+from dlc.transforms.kernel.materialization.emitter import Emitter, LocalArray
+
+
+def compute(e: Emitter, op: tile.ComputeOp, emit: Callable[[Sequence[Operation]], None]) -> None:
+    """
+    Emits the computation of a slab: each thread computes runs of neighbouring elements, whose loads
+    and stores are wide. Within a run, the slab's last axis is a register axis. `emit` emits
+    operations.
+    """
+    buffer = e.allocate_shared(op.result)
+    width, (value,) = run_width(op.result_type), op.yielded.values
+    lanes = op.axes[-1:] if width > 1 else ()
+    e.extents.update(dict.fromkeys(lanes, width))
+    zero = MONOIDS["add"].identity([value.type])[0]
+
+    def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
+        for axis, at in zip(op.axes, place, strict=True):
+            (e.origins if axis in lanes else e.meanings)[axis] = at
+        e.registers = [*lanes, *e.registers]
+        with e.only_if(inside):
+            emit(list(op.body.block.ops))
+            if op.yielded.where:
+                kept = e.local(value.type, lanes, value.name_hint)
+                e.over(lanes, lambda: select(kept))
+                e.arrays[value] = kept
+            e.over(lanes, store)
+        e.registers = e.registers[len(lanes) :]
+        for axis in op.axes:
+            (e.origins if axis in lanes else e.meanings).pop(axis)
+
+    def select(kept: LocalArray) -> None:
+        where = e.exprs(op.yielded.where)
+        element = e.insert(kernel.SelectOp(e.value(value), where, e.constant(zero)))
+        e.builder.insert(kernel.StoreOp(element, kept.ref, e.at(kept)))
+
+    def store() -> None:
+        subscripts = e.exprs([Expr.of(axis) for axis in op.axes])
+        e.builder.insert(kernel.StoreOp(e.value(value), buffer, subscripts))
+
+    deal(e, op.sizes, width, one)

@@ -1,0 +1,1 @@
+"""Passes that make and merge Loop IR: the `l` steps of the pipeline."""

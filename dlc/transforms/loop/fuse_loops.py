@@ -1,0 +1,250 @@
+"""The pass `fuse-loops`: see `FuseLoopsPass`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import DiagnosticException
+
+from dlc.dialects.kernel_op import unique_name
+from dlc.dialects.loop import KernelOp
+from dlc.ir.provenance import ops_of, values_of
+from dlc.remarks import remark
+from dlc.target import Target, target_of
+from dlc.transforms.loop.fusion.merging import Merged, Merges
+
+FUSE = "fuse"
+"""The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
+kernels that read its result."""
+
+MAX_OPS = 400
+"""No merged kernel has more operations: it could be neither read nor compiled."""
+
+_MOVES = frozenset(
+    "view reshape transpose permute expand unsqueeze squeeze slice select cat stack split clone "
+    "contiguous to to_copy alias detach t arange full flip roll unsafe_view".split()
+)
+"""Operations that name a kernel only if it does nothing else."""
+
+MAX_NAME = 40
+"""The length of a name that is made of the names of merged kernels."""
+
+
+@dataclass(frozen=True)
+class FuseLoopsPass(ModulePass):
+    """
+    Merges a kernel into the kernels that read its result, where the estimate says that this pays.
+
+    Legal when the producer has one result, stored at its axes: then the load of an element can be
+    replaced by the program that computes it.
+    Faster when the traffic and the launch that are saved outweigh the work that is repeated and
+    the tiling that is lost (`dlc.schedule.estimate`); a copy in a wider type is never kept.
+
+    A decoder block becomes 11 kernels, of which 10 differ: two norms; the products for queries,
+    keys and values, rotated in their epilogues; the scores, whose scale and mask are its epilogue;
+    softmax; its product with the values; the output product with the residual; gate and up in one,
+    with activation and product; down with the residual. Norms stay apart, as several products read
+    them and a prologue would compute them in each column of tiles. `--explain` tells each estimate.
+
+    A reader of several elements of a product at constant distances, as a rotation is, would compute
+    as many sums at each of its points. If these lie parts of an axis from each other, the merged
+    kernel runs over one part and does what all parts do (`dlc.transforms.loop.fusion.splitting`),
+    so that each sum is computed once; sums side by side that share an operand are then one reduce,
+    which is tiled as one product is (`dlc.transforms.loop.fusion.joining`). A kernel that stores
+    several parts is computed at no loads of others.
+
+    ```
+    %a = loop.kernel @add(%x … = %x) -> (%y …) { loop.for %i in 8 { … loop.store %s, %y[%i] } }
+    %b = loop.kernel @exp(%a … = %a) -> (%y …) { loop.for %i in 8 { %0 = loop.load %a[%i] … } }
+    ```
+    becomes
+    ```
+    %b = loop.kernel @add_exp(%x … = %x) -> (%y …) { loop.for %i in 8 { %s = … math.exp %s … } }
+    ```
+    """
+
+    name = "fuse-loops"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for block in dict.fromkeys(k.parent for k in op.walk() if isinstance(k, KernelOp)):
+            if block is not None:
+                _Fusion(block, target_of(op), self.name).run()
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A merge that was estimated; seconds of all kernels concerned."""
+
+    producer: KernelOp
+    consumers: tuple[KernelOp, ...]
+    merged: float
+    apart: float
+
+    def __str__(self) -> str:
+        names = ", ".join(f"@{kernel.name_}" for kernel in self.consumers)
+        times = f"{self.merged * 1e6:.1f} us instead of {self.apart * 1e6:.1f} us"
+        return f"merged @{self.producer.name_} into {names}: {times}"
+
+
+@dataclass
+class _Fusion:
+    """
+    Fuses the kernels of one block, in four stages: what is folded merges into what folds it, so
+    that contractions are recognized; these take what follows them as epilogues; then everything
+    merges but into operands of contractions, which leaves their tiles whole; then that, too. In
+    each stage, producers are tried from the last to the first, so that a chain is one consumer by
+    the time that its head is tried.
+    """
+
+    block: Block
+    target: Target
+    name: str
+
+    def __post_init__(self) -> None:
+        self.merges = Merges(self.target)
+        self.merges.normalize(self._kernels())
+        self.kept: dict[KernelOp, str | _Trial] = {}
+        self.history: dict[KernelOp, tuple[str, ...]] = {}
+        """The merges that made a kernel."""
+        self.tried: set[tuple[KernelOp, ...]] = set()
+        self.names = {k.name_ for k in self._kernels()}
+
+    def run(self) -> None:
+        for stage in (self._folds, self._follows, self._keeps_tiles, lambda p, c: True):
+            while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
+                pass
+        self._rename()
+        for kernel in self._kernels():
+            self.merges.fill(kernel)
+            for text in dict.fromkeys(self.history.get(kernel, ())):
+                remark(self.name, kernel.name_, text)
+            if kernel in self.kept:
+                remark(self.name, kernel.name_, f"kept apart: {self.kept[kernel]}")
+
+    def _rename(self) -> None:
+        """Names kernels after the program's operations, one of each structure first."""
+        kernels = list(self._kernels())
+        firsts = {self.merges.form(k): k for k in reversed(kernels)}
+        self.names.clear()
+        for kernel in sorted(kernels, key=lambda k: firsts[self.merges.form(k)] is not k):
+            name = unique_name(_name_of(kernel), self.names)
+            kernel.sym_name = StringAttr(name)
+
+    def _kernels(self) -> Iterator[KernelOp]:
+        return (op for op in self.block.ops if isinstance(op, KernelOp))
+
+    def _try(self, producer: KernelOp, stage: Callable[[KernelOp, KernelOp], bool]) -> bool:
+        """Merges `producer` into its consumers if the stage allows it, it is legal and it pays."""
+        wish = _wish(producer)
+        users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
+        consumers = [u for u in users if isinstance(u, KernelOp)]
+        if not consumers or (producer, *consumers) in self.tried:
+            return False
+        obstacle = self.merges.facts(producer).obstacle
+        if wish == "never" or obstacle is not None:
+            self.kept[producer] = obstacle or "the attribute `fuse` forbids it"
+            return False
+        if not all(stage(producer, c) for c in consumers):
+            return False
+        self.tried.add((producer, *consumers))
+        merged = [self.merges.merge(producer, c) for c in consumers]
+        facts = [self.merges.facts_of(m) for m in merged]
+        if (size := max(f.size for f in facts)) > MAX_OPS:
+            self.kept[producer] = f"merged, a kernel would have {size} operations"
+            return False
+        stays = len(users) > len(consumers)
+        old = [*consumers] if stays else [*consumers, producer]
+        trial = _Trial(
+            producer,
+            tuple(consumers),
+            sum(f.seconds for f in facts),
+            sum(self.merges.facts(k).seconds for k in old),
+        )
+        widens = self.merges.facts(producer).widens
+        if trial.merged >= trial.apart and wish != "always" and not widens:
+            self.kept[producer] = trial
+            return False
+        for consumer, new in zip(consumers, merged, strict=True):
+            self._replace(producer, consumer, new, str(trial), rename=not stays)
+        if not stays:
+            self.names.discard(producer.name_)
+            producer.detach()
+            producer.erase()
+        return True
+
+    def _replace(
+        self, producer: KernelOp, consumer: KernelOp, merged: Merged, trial: str, *, rename: bool
+    ) -> None:
+        kernel = self.merges.build(merged, producer, consumer)
+        history = [self.history.get(k, ()) for k in (producer, consumer)]
+        self.history[kernel] = (*history[0], *history[1], trial)
+        name = consumer.name_
+        self.names.discard(name)
+        if rename and not self._folds(producer, consumer):
+            name = _joined(producer.name_, name)
+        kernel.sym_name = StringAttr(unique_name(name, self.names))
+        Rewriter.replace_op(consumer, kernel)
+
+    def _folds(self, producer: KernelOp, consumer: KernelOp) -> bool:
+        """Does `consumer` fold the result of `producer`, which is larger than its own?"""
+        return (
+            _elements(consumer) < _elements(producer)
+            and self.merges.facts(consumer).reduces
+            and self._keeps_tiles(producer, consumer)
+        )
+
+    def _follows(self, producer: KernelOp, consumer: KernelOp) -> bool:
+        """Is `consumer` an epilogue to the contraction that `producer` is?"""
+        contracts = bool(self.merges.facts(producer).operands)
+        return contracts and self._keeps_tiles(producer, consumer)
+
+    def _keeps_tiles(self, producer: KernelOp, consumer: KernelOp) -> bool:
+        """Is the result of `producer` no operand of a contraction in `consumer`?"""
+        operands = self.merges.facts(consumer).operands
+        return not any(consumer.inputs[n] in producer.results for n in operands)
+
+
+def _elements(kernel: KernelOp) -> int:
+    return max((prod(r.type.get_shape()) for r in kernel.outputs), default=0)
+
+
+def _wish(kernel: KernelOp) -> str | None:
+    attribute = kernel.attributes.get(FUSE)
+    if attribute is None:
+        return None
+    if not isinstance(attribute, StringAttr) or attribute.data not in ("always", "never"):
+        raise DiagnosticException(
+            f'kernel \'{kernel.name_}\': expected `{FUSE}` to be "always" or "never", '
+            f"found {attribute}"
+        )
+    return attribute.data
+
+
+def _name_of(kernel: KernelOp) -> str:
+    """
+    What the program's operations in a kernel are called, as many of the last ones as are short
+    enough; of a kernel that does a part of one, what its result is called, too.
+    """
+    names = [op.split(" ")[1].split(".")[0].strip("_") for op in ops_of(kernel)]
+    if not (words := [n for n in dict.fromkeys(names) if n not in _MOVES]):
+        return kernel.name_
+    if not any(values_of(kernel, len(kernel.results))):
+        words += [r.name_hint for r in kernel.results[:1] if r.name_hint]
+    kept = words.pop()
+    while words and len(longer := f"{words.pop()}_{kept}") <= MAX_NAME:
+        kept = longer
+    return kept
+
+
+def _joined(producer: str, consumer: str) -> str:
+    """The name of two kernels merged: the words of both, if that is short enough."""
+    words = dict.fromkeys([*producer.split("_"), *consumer.split("_")])
+    name = "_".join(w for w in words if not w.isdigit())
+    return name if len(name) <= MAX_NAME else consumer

@@ -1,0 +1,174 @@
+"""
+What merging two kernels gives, worked out once for all pairs of kernels that are alike.
+
+The layers of a model repeat: what is found out about the kernels of the first holds for those of
+the others, names aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from dlc.analysis.loop.contraction import contractions
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
+from dlc.ir.expr import unchanged_ir
+from dlc.ir.provenance import ops_of, set_ops
+from dlc.ir.structure import structure
+from dlc.schedule.estimate import estimate
+from dlc.target import Target
+from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
+from dlc.transforms.loop.fusion.normal_form import normalize_kernel
+from dlc.transforms.loop.fusion.splitting import split_reader
+
+_WIDENING = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What fusion asks of kernels of one structure."""
+
+    seconds: float
+    """The estimate of a launch."""
+    obstacle: str | None
+    """Why such a kernel cannot be merged into another, if it cannot."""
+    reduces: bool
+    operands: frozenset[int]
+    """The inputs that are operands of a contraction."""
+    size: int
+    """Operations, all told."""
+    widens: bool
+    """Is the result a copy in a wider type? Memory for that is never worth a conversion."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A consumer that computes what it would have loaded, not bound to any tensors."""
+
+    form: int
+    body: Region
+    inputs: tuple[int, ...]
+    """What the kernel reads: positions among the inputs of the consumer, then the producer."""
+    properties: dict[str, Attribute]
+
+
+@dataclass
+class Merges:
+    """All merges that were looked at, and what is known of the kernels in them."""
+
+    target: Target
+    _numbers: dict[Hashable, int] = field(default_factory=dict)
+    """A small number for each structure: its form."""
+    _forms: dict[KernelOp, int] = field(default_factory=dict)
+    _facts: dict[int, Facts] = field(default_factory=dict)
+    _merged: dict[Hashable, Merged] = field(default_factory=dict)
+    _unfilled: dict[KernelOp, Region] = field(default_factory=dict)
+    """The program of each kernel that has none yet, as it may be merged before any is needed."""
+
+    def normalize(self, kernels: Iterable[KernelOp]) -> None:
+        """`normalize_kernel` for each that is not known to be in that form, as its likes are."""
+        canonical: set[Hashable] = set()
+
+        def key(kernel: KernelOp) -> Hashable:
+            first: dict[SSAValue, int] = {}
+            return self.form(kernel), *(first.setdefault(v, len(first)) for v in kernel.inputs)
+
+        for kernel in kernels:
+            if key(kernel) not in canonical:
+                normalize_kernel(kernel)
+                del self._forms[kernel]
+                canonical.add(key(kernel))
+
+    def form(self, kernel: KernelOp) -> int:
+        """Equal for two kernels of one structure, which does not change any more."""
+        if kernel not in self._forms:
+            self._forms[kernel] = self._numbers.setdefault(structure(kernel), len(self._numbers))
+        return self._forms[kernel]
+
+    def facts(self, kernel: KernelOp) -> Facts:
+        form = self.form(kernel)
+        if form not in self._facts:
+            with unchanged_ir():
+                self._facts[form] = self._facts_of(kernel)
+        return self._facts[form]
+
+    def _facts_of(self, kernel: KernelOp) -> Facts:
+        loads = [x for c in contractions(kernel) for x in (*c.row_loads, *c.column_loads)]
+        refs = {load.ref for load in loads}
+        return Facts(
+            estimate(kernel, self.target).seconds,
+            inlinable(kernel),
+            any(isinstance(op, ReduceOp) for op in kernel.walk()),
+            frozenset(n for n, ref in enumerate(kernel.input_refs) if ref in refs),
+            sum(1 for _ in kernel.walk()),
+            all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
+        )
+
+    def merge(self, producer: KernelOp, consumer: KernelOp) -> Merged:
+        """What becomes of `consumer` when it computes the result of `producer` itself."""
+        values = _values(producer, consumer)
+        firsts: dict[SSAValue, int] = {producer.outputs[0]: -1}
+        wiring = tuple(firsts.setdefault(v, len(firsts)) for v in values)
+        key = (self.form(producer), self.form(consumer), wiring)
+        if key not in self._merged:
+            kernel = self._inlined(producer, consumer)
+            normalize_kernel(kernel, clean=True)
+            self.facts(kernel)
+            form = self.form(kernel)
+            inputs = tuple(values.index(v) for v in kernel.inputs)
+            properties = dict(kernel.properties)
+            self._merged[key] = Merged(form, kernel.detach_region(0), inputs, properties)
+            del self._forms[kernel]
+            kernel.erase()
+        return self._merged[key]
+
+    def _inlined(self, producer: KernelOp, consumer: KernelOp) -> KernelOp:
+        """`consumer` with `producer` inlined, split if that repeats fewer contractions."""
+        self.fill(producer)
+        self.fill(consumer)
+        if self.facts(producer).operands:
+            split = split_reader(consumer, producer.outputs[0])
+            if split is not None:
+                kernel = inline_producer(producer, split)
+                split.erase()
+                return kernel
+        return inline_producer(producer, consumer)
+
+    def facts_of(self, merged: Merged) -> Facts:
+        return self._facts[merged.form]
+
+    def build(self, merged: Merged, producer: KernelOp, consumer: KernelOp) -> KernelOp:
+        """A kernel that takes the place of `consumer`, not inserted anywhere, to be filled."""
+        values = _values(producer, consumer)
+        block = Block(arg_types=merged.body.block.arg_types)
+        kernel = KernelOp.create(
+            operands=[values[n] for n in merged.inputs],
+            result_types=consumer.result_types,
+            properties=dict(merged.properties),
+            attributes=dict(consumer.attributes),
+            regions=[Region(block)],
+        )
+        kernel.location = consumer.location
+        set_ops(kernel, ops_of(producer, consumer))
+        for old, new in zip(consumer.results, kernel.results, strict=True):
+            new.name_hint = old.name_hint
+        refs = [*consumer.input_refs, *producer.input_refs]
+        kernel.name_inputs([refs[n].name_hint for n in merged.inputs])
+        self._forms[kernel] = merged.form
+        self._unfilled[kernel] = merged.body
+        return kernel
+
+    def fill(self, kernel: KernelOp) -> None:
+        """Gives a kernel that was built its program."""
+        if (body := self._unfilled.pop(kernel, None)) is not None:
+            names = [ref.name_hint for ref in kernel.input_refs]
+            kernel.detach_region(0)
+            kernel.add_region(body.clone())
+            kernel.name_inputs(names)
+
+
+def _values(producer: KernelOp, consumer: KernelOp) -> Sequence[SSAValue]:
+    return [*consumer.inputs, *producer.inputs]

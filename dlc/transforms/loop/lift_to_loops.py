@@ -1,0 +1,415 @@
+"""The pass `lift-to-loops`: see `LiftToLoopsPass`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    StridedLayoutAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint
+
+from dlc.diagnostics import fail
+from dlc.dialects import loop, tensor_ir
+from dlc.dialects.axes import new_body
+from dlc.dialects.kernel_memory import memref_type
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, unique_name
+from dlc.ir.evaluate import scalar
+from dlc.ir.expr import Expr, from_affine, unchanged_ir, within
+from dlc.ir.provenance import inherit
+from dlc.ir.structure import structure
+
+_DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
+_COMPUTED = (tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.GatherOp)
+_FREE_AXES = ("a", "b", "h", "i", "j")
+_REDUCE_AXES = ("k", "l", "m", "n")
+MAX_NAME = 36
+"""The length of a kernel's name, before it is numbered."""
+
+
+@dataclass(frozen=True)
+class LiftToLoopsPass(ModulePass):
+    """
+    Every computed tensor becomes a loop kernel; index maps dissolve into subscripts.
+
+    Legal always: a kernel states the definition of its tensor, point by point. Index maps,
+    constants and iotas get no kernel unless `@main` returns them.
+    Faster because a reordering, slice or concatenation is then read in place, not copied.
+
+    ```
+    %t = tensor_ir.index_map (d0, d1) -> %w[d1] : tensor<64xf32> -> tensor<16x64xf32>
+    %y = tensor_ir.elementwise (%a = %x, %b = %t) : … { %0 = arith.addf %a, %b : f32 … }
+    ```
+    becomes
+    ```
+    %y = loop.kernel @y(%x: memref<16x64xf32> = %x, %w: memref<64xf32> = %w)
+        -> (%y: memref<16x64xf32>) {
+      loop.for %i in 16, %j in 64 {
+        %a = loop.load %x[%i, %j] : memref<16x64xf32>
+        %b = loop.load %w[%j] : memref<64xf32>
+        %0 = arith.addf %a, %b : f32
+        loop.store %0, %y[%i, %j] : memref<16x64xf32>
+      }
+    }
+    ```
+    """
+
+    name = "lift-to-loops"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        used = {k.name_ for k in op.walk() if isinstance(k, loop.KernelOp)}
+        for function in [f for f in op.walk() if isinstance(f, func.FuncOp)]:
+            if not function.is_declaration:
+                with unchanged_ir():
+                    _Lifter(function, used).lift()
+
+
+@dataclass
+class _Layouts:
+    """How the tensors of a function lie in memory, where that is not row-major and 16-aligned."""
+
+    strides: dict[SSAValue, tuple[int, ...]] = field(default_factory=dict)
+    alignments: dict[SSAValue, int] = field(default_factory=dict)
+
+    def memref(self, tensor: SSAValue) -> MemRefType:
+        assert isinstance(tensor.type, TensorType)
+        strides = self.strides.get(tensor)
+        layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
+        return memref_type(tensor.type.element_type, tensor.type.get_shape(), layout)
+
+    def alignment(self, tensor: SSAValue) -> int:
+        return self.alignments.get(tensor, DEFAULT_ALIGNMENT)
+
+
+class _Read:
+    """What the kernel of an operation reads: tensors, and what is computed where it is read."""
+
+    def __init__(self, op: Operation, layouts: _Layouts) -> None:
+        self.layouts = layouts
+        self.dissolved: list[Operation] = []
+        self.tensors: dict[SSAValue, int] = {}
+        results = [(layouts.memref(r), r.name_hint) for r in op.results]
+        self.key = (*results, self._visit(op))
+        """Equal for two operations with kernels that are equal, names of inputs aside."""
+
+    def _visit(self, op: Operation) -> Hashable:
+        # Indices that are gathered by are named after their tensors.
+        hints = [v.name_hint for v in op.operands] if isinstance(op, tensor_ir.GatherOp) else []
+        body = [(o.location, *(r.name_hint for r in o.results)) for o in op.walk() if o is not op]
+        return structure(op), *hints, *body, *map(self._operand, op.operands)
+
+    def _operand(self, value: SSAValue) -> Hashable:
+        if isinstance(value.owner, _DISSOLVED):
+            self.dissolved.append(value.owner)
+            return self._visit(value.owner)
+        return self.tensors.setdefault(value, len(self.tensors)), self.layouts.memref(value)
+
+
+class _Lifter:
+    """Lifts one function."""
+
+    def __init__(self, function: func.FuncOp, used_names: set[str]) -> None:
+        self.function = function
+        self.used_names = used_names
+        self.layouts = _Layouts()
+        self.built: dict[Hashable, tuple[Region, list[int]]] = {}
+        """Bodies of kernels, each with the numbers of the tensors that it reads."""
+
+    def lift(self) -> None:
+        block = self.function.body.block
+        terminator = block.last_op
+        assert terminator is not None
+        for argument, attributes in zip(
+            block.args, _attributes(self.function.arg_attrs, len(block.args)), strict=True
+        ):
+            if (strides := _strides(attributes)) is not None:
+                self.layouts.strides[argument] = strides
+            align = attributes.data.get("dlc.align")
+            if isinstance(align, IntegerAttr):
+                self.layouts.alignments[argument] = min(align.value.data, DEFAULT_ALIGNMENT)
+        returned = self._returned(terminator)
+        for op in list(block.ops):
+            if isinstance(op, _COMPUTED) or (op in returned and isinstance(op, _DISSOLVED)):
+                self._replace(op)
+        for op in reversed(list(block.ops)):
+            if isinstance(op, _DISSOLVED) and not any(r.uses for r in op.results):
+                op.detach()
+                op.erase()
+
+    def _returned(self, terminator: Operation) -> set[Operation]:
+        """The operations whose results are returned, which fixes how these lie in memory. Every
+        result has memory of its own: an argument, or a tensor returned twice, is copied."""
+        attributes = _attributes(self.function.res_attrs, len(terminator.operands))
+        fixed = set[SSAValue](self.function.body.block.args)
+        for index, wanted in enumerate(map(_strides, attributes)):
+            value = terminator.operands[index]
+            if not isinstance(value.type, TensorType):
+                fail(terminator, f"expected a function that returns tensors, found {value.type}")
+            if value in fixed:
+                value = _insert_copy(value, terminator)
+                terminator.operands[index] = value
+            fixed.add(value)
+            if wanted is not None:
+                self.layouts.strides[value] = wanted
+        return {v.owner for v in terminator.operands if isinstance(v.owner, Operation)}
+
+    def _replace(self, op: Operation) -> None:
+        name = unique_name(_base_name(op)[:MAX_NAME], self.used_names)
+        kernel = self._build(op, name)
+        kernel.location = op.location
+        block = op.parent
+        assert block is not None
+        block.insert_op_before(kernel, op)
+        for old, new in zip(op.results, kernel.results, strict=True):
+            new.name_hint = old.name_hint
+            if old in self.layouts.strides:
+                self.layouts.strides[new] = self.layouts.strides[old]
+            old.replace_all_uses_with(new)
+        op.detach()
+        op.erase()
+
+    def _build(self, op: Operation, name: str) -> loop.KernelOp:
+        read = _Read(op, self.layouts)
+        if read.key in self.built:
+            built, numbers = self.built[read.key]
+            tensors = list(read.tensors)
+            inputs, body = [tensors[n] for n in numbers], built.clone()
+        else:
+            builder = _KernelBuilder(op, self.layouts)
+            inputs, body = builder.build()
+            self.built[read.key] = body, [read.tensors[v] for v in inputs]
+        alignments = [self.layouts.alignment(v) for v in inputs]
+        kernel = loop.KernelOp(name, inputs, body, alignments)
+        kernel.name_inputs([v.name_hint for v in inputs])
+        inherit(kernel, op, *read.dissolved)
+        return kernel
+
+
+class _KernelBuilder:
+    """Builds the body of the kernel of one tensor operation, reading tensors on demand."""
+
+    def __init__(self, op: Operation, layouts: _Layouts) -> None:
+        self.op = op
+        self.layouts = layouts
+        self.block = Block()
+        self.inputs: dict[SSAValue, SSAValue] = {}
+        """The memref of each tensor that is read."""
+
+    def build(self) -> tuple[list[SSAValue], Region]:
+        """The tensors that the kernel reads, and its body."""
+        op = self.op
+        outer = Builder(InsertPoint.at_end(self.block))
+        shape = tensor_ir.shape_of(op.results[0])
+        builder, axes = outer, list[Expr]()
+        if shape:
+            nest = loop.ForOp(shape, new_body(len(shape), _free_names(len(shape))))
+            outer.insert(nest)
+            last = nest.body.block.last_op
+            assert last is not None
+            builder = Builder(InsertPoint.before(last))
+            # An axis stands for itself in subscripts, also where it has a single point.
+            axes = [Expr(((a, 1),)) for a in nest.axes]
+        values = self._compute(builder, axes)
+        for value, result in zip(values, op.results, strict=True):
+            index = len(self.block.args)
+            ref = self.block.insert_arg(self.layouts.memref(result), index)
+            ref.name_hint = result.name_hint or "out"
+            builder.insert(loop.StoreOp(value, ref, axes))
+        return list(self.inputs), Region(self.block)
+
+    def _compute(self, b: Builder, axes: list[Expr]) -> list[SSAValue]:
+        """Builds one element of each result of the operation."""
+        match self.op:
+            case tensor_ir.ElementwiseOp():
+                return [self._elementwise(b, self.op, axes)]
+            case tensor_ir.ReduceOp():
+                return self._reduce(b, self.op, axes)
+            case tensor_ir.GatherOp():
+                indices: list[SSAValue] = []
+                for tensor in self.op.indices:
+                    element = self.read(b, tensor, axes, ())
+                    cast = b.insert(arith.IndexCastOp(element, IndexType()))
+                    cast.result.name_hint = tensor.name_hint
+                    indices.append(cast.result)
+                operands = [*axes, *(Expr.of(v) for v in indices)]
+                subscripts = _compose(self.op.map.data.results, operands)
+                if isinstance(self.op.source.owner, _DISSOLVED):
+                    return [self.read(b, self.op.source, subscripts, ())]
+                return [self._load(b, self.op.source, subscripts, (), None, in_bounds=True)]
+            case _:
+                return [self.read(b, self.op.results[0], axes, ())]
+
+    def _elementwise(self, b: Builder, op: tensor_ir.ElementwiseOp, axes: list[Expr]) -> SSAValue:
+        elements: dict[SSAValue, SSAValue] = {}
+        for argument, tensor in zip(op.body.block.args, op.inputs, strict=True):
+            elements[argument] = self.read(b, tensor, axes, ())
+        for inner in op.body.block.ops:
+            if isinstance(inner, tensor_ir.YieldOp):
+                return elements.get(inner.value, inner.value)
+            b.insert(inner.clone(elements))
+        raise AssertionError("an elementwise body ends in a yield")
+
+    def _reduce(self, b: Builder, op: tensor_ir.ReduceOp, axes: list[Expr]) -> list[SSAValue]:
+        shape = tensor_ir.shape_of(op.inputs[0])
+        folded = [int(a) for a in op.axes.get_values()]
+        body = new_body(len(folded), _reduce_names(len(folded)))
+        inner = Builder(InsertPoint.at_end(body.block))
+        types = [r.type.element_type for r in op.results if isinstance(r.type, TensorType)]
+        reduce = loop.ReduceOp(op.monoid.data, [shape[a] for a in folded], types, body)
+        b.insert(reduce)
+        own = {a: Expr(((v, 1),)) for a, v in zip(folded, reduce.axes, strict=True)}
+        free = iter(axes)
+        subscripts = [own[d] if d in own else next(free) for d in range(len(shape))]
+        values = [self.read(inner, tensor, subscripts, ()) for tensor in op.inputs]
+        inner.insert(loop.YieldOp(values))
+        for old, new in zip(op.results, reduce.results, strict=True):
+            new.name_hint = old.name_hint
+        return list(reduce.results)
+
+    def read(
+        self, b: Builder, tensor: SSAValue, at: Sequence[Expr], where: Sequence[Expr]
+    ) -> SSAValue:
+        """Builds the element of `tensor` at `at`, which need be right only where `where` holds."""
+        match tensor.owner:
+            case tensor_ir.ConstantOp(value=value):
+                return b.insert(arith.ConstantOp(value)).result  # pyright: ignore[reportArgumentType]
+            case tensor_ir.IotaOp(axis=axis, result=result):
+                index = b.insert(loop.IndexOp(at[axis.value.data])).result
+                assert isinstance(result.type, TensorType)
+                return b.insert(arith.IndexCastOp(index, result.type.element_type)).result
+            case tensor_ir.IndexMapOp():
+                return self._read_map(b, tensor.owner, at, where)
+            case _:
+                return self._load(b, tensor, at, where, None)
+
+    def _read_map(
+        self,
+        b: Builder,
+        op: tensor_ir.IndexMapOp,
+        at: Sequence[Expr],
+        where: Sequence[Expr],
+    ) -> SSAValue:
+        """The first source whose condition holds is built last: it overrides the others."""
+        value: SSAValue | None = None
+        if op.fill is not None:
+            value = b.insert(arith.ConstantOp(op.fill)).result  # pyright: ignore[reportArgumentType]
+        elif op.conditions.data[-1].data.results:  # legal only where no element exists
+            value = b.insert(arith.ConstantOp(scalar(0, tensor_ir.element_of(op.result)))).result
+        for source, map, conditions in reversed(
+            list(zip(op.sources, op.maps, op.conditions, strict=True))
+        ):
+            subscripts = _compose(map.data.results, at)
+            here = [c for c in _compose(conditions.data.results, at) if c.range[0] < 0]
+            if not here:
+                value = self.read(b, source, subscripts, where)
+            elif isinstance(source.owner, _DISSOLVED):
+                inner = self.read(b, source, subscripts, [*where, *here])
+                assert value is not None
+                value = b.insert(loop.SelectOp(inner, here, value)).result
+            else:
+                value = self._load(b, source, subscripts, here, value)
+        assert value is not None
+        return value
+
+    def _load(
+        self,
+        b: Builder,
+        tensor: SSAValue,
+        at: Sequence[Expr],
+        where: Sequence[Expr],
+        default: SSAValue | None,
+        in_bounds: bool = False,
+    ) -> SSAValue:
+        """A load that stays in bounds: where neither `where` nor the ranges of the subscripts
+        assure that, the bounds are added. `in_bounds` says that the program promises it."""
+        guards = [
+            c
+            for subscript, extent in zip(at, tensor_ir.shape_of(tensor), strict=True)
+            if not in_bounds
+            for c in within(subscript, extent, where)
+        ]
+        ref = self._input(tensor)
+        conditions = [*where, *guards]
+        load = b.insert(loop.LoadOp(ref, at, conditions, default if conditions else None))
+        load.result.name_hint = tensor.name_hint
+        return load.result
+
+    def _input(self, tensor: SSAValue) -> SSAValue:
+        if tensor not in self.inputs:
+            ref = self.block.insert_arg(self.layouts.memref(tensor), len(self.inputs))
+            ref.name_hint = tensor.name_hint
+            self.inputs[tensor] = ref
+        return self.inputs[tensor]
+
+
+def _compose(exprs: Sequence[AffineExpr], operands: Sequence[Expr]) -> list[Expr]:
+    """Affine expressions over numbered dimensions, with the dimensions replaced."""
+    return [from_affine(e, operands) for e in exprs]
+
+
+def _free_names(count: int) -> list[str]:
+    """Names for the axes of a result, the last ones `%i` and `%j`."""
+    if count == 1:
+        return ["i"]
+    extra = [f"d{n}" for n in range(count - len(_FREE_AXES))]
+    return [*extra, *_FREE_AXES[-count:]]
+
+
+def _reduce_names(count: int) -> list[str]:
+    extra = [f"k{n}" for n in range(count - len(_REDUCE_AXES))]
+    return [*_REDUCE_AXES[:count], *extra]
+
+
+def _attributes(
+    attributes: ArrayAttr[DictionaryAttr] | None, count: int
+) -> Sequence[DictionaryAttr]:
+    return [DictionaryAttr({})] * count if attributes is None else attributes.data
+
+
+def _strides(attributes: DictionaryAttr) -> tuple[int, ...] | None:
+    """`dlc.strides`, in elements."""
+    strides: Attribute | None = attributes.data.get("dlc.strides")
+    if not isinstance(strides, DenseArrayBase):
+        return None
+    return tuple(int(s) for s in strides.get_values())
+
+
+def _insert_copy(value: SSAValue, before: Operation) -> SSAValue:
+    """A copy of a tensor, as an index map."""
+    shape = tensor_ir.shape_of(value)
+    copy = tensor_ir.IndexMapOp([value], [AffineMap.identity(len(shape))], shape)
+    copy.result.name_hint = value.name_hint
+    block = before.parent
+    assert block is not None
+    block.insert_op_before(copy, before)
+    return copy.result
+
+
+def _base_name(op: Operation) -> str:
+    """What a kernel is called: its result's name, else what it does."""
+    if op.results[0].name_hint:
+        return op.results[0].name_hint
+    if isinstance(op, tensor_ir.ReduceOp):
+        return f"reduce_{op.monoid.data}"
+    return {
+        tensor_ir.GatherOp: "gather",
+        tensor_ir.ConstantOp: "fill",
+        tensor_ir.IotaOp: "iota",
+        tensor_ir.IndexMapOp: "copy",
+    }.get(type(op), "pointwise")

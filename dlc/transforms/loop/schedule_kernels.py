@@ -1,0 +1,40 @@
+"""Every kernel gets a schedule: see `ScheduleKernelsPass`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from dlc.dialects import loop
+from dlc.remarks import remark
+from dlc.transforms.step import CHOOSING, ensure_schedule
+
+
+@dataclass(frozen=True)
+class ScheduleKernelsPass(ModulePass):
+    """
+    Writes the default schedule for the module's target on every Loop IR kernel that has none.
+
+    A schedule is a pipeline string with every option stated, to be read, edited and kept:
+
+    ```
+    %y = loop.kernel @relu(%x: memref<64x1000xf32> = %x) -> (%y: memref<64x1000xf32>) { … }
+    ```
+    becomes
+    ```
+    %y = loop.kernel @relu(%x: memref<64x1000xf32> = %x) -> (%y: memref<64x1000xf32>)
+        schedule "tileify,blockify-launch{block=1024 thread=256},register-tile{extents=4}" { … }
+    ```
+    """
+
+    name = CHOOSING
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for kernel in [inner for inner in op.walk() if isinstance(inner, loop.KernelOp)]:
+            if kernel.schedule is not None:
+                remark(self.name, kernel.name_, f"keeps {kernel.schedule.data}")
+            else:
+                ensure_schedule(kernel, op)

@@ -1,0 +1,1 @@
+"""Passes that make and simplify Tensor IR: the `d` steps of the pipeline."""

@@ -1,0 +1,91 @@
+"""Quotients and what they leave."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+from xdsl.dialects.builtin import f64
+
+from dlc.transforms.tensor.decompositions import scalar as s
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
+from dlc.transforms.tensor.decompositions.pointwise import both
+from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float
+
+STEPS = 6
+"""Of the reduction in `fmod`; each takes as many bits off a quotient as a significand has."""
+
+
+def _limit(x: Scalar) -> float:
+    """The quotients whose remainder `fmod` finds are smaller; of f32 it is all finite ones."""
+    return 2.0 ** (STEPS * 53) if x.element == f64 else inf
+
+
+def fmod(x: Scalar, y: Scalar) -> Scalar:
+    """
+    What the quotient rounded towards zero leaves, exactly; NaN from `_limit` on. However much of a
+    quotient `q` was rounded away, `x - q * y` is a multiple of the product of the last places of
+    `q` and `y` that is so small that it is a float: `fma` does not round it.
+    """
+    if y.is_power_of_two:
+        return x - s.trunc(x / y) * y
+    ratio = x / y
+    rest = (-s.trunc(ratio)).fma(y, x)
+    for _ in range(STEPS - 1):
+        rest = (-s.trunc(rest / y)).fma(y, rest)
+    # A quotient just below an integer is rounded to it.
+    beyond = (rest < 0) & (x > 0) | (rest > 0) & (x < 0)
+    rest = beyond.select(rest + y.abs().copysign(x), rest)
+    rest = (ratio.abs() < _limit(x)).select(rest, nan)
+    return (y.abs().eq(inf) & (x.abs() < inf)).select(x, rest)
+
+
+def _differs_in_sign(rest: Scalar, y: Scalar) -> Scalar:
+    return rest.ne(0) & ((rest < 0) ^ (y < 0))
+
+
+def remainder_of_floor(x: Scalar, y: Scalar) -> Scalar:
+    """What the quotient rounded down leaves: it has the sign of the divisor."""
+    rest = fmod(x, y) if x.is_float else x.remainder(y)
+    return rest + _differs_in_sign(rest, y).select(y, 0)
+
+
+def floor_quotient(x: Scalar, y: Scalar) -> Scalar:
+    """The quotient rounded down: of floats as eager has it, by way of the remainder."""
+    if not x.is_float:
+        return x / y - _differs_in_sign(x.remainder(y), y).to(x.element)
+    rest, ratio = fmod(x, y), x / y
+    quotient = (x - rest) / y - _differs_in_sign(rest, y).to(x.element)
+    whole = s.floor(quotient)
+    whole = whole + (quotient - whole > 0.5).to(x.element)
+    # A float that large is an integer; it is infinite where the divisor is 0.
+    large = (ratio.abs() >= _limit(x)) & ((x.abs() < inf) | y.eq(0))
+    return large.select(ratio, whole)
+
+
+@lower(
+    "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode",
+    "true_divide.Tensor", "divide.Tensor",
+)  # fmt: skip
+def div(c: Lowering) -> Lowered:
+    mode = c.op.argument("rounding_mode")
+    if mode == "floor":
+        return floor_divide(c)
+    if mode == "trunc":
+        return c.pointwise(lambda x, y: s.trunc(x / y), *both(c))
+    return c.pointwise(lambda x, y: x / y, *both(c))
+
+
+@lower("floor_divide", "floor_divide.Scalar")
+def floor_divide(c: Lowering) -> Lowered:
+    return c.pointwise(floor_quotient, *both(c))
+
+
+@lower("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(c: Lowering) -> Lowered:
+    return c.pointwise(remainder_of_floor, *both(c))
+
+
+@lower("fmod.Tensor", "fmod.Scalar")
+def fmod_op(c: Lowering) -> Lowered:
+    function = fmod if is_float(c.element) else Scalar.remainder
+    return c.pointwise(function, *both(c))

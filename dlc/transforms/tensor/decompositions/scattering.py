@@ -1,0 +1,218 @@
+"""
+Writing at indices that are data, as reading: each element of the result looks for the updates that
+hit it. So no two updates meet in memory, and results are the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import inf, prod
+
+from xdsl.dialects.builtin import i1, i64
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr
+
+from dlc.dialects.tensor_ir import element_of, shape_of
+from dlc.transforms.tensor.decompositions.division import floor_quotient
+from dlc.transforms.tensor.decompositions.indexing import gathered, wrapped
+from dlc.transforms.tensor.decompositions.lowering import (
+    Exprs,
+    Lowered,
+    Lowering,
+    dims,
+    from_end,
+    lower,
+    refuse,
+)
+from dlc.transforms.tensor.decompositions.pointwise import truth
+from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float, is_unsigned, width
+
+
+def hits(
+    c: Lowering, indices: Sequence[SSAValue], axes: Sequence[int], shape: Sequence[int]
+) -> SSAValue:
+    """Whether the index tensors, one for each of `axes` and of that shape, name the place there."""
+    places = [c.iota(axis, shape) for axis in axes]
+
+    def function(*scalars: Scalar) -> Scalar:
+        pairs = zip(scalars[: len(axes)], scalars[len(axes) :], strict=True)
+        return reduce(lambda a, b: a & b, (i.eq(place) for i, place in pairs))
+
+    return c.elementwise(function, *indices, *places, shape=shape, hint="hit")
+
+
+def latest(c: Lowering, hit: SSAValue) -> SSAValue:
+    """The last index along the last axis where `hit` holds, or -1."""
+    shape = shape_of(hit)
+    axis = len(shape) - 1
+    numbers = c.elementwise(
+        lambda h, k: h.select(k, -1), hit, c.iota(axis, shape), shape=shape, hint="update"
+    )
+    return c.reduce("max", [axis], numbers, hint="latest")
+
+
+def overwritten(c: Lowering, update: SSAValue, updates: SSAValue, subscripts: Exprs) -> SSAValue:
+    """
+    `self` where `update` is -1, elsewhere the element of `updates` at `subscripts`, in which the
+    dimension after those of the result stands for `update`.
+    """
+    place = c.elementwise(lambda u: u.maximum(0), update, hint="place")
+    found = gathered(c, updates, [place], subscripts)
+    return c.elementwise(lambda u, x, y: (u < 0).select(x, y), update, c.tensor(), found)
+
+
+# index_put: x[i, j] = values.
+
+
+@lower("index_put", "_unsafe_index_put")
+def index_put(c: Lowering) -> Lowered:
+    base, given = c.tensor(), c.op.operand_list("indices")
+    if any(v is not None and is_mask(v) for v in given):
+        return _masked_put(c, given)
+    places = [d for d, v in enumerate(given) if v is not None]
+    indices = [wrapped(c, v, c.shape[d]) for d, v in enumerate(given) if v is not None]
+    rank = max(len(shape_of(v)) for v in indices)
+    common = [
+        max(([1] * (rank - len(shape_of(v))) + list(shape_of(v)))[d] for v in indices)
+        for d in range(rank)
+    ]
+    if any(0 in shape_of(v) for v in indices) or 0 in c.shape:
+        return base
+    count = prod(common)
+    flat = [c.reshape(c.broadcast(v, common), [count]) for v in indices]
+    # As in reading, indices side by side put their dimensions in their place, others in front.
+    adjacent = places == list(range(places[0], places[-1] + 1))
+    first = places[0] if adjacent else 0
+    rest = [d for d in range(len(c.shape)) if d not in places]
+    before, after = ([c.shape[d] for d in part] for part in (rest[:first], rest[first:]))
+    values = c.broadcast(c.cast(c.tensor("values"), c.element), [*before, *common, *after])
+    values = c.reshape(values, [*before, count, *after])
+    update = AffineExpr.dimension(len(c.shape))
+    subscripts = [AffineExpr.dimension(d) for d in rest]
+    subscripts.insert(first, update)
+    if c.flag("accumulate"):
+        square = [*c.shape, count]
+        hit = hits(c, [c.move(v, [update], square) for v in flat], places, square)
+        added = folded_hits(c, hit, c.move(c.wide(values), subscripts, square), "add", 0)
+        return c.pointwise_wide(lambda x, y: x + y, base, added)
+    extents = [c.shape[d] for d in places]
+    square = [*extents, count]
+    along = AffineExpr.dimension(len(extents))
+    hit = hits(c, [c.move(v, [along], square) for v in flat], range(len(extents)), square)
+    found = c.move(latest(c, hit), [AffineExpr.dimension(d) for d in places], c.shape)
+    return overwritten(c, found, values, subscripts)
+
+
+def is_mask(index: SSAValue) -> bool:
+    return element_of(index) == i1 or is_unsigned(element_of(index))
+
+
+def _masked_put(c: Lowering, given: Sequence[SSAValue | None]) -> Lowered:
+    """Values that do not differ along the places where one mask is true."""
+    masks = [(d, v) for d, v in enumerate(given) if v is not None]
+    dim, mask = masks[0]
+    values, covered = c.cast(c.tensor("values"), c.element), len(shape_of(mask))
+    behind = len(c.shape) - dim - covered
+    shape = shape_of(values)
+    if len(masks) > 1 or (len(shape) > behind and shape[len(shape) - behind - 1] != 1):
+        refuse("a boolean mask takes a value for all its places; use torch.where for one for each")
+    if len(shape) > behind:
+        split = len(shape) - behind - 1
+        values = c.reshape(values, [*shape[:split], *[1] * covered, *shape[split + 1 :]])
+    mask = c.move(mask, dims(len(c.shape))[dim : dim + covered], c.shape)
+    if c.flag("accumulate"):
+        values = c.pointwise_wide(lambda x, y: x + y, c.tensor(), values)
+    return c.elementwise(lambda m, x, y: truth(m).select(x, y), mask, values, c.tensor())
+
+
+# scatter: x[index[i][j]][j] = src[i][j].
+
+
+def folded_hits(
+    c: Lowering, hit: SSAValue, values: SSAValue, monoid: str, identity: Number
+) -> SSAValue:
+    """The fold over the last axis of the values where `hit` holds."""
+    shape = shape_of(hit)
+    chosen = c.elementwise(
+        lambda h, x: h.select(x, identity), hit, values, shape=shape, hint="update"
+    )
+    return c.reduce(monoid, [len(shape) - 1], chosen, hint="updates")
+
+
+def _scattered(c: Lowering, name: str, dim: int, length: int, where: int) -> SSAValue:
+    """
+    The index or the source over `[result…, update]`: what it has at the update's place along
+    `dim` and at the result's along others. Past its end it is `where`. A number is one update.
+    """
+    value = c.reshape(c.tensor(name), shape_of(c.tensor(name)) or (1,))
+    if name == "index":
+        value = c.cast(value, i64)
+    else:
+        value = c.wide(c.cast(value, c.element))
+    subscripts = dims(len(c.shape) + 1)[:-1]
+    subscripts[dim] = AffineExpr.dimension(len(c.shape))
+    inside = [
+        from_end(extent - 1, AffineExpr.dimension(d))
+        for d, extent in enumerate(shape_of(value))
+        if d != dim and extent < c.shape[d]
+    ]
+    return c.move(value, subscripts, [*c.shape, length], inside, where if inside else None)
+
+
+@lower(
+    "scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add",
+    "scatter_reduce.two",
+)  # fmt: skip
+def scatter(c: Lowering) -> Lowered:
+    base, rank = c.tensor(), len(c.shape)
+    if not rank:
+        refuse("expected a tensor of at least one dimension")
+    if 0 in shape_of(c.tensor("index")) or not prod(c.shape):
+        return base
+    dim = c.dim(rank)
+    length = (shape_of(c.tensor("index")) or (1,))[dim]
+    index = _scattered(c, "index", dim, length, -1)
+    square = shape_of(index)
+    hit = hits(c, [index], [dim], square)
+    if c.op.operand("src") is None:
+        constant = c.constant(c.number("value"), (), c.element)
+        values = c.broadcast(c.wide(constant), square)
+    else:
+        values = _scattered(c, "src", dim, length, 0)
+    how = "sum" if c.op.overload.data == "scatter_add.default" else c.op.argument("reduce")
+    if how is not None:
+        return _reduced(c, str(how), hit, values)
+    return overwritten(c, latest(c, hit), c.cast(values, c.element), dims(rank + 1))
+
+
+FOLDS: dict[str, tuple[str, float, Callable[[Scalar, Scalar], Scalar]]] = {
+    "sum": ("add", 0, lambda x, y: x + y),
+    "add": ("add", 0, lambda x, y: x + y),
+    "mean": ("add", 0, lambda x, y: x + y),
+    "prod": ("mul", 1, lambda x, y: x * y),
+    "multiply": ("mul", 1, lambda x, y: x * y),
+    "amax": ("max", -inf, lambda x, y: x.maximum(y)),
+    "amin": ("min", inf, lambda x, y: x.minimum(y)),
+}
+"""The monoids of reducing scatters, their identities, and how they combine with `self`."""
+
+
+def _reduced(c: Lowering, how: str, hit: SSAValue, values: SSAValue) -> Lowered:
+    monoid, identity, combine = FOLDS[how]
+    element = element_of(values)
+    if identity in (inf, -inf) and not is_float(element):
+        bits = width(element) - 1
+        identity = -(2**bits) if identity < 0 else 2**bits - 1
+    folds = folded_hits(c, hit, values, monoid, identity)
+    own = c.flag("include_self", True)
+    counts = folded_hits(c, hit, c.constant(1, shape_of(hit), i64), "add", 0)
+
+    def function(x: Scalar, fold: Scalar, count: Scalar) -> Scalar:
+        result = combine(x, fold) if own else count.eq(0).select(x, fold)
+        if how != "mean":
+            return result
+        total = (count + 1 if own else count.maximum(1)).to(x.element)
+        return result / total if x.is_float else floor_quotient(result, total)
+
+    return c.pointwise_wide(function, c.tensor(), folds, counts)

@@ -1,0 +1,279 @@
+"""What only moves elements: every operation here is an index map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr
+
+from dlc.dialects.tensor_ir import shape_of
+from dlc.transforms.tensor.decompositions.lowering import (
+    Lowered,
+    Lowering,
+    dims,
+    from_end,
+    lower,
+    zero,
+)
+
+
+def sliced(
+    c: Lowering, value: SSAValue, dim: int, start: int, length: int, step: int = 1
+) -> SSAValue:
+    """`length` elements along `dim` from `start` on, every `step`-th."""
+    shape = list(shape_of(value))
+    shape[dim] = length
+    subscripts = dims(len(shape))
+    subscripts[dim] = affine(subscripts[dim], step, start)
+    return c.move(value, subscripts, shape)
+
+
+def permuted(c: Lowering, value: SSAValue, order: Sequence[int]) -> SSAValue:
+    """Dimension d of the result is dimension `order[d]` of the tensor."""
+    source = shape_of(value)
+    subscripts = dims(len(source))
+    for d, origin in enumerate(order):
+        subscripts[origin] = AffineExpr.dimension(d)
+    return c.move(value, subscripts, [source[origin] for origin in order])
+
+
+def concatenated(
+    c: Lowering, values: Sequence[SSAValue], dim: int, shape: Sequence[int]
+) -> SSAValue:
+    """The tensors one after the other along `dim`."""
+    if len(values) == 1:
+        return values[0]
+    ends = list(accumulate(shape_of(v)[dim] for v in values))
+    subscripts, conditions = [], []
+    for end, value in zip(ends, values, strict=True):
+        source = dims(len(shape))
+        source[dim] = affine(source[dim], 1, shape_of(value)[dim] - end)
+        subscripts.append(source)
+        last = end == ends[-1]
+        conditions.append([] if last else [from_end(end - 1, AffineExpr.dimension(dim))])
+    return c.index_map(values, subscripts, shape, conditions)
+
+
+def affine(dim: AffineExpr, step: int, offset: int) -> AffineExpr:
+    """`dim * step + offset`, without what changes nothing."""
+    scaled = dim if step == 1 else dim * step
+    return scaled + offset if offset else scaled
+
+
+@lower(
+    "view", "_unsafe_view", "reshape", "view_copy", "flatten.using_ints", "unflatten.int",
+    "view_as", "reshape_as", "_reshape_alias", "squeeze", "squeeze.dim", "squeeze.dims",
+    "unsqueeze", "ravel", "atleast_1d", "atleast_2d", "atleast_3d",
+)  # fmt: skip
+def reshape(c: Lowering) -> Lowered:
+    return c.reshape(c.tensor(), c.shape)
+
+
+@lower(
+    "clone", "alias", "detach", "contiguous", "lift", "lift_fresh", "lift_fresh_copy",
+    "resolve_conj", "resolve_neg", "real",
+)  # fmt: skip
+def same(c: Lowering) -> Lowered:
+    return c.tensor()
+
+
+@lower("expand", "expand_as", "expand_copy", "broadcast_to")
+def expand(c: Lowering) -> Lowered:
+    return c.broadcast(c.tensor(), c.shape)
+
+
+@lower("permute", "permute_copy")
+def permute(c: Lowering) -> Lowered:
+    rank = len(c.shape)
+    return permuted(c, c.tensor(), [d % rank for d in c.integers("dims")])
+
+
+@lower("numpy_T")
+def reversed_(c: Lowering) -> Lowered:
+    return permuted(c, c.tensor(), [*reversed(range(len(c.shape)))])
+
+
+@lower("transpose.int", "t", "mT", "swapaxes", "swapdims", "adjoint", "t_copy")
+def transpose(c: Lowering) -> Lowered:
+    rank = len(c.shape)
+    order = list(range(rank))
+    if rank < 2:
+        return c.tensor()
+    names = ("axis0", "axis1") if "axis0" in c.op.arguments.data else ("dim0", "dim1")
+    first, second = (c.dim(rank, name, d) for name, d in zip(names, (-2, -1), strict=True))
+    order[first], order[second] = order[second], order[first]
+    return permuted(c, c.tensor(), order)
+
+
+def slice_bounds(c: Lowering, extent: int) -> tuple[int, int]:
+    """The start and step of a slice."""
+    start = c.op.argument("start")
+    start = start if isinstance(start, int) else 0
+    return min(max(start + extent if start < 0 else start, 0), extent), c.integer("step", 1)
+
+
+@lower("slice.Tensor", "slice_copy.Tensor")
+def slice_(c: Lowering) -> Lowered:
+    value = c.tensor()
+    dim = c.dim(len(c.shape), "dim", 0)
+    start, step = slice_bounds(c, shape_of(value)[dim])
+    return sliced(c, value, dim, start, c.shape[dim], step)
+
+
+@lower("narrow", "narrow_copy")
+def narrow(c: Lowering) -> Lowered:
+    value = c.tensor()
+    dim = c.dim(len(c.shape))
+    start = c.integer("start") % max(shape_of(value)[dim], 1)
+    return sliced(c, value, dim, start, c.shape[dim])
+
+
+def _without(value: SSAValue, dim: int, index: int) -> list[AffineExpr]:
+    """Subscripts that read at `index` along `dim`, which the result lacks."""
+    subscripts = dims(len(shape_of(value)) - 1)
+    subscripts.insert(dim, AffineExpr.constant(index))
+    return subscripts
+
+
+@lower("select.int", "select_copy.int")
+def select(c: Lowering) -> Lowered:
+    value = c.tensor()
+    dim = c.dim(len(shape_of(value)))
+    index = c.integer("index") % shape_of(value)[dim]
+    return c.move(value, _without(value, dim, index), c.shape)
+
+
+@lower("unbind.int", "unbind_copy.int")
+def unbind(c: Lowering) -> Lowered:
+    value = c.tensor()
+    dim = c.dim(len(shape_of(value)), "dim", 0)
+    return [c.move(value, _without(value, dim, n), c.shape) for n in range(len(c.op.results))]
+
+
+@lower(
+    "split.Tensor", "split.sizes", "split_with_sizes", "chunk", "unsafe_split.Tensor",
+    "split_copy.Tensor", "split_with_sizes_copy", "unsafe_chunk", "tensor_split.sections",
+    "tensor_split.indices", "unsafe_split_with_sizes",
+)  # fmt: skip
+def split(c: Lowering) -> Lowered:
+    value = c.tensor()
+    dim = c.dim(len(c.shape), "dim", 0)
+    lengths = [shape_of(r)[dim] for r in c.op.results]
+    starts = [0, *accumulate(lengths)]
+    return [sliced(c, value, dim, *part) for part in zip(starts, lengths, strict=False)]
+
+
+@lower("cat", "concat", "concatenate")
+def cat(c: Lowering) -> Lowered:
+    dim = c.dim(len(c.shape), "dim", 0)
+    # A tensor of shape [0] may stand beside tensors of any rank.
+    alike = [v for v in c.tensors() if len(shape_of(v)) == len(c.shape)]
+    values = [v for v in alike if shape_of(v)[dim]] or alike[:1]
+    return concatenated(c, [c.cast(v, c.element) for v in values], dim, c.shape)
+
+
+@lower("stack")
+def stack(c: Lowering) -> Lowered:
+    rank = len(c.shape)
+    dim = c.dim(rank, "dim", 0)
+    values = [c.cast(v, c.element) for v in c.tensors()]
+    subscripts = [e for d, e in enumerate(dims(rank)) if d != dim]
+    conditions = [[from_end(n, AffineExpr.dimension(dim))] for n in range(len(values) - 1)]
+    return c.index_map(values, [subscripts] * len(values), c.shape, [*conditions, []])
+
+
+@lower("flip")
+def flip(c: Lowering) -> Lowered:
+    subscripts = dims(len(c.shape))
+    for dim in c.integers("dims") if subscripts else []:  # 0 names a dimension of a scalar, too
+        dim %= len(subscripts)
+        subscripts[dim] = from_end(c.shape[dim] - 1, subscripts[dim])
+    return c.move(c.tensor(), subscripts, c.shape)
+
+
+@lower("roll")
+def roll(c: Lowering) -> Lowered:
+    value, shape = c.tensor(), c.shape
+    if 0 in shape:
+        return value
+    shifts, axes = c.integers("shifts"), c.integers("dims", [])
+    if not axes:
+        size = [_product(shape)]
+        flat = c.reshape(value, size)
+        rolled = c.move(flat, [_wrapped(0, shifts[0], size[0])], size)
+        return c.reshape(rolled, shape)
+    totals: dict[int, int] = {}
+    for dim, shift in zip(axes, shifts, strict=True):
+        totals[dim % len(shape)] = totals.get(dim % len(shape), 0) + shift
+    subscripts = dims(len(shape))
+    for dim, shift in totals.items():
+        subscripts[dim] = _wrapped(dim, shift, shape[dim])
+    return c.move(value, subscripts, shape)
+
+
+def _product(shape: Sequence[int]) -> int:
+    total = 1
+    for extent in shape:
+        total *= extent
+    return total
+
+
+def _wrapped(dim: int, shift: int, extent: int) -> AffineExpr:
+    """`(dim - shift) mod extent`, of a sum that is not negative."""
+    back = -shift % extent
+    return (AffineExpr.dimension(dim) + back) % extent if back else AffineExpr.dimension(dim)
+
+
+@lower("repeat", "tile")
+def repeat(c: Lowering) -> Lowered:
+    value = c.tensor()
+    source = shape_of(value)
+    first = len(c.shape) - len(source)
+    subscripts = [
+        zero()
+        if extent <= 1
+        else AffineExpr.dimension(first + d)
+        if extent == c.shape[first + d]
+        else AffineExpr.dimension(first + d) % extent
+        for d, extent in enumerate(source)
+    ]
+    return c.move(value, subscripts, c.shape)
+
+
+@lower("diagonal", "diagonal_copy", "linalg_diagonal")
+def diagonal(c: Lowering) -> Lowered:
+    value = c.tensor()
+    rank = len(shape_of(value))
+    # `diag` of a matrix calls its offset a diagonal.
+    offset = c.integer("offset", c.integer("diagonal", 0))
+    first, second = c.dim(rank, "dim1", 0), c.dim(rank, "dim2", 1)
+    along = AffineExpr.dimension(rank - 2)
+    rest = iter(dims(rank - 2))
+    subscripts = [
+        along + max(-offset, 0)
+        if d == first
+        else along + max(offset, 0)
+        if d == second
+        else next(rest)
+        for d in range(rank)
+    ]
+    return c.move(value, subscripts, c.shape)
+
+
+@lower("unfold")
+def unfold(c: Lowering) -> Lowered:
+    value, rank = c.tensor(), len(c.shape)
+    if not shape_of(value):
+        return c.reshape(value, c.shape)
+    dim = c.dim(rank - 1, "dimension")
+    subscripts = dims(rank - 1)
+    within = AffineExpr.dimension(rank - 1)
+    subscripts[dim] = affine(subscripts[dim], c.integer("step"), 0) + within
+    return c.move(value, subscripts, c.shape)
+
+
+@lower("copy")
+def copy(c: Lowering) -> Lowered:
+    return c.broadcast(c.cast(c.tensor("src"), c.element), c.shape)

@@ -1,0 +1,1 @@
+"""The sixteen scheduling steps: the `t` steps of the pipeline."""

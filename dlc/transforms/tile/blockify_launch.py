@@ -1,0 +1,126 @@
+"""The scheduling step `blockify-launch`: see `BlockifyLaunchPass`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import prod
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument
+
+from dlc.dialects import tile
+from dlc.dialects.axes import BLOCK, SERIAL, THREAD
+from dlc.ir.expr import Expr
+from dlc.target import MAX_THREADS
+from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.transforms.step import Decline, SchedulingPass
+
+
+@dataclass(frozen=True)
+class BlockifyLaunchPass(SchedulingPass):
+    """
+    Free axes are partitioned into block, thread and serial axes.
+
+    Legal always: stores at points beyond an extent do nothing. Thread axes that a combine folds
+    across stay as they are. An axis of block size b and t threads becomes
+    `%block * b + %thread * (b / t) + %serial`.
+    Faster because the points of a block can share what they read, and a thread's points its
+    registers.
+
+    ```
+    tile.launch thread(%i in 100, %j in 5632) { … }
+    ```
+    becomes, with `block=128,128 thread=16,16`,
+    ```
+    tile.launch block(%bi in 1, %bj in 44) thread(%ti in 16, %tj in 16) serial(%ei in 8, %ej in 8)
+    ```
+
+    With `group`, blocks are numbered panel by panel of so many columns, row by row within one:
+    `block(%bi in 32, %bj in 44)` becomes `block(%bjo in 11, %bi in 32, %bji in 4)` with `group=4`.
+    Blocks that run at the same time then share rows and columns, which stay in the L2 cache. A
+    ragged last panel has blocks without points.
+    """
+
+    name = "blockify-launch"
+
+    block: tuple[int, ...] | None = None
+    """Points of each free axis in a block, aligned from the right; axes further left get 1."""
+    thread: tuple[int, ...] | None = None
+    """Threads along each axis of a block, aligned likewise; must divide the points."""
+    group: int | None = None
+    """Block columns (blocks along the last axis) in a panel; all if not given."""
+
+    def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        launch = kernel.launch
+        combined = {a for op in launch.walk() if isinstance(op, tile.CombineOp) for a in op.axes}
+        free = [a for a in launch.axes_of(THREAD) if a not in combined]
+        self._check(launch, free, prod(launch.extent(a) for a in combined))
+        assert self.block is not None
+        assert self.thread is not None
+        blocks, threads = _align(self.block, len(free)), _align(self.thread, len(free))
+        counts = [-(-launch.extent(a) // b) for a, b in zip(free, blocks, strict=True)]
+        points = [b // t for b, t in zip(blocks, threads, strict=True)]
+        panel = self._panel(counts)
+        grid = launch.axes_of(BLOCK)
+        rest = [a for a in launch.axes if a not in (*free, *grid)]
+        new = [keep(a, launch) for a in grid]
+        new += [Axis(f"b{a.name_hint}", n, BLOCK) for a, n in zip(free, counts, strict=True)]
+        if panel is not None:
+            row, column = new[-2:]
+            new[-2:] = [
+                Axis(f"{column.name}o", -(-column.extent // panel), BLOCK),
+                row,
+                Axis(f"{column.name}i", panel, BLOCK),
+            ]
+        new += [Axis(f"t{a.name_hint}", t, THREAD) for a, t in zip(free, threads, strict=True)]
+        new += [keep(a, launch) for a in rest]
+        new += [Axis(f"e{a.name_hint}", n, SERIAL) for a, n in zip(free, points, strict=True)]
+
+        def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
+            parts = iter(e)
+            result = dict(zip(grid, islice(parts, len(grid)), strict=True))
+            block = list(islice(parts, len(free) + (panel is not None)))
+            if panel is not None:
+                outer, row, inner = block[-3:]
+                block[-3:] = [row, outer * panel + inner]
+            thread = list(islice(parts, len(free)))
+            result.update(zip(rest, islice(parts, len(rest)), strict=True))
+            for axis, *at, b, n in zip(free, block, thread, parts, blocks, points, strict=True):
+                result[axis] = at[0] * b + at[1] * n + at[2]
+            return result
+
+        replace_axes(launch, new, meaning)
+        sizes, across = (" x ".join(map(str, n)) for n in (blocks, threads))
+        order = "" if panel is None else f", in panels of {panel} block columns"
+        if panel is not None and (empty := -counts[-1] % panel):
+            order += f", of which the last {empty} have no points"
+        return f"blocks of {sizes} points, {across} threads{order}"
+
+    def _panel(self, counts: list[int]) -> int | None:
+        """The block columns in a panel, or None where panels would not change the order."""
+        if self.group is None or len(counts) < 2 or counts[-2] < 2 or self.group >= counts[-1]:
+            return None
+        return self.group
+
+    def _check(self, launch: tile.LaunchOp, free: list[BlockArgument], combined: int) -> None:
+        if self.block is None or self.thread is None:
+            raise Decline("it needs block and thread, the points and threads along each axis")
+        if not free:
+            raise Decline("it has no free thread axis")
+        if self.group is not None and self.group < 1:
+            raise Decline(f"group must be at least 1 block column, not {self.group}")
+        for b, t in zip(_align(self.block, len(free)), _align(self.thread, len(free)), strict=True):
+            if b < 1 or t < 1 or b % t:
+                raise Decline(f"{t} threads do not divide a block of {b} points")
+        count = prod((*_align(self.thread, len(free)), combined))
+        if count > MAX_THREADS:
+            raise Decline(f"{count} threads are more than the {MAX_THREADS} that a block can have")
+        if any(isinstance(op, tile.StageOp | tile.ComputeOp) for op in launch.walk()):
+            raise Decline("slabs are staged already for the blocks that there are")
+
+
+def _align(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """The last `count` sizes, with 1 for axes further left."""
+    return ((1,) * count + sizes)[-count:] if count else ()

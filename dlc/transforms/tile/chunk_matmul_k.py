@@ -1,0 +1,87 @@
+"""The scheduling step `chunk-matmul-k`: see `ChunkMatmulKPass`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument
+
+from dlc.analysis.loop.contraction import contractions
+from dlc.dialects import tile
+from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
+from dlc.ir.expr import Expr
+from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.transforms.axes.nest import chunk
+from dlc.transforms.step import Decline, SchedulingPass
+
+
+@dataclass(frozen=True)
+class ChunkMatmulKPass(SchedulingPass):
+    """
+    The K reduce of a contraction becomes a reduce over chunks of a reduce within a chunk.
+
+    Legal always: points of a ragged last chunk beyond K fold the identity. Both reduces have one
+    monoid and the inner one is only yielded, so they accumulate in place.
+    Faster once `stage-inputs` fetches the chunk's slabs into shared memory; with `vector`, threads
+    read them in wide accesses along K.
+
+    ```
+    %acc = tile.reduce add serial(%k in 2048) -> f32 { … %k … }
+    ```
+    becomes, with `bk=16`,
+    ```
+    %acc = tile.reduce add serial(%ko in 128) -> f32 {
+      %part = tile.reduce add serial(%ki in 16) -> f32 { … %ko * 16 + %ki … }
+      tile.yield %part : f32
+    }
+    ```
+    """
+
+    name = "chunk-matmul-k"
+
+    bk: int | None = None
+    """Points of K in a chunk."""
+    vector: int | None = None
+    """Neighbouring points of K that a thread takes at once, as a register axis; divides `bk`."""
+
+    def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        if self.bk is None or self.bk < 1:
+            raise Decline("it needs bk, the points of K in a chunk")
+        reduces = [
+            c.reduce
+            for c in contractions(kernel.launch)
+            if isinstance(c.reduce, tile.ReduceOp)
+            and not any(isinstance(op, AxesOp) for op in c.reduce.body.walk())
+        ]
+        if not reduces:
+            raise Decline("it has no contraction")
+        vector = 1 if self.vector is None else self.vector
+        if vector < 1 or self.bk % vector:
+            raise Decline(f"a vector of {vector} points does not divide a chunk of {self.bk}")
+        long = [r for r in reduces if r.extent(r.axes[-1]) > self.bk]
+        wide = [r for r in reduces if r.extent(r.axes[-1]) >= vector > 1]
+        if not long and not wide:
+            raise Decline(f"no K is longer than a chunk of {self.bk}")
+        for reduce in long:
+            name = reduce.axes[-1].name_hint or "k"
+            chunk(reduce, reduce.axes[-1], self.bk, (f"{name}o", f"{name}i"))
+        for reduce in wide:
+            _vectorize(reduce, vector)
+        done = [f"chunks of {self.bk}"] if long else []
+        done += [f"runs of {vector}"] if wide else []
+        return f"K in {', '.join(done)}"
+
+
+def _vectorize(reduce: tile.ReduceOp, size: int) -> None:
+    """Takes the innermost axis of a reduce in runs, whose points are a register axis."""
+    *outer, last = reduce.axes
+    name = last.name_hint or "ki"
+    runs = Axis(name, -(-reduce.extent(last) // size), SERIAL)
+    point = Axis(f"{name.removesuffix('i')}v", size, REGISTER)
+
+    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
+        return {**dict(zip(outer, e, strict=False)), last: e[-2] * size + e[-1]}
+
+    replace_axes(reduce, [*(keep(a, reduce) for a in outer), runs, point], meaning)

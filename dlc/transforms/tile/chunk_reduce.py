@@ -1,0 +1,98 @@
+"""The scheduling step `chunk-reduce`: see `ChunkReducePass`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.ir import BlockArgument
+
+from dlc.analysis.loop.contraction import contractions
+from dlc.dialects import tile
+from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
+from dlc.transforms.axes.nest import Loop, chunk
+from dlc.transforms.step import Decline, SchedulingPass
+
+
+@dataclass(frozen=True)
+class ChunkReducePass(SchedulingPass):
+    """
+    Reduces that are no contractions, and the loops beside them, are chunked: the last serial axis
+    becomes a loop over chunks around a loop over the points of a chunk.
+
+    Legal always: the order of the points stays, and points of a ragged last chunk fold the
+    identity and store nothing. Both reduces have one monoid and the inner one is only yielded, so
+    they accumulate in place.
+    Faster once `stage-inputs` fetches a chunk's slab where the whole row's does not fit in shared
+    memory.
+
+    ```
+    %s_part = tile.reduce add serial(%ko in 64) register(%kv in 4) -> f32 { … }
+    ```
+    becomes, with `bk=8`,
+    ```
+    %s_part = tile.reduce add serial(%ko in 8) -> f32 {
+      %s_chunk = tile.reduce add serial(%ki in 8) register(%kv in 4) -> f32 { … %ko * 8 + %ki … }
+      tile.yield %s_chunk : f32
+    }
+    ```
+    """
+
+    name = "chunk-reduce"
+
+    bk: int | None = None
+    """Points of the serial axis in a chunk; one is a run of each thread after
+    `cooperative-reduce`."""
+
+    def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        if self.bk is None or self.bk < 1:
+            raise Decline("it needs bk, the points of a reduce in a chunk")
+        launch = kernel.launch
+        if any(isinstance(r.type, MemRefType) for op in launch.walk() for r in op.results):
+            raise Decline("slabs are staged already for the loops that there are")
+        loops = _whole_loops(launch)
+        if not any(isinstance(op, tile.ReduceOp) for op in loops):
+            raise Decline("it has no reduce but contractions and those in chunks already")
+        long = [(op, a) for op in loops if (a := _last_serial(op)) and op.extent(a) > self.bk]
+        if not long:
+            raise Decline(f"no reduce or loop of it is longer than a chunk of {self.bk}")
+        for op, axis in long:
+            chunk(op, axis, self.bk, _names(op, axis))
+        return f"{len(long)} loops in chunks of {self.bk}"
+
+
+def _whole_loops(launch: tile.LaunchOp) -> list[Loop]:
+    """The innermost loops of a launch, without contractions and what is in chunks already."""
+    products = {c.reduce for c in contractions(launch)}
+    return [
+        op
+        for op in launch.body.walk()
+        if isinstance(op, tile.ForOp | tile.ReduceOp)
+        and op not in products
+        and not any(isinstance(inner, AxesOp) for inner in op.body.walk())
+        and not _is_chunk(op)
+    ]
+
+
+def _is_chunk(op: Loop) -> bool:
+    """Is a loop all that a loop of its kind around it holds?"""
+    around = op.parent_op()
+    if not isinstance(around, type(op)) or op.prev_op is not None:
+        return False
+    if isinstance(op, tile.ReduceOp) and op.monoid_name != around.properties["monoid"]:
+        return False
+    return op.next_op is around.body.block.last_op
+
+
+def _last_serial(op: Loop) -> BlockArgument | None:
+    """The last serial axis: only register axes come after it."""
+    serial = op.axes_of(SERIAL)
+    return serial[-1] if serial else None
+
+
+def _names(op: Loop, axis: BlockArgument) -> tuple[str, str]:
+    """`ko` and `ki` for an axis `k`; a `ko` beside a register axis `kv` is taken as a `k`."""
+    name = axis.name_hint or "k"
+    registers = {a.name_hint for a in op.axes_of(REGISTER)}
+    base = name[:-1] if name.endswith("o") and f"{name[:-1]}v" in registers else name
+    return f"{base}o", f"{base}i"

@@ -1,0 +1,166 @@
+"""The scheduling step `cooperative-reduce`: see `CooperativeReducePass`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import tile
+from dlc.dialects.access import indexed_ops
+from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
+from dlc.ir.expr import Expr
+from dlc.remarks import counted
+from dlc.target import MAX_THREADS, WARP
+from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.transforms.step import Decline, SchedulingPass
+
+
+@dataclass(frozen=True)
+class CooperativeReducePass(SchedulingPass):
+    """
+    Several threads share each reduce of a row, then combine what they hold.
+
+    Legal because monoids are commutative: a thread folds every n-th run of the row. Free
+    axes become block axes, beside those that `split-matmul-k` makes; every reduce and every inner
+    loop is dealt over the same threads, so that a thread meets the same elements in each.
+    Faster because a row is read by neighbouring threads from neighbouring addresses, and because
+    few long rows still fill the GPU.
+
+    ```
+    tile.launch thread(%row in 32) { %s = tile.reduce add serial(%k in 2048) -> f32 { … %k … } … }
+    ```
+    becomes, with `threads=256 rows=1 vector=4`,
+    ```
+    tile.launch block(%row in 32) thread(%t in 256) {
+      %p = tile.reduce add serial(%ko in 2) register(%kv in 4) -> f32 { … %ko*1024 + %t*4 + %kv … }
+      %s = tile.combine add %p across(%t) : f32
+    ```
+    """
+
+    name = "cooperative-reduce"
+
+    threads: int | None = None
+    """Threads for a row: a power of two up to 32, or a multiple of 32."""
+    rows: int | None = None
+    """Rows (points of the innermost free axis) that share a block."""
+    vector: int | None = None
+    """Elements that a thread takes in a run."""
+
+    def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        launch = kernel.launch
+        self._check(launch)
+        assert self.threads is not None
+        rows, vector = self.rows or 1, self.vector or 1
+        free = launch.axes_of(THREAD)
+        rows_inside = bool(free) and rows > 1 and _strided_reduce(launch, free[-1])
+        grid = [*launch.axes_of(BLOCK), *free[:-1]]
+        new = [keep(a, launch, BLOCK) for a in grid]
+        if free:
+            name = free[-1].name_hint
+            row_blocks = -(-launch.extent(free[-1]) // rows)
+            new.append(Axis(name if rows == 1 else f"b{name}", row_blocks, BLOCK))
+            new.append(Axis(f"t{name}", rows, THREAD))
+        thread_axis = Axis("t", self.threads, THREAD)
+        new.insert(len(new) - int(rows_inside), thread_axis)
+        row_at = len(new) - (1 if rows_inside else 2)
+
+        def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
+            result = dict(zip(grid, e, strict=False))
+            if free:
+                result[free[-1]] = e[len(grid)] * rows + e[row_at]
+            return result
+
+        arguments = replace_axes(launch, new, meaning)
+        thread = arguments[[a for a in new if a.extent != 1].index(thread_axis)]
+        loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
+        for op in loops:
+            _deal(op, thread, self.threads, vector)
+            if isinstance(op, tile.ReduceOp):
+                _combine(op, thread)
+        return (
+            f"{self.threads} threads for a row, {counted(rows, 'row')} in a block, runs of {vector}"
+        )
+
+    def _check(self, launch: tile.LaunchOp) -> None:
+        threads = self.threads
+        rows, vector = (1 if n is None else n for n in (self.rows, self.vector))
+        if threads is None:
+            raise Decline("it needs threads, the threads for a row")
+        if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
+            raise Decline(
+                f"threads must be a power of two up to 32 or a multiple of 32, not {threads}"
+            )
+        if vector < 1:
+            raise Decline(f"vector must be at least 1 element, not {vector}")
+        if rows < 1 or threads * rows > MAX_THREADS:
+            raise Decline(
+                f"{rows} rows of {threads} threads are not a block of at most {MAX_THREADS}"
+            )
+        if any(launch.kind(a) not in (BLOCK, THREAD) for a in launch.axes) or _partitioned(launch):
+            raise Decline("the launch is partitioned already")
+        if any(isinstance(op, tile.ComputeOp) for op in launch.walk()):
+            raise Decline("slabs are computed already for the threads that there are")
+        top = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
+        reduces = [op for op in top if isinstance(op, tile.ReduceOp)]
+        if not reduces:
+            raise Decline("it has no reduce")
+        for op in top:
+            if not op.axes:
+                raise Decline("a loop of it has one point")
+            if any(isinstance(o, AxesOp) for o in op.body.walk()):
+                raise Decline("a loop of it holds another loop")
+
+
+def _partitioned(launch: tile.LaunchOp) -> bool:
+    """Are threads of a free axis in blocks, or combined, already?"""
+    blocks, threads = set(launch.axes_of(BLOCK)), set(launch.axes_of(THREAD))
+    if any(isinstance(op, tile.CombineOp) for op in launch.walk()):
+        return True
+    exprs = [e for op in indexed_ops(launch) for e in (*op.subscripts, *op.where)]
+    return any(blocks & set(e.values()) and threads & set(e.values()) for e in exprs)
+
+
+def _strided_reduce(launch: tile.LaunchOp, row: SSAValue) -> bool:
+    """Do more loads of the reduces have unit stride along the row axis than along the reduce?"""
+    votes = 0
+    for reduce in launch.body.block.ops:
+        if not isinstance(reduce, tile.ReduceOp):
+            continue
+        for op in reduce.body.walk():
+            if isinstance(op, tile.LoadOp) and op.subscripts:
+                last = op.subscripts[-1]
+                votes += last.coefficient(row) == 1
+                votes -= last.coefficient(reduce.axes[-1]) == 1
+    return votes > 0
+
+
+def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:
+    """Deals the innermost axis of a loop over the threads in runs of `vector`."""
+    *outer, last = op.axes
+    name = last.name_hint
+    runs = -(-op.extent(last) // (threads * vector))
+    new = [
+        *(keep(a, op) for a in outer),
+        Axis(f"{name}o", runs, SERIAL),
+        Axis(f"{name}v", vector, REGISTER),
+    ]
+
+    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
+        dealt = e[-2] * (threads * vector) + Expr.of(thread) * vector + e[-1]
+        return {**dict(zip(outer, e, strict=False)), last: dealt}
+
+    replace_axes(op, new, meaning)
+
+
+def _combine(reduce: tile.ReduceOp, thread: SSAValue) -> None:
+    """Folds the threads' parts of a reduce after it."""
+    combine = tile.CombineOp(reduce.monoid_name.data, reduce.results, [thread])
+    Rewriter.insert_op(combine, InsertPoint.after(reduce))
+    for part, result in zip(reduce.results, combine.results, strict=True):
+        result.name_hint = part.name_hint
+        part.name_hint = f"{part.name_hint or 'r'}_part"
+        part.replace_uses_with_if(result, lambda use: use.operation is not combine)

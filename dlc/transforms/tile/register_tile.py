@@ -1,0 +1,73 @@
+"""The scheduling step `register-tile`: see `RegisterTilePass`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument
+
+from dlc.dialects import tile
+from dlc.dialects.axes import REGISTER, SERIAL
+from dlc.ir.expr import Expr
+from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.transforms.step import Decline, SchedulingPass
+
+
+@dataclass(frozen=True)
+class RegisterTilePass(SchedulingPass):
+    """
+    Serial axes of the launch become register axes: a thread holds all their points at once.
+
+    Legal always: the points are independent. What uses one such axis is a vector in registers,
+    what uses two a block; the text does not grow.
+    Faster because what does not use an axis is loaded, staged and computed once for its points.
+
+    ```
+    tile.launch … serial(%ei in 8, %ej in 8) { … }
+    ```
+    becomes, with `extents=8,8`,
+    ```
+    tile.launch … register(%ei in 8, %ej in 8) { … }
+    ```
+    """
+
+    name = "register-tile"
+
+    extents: tuple[int, ...] | None = None
+    """Points of each serial axis held at once, aligned from the right; must divide the axis."""
+
+    def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        launch = kernel.launch
+        serial = launch.axes_of(SERIAL)
+        if not serial:
+            raise Decline("it has no serial axis (blockify-launch makes them)")
+        if self.extents is None:
+            raise Decline("it needs extents, the points of each serial axis held at once")
+        sizes = ((1,) * len(serial) + self.extents)[-len(serial) :]
+        for axis, size in zip(serial, sizes, strict=True):
+            if size < 1 or launch.extent(axis) % size:
+                raise Decline(
+                    f"{size} does not divide the {launch.extent(axis)} points of a thread"
+                )
+        others = [a for a in launch.axes if a not in serial]
+        new = [keep(a, launch) for a in others]
+        new += [
+            Axis(a.name_hint, launch.extent(a) // n, SERIAL)
+            for a, n in zip(serial, sizes, strict=True)
+        ]
+        new += [
+            Axis(f"r{(a.name_hint or 'e')[1:]}", n, REGISTER)
+            for a, n in zip(serial, sizes, strict=True)
+        ]
+
+        def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
+            result = dict(zip(others, e, strict=False))
+            outer, inner = e[len(others) : len(others) + len(serial)], e[-len(serial) :]
+            for axis, size, o, r in zip(serial, sizes, outer, inner, strict=True):
+                result[axis] = o * size + r
+            return result
+
+        replace_axes(launch, new, meaning)
+        return f"{' x '.join(str(n) for n in sizes)} points in registers"

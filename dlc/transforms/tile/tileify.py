@@ -1,0 +1,68 @@
+"""The scheduling step `tileify`: see `TileifyPass`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.dialects import loop, tile
+from dlc.dialects.axes import THREAD
+from dlc.transforms.axes.loop_to_tile import as_tile
+from dlc.transforms.step import Decline, SchedulingPass
+
+
+@dataclass(frozen=True)
+class TileifyPass(SchedulingPass):
+    """
+    The outer free loops of a kernel become thread axes of a tile kernel.
+
+    Legal always: the points of a free loop are independent. A loop inside is taken along while
+    what stands beside it is cheap to repeat, that is, holds no reduce and no other loop.
+    Faster because every point gets a thread of its own.
+
+    ```
+    loop.for %i in 100, %j in 64 { %s = loop.reduce add %k in 8 -> f32 { … } … }
+    ```
+    becomes
+    ```
+    tile.launch thread(%i in 100, %j in 64) { %s = tile.reduce add serial(%k in 8) -> f32 { … } … }
+    ```
+    """
+
+    name = "tileify"
+
+    def rewrite(self, kernel: loop.KernelOp | tile.KernelOp, module: ModuleOp) -> str:
+        if isinstance(kernel, tile.KernelOp):
+            return self.rewrite_tile(kernel, module)
+        launch = as_tile(kernel).launch
+        while inner := _sole_loop(launch):
+            _absorb(launch, inner)
+        threads = ", ".join(f"%{a.name_hint}" for a in launch.axes)
+        return f"thread axes {threads}" if launch.axes else "one thread"
+
+    def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
+        raise Decline("the kernel is tiled already")
+
+
+def _sole_loop(launch: tile.LaunchOp) -> tile.ForOp | None:
+    """The only op with a body or effect in the launch, if that is a for loop."""
+    nested = [op for op in launch.body.block.ops if op.regions or isinstance(op, tile.StoreOp)]
+    return nested[0] if len(nested) == 1 and isinstance(nested[0], tile.ForOp) else None
+
+
+def _absorb(launch: tile.LaunchOp, inner: tile.ForOp) -> None:
+    """Makes the axes of a loop in the launch thread axes of the launch."""
+    block = launch.body.block
+    extents = [*map(launch.extent, launch.axes), *map(inner.extent, inner.axes)]
+    for axis in inner.axes:
+        new = block.insert_arg(axis.type, len(block.args))
+        new.name_hint = axis.name_hint
+        axis.replace_all_uses_with(new)
+    for op in list(inner.body.block.ops):
+        op.detach()
+        if not isinstance(op, tile.YieldOp):
+            block.insert_op_before(op, inner)
+    inner.detach()
+    inner.erase()
+    launch.set_axes(extents, [THREAD] * len(extents))

@@ -1,0 +1,120 @@
+"""The shape of the code base: layers, folders, names. Every import counts, lazy ones too."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dlc.passes import STEPS
+
+ROOT = Path(__file__).parents[2]
+
+LAYERS = (
+    ("dlc.cli",),
+    ("dlc.dynamo", "dlc.measure"),
+    ("dlc",),
+    ("dlc.compiler",),
+    ("dlc.transforms", "dlc.judge", "dlc.cuda_graph"),
+    ("dlc.schedule", "dlc.backend", "dlc.simulator", "dlc.models"),
+    ("dlc.analysis", "dlc.frontend", "dlc.pipeline"),
+    ("dlc.dialects",),
+    ("dlc.target",),
+    ("dlc.ir", "dlc.registry"),
+    ("dlc.passes",),
+    ("dlc.diagnostics", "dlc.remarks", "dlc.text"),
+)
+"""Top to bottom: a module imports from its own part and from layers below."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in sorted((ROOT / "dlc").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """The modules of dlc that a module imports, at its top or in a function."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(modules()[module].read_text())):
+        if isinstance(node, ast.Import):
+            found.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{name.name}" for name in node.names]
+            found.update(name if name in modules() else node.module for name in names)
+    return frozenset(found & modules().keys()) - {module}
+
+
+def part_of(module: str) -> str:
+    """The part of a layer that a module belongs to."""
+    parts = [part for layer in LAYERS for part in layer]
+    inside = [part for part in parts if f"{module}.".startswith(f"{part}.") and part != "dlc"]
+    return max(inside, key=len, default="dlc" if module == "dlc" else f"{module}, of no layer")
+
+
+def test_imports_go_down() -> None:
+    depth = {part: number for number, layer in enumerate(LAYERS) for part in layer}
+    wrong = [
+        f"{module} imports {other}"
+        for module in modules()
+        for other in imports(module)
+        if (own := part_of(module)) != (its := part_of(other)) and depth[own] >= depth[its]
+    ]
+    assert not wrong
+
+
+@pytest.mark.xfail(strict=True, reason="the simulator and the drivers still do")
+def test_no_modules_import_each_other() -> None:
+    assert not list(cycles({module: imports(module) for module in modules()}))
+
+
+def cycles(graph: dict[str, frozenset[str]]) -> Iterator[list[str]]:
+    """What is left when all that leads to nothing but what is left out is left out."""
+    left = dict(graph)
+    while ends := [node for node, nexts in left.items() if not nexts & left.keys()]:
+        for node in ends:
+            del left[node]
+    if left:
+        yield sorted(left)
+
+
+def test_no_pass_imports_a_pass() -> None:
+    passes = {step.location[0] for step in STEPS}
+    assert passes <= modules().keys()
+    assert not [
+        f"{module} imports {other}" for module in passes for other in imports(module) & passes
+    ]
+
+
+def test_the_folders_of_transforms_are_the_pipeline() -> None:
+    for stage in ("tensor", "loop", "tile", "kernel"):
+        folder = ROOT / "dlc" / "transforms" / stage
+        files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+        names = {step.pass_name.replace("-", "_") for step in STEPS if step.stage == stage}
+        assert files == names
+
+
+@pytest.mark.xfail(strict=True, reason="barriers.py still places barriers")
+def test_analyses_edit_nothing() -> None:
+    for path in (ROOT / "dlc" / "analysis").rglob("*.py"):
+        assert "xdsl.rewriter" not in path.read_text(), path
+        assert "pattern_rewriter" not in path.read_text(), path
+
+
+def test_ir_knows_no_dialect() -> None:
+    for module in modules():
+        if module.startswith("dlc.ir."):
+            assert not [other for other in imports(module) if other.startswith("dlc.dialects")]
+
+
+def test_names_of_modules_are_unique() -> None:
+    counts = Counter(path.name for path in modules().values() if path.name != "__init__.py")
+    assert not [name for name, count in counts.items() if count > 1]
