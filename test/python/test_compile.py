@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from expected import judge, rounded
 from torch import nn
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -24,7 +25,6 @@ from dlc.dialects import tile
 from dlc.frontend.capture import capture_text
 from dlc.frontend.source import ImportFailure
 from dlc.ir.locations import LocParser
-from dlc.judge.accuracy import compare
 from dlc.judge.reference import evaluate
 from dlc.passes import STAGES, STEPS
 from dlc.pipeline import run_pipeline, stage_of, text_of
@@ -78,9 +78,9 @@ def assert_accurate(compiled: CompiledProgram, args: Sequence[Any]) -> None:
     bound = variant.program.bind(args)
     results = variant.executor([t.detach() for t in bound])
     exact = evaluate(variant.program.module, bound, double=True)
-    eager = evaluate(variant.program.module, bound)
+    eager = rounded(evaluate, variant.program.module, bound)
     for result, reference, own in zip(results, exact, eager, strict=True):
-        accuracy = compare(result, reference, own, variant.longest_reduction)
+        accuracy = judge(result, reference, own, variant.longest_reduction)
         assert accuracy.ok, accuracy
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from expected import judge, rounded
 from torch import nn
 
 import dlc
@@ -88,10 +89,11 @@ def check(program: nn.Module, args: tuple[torch.Tensor, ...]) -> CompiledProgram
     with torch.no_grad(), own_attention(program):
         eager = program(*args)
     (exact,) = evaluate(variant.program.module, bound, double=True)
-    accuracy = compare(compiled(*args), exact, eager, variant.longest_reduction)
+    plain = rounded(evaluate, variant.program.module, bound)
+    accuracy = judge(compiled(*args), exact, *plain, variant.longest_reduction)
     assert exact.isfinite().all()
     assert exact.std() > 0.1
-    assert accuracy.eager_error < SAME, accuracy
+    assert compare(eager, exact, eager).error < SAME
     assert accuracy.ok, accuracy
     return compiled
 
@@ -209,8 +211,9 @@ def test_torch_compile_of_a_model(tmp_path: Path) -> None:
         result = torch.compile(model, backend="dlc")(tokens, use_cache=False).logits
     imported = import_program(program, (tokens,))
     (exact,) = evaluate(imported.module, imported.bind((tokens,)), double=True)
-    accuracy = compare(result, exact, eager, LLAMA["intermediate_size"])
-    assert accuracy.eager_error < SAME, accuracy
+    plain = rounded(evaluate, imported.module, imported.bind((tokens,)))
+    accuracy = judge(result, exact, *plain, LLAMA["intermediate_size"])
+    assert compare(eager, exact, eager).error < SAME
     assert accuracy.ok, accuracy
 
 
@@ -259,7 +262,7 @@ def test_sentence_embeddings_with_real_weights() -> None:
         with torch.no_grad():
             result, expected = compiled(*args), exact(*args)
             longest = compiled.variants[-1].longest_reduction
-            accuracy = compare(result, expected, eager(*args), longest)
+            accuracy = judge(result, expected, rounded(eager, *args), longest)
         assert accuracy.ok, accuracy
         torch.testing.assert_close(result.norm(dim=1), torch.ones(len(sentences)))
 

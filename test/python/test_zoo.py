@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from expected import judge, rounded
 from test_operators import interpreted
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import dlc
 from dlc.frontend.source import ImportFailure
-from dlc.judge.accuracy import compare
 
 Model = tuple[nn.Module, tuple[torch.Tensor, ...]]
 ZOO: dict[str, Callable[[], Model]] = {}
@@ -240,7 +240,7 @@ def test_blocks_agree_with_eager(name: str) -> None:
     function.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        eager = function(*args)
+        eager = rounded(function, *args)
         try:
             found, longest = ours_of(name, function, args)
         except ImportFailure as refusal:
@@ -250,5 +250,5 @@ def test_blocks_agree_with_eager(name: str) -> None:
     for ours, wide, own in zip(
         *map(tree_leaves, (found, exact(function, args), eager)), strict=True
     ):
-        accuracy = compare(ours, wide, own, longest)
+        accuracy = judge(ours, wide, own, longest)
         assert accuracy.ok, f"{name}: {accuracy}"
