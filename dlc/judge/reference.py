@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ def evaluate(
     The results of `@main`, each `torch.aten` being a call of that overload. With `double`, every
     floating-point tensor is fp64, casts to other floating-point types included; an argument is for
     as long as an operation uses it, so that the weights of a model need not be there twice.
+    oneDNN takes no part.
     `disturb` is applied to every value at each of its uses.
     OpError for any other operation, for an overload that this PyTorch does not have, and for what
     PyTorch refuses, as an index that is out of range.
@@ -43,7 +45,7 @@ def evaluate(
         tensor = widened(values[value]) if double else values[value]
         return disturb(tensor, value)
 
-    with torch.no_grad():
+    with torch.no_grad(), without_onednn():
         for op in body.ops:
             if isinstance(op, func.ReturnOp):
                 return [use(v) for v in op.operands]
@@ -55,6 +57,18 @@ def evaluate(
                 if last_use.get(value, op) is op:
                     del values[value]
     fail(main, "expected func.return at the end of @main, found none")
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Within it, a CPU gives what any other does at infinity: oneDNN's GELU of it may be NaN."""
+    onednn: Any = torch.backends.mkldnn  # its switch is a property that hides from types
+    before = onednn.enabled
+    onednn.enabled = False
+    try:
+        yield
+    finally:
+        onednn.enabled = before
 
 
 def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> list[torch.Tensor]:

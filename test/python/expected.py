@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dlc.judge.accuracy import Accuracy, compare
-from dlc.judge.reference import widened
+from dlc.judge.reference import widened, without_onednn
 
 EXACT = ("aten::div", "aten::nan_to_num")
 """Operations that their dtype defines to the bit: one rounds a quotient before it is truncated, one
@@ -46,7 +46,7 @@ class Rounded(TorchDispatchMode):
 
 def rounded(function: Callable[..., Any], *args: Any) -> Any:
     """A program's results as eager would have them if it rounded each operation once."""
-    with torch.no_grad(), torch.backends.mkldnn.flags(enabled=False), Rounded():
+    with torch.no_grad(), without_onednn(), Rounded():
         return function(*args)
 
 

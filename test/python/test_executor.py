@@ -272,6 +272,19 @@ def test_torch_ir_is_evaluated_in_fp64():
     assert evaluate(parse(text), [x, i])[0].dtype == torch.float16
 
 
+def test_torch_ir_at_infinity_is_what_it_is_on_any_processor():
+    text = """
+    func.func @main(%x: tensor<32xf32>) -> tensor<32xf32> {
+      %y = torch.aten "gelu.default"(self = %x) {approximate = "none"}
+          : (tensor<32xf32>) -> tensor<32xf32>
+      func.return %y : tensor<32xf32>
+    }
+    """
+    before, x = torch.backends.mkldnn.enabled, torch.full((32,), torch.inf)
+    assert torch.equal(evaluate(parse(text), [x])[0], x)
+    assert torch.backends.mkldnn.enabled == before
+
+
 def test_random_arguments_are_what_main_says():
     text = """
     func.func @main(
