@@ -26,15 +26,13 @@ from collections.abc import Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
-    DenseArrayBase,
+    AffineMapAttr,
     FlatSymbolRefAttrConstr,
     IndexType,
     IntegerAttr,
     MemRefLayoutAttr,
     MemRefType,
     NoneAttr,
-    StringAttr,
-    SymbolNameConstraint,
     SymbolRefAttr,
     TensorType,
     i1,
@@ -48,14 +46,13 @@ from xdsl.ir import (
     Region,
     SSAValue,
 )
+from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
     irdl_op_definition,
     operand_def,
-    opt_prop_def,
     prop_def,
-    region_def,
     result_def,
     traits_def,
     var_operand_def,
@@ -92,14 +89,8 @@ from dlc.dialects.kernel_memory import is_local as is_local
 from dlc.dialects.kernel_memory import is_shared as is_shared
 from dlc.dialects.kernel_op import (
     DEFAULT_ALIGNMENT,
-    KernelOpBase,
-    chosen,
-    forget_outer_names,
-    parse_isolated_region,
-    positions,
-    print_schedule,
+    KernelSignature,
     tensor_of,
-    verify_positions,
 )
 from dlc.dialects.kernel_tma import (
     AllocMbarriersOp,
@@ -118,12 +109,11 @@ from dlc.dialects.kernel_tma import (
 from dlc.dialects.kernel_tma import MbarrierOpBase as MbarrierOpBase
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.expr import Expr, once
-from dlc.ir.verification import SoundByStructure
 from dlc.target import MAX_THREADS
 
 
 @irdl_op_definition
-class FuncOp(SoundByStructure, IRDLOperation):
+class FuncOp(KernelSignature):
     """
     `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …) grid 32 block 256 { … }`
 
@@ -133,13 +123,8 @@ class FuncOp(SoundByStructure, IRDLOperation):
     """
 
     name = "kernel.func"
-    sym_name = prop_def(SymbolNameConstraint())
-    alignments = prop_def(DenseArrayBase.constr(i64))
-    zeroed = opt_prop_def(DenseArrayBase.constr(i64))
-    grid = prop_def(IntegerAttr)
+    grid = prop_def(AffineMapAttr)
     block = prop_def(IntegerAttr)
-    schedule = opt_prop_def(StringAttr)
-    body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
 
     def __init__(
@@ -152,70 +137,45 @@ class FuncOp(SoundByStructure, IRDLOperation):
         schedule: str | None = None,
         zeroed: Sequence[int] = (),
     ) -> None:
-        super().__init__(
-            regions=[body],
-            properties={
-                "sym_name": StringAttr(name),
-                "alignments": DenseArrayBase.from_list(i64, list(alignments)),
-                "grid": IntegerAttr(grid, i64),
-                "block": IntegerAttr(block, i64),
-                "zeroed": positions(zeroed),
-                "schedule": None if schedule is None else StringAttr(schedule),
-            },
-        )
-
-    @property
-    def name_(self) -> str:
-        return self.sym_name.data
-
-    @property
-    def refs(self) -> tuple[BlockArgument, ...]:
-        """All global memrefs, inputs first."""
-        return tuple(self.body.block.args)
-
-    @property
-    def input_refs(self) -> tuple[BlockArgument, ...]:
-        return self.refs[: len(self.alignments.get_values())]
-
-    @property
-    def output_refs(self) -> tuple[BlockArgument, ...]:
-        return self.refs[len(self.alignments.get_values()) :]
-
-    @property
-    def zeroed_refs(self) -> tuple[BlockArgument, ...]:
-        """The outputs that are full of zeros when the kernel begins."""
-        return chosen(self.output_refs, self.zeroed)
+        signature = self.signature(name, alignments, schedule, zeroed)
+        super().__init__(regions=[body], properties=signature | _launch_shape(grid, block))
 
     @property
     def tensor_maps(self) -> tuple[TensorMapOp, ...]:
         """The tensor maps that the launch makes: the first parameters, in this order."""
         return tuple(op for op in self.body.block.ops if isinstance(op, TensorMapOp))
 
-    def alignment(self, ref: BlockArgument) -> int:
-        """What is known of a memref's address, in bytes."""
-        values = self.alignments.get_values()
-        return int(values[ref.index]) if ref.index < len(values) else DEFAULT_ALIGNMENT
-
     @property
     def grid_size(self) -> int:
-        return self.grid.value.data
+        """The number of blocks."""
+        return self.grid.data.eval([], [])[0]
 
     @property
     def block_size(self) -> int:
+        """The number of threads of a block."""
         return self.block.value.data
 
+    def set_launch_shape(self, grid: int, block: int) -> None:
+        """States how many blocks run, and of how many threads."""
+        self.properties |= _launch_shape(grid, block)
+
     def verify_(self) -> None:
+        for argument in self.body.block.args:
+            if not isinstance(argument.type, MemRefType):
+                raise VerifyException(f"expected memrefs as arguments, found {argument.type}")
+        grid = self.grid.data
+        if grid.num_dims != len(self.sizes) or grid.num_symbols or len(grid.results) != 1:
+            raise VerifyException(
+                f"expected a grid of one expression over the {len(self.sizes)} sizes, found {grid}"
+            )
         if self.grid_size < 0 or not 1 <= self.block_size <= MAX_THREADS:
             raise VerifyException(
                 f"expected a grid >= 0 and a block of 1 to {MAX_THREADS} threads, found "
                 f"{self.grid_size} and {self.block_size}"
             )
-        if len(self.alignments.get_values()) > len(self.refs):
+        if len(self.alignments) > len(self.refs):
             raise VerifyException("expected at most one alignment per memref")
-        verify_positions(self.zeroed, len(self.output_refs))
-        for ref in self.refs:
-            if not isinstance(ref.type, MemRefType):
-                raise VerifyException(f"expected memrefs as arguments, found {ref.type}")
+        self.verify_zeroed()
         for ref in self.input_refs:
             for use in ref.uses:
                 if isinstance(use.operation, StoreOpBase):
@@ -226,63 +186,23 @@ class FuncOp(SoundByStructure, IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
-        name = parser.parse_symbol_name()
-        alignments: list[int] = []
-        zeroed: list[int] = []
-        arguments: list[Parser.Argument] = []
-
-        def memref() -> None:
-            argument = parser.parse_argument(expect_type=False)
-            parser.parse_punctuation(":")
-            arguments.append(argument.resolve(parser.parse_type()))
-
-        def aligned() -> None:
-            memref()
-            stated = parser.parse_optional_keyword("align")
-            alignments.append(parser.parse_integer() if stated else DEFAULT_ALIGNMENT)
-
-        def output() -> None:
-            memref()
-            if parser.parse_optional_keyword("zeroed"):
-                zeroed.append(len(arguments) - 1 - len(alignments))
-
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, aligned)
-        parser.parse_punctuation("->")
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, output)
+        properties, arguments = cls.parse_signature(parser)
         parser.parse_keyword("grid")
         grid = parser.parse_integer()
         parser.parse_keyword("block")
-        block = parser.parse_integer()
-        schedule = parser.parse_str_literal() if parser.parse_optional_keyword("schedule") else None
-        region = parse_isolated_region(parser, arguments)
-        op = cls(name.data, region, alignments, grid, block, schedule, zeroed)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
+        properties |= _launch_shape(grid, parser.parse_integer())
+        return cls.build(**cls.parse_body(parser, properties, arguments))
 
     def print(self, printer: Printer) -> None:
-        forget_outer_names(printer)
-        zeroed = self.zeroed_refs
-
-        def memref(ref: BlockArgument) -> None:
-            printer.print_block_argument(ref)
-            if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:
-                printer.print_string(f" align {alignment}")
-            if ref in zeroed:
-                printer.print_string(" zeroed")
-
-        printer.print_string(" ")
-        printer.print_symbol_name(self.name_)
-        with printer.in_parens():
-            printer.print_list(self.input_refs, memref)
-        printer.print_string(" -> ")
-        with printer.in_parens():
-            printer.print_list(self.output_refs, memref)
+        self.print_signature(printer)
         printer.print_string(f" grid {self.grid_size} block {self.block_size}")
-        if self.schedule is not None:
-            print_schedule(printer, self.schedule.data)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
-        printer.print_op_attributes(self.attributes)
+        self.print_body(printer)
+
+
+def _launch_shape(grid: int, block: int) -> dict[str, Attribute]:
+    """The properties that say how many blocks run, and of how many threads."""
+    blocks = AffineMap(0, 0, (AffineConstantExpr(grid),))
+    return {"grid": AffineMapAttr(blocks), "block": IntegerAttr(block, i64)}
 
 
 class LaunchOpBase(IRDLOperation, ABC):
@@ -295,7 +215,7 @@ class LaunchOpBase(IRDLOperation, ABC):
         return self.kernel.root_reference.data
 
     @property
-    def launched(self) -> FuncOp | KernelOpBase | None:
+    def launched(self) -> KernelSignature | None:
         """The kernel that is launched, in whichever dialect it is."""
         root: Operation = self
         while (parent := root.parent_op()) is not None:
@@ -408,12 +328,12 @@ def _known_alignment(value: SSAValue) -> int:
     return align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
 
 
-def _kernels(root: Operation) -> dict[str, FuncOp | KernelOpBase]:
+def _kernels(root: Operation) -> dict[str, KernelSignature]:
     """The kernels in a module and in the functions of it, by name."""
-    found: dict[str, FuncOp | KernelOpBase] = {}
+    found: dict[str, KernelSignature] = {}
     for region in root.regions:
         for op in region.ops if region.blocks else ():
-            if isinstance(op, FuncOp | KernelOpBase):
+            if isinstance(op, KernelSignature):
                 found.setdefault(op.name_, op)
             else:
                 found |= _kernels(op)

@@ -1,5 +1,5 @@
 """
-A kernel in the graph of kernels that `@main` is, in a form shared by the loop and tile dialects.
+What a kernel takes and gives, in a form shared by the loop, tile and kernel dialects.
 
 ```
 %y = loop.kernel @rms_norm(%x: memref<32x2048xf32> = %a, %w: memref<2048xf32> align 4 = %b)
@@ -8,21 +8,25 @@ A kernel in the graph of kernels that `@main` is, in a form shared by the loop a
 }
 ```
 
-Outside, a kernel takes and gives tensors; inside, it reads and writes memrefs of the same shape,
-inputs first, then outputs. `align` is what is known of an input's address in bytes (default 16).
-An output is new memory, uninitialized, or full of zeros if it says `%y: memref<4xf32> zeroed`.
-Names inside are a scope of their own.
+A kernel reads and writes memrefs: inputs first, then outputs. `align` is what is known of an
+input's address in bytes (default 16). An output is new memory, uninitialized, or full of zeros
+if it says `%y: memref<4xf32> zeroed`. Names inside are a scope of their own.
+
+In the graph of kernels that `@main` is, a kernel of the loop or tile dialect takes and gives
+tensors of the shapes that the memrefs have; a `kernel.func` is launched by its name.
 """
 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import TypedDict
 
 from xdsl.dialects.builtin import (
     I64,
     DenseArrayBase,
+    IndexType,
     MemRefType,
     StringAttr,
     SymbolNameConstraint,
@@ -67,57 +71,180 @@ def unique_name(base: str, used: set[str]) -> str:
     return name
 
 
-def parse_isolated_region(parser: Parser, arguments: Sequence[Parser.Argument]) -> Region:
-    """Parses the body of an op that is isolated from above: names there may repeat names here."""
-    outer, parser.ssa_values = parser.ssa_values, {}
-    region = parser.parse_region(arguments)
-    parser.ssa_values = outer
-    return region
-
-
-def forget_outer_names(printer: Printer) -> None:
-    """Lets the names of an op that is isolated from above repeat names outside."""
-    printer._ssa_names[-1].clear()  # pyright: ignore[reportPrivateUsage]
-
-
-def print_schedule(printer: Printer, schedule: str) -> None:
-    """Prints ` schedule "…"`, the quotes of schedules in it escaped so that it reads well."""
-    escaped = schedule.replace("\\", "\\\\").replace('"', '\\"')
-    printer.print_string(f' schedule "{escaped}"')
-
-
 def positions(values: Sequence[int]) -> DenseArrayBase[I64] | None:
     """Which of some outputs are meant, as a property; None for none of them."""
     return DenseArrayBase.from_list(i64, list(values)) if values else None
 
 
-def chosen(
-    outputs: Sequence[BlockArgument], which: DenseArrayBase[I64] | None
-) -> tuple[BlockArgument, ...]:
-    """The outputs that `positions` says."""
-    values = () if which is None else which.get_values()
-    return tuple(output for n, output in enumerate(outputs) if n in values)
+Properties = dict[str, Attribute | None]
 
 
-def verify_positions(which: DenseArrayBase[I64] | None, count: int) -> None:
-    """Checks that `positions` are of some of `count` outputs, in order."""
-    found = [] if which is None else [int(n) for n in which.get_values()]
-    if found != [n for n in range(count) if n in found]:
-        raise VerifyException(
-            f"expected rising positions of zeroed outputs below {count}, found {found}"
-        )
+class Built(TypedDict):
+    """What the text of a kernel says of its operation, as `IRDLOperation.build` takes it."""
+
+    properties: Properties
+    regions: list[Region]
+    attributes: dict[str, Attribute]
 
 
-class KernelOpBase(SoundByStructure, IRDLOperation, ABC):
-    """Base of the kernel operations; see the module's text."""
+class KernelSignature(SoundByStructure, IRDLOperation, ABC):
+    """Base of all kernels; see the module's text."""
 
     sym_name = prop_def(SymbolNameConstraint())
-    inputs = var_operand_def(TensorType)
-    outputs = var_result_def(TensorType)
     alignments = prop_def(DenseArrayBase.constr(i64))
     zeroed = opt_prop_def(DenseArrayBase.constr(i64))
     schedule = opt_prop_def(StringAttr)
     body = region_def("single_block")
+
+    @staticmethod
+    def signature(
+        name: str, alignments: Sequence[int], schedule: str | None, zeroed: Sequence[int]
+    ) -> Properties:
+        """The properties that all kernels have."""
+        return {
+            "sym_name": StringAttr(name),
+            "alignments": DenseArrayBase.from_list(i64, list(alignments)),
+            "zeroed": positions(zeroed),
+            "schedule": None if schedule is None else StringAttr(schedule),
+        }
+
+    @property
+    def name_(self) -> str:
+        return self.sym_name.data
+
+    @property
+    def refs(self) -> tuple[BlockArgument, ...]:
+        """All memrefs, inputs first."""
+        return tuple(a for a in self.body.block.args if isinstance(a.type, MemRefType))
+
+    @property
+    def input_refs(self) -> tuple[BlockArgument, ...]:
+        return self.refs[: len(self.alignments)]
+
+    @property
+    def output_refs(self) -> tuple[BlockArgument, ...]:
+        return self.refs[len(self.alignments) :]
+
+    @property
+    def zeroed_refs(self) -> tuple[BlockArgument, ...]:
+        """The outputs that are full of zeros when the kernel begins."""
+        which = () if self.zeroed is None else self.zeroed.get_values()
+        return tuple(output for n, output in enumerate(self.output_refs) if n in which)
+
+    @property
+    def sizes(self) -> tuple[BlockArgument, ...]:
+        """The index values that the kernel takes beside memrefs."""
+        return tuple(a for a in self.body.block.args if isinstance(a.type, IndexType))
+
+    def alignment(self, ref: SSAValue) -> int:
+        """What is known of a memref's address, in bytes."""
+        known = zip(self.input_refs, self.alignments.get_values(), strict=False)
+        return next((int(n) for input, n in known if input is ref), DEFAULT_ALIGNMENT)
+
+    def verify_zeroed(self) -> None:
+        """Checks that `zeroed` names some of the outputs, in order."""
+        found = [] if self.zeroed is None else [int(n) for n in self.zeroed.get_values()]
+        count = len(self.output_refs)
+        if found != [n for n in range(count) if n in found]:
+            raise VerifyException(
+                f"expected rising positions of zeroed outputs below {count}, found {found}"
+            )
+
+    @classmethod
+    def parse_signature(
+        cls, parser: Parser, bind: Callable[[], None] | None = None
+    ) -> tuple[Properties, list[Parser.Argument]]:
+        """Parses `@k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …)`; `bind` parses what
+        follows an input."""
+        name = parser.parse_symbol_name()
+        arguments: list[Parser.Argument] = []
+        alignments: list[int] = []
+        zeroed: list[int] = []
+
+        def memref() -> None:
+            argument = parser.parse_argument(expect_type=False)
+            parser.parse_punctuation(":")
+            arguments.append(argument.resolve(parser.parse_type()))
+
+        def input() -> None:
+            memref()
+            aligned = parser.parse_optional_keyword("align")
+            alignments.append(parser.parse_integer() if aligned else DEFAULT_ALIGNMENT)
+            if bind is not None:
+                bind()
+
+        def output() -> None:
+            memref()
+            if parser.parse_optional_keyword("zeroed"):
+                zeroed.append(len(arguments) - 1 - len(alignments))
+
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, input)
+        parser.parse_punctuation("->")
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, output)
+        return cls.signature(name.data, alignments, None, zeroed), arguments
+
+    def print_signature(self, printer: Printer, bound: Callable[[int], None] | None = None) -> None:
+        """Prints what `parse_signature` parses; `bound` prints what follows input n."""
+        printer.ssa_names.clear()  # names inside may repeat names outside
+        zeroed = self.zeroed_refs
+
+        def memref(ref: BlockArgument) -> None:
+            printer.print_ssa_value(ref)
+            printer.print_string(": ")
+            printer.print_attribute(ref.type)
+
+        def input(item: tuple[int, BlockArgument]) -> None:
+            number, ref = item
+            memref(ref)
+            if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:
+                printer.print_string(f" align {alignment}")
+            if bound is not None:
+                bound(number)
+
+        def output(ref: BlockArgument) -> None:
+            memref(ref)
+            if ref in zeroed:
+                printer.print_string(" zeroed")
+
+        printer.print_string(" ")
+        printer.print_symbol_name(self.name_)
+        with printer.in_parens():
+            printer.print_list(enumerate(self.input_refs), input)
+        printer.print_string(" -> ")
+        with printer.in_parens():
+            printer.print_list(self.output_refs, output)
+
+    @staticmethod
+    def parse_body(
+        parser: Parser, properties: Properties, arguments: Sequence[Parser.Argument]
+    ) -> Built:
+        """Parses `(schedule "…")? { … } attr-dict`, where names may repeat names outside."""
+        if parser.parse_optional_keyword("schedule"):
+            properties["schedule"] = StringAttr(parser.parse_str_literal())
+        outer, parser.ssa_values = parser.ssa_values, {}
+        region = parser.parse_region(arguments)
+        parser.ssa_values = outer
+        attributes = parser.parse_optional_attr_dict()
+        return {"properties": properties, "regions": [region], "attributes": attributes}
+
+    def print_body(self, printer: Printer) -> None:
+        """Prints what `parse_body` parses; in a schedule, quotes are escaped so that it reads."""
+        if self.schedule is not None:
+            escaped = self.schedule.data.replace("\\", "\\\\").replace('"', '\\"')
+            printer.print_string(f' schedule "{escaped}"')
+        printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
+        printer.print_op_attributes(self.attributes)
+
+
+class KernelOpBase(KernelSignature, ABC):
+    """
+    A kernel in the graph of kernels: its inputs are bound to tensors, its results are tensors that
+    hold its outputs.
+    """
+
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
 
     traits = traits_def(Pure(), IsolatedFromAbove(), NoTerminator())
 
@@ -130,42 +257,13 @@ class KernelOpBase(SoundByStructure, IRDLOperation, ABC):
         schedule: str | None = None,
         zeroed: Sequence[int] = (),
     ) -> None:
-        types = [tensor_of(a.type) for a in body.block.args[len(inputs) :]]
+        alignments = alignments or [DEFAULT_ALIGNMENT] * len(inputs)
         super().__init__(
             operands=[inputs],
-            result_types=[types],
+            result_types=[[tensor_of(a.type) for a in body.block.args[len(inputs) :]]],
             regions=[body],
-            properties={
-                "sym_name": StringAttr(name),
-                "alignments": DenseArrayBase.from_list(
-                    i64, list(alignments or [DEFAULT_ALIGNMENT] * len(inputs))
-                ),
-                "zeroed": positions(zeroed),
-                "schedule": None if schedule is None else StringAttr(schedule),
-            },
+            properties=self.signature(name, alignments, schedule, zeroed),
         )
-
-    @property
-    def name_(self) -> str:
-        return self.sym_name.data
-
-    @property
-    def refs(self) -> tuple[BlockArgument, ...]:
-        """All memrefs, inputs first."""
-        return tuple(self.body.block.args)
-
-    @property
-    def input_refs(self) -> tuple[BlockArgument, ...]:
-        return self.refs[: len(self.inputs)]
-
-    @property
-    def output_refs(self) -> tuple[BlockArgument, ...]:
-        return self.refs[len(self.inputs) :]
-
-    @property
-    def zeroed_refs(self) -> tuple[BlockArgument, ...]:
-        """The outputs that are full of zeros when the kernel begins."""
-        return chosen(self.output_refs, self.zeroed)
 
     def name_inputs(self, names: Sequence[str | None]) -> None:
         """Names the memrefs of inputs, and what is loaded of them if that had their names."""
@@ -176,28 +274,23 @@ class KernelOpBase(SoundByStructure, IRDLOperation, ABC):
                     load.result.name_hint = name
             ref.name_hint = name
 
-    def alignment(self, ref: SSAValue) -> int:
-        """What is known of a memref's address, in bytes."""
-        index = self.refs.index(ref)  # pyright: ignore[reportArgumentType]
-        values = self.alignments.get_values()
-        return int(values[index]) if index < len(values) else DEFAULT_ALIGNMENT
-
     def verify_(self) -> None:
         outside = [*(v.type for v in self.inputs), *(v.type for v in self.outputs)]
-        if len(outside) != len(self.refs):
+        inside = self.body.block.args
+        if len(outside) != len(inside):
             raise VerifyException(
                 f"expected {len(outside)} memrefs inside for {len(self.inputs)} inputs and "
-                f"{len(self.outputs)} outputs, found {len(self.refs)}"
+                f"{len(self.outputs)} outputs, found {len(inside)}"
             )
-        for ref, tensor in zip(self.refs, outside, strict=True):
+        for ref, tensor in zip(inside, outside, strict=True):
             if not isinstance(ref.type, MemRefType) or tensor_of(ref.type) != tensor:
                 raise VerifyException(f"expected a memref of {tensor}, found {ref.type}")
-        if len(self.alignments.get_values()) != len(self.inputs):
+        if len(self.alignments) != len(self.inputs):
             raise VerifyException(
                 f"expected an alignment for each of {len(self.inputs)} inputs, found "
-                f"{len(self.alignments.get_values())}"
+                f"{len(self.alignments)}"
             )
-        verify_positions(self.zeroed, len(self.outputs))
+        self.verify_zeroed()
         for ref in self.zeroed_refs:
             for use in ref.uses:
                 if not isinstance(use.operation, AtomicAddOpBase):
@@ -208,75 +301,22 @@ class KernelOpBase(SoundByStructure, IRDLOperation, ABC):
 
     @classmethod
     def parse(cls, parser: Parser) -> KernelOpBase:
-        name = parser.parse_symbol_name()
-        arguments: list[Parser.Argument] = []
-        operands: list[UnresolvedOperand] = []
-        alignments: list[int] = []
-        zeroed: list[int] = []
+        bound: list[UnresolvedOperand] = []
 
-        def memref() -> None:
-            argument = parser.parse_argument(expect_type=False)
-            parser.parse_punctuation(":")
-            arguments.append(argument.resolve(parser.parse_type()))
-
-        def bound() -> None:
-            memref()
-            aligned = parser.parse_optional_keyword("align")
-            alignments.append(parser.parse_integer() if aligned else DEFAULT_ALIGNMENT)
+        def bind() -> None:
             parser.parse_punctuation("=")
-            operands.append(parser.parse_unresolved_operand())
+            bound.append(parser.parse_unresolved_operand())
 
-        def output() -> None:
-            memref()
-            if parser.parse_optional_keyword("zeroed"):
-                zeroed.append(len(arguments) - 1 - len(operands))
-
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, bound)
-        inputs = [
-            parser.resolve_operand(operand, tensor_of(argument.type))
-            for operand, argument in zip(operands, arguments, strict=True)
-        ]
-        parser.parse_punctuation("->")
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, output)
-        schedule = None
-        if parser.parse_optional_keyword("schedule"):
-            schedule = parser.parse_str_literal()
-        region = parse_isolated_region(parser, arguments)
-        op = cls(name.data, inputs, region, alignments, schedule, zeroed)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
+        properties, arguments = cls.parse_signature(parser, bind)
+        tensors = [tensor_of(argument.type) for argument in arguments]
+        inputs = parser.resolve_operands(bound, tensors[: len(bound)], parser.pos)
+        parts = cls.parse_body(parser, properties, arguments)
+        return cls.build(operands=[inputs], result_types=[tensors[len(bound) :]], **parts)
 
     def print(self, printer: Printer) -> None:
-        forget_outer_names(printer)
-        printer.print_string(" ")
-        printer.print_symbol_name(self.name_)
-
-        def memref(ref: BlockArgument) -> None:
-            printer.print_ssa_value(ref)
-            printer.print_string(": ")
-            printer.print_attribute(ref.type)
-
-        def bound(ref: BlockArgument) -> None:
-            memref(ref)
-            if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:
-                printer.print_string(f" align {alignment}")
+        def bound(number: int) -> None:
             printer.print_string(" = ")
-            printer.print_ssa_value(self.inputs[ref.index])
+            printer.print_ssa_value(self.inputs[number])
 
-        zeroed = self.zeroed_refs
-
-        def output(ref: BlockArgument) -> None:
-            memref(ref)
-            if ref in zeroed:
-                printer.print_string(" zeroed")
-
-        with printer.in_parens():
-            printer.print_list(self.input_refs, bound)
-        printer.print_string(" -> ")
-        with printer.in_parens():
-            printer.print_list(self.output_refs, output)
-        if self.schedule is not None:
-            print_schedule(printer, self.schedule.data)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
-        printer.print_op_attributes(self.attributes)
+        self.print_signature(printer, bound)
+        self.print_body(printer)

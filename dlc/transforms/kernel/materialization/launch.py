@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import BlockArgument
 
 from dlc.dialects import kernel, tile
@@ -37,8 +36,7 @@ def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
     dealt_blocks = 1 if whole else -(-thread_points // e.threads)
     nothing = all(0 in ref.type.get_shape() for ref in e.source.output_refs)  # pyright: ignore
     empty = block_points == 0 or thread_points == 0 or nothing
-    func.grid = IntegerAttr(0 if empty else block_points * dealt_blocks, i64)
-    func.block = IntegerAttr(e.threads, i64)
+    func.set_launch_shape(0 if empty else block_points * dealt_blocks, e.threads)
     block_id = Expr()
     if func.grid_size > 1:
         name = blocks[0].name_hint if len(blocks) == 1 and dealt_blocks == 1 else "bid"

@@ -66,11 +66,11 @@ def _drop_unused_inputs(kernel: KernelOp) -> None:
     used = [bool(ref.uses) for ref in kernel.input_refs]
     if all(used):
         return
+    unused = [r for r, keep in zip(kernel.input_refs, used, strict=True) if not keep]
     alignments = [int(a) for a in kernel.alignments.get_values()]
     kernel.alignments = DenseArrayBase.from_list(
         i64, [a for a, keep in zip(alignments, used, strict=True) if keep]
     )
-    unused = [r for r, keep in zip(kernel.input_refs, used, strict=True) if not keep]
     kernel.operands = [v for v, keep in zip(kernel.inputs, used, strict=True) if keep]
     for ref in unused:
         kernel.body.block.erase_arg(ref)

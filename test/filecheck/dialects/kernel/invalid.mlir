@@ -5,12 +5,19 @@ kernel.func @block() -> () grid 1 block 2048 {}
 
 // -----
 
+"kernel.func"() <{alignments = array<i64>, block = 1, grid = affine_map<() -> (1, 2)>, sym_name = "grid"}> ({
+^bb0:
+}) : () -> ()
+// CHECK: expected a grid of one expression over the 0 sizes, found () -> (1, 2)
+
+// -----
+
 kernel.func @argument() -> (%y: index) grid 1 block 1 {}
 // CHECK: expected memrefs as arguments, found index
 
 // -----
 
-"kernel.func"() <{alignments = array<i64: 16>, block = 1, grid = 1, sym_name = "alignments"}> ({
+"kernel.func"() <{alignments = array<i64: 16>, block = 1, grid = affine_map<() -> (1)>, sym_name = "alignments"}> ({
 ^bb0:
 }) : () -> ()
 // CHECK: expected at most one alignment per memref
@@ -226,7 +233,7 @@ kernel.func @maps(%x: memref<4xf32>) -> () grid 1 block 1 {
 
 // -----
 
-"kernel.func"() <{alignments = array<i64>, block = 1, grid = 1, sym_name = "zeroed", zeroed = array<i64: 1, 0, 2>}> ({
+"kernel.func"() <{alignments = array<i64>, block = 1, grid = affine_map<() -> (1)>, sym_name = "zeroed", zeroed = array<i64: 1, 0, 2>}> ({
 ^bb0(%y: memref<4xf32>, %z: memref<4xf32>):
 }) : () -> ()
 // CHECK: expected rising positions of zeroed outputs below 2, found [1, 0, 2]
