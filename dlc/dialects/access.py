@@ -41,11 +41,20 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.dialects.directives import (
+    At,
+    Else,
+    LoadTypes,
+    SelectTypes,
+    StoreTypes,
+    Types,
+    Value,
+    Where,
+)
+from dlc.dialects.directives import parse_memref_type as parse_memref_type
 from dlc.dialects.index_syntax import (
     parse_conditions,
     parse_expr,
-    print_expr,
-    print_subscripts,
     print_where,
 )
 from dlc.ir.expr import Expr, from_affine, once, to_map
@@ -183,6 +192,11 @@ class LoadOpBase(IndexedOp, ABC):
     result = result_def(AnyAttr())
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    custom_directives = (At, Else, LoadTypes)
+    assembly_format = (
+        "$ref `` custom<At>($indices, $map, $conditions) custom<Else>($default) attr-dict"
+        " `:` custom<LoadTypes>(type($ref), type($result), type($default))"
+    )
     traits = traits_def(MemoryReadEffect())
 
     def __init__(
@@ -213,52 +227,6 @@ class LoadOpBase(IndexedOp, ABC):
                 f"expected a default of the element type {element}, found {self.default.type}"
             )
 
-    @classmethod
-    def parse(cls, parser: Parser) -> LoadOpBase:
-        ref = parser.parse_unresolved_operand()
-        indices, map, conditions = parse_index(parser, subscripts=True)
-        default = (
-            parser.parse_unresolved_operand() if parser.parse_optional_keyword("else") else None
-        )
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_memref_type(parser)
-        result = parser.parse_type() if parser.parse_optional_punctuation("->") else None
-        op = cls.__new__(cls)
-        values = [] if default is None else [parser.resolve_operand(default, type.element_type)]
-        IRDLOperation.__init__(
-            op,
-            operands=[parser.resolve_operand(ref, type), indices, values],
-            properties={"map": map, "conditions": conditions},
-            attributes=attributes,
-            result_types=[result or type.element_type],
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.ref)
-        print_subscripts(printer, self.map.data, self.indices)
-        self.print_where(printer)
-        if self.default is not None:
-            printer.print_string(" else ")
-            printer.print_ssa_value(self.default)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.ref.type)
-        if isinstance(self.result.type, VectorType):
-            printer.print_string(" -> ")
-            printer.print_attribute(self.result.type)
-
-
-def parse_memref_type(parser: Parser) -> MemRefType:
-    """Parses a type that must be a memref."""
-    pos = parser.pos
-    type = parser.parse_type()
-    if not isinstance(type, MemRefType):
-        parser.raise_error(f"expected a memref type, found {type}", pos, parser.pos)
-    return type
-
 
 def _scalar(type: Attribute) -> Attribute:
     return type.element_type if isinstance(type, VectorType) else type
@@ -271,6 +239,11 @@ class StoreOpBase(IndexedOp, ABC):
     ref = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
 
+    custom_directives = (At, StoreTypes)
+    assembly_format = (
+        "$value `,` $ref `` custom<At>($indices, $map, $conditions) attr-dict"
+        " `:` custom<StoreTypes>(type($ref), type($value))"
+    )
     traits = traits_def(MemoryWriteEffect())
 
     def __init__(
@@ -294,56 +267,6 @@ class StoreOpBase(IndexedOp, ABC):
             raise VerifyException(
                 f"expected a value of the element type {element}, found {self.value.type}"
             )
-
-    @classmethod
-    def parse(cls, parser: Parser) -> StoreOpBase:
-        value = parser.parse_unresolved_operand()
-        parser.parse_punctuation(",")
-        ref = parser.parse_unresolved_operand()
-        indices, map, conditions = parse_index(parser, subscripts=True)
-        more = cls.parse_more(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_memref_type(parser)
-        value_type = (
-            parser.parse_type() if parser.parse_optional_punctuation(",") else type.element_type
-        )
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[
-                parser.resolve_operand(value, value_type),
-                parser.resolve_operand(ref, type),
-                indices,
-                *more,
-            ],
-            properties={"map": map, "conditions": conditions},
-            attributes=attributes,
-        )
-        return op
-
-    @classmethod
-    def parse_more(cls, parser: Parser) -> tuple[list[SSAValue], ...]:
-        """Parses what stands behind the conditions: the operands beside those of all stores."""
-        return ()
-
-    def print_more(self, printer: Printer) -> None:
-        """Prints what `parse_more` parses."""
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.value)
-        printer.print_string(", ")
-        printer.print_ssa_value(self.ref)
-        print_subscripts(printer, self.map.data, self.indices)
-        self.print_where(printer)
-        self.print_more(printer)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.ref.type)
-        if isinstance(self.value.type, VectorType):
-            printer.print_string(", ")
-            printer.print_attribute(self.value.type)
 
 
 class AtomicAddOpBase(StoreOpBase, ABC):
@@ -375,6 +298,8 @@ class IndexOpBase(IndexedOp, ABC):
 
     result = result_def(IndexType())
 
+    custom_directives = (Value,)
+    assembly_format = "custom<Value>($indices, $map, $conditions) attr-dict"
     traits = traits_def(Pure())
 
     def __init__(self, expr: Expr) -> None:
@@ -389,25 +314,6 @@ class IndexOpBase(IndexedOp, ABC):
         if self.conditions is not None:
             raise VerifyException("expected no conditions")
 
-    @classmethod
-    def parse(cls, parser: Parser) -> IndexOpBase:
-        indices: list[SSAValue] = []
-        expr = parse_expr(parser, indices)
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[indices],
-            properties={"map": AffineMapAttr(AffineMap(len(indices), 0, (expr,)))},
-            attributes=parser.parse_optional_attr_dict(),
-            result_types=[IndexType()],
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        print_expr(printer, self.map.data.results[0], self.indices)
-        printer.print_op_attributes(self.attributes)
-
 
 class SelectOpBase(IndexedOp, ABC):
     """`d.select %a (where (condition, …))? else %b : type`: `%a` where all conditions hold."""
@@ -417,6 +323,11 @@ class SelectOpBase(IndexedOp, ABC):
     indices = var_operand_def(IndexType())
     result = result_def(AnyAttr())
 
+    custom_directives = (Where, SelectTypes)
+    assembly_format = (
+        "$value custom<Where>($indices, $map, $conditions) `else` $default attr-dict"
+        " `:` custom<SelectTypes>(type($value), type($default), type($result))"
+    )
     traits = traits_def(Pure())
 
     def __init__(self, value: SSAValue, where: Sequence[Expr], default: SSAValue) -> None:
@@ -435,39 +346,6 @@ class SelectOpBase(IndexedOp, ABC):
                 f"{self.value.type}, {self.default.type} and {self.result.type}"
             )
 
-    @classmethod
-    def parse(cls, parser: Parser) -> SelectOpBase:
-        value = parser.parse_unresolved_operand()
-        indices, map, conditions = parse_index(parser, subscripts=False)
-        parser.parse_keyword("else")
-        default = parser.parse_unresolved_operand()
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parser.parse_type()
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[
-                parser.resolve_operand(value, type),
-                parser.resolve_operand(default, type),
-                indices,
-            ],
-            properties={"map": map, "conditions": conditions},
-            attributes=attributes,
-            result_types=[type],
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.value)
-        self.print_where(printer)
-        printer.print_string(" else ")
-        printer.print_ssa_value(self.default)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.value.type)
-
 
 class YieldOpBase(IndexedOp, ABC):
     """
@@ -480,6 +358,10 @@ class YieldOpBase(IndexedOp, ABC):
     indices = var_operand_def(IndexType())
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    custom_directives = (Where, Types)
+    assembly_format = (
+        "$values custom<Where>($indices, $map, $conditions) attr-dict custom<Types>(type($values))"
+    )
 
     def __init__(self, values: Sequence[SSAValue] = (), where: Sequence[Expr] = ()) -> None:
         indices, map, conditions = index_parts([], where)
@@ -490,39 +372,6 @@ class YieldOpBase(IndexedOp, ABC):
 
     def verify_(self) -> None:
         self.verify_index(0, "a yield")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> YieldOpBase:
-        values = (
-            parser.parse_optional_undelimited_comma_separated_list(
-                parser.parse_optional_unresolved_operand, parser.parse_unresolved_operand
-            )
-            or []
-        )
-        indices, map, conditions = parse_index(parser, subscripts=False)
-        attributes = parser.parse_optional_attr_dict()
-        types = []
-        if values:
-            parser.parse_punctuation(":")
-            types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[parser.resolve_operands(values, types, parser.pos), indices],
-            properties={"map": map, "conditions": conditions},
-            attributes=attributes,
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        if self.values:
-            printer.print_string(" ")
-            printer.print_list(self.values, printer.print_ssa_value)
-        self.print_where(printer)
-        printer.print_op_attributes(self.attributes)
-        if self.values:
-            printer.print_string(" : ")
-            printer.print_list(self.values, lambda v: printer.print_attribute(v.type))
 
 
 def indexed_ops(op: Operation) -> list[IndexedOp]:

@@ -26,7 +26,7 @@ from xdsl.ir.affine import (
     AffineExpr,
     AffineMap,
 )
-from xdsl.parser import Parser
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
 Terms = list[tuple[AffineExpr, int]]
@@ -46,7 +46,24 @@ class Dims(list[SSAValue]):
         self.names = [f"d{n}" for n in range(count)] + [f"i{n}" for n in range(indices)]
 
 
-def parse_expr(parser: Parser, operands: list[SSAValue]) -> AffineExpr:
+class Mentioned(list[UnresolvedOperand]):
+    """The values that expressions mention, each once, in the order of the text."""
+
+    def dim(self, operand: UnresolvedOperand) -> AffineExpr:
+        """The dimension that a value is."""
+        names = [(o.operand_name, o.index) for o in self]
+        name = (operand.operand_name, operand.index)
+        if name not in names:
+            self.append(operand)
+            return AffineDimExpr(len(names))
+        return AffineDimExpr(names.index(name))
+
+
+Scope = Mentioned | Dims | list[SSAValue]
+"""What expressions may mention."""
+
+
+def parse_expr(parser: Parser, operands: Scope) -> AffineExpr:
     """Parses one expression; values that it mentions are added to `operands`."""
     total = _parse_term(parser, operands)
     while True:
@@ -58,7 +75,7 @@ def parse_expr(parser: Parser, operands: list[SSAValue]) -> AffineExpr:
             return total
 
 
-def _parse_term(parser: Parser, operands: list[SSAValue]) -> AffineExpr:
+def _parse_term(parser: Parser, operands: Scope) -> AffineExpr:
     if parser.parse_optional_punctuation("-"):  # binds less than `mod`: -%i mod 2 is -(%i mod 2)
         return _scale(_parse_term(parser, operands), -1)
     value = _parse_primary(parser, operands)
@@ -82,7 +99,7 @@ def _parse_term(parser: Parser, operands: list[SSAValue]) -> AffineExpr:
             return value
 
 
-def _parse_primary(parser: Parser, operands: list[SSAValue]) -> AffineExpr:
+def _parse_primary(parser: Parser, operands: Scope) -> AffineExpr:
     if parser.parse_optional_punctuation("("):
         value = parse_expr(parser, operands)
         parser.parse_punctuation(")")
@@ -101,13 +118,15 @@ def _parse_primary(parser: Parser, operands: list[SSAValue]) -> AffineExpr:
     operand = parser.parse_optional_unresolved_operand()
     if operand is None:
         parser.raise_error("expected an index: a value such as %i, or an integer")
+    if isinstance(operands, Mentioned):
+        return operands.dim(operand)
     value = parser.resolve_operand(operand, IndexType())
     if value not in operands:
         operands.append(value)
     return AffineDimExpr(operands.index(value))
 
 
-def parse_conditions(parser: Parser, operands: list[SSAValue]) -> list[AffineExpr]:
+def parse_conditions(parser: Parser, operands: Scope) -> list[AffineExpr]:
     """Parses `(` condition (`,` condition)* `)`."""
     results: list[AffineExpr] = []
 

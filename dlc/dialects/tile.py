@@ -227,6 +227,10 @@ class AtomicAddOp(AtomicAddOpBase):
     indices = var_operand_def(IndexType())
     axes = var_operand_def(IndexType())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$value `,` $ref `` custom<At>($indices, $map, $conditions) (`across` `(` $axes^ `)`)?"
+        " attr-dict `:` custom<StoreTypes>(type($ref), type($value))"
+    )
 
     def __init__(
         self,
@@ -253,21 +257,6 @@ class AtomicAddOp(AtomicAddOpBase):
                 raise VerifyException(
                     f"expected axes of at least 2 points to add across, found %{axis.name_hint}"
                 )
-
-    @classmethod
-    def parse_more(cls, parser: Parser) -> tuple[list[SSAValue], ...]:
-        if parser.parse_optional_keyword("across") is None:
-            return ([],)
-        delimiter = parser.Delimiter.PAREN
-        return (
-            parser.parse_comma_separated_list(delimiter, lambda: parser.parse_operand(IndexType())),
-        )
-
-    def print_more(self, printer: Printer) -> None:
-        if self.axes:
-            printer.print_string(" across")
-            with printer.in_parens():
-                printer.print_list(self.axes, printer.print_ssa_value)
 
 
 def once_along(op: StoreOp | AtomicAddOp) -> tuple[SSAValue, ...]:

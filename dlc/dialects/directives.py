@@ -1,0 +1,361 @@
+"""
+The custom directives of which the dialects' assembly formats are made.
+
+| directive | text |
+|---|---|
+| `Subscripts` | `[expr, …]` |
+| `Conditions` | `(where (condition, …))?` |
+| `At` | `[expr, …] (where (condition, …))?` |
+| `Where` | `(where (condition, …))?` of an operation without subscripts |
+| `Value` | `expr` |
+| `Else` | `(else %default)?` |
+| `Types` | `(: type, …)?` |
+| `MemRef` | a type that is a memref |
+| `LoadTypes` | `memref (-> vector)?` |
+| `StoreTypes` | `memref (, vector)?` |
+| `SelectTypes` | one type for both values and the result |
+| `SameType` | `type, …` of operands, which the results share |
+| `Known` | an operand that is defined above, so that its type is known |
+
+Expressions and conditions (`dlc.dialects.index_syntax`) are stored as affine maps over the index
+operands. Several directives of an operation may add to them: the first one names `$indices`, the
+others `ref($indices)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import AffineMapAttr, MemRefType, VectorType
+from xdsl.ir import Attribute
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.irdl import IRDLOperation
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    OperandVariable,
+    OptionalOperandVariable,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+
+from dlc.dialects.index_syntax import (
+    Mentioned,
+    parse_conditions,
+    parse_expr,
+    print_expr,
+    print_subscripts,
+    print_where,
+)
+
+
+def mentioned(indices: VariadicOperandVariable, state: ParsingState) -> Mentioned:
+    """The index operands that the text has named so far, for more to be added."""
+    found = state.operands[indices.index]
+    if not isinstance(found, Mentioned):
+        found = Mentioned()
+        indices.set(state, found)
+    return found
+
+
+def set_map(
+    variable: AttributeVariable,
+    state: ParsingState,
+    indices: Mentioned,
+    exprs: Sequence[AffineExpr],
+) -> None:
+    """States a map over the index operands; maps stated before get the new operands, too."""
+    variable.set(state, AffineMapAttr(AffineMap(0, 0, tuple(exprs))))
+    for name, found in state.properties.items():
+        if isinstance(found, AffineMapAttr):
+            map = AffineMap(len(indices), 0, found.data.results)
+            state.properties[name] = AffineMapAttr(map)
+
+
+def map_of(variable: AttributeVariable, op: IRDLOperation) -> AffineMap:
+    """What a property that must be a map says."""
+    map = variable.get(op)
+    assert isinstance(map, AffineMapAttr)
+    return map.data
+
+
+def parse_subscripts(
+    parser: Parser, state: ParsingState, indices: VariadicOperandVariable, map: AttributeVariable
+) -> None:
+    """Parses `[expr, …]`."""
+    scope = mentioned(indices, state)
+    exprs = parser.parse_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: parse_expr(parser, scope)
+    )
+    set_map(map, state, scope, exprs)
+
+
+def parse_where(
+    parser: Parser,
+    state: ParsingState,
+    indices: VariadicOperandVariable,
+    conditions: AttributeVariable,
+) -> None:
+    """Parses `(where (condition, …))?`."""
+    scope = mentioned(indices, state)
+    if parser.parse_optional_keyword("where"):
+        set_map(conditions, state, scope, parse_conditions(parser, scope))
+
+
+def print_conditions(
+    printer: Printer,
+    state: PrintingState,
+    op: IRDLOperation,
+    indices: VariadicOperandVariable,
+    conditions: AttributeVariable,
+) -> None:
+    """Prints what `parse_where` parses."""
+    if conditions.is_present(op):
+        print_where(printer, map_of(conditions, op), indices.get(op))
+        state.should_emit_space, state.last_was_punctuation = True, False
+
+
+@irdl_custom_directive
+class Subscripts(CustomDirective):
+    """`[expr, …]`"""
+
+    indices: VariadicOperandVariable
+    map: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        parse_subscripts(parser, state, self.indices, self.map)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        print_subscripts(printer, map_of(self.map, op), self.indices.get(op))
+
+
+@irdl_custom_directive
+class Conditions(CustomDirective):
+    """`(where (condition, …))?`"""
+
+    indices: VariadicOperandVariable
+    conditions: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        parse_where(parser, state, self.indices, self.conditions)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        print_conditions(printer, state, op, self.indices, self.conditions)
+
+
+@irdl_custom_directive
+class At(CustomDirective):
+    """`[expr, …] (where (condition, …))?`"""
+
+    indices: VariadicOperandVariable
+    map: AttributeVariable
+    conditions: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        parse_subscripts(parser, state, self.indices, self.map)
+        parse_where(parser, state, self.indices, self.conditions)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        print_subscripts(printer, map_of(self.map, op), self.indices.get(op))
+        print_conditions(printer, state, op, self.indices, self.conditions)
+
+
+@irdl_custom_directive
+class Where(CustomDirective):
+    """`(where (condition, …))?` of an operation without subscripts."""
+
+    indices: VariadicOperandVariable
+    map: AttributeVariable
+    conditions: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        set_map(self.map, state, mentioned(self.indices, state), ())
+        parse_where(parser, state, self.indices, self.conditions)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        print_conditions(printer, state, op, self.indices, self.conditions)
+
+
+@irdl_custom_directive
+class Value(CustomDirective):
+    """`expr`, of an operation without conditions."""
+
+    indices: VariadicOperandVariable
+    map: AttributeVariable
+    conditions: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        indices = mentioned(self.indices, state)
+        set_map(self.map, state, indices, [parse_expr(parser, indices)])
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        print_expr(printer, map_of(self.map, op).results[0], self.indices.get(op))
+
+
+@irdl_custom_directive
+class Else(CustomDirective):
+    """`(else %default)?`"""
+
+    default: OptionalOperandVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        stated = parser.parse_optional_keyword("else")
+        self.default.set(state, parser.parse_unresolved_operand() if stated else None)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if self.default.is_present(op):
+            printer.print_string(" else")
+            self.default.print(printer, state, op)
+
+
+@irdl_custom_directive
+class Types(CustomDirective):
+    """`(: type, …)?`: the types of operands, where there are any."""
+
+    values: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        types: Sequence[Attribute] = ()
+        assert isinstance(self.values.inner, VariadicOperandVariable)
+        if state.operands[self.values.inner.index]:
+            parser.parse_punctuation(":")
+            types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        self.values.set(state, types)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        if self.values.is_present(op):
+            printer.print_string(" :")
+            self.values.print(printer, state, op)
+
+
+def parse_memref_type(parser: Parser) -> MemRefType:
+    """Parses a type that must be a memref."""
+    pos = parser.pos
+    type = parser.parse_type()
+    if not isinstance(type, MemRefType):
+        parser.raise_error(f"expected a memref type, found {type}", pos, parser.pos)
+    return type
+
+
+@irdl_custom_directive
+class MemRef(CustomDirective):
+    """A type that is a memref."""
+
+    type: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.type.set(state, (parse_memref_type(parser),))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.type.print(printer, state, op)
+
+
+@irdl_custom_directive
+class LoadTypes(CustomDirective):
+    """`memref (-> vector)?`: a load gives an element where no vector is named."""
+
+    ref: TypeDirective
+    result: TypeDirective
+    default: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        memref = parse_memref_type(parser)
+        vector = parser.parse_type() if parser.parse_optional_punctuation("->") else None
+        assert isinstance(self.default.inner, OptionalOperandVariable)
+        defaults = state.operands[self.default.inner.index] or ()
+        self.ref.set(state, (memref,))
+        self.result.set(state, (vector or memref.element_type,))
+        self.default.set(state, (memref.element_type,) * len(defaults))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.ref.print(printer, state, op)
+        _print_vector(printer, " ->", self.result, state, op)
+
+
+@irdl_custom_directive
+class StoreTypes(CustomDirective):
+    """`memref (, vector)?`: a store takes an element where no vector is named."""
+
+    ref: TypeDirective
+    value: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        memref = parse_memref_type(parser)
+        vector = parser.parse_type() if parser.parse_optional_punctuation(",") else None
+        self.ref.set(state, (memref,))
+        self.value.set(state, (vector or memref.element_type,))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.ref.print(printer, state, op)
+        _print_vector(printer, ",", self.value, state, op)
+
+
+def _print_vector(
+    printer: Printer, mark: str, type: TypeDirective, state: PrintingState, op: IRDLOperation
+) -> None:
+    if isinstance(type.get(op)[0], VectorType):
+        printer.print_string(mark)
+        type.print(printer, state, op)
+
+
+@irdl_custom_directive
+class SelectTypes(CustomDirective):
+    """One type for both values and the result."""
+
+    value: TypeDirective
+    default: TypeDirective
+    result: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        types: tuple[Attribute] = (parser.parse_type(),)
+        for type in (self.value, self.default, self.result):
+            type.set(state, types)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.value.print(printer, state, op)
+
+
+@irdl_custom_directive
+class SameType(CustomDirective):
+    """The types of operands, which the results share."""
+
+    values: TypeDirective
+    results: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+        self.values.set(state, types)
+        self.results.set(state, types)
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.values.print(printer, state, op)
+
+
+@irdl_custom_directive
+class Known(CustomDirective):
+    """An operand that is defined above, so that its type is known."""
+
+    value: OperandVariable
+    type: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        operand = parser.parse_unresolved_operand()
+        known = parser.ssa_values.get(operand.operand_name)
+        if known is None:
+            what = self.value.name
+            parser.raise_error(
+                f"expected a {what} that is defined above, found %{operand.operand_name}"
+            )
+        self.value.set(state, operand)
+        self.type.set(state, (known[operand.index].type,))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.value.print(printer, state, op)
