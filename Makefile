@@ -66,5 +66,5 @@ types: $(STAMP)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
-	find dlc test -name __pycache__ -type d -prune -exec rm -rf {} +
+	find dlc bench test -name __pycache__ -type d -prune -exec rm -rf {} +
 	find test \( -name Output -o -name .lit_test_times.txt \) -prune -exec rm -rf {} +

@@ -16,8 +16,8 @@ from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.backend.executor import default_target
 from dlc.compiler import compile as dlc_compile
-from dlc.measure.ceilings import measure_ceilings
-from dlc.measure.contender import (
+from dlc_bench.ceilings import measure_ceilings
+from dlc_bench.contender import (
     AUTOTUNE,
     COMPILE,
     DLC,
@@ -31,11 +31,11 @@ from dlc.measure.contender import (
     eager,
     torch_compile,
 )
-from dlc.measure.device import Device, find_device
-from dlc.measure.environment import environment, forbid_tf32
-from dlc.measure.measure import Plan, Result, Spread, measure
-from dlc.measure.subject import Call, Subject
-from dlc.measure.work import Work
+from dlc_bench.device import Device, find_device
+from dlc_bench.environment import environment, forbid_tf32
+from dlc_bench.measure import Plan, Result, Spread, measure
+from dlc_bench.subject import Call, Subject
+from dlc_bench.work import Work
 
 Announce = Callable[[str, str, float], None]
 PYTORCH = {EAGER: eager, COMPILE: torch_compile, AUTOTUNE: autotune}

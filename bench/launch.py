@@ -27,7 +27,7 @@ import torch
 import dlc
 from dlc.backend import BackendError
 from dlc.backend.executor import Backend, default_backend, get_backend
-from dlc.measure.environment import commit
+from dlc_bench.environment import commit
 
 COUNTS = (1, 9)
 """Kernels of the programs."""

@@ -35,6 +35,7 @@ from cases import (
 from suite import parse_budget
 
 from dlc.backend.cuda.run.nvcc import find_tool
+from dlc_bench import profiled
 
 TOOLS = ("memcheck", "racecheck")
 FOUND = 9
@@ -83,7 +84,7 @@ def write_kernels(folder: Path, compiled: bool) -> list[Path]:
 
 def command(tool: str, backend: str, paths: Sequence[Path]) -> list[str]:
     """One process for all kernels; on the host without a sanitizer."""
-    run = [sys.executable, "-m", "dlc.measure.profiled", "--backend", backend, *map(str, paths)]
+    run = profiled.command(backend, paths)
     if backend == "host":
         return run
     found = find_tool("compute-sanitizer")

@@ -43,11 +43,10 @@ from record import write
 from static_table import markdown
 
 from dlc.backend.cache import content_key
-from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.cli.status_line import bar, progress
-from dlc.measure import statics
 from dlc.target import TARGETS, get_target
+from dlc_bench import sass, statics
 
 ROOT = Path(__file__).resolve().parent.parent
 GEMM = "matmul.tl.gate_proj.s128"

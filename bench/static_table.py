@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dlc.measure.diagnosis import GOOD_FMA_SHARE
-from dlc.measure.statics import narrow, worst_ways
 from dlc.target import TARGETS
+from dlc_bench.diagnosis import GOOD_FMA_SHARE
+from dlc_bench.statics import narrow, worst_ways
 
 Row = dict[str, Any]
 

@@ -13,8 +13,8 @@ from dlc.cli.status_line import progress
 from dlc.compiler import Variant
 from dlc.diagnostics import UsageError, did_you_mean, with_hint
 from dlc.frontend.imported import ImportedProgram
-from dlc.measure.ceilings import measure_ceilings
-from dlc.measure.contender import (
+from dlc_bench.ceilings import measure_ceilings
+from dlc_bench.contender import (
     AUTOTUNE,
     COMPILE,
     DLC,
@@ -25,12 +25,12 @@ from dlc.measure.contender import (
     eager,
     torch_compile,
 )
-from dlc.measure.device import find_device
-from dlc.measure.environment import forbid_tf32, tf32_allowed
-from dlc.measure.measure import Result, make_timer, measure
-from dlc.measure.program import module_subject, program_subject
-from dlc.measure.subject import Subject
-from dlc.measure.table import device_lines, results_table
+from dlc_bench.device import find_device
+from dlc_bench.environment import forbid_tf32, tf32_allowed
+from dlc_bench.measure import Result, make_timer, measure
+from dlc_bench.program import module_subject, program_subject
+from dlc_bench.subject import Subject
+from dlc_bench.table import device_lines, results_table
 
 PEERS = {EAGER: eager, COMPILE: torch_compile, AUTOTUNE: autotune}
 DEFAULT = {"cuda": (DLC, EAGER, COMPILE, AUTOTUNE), "host": (DLC, EAGER, COMPILE)}

@@ -10,16 +10,16 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.backend.cuda.print.c_text import kernel_name
 from dlc.backend.executor import Executor
 from dlc.cli.status_line import progress
-from dlc.measure import statics
-from dlc.measure.ceilings import Ceilings, measure_ceilings
-from dlc.measure.device import find_device
-from dlc.measure.diagnosis import diagnose
-from dlc.measure.ncu import Counters, NoCounters, count
 from dlc.passes import STEPS, Step
 from dlc.pipeline import text_of
 from dlc.remarks import Remark
 from dlc.target import target_of
 from dlc.text import table
+from dlc_bench import statics
+from dlc_bench.ceilings import Ceilings, measure_ceilings
+from dlc_bench.device import find_device
+from dlc_bench.diagnosis import diagnose
+from dlc_bench.ncu import Counters, NoCounters, count
 
 Row = dict[str, Any]
 _LAST = {stage: [s for s in STEPS if s.stage == stage][-1] for stage in ("loop", "tile")}
@@ -27,7 +27,7 @@ HEADER = ("kernel", "blocks", "threads", "registers", "spills", "shared", "warps
           "ways")  # fmt: skip
 
 
-class StageFacts:
+class Profile:
     """Notes on the way through the pipeline what only earlier stages know of kernels."""
 
     def __init__(self) -> None:
@@ -46,27 +46,26 @@ class StageFacts:
         elif step == _LAST["tile"]:
             self.ways = statics.bank_ways(module)
 
-
-def report_profile(module: ModuleOp, facts: StageFacts, executor: Executor) -> None:
-    """Prints a table and a line for each kernel of a module of Kernel IR, once a launch."""
-    target = target_of(module)
-    with progress("compiling and disassembling …"):
-        given = statics.kernels(module, facts.estimates, facts.ways)
-        rows = [statics.examine(row, target.name) for row in given]
-    counters: list[Counters | None] = [None] * len(rows)
-    ceilings: Ceilings | None = None
-    if executor.backend.name == "cuda":
-        try:
-            counters = matched(rows, count(text_of(module)))
-            ceilings = measure_ceilings(find_device("cuda"))
-        except NoCounters as reason:
-            print(f"no counters: {reason}")
-    else:
-        print(f"kernels compiled for {target.name}, which they have not run on")
-    print(table(HEADER, [_cells(row) for row in rows]))
-    print()
-    for row, counted in zip(rows, counters, strict=True):
-        print(f"{row['name']}: {diagnose(row, target, counted, ceilings)}")
+    def report(self, module: ModuleOp, executor: Executor) -> None:
+        """Prints a table and a line for each kernel of a module of Kernel IR, once a launch."""
+        target = target_of(module)
+        with progress("compiling and disassembling …"):
+            given = statics.kernels(module, self.estimates, self.ways)
+            rows = [statics.examine(row, target.name) for row in given]
+        counters: list[Counters | None] = [None] * len(rows)
+        ceilings: Ceilings | None = None
+        if executor.backend.name == "cuda":
+            try:
+                counters = matched(rows, count(text_of(module)))
+                ceilings = measure_ceilings(find_device("cuda"))
+            except NoCounters as reason:
+                print(f"no counters: {reason}")
+        else:
+            print(f"kernels compiled for {target.name}, which they have not run on")
+        print(table(HEADER, [_cells(row) for row in rows]))
+        print()
+        for row, counted in zip(rows, counters, strict=True):
+            print(f"{row['name']}: {diagnose(row, target, counted, ceilings)}")
 
 
 def matched(rows: Sequence[Row], counted: Sequence[Counters]) -> list[Counters | None]:

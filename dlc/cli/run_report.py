@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from xdsl.context import Context
@@ -15,10 +16,8 @@ from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.memory_use import eager_peak
-from dlc.cli.bench_report import report_bench
 from dlc.cli.memory_report import MemoryReport
 from dlc.cli.observers import Timing
-from dlc.cli.profile_report import StageFacts, report_profile
 from dlc.cli.program_input import Loaded, load_program
 from dlc.cli.status_line import progress
 from dlc.diagnostics import UsageError, with_hint
@@ -27,7 +26,11 @@ from dlc.judge.reference import evaluate
 from dlc.judge.validation import Known
 from dlc.models.weights import available_bytes
 from dlc.pipeline import Observer, run_pipeline, stage_of
+from dlc.remarks import counted
 from dlc.text import GREEN, RED, paint, seconds, table, wants_colour
+
+if TYPE_CHECKING:
+    from dlc.cli.profile_report import Profile
 
 
 def run_and_report(
@@ -46,23 +49,15 @@ def run_and_report(
     reference = make_reference(ctx, source.module, arguments, timing)
     torch_ir = source.module.clone() if options.bench and reference is not None else None
     module = loaded.module
-    facts, memory = StageFacts(), MemoryReport()
-    observing = [*observers, memory, *([facts] if options.profile else [])]
-    run_pipeline(ctx, module, "kernel", observing)
+    memory, profile = MemoryReport(), _profile(options)
+    run_pipeline(ctx, module, "kernel", [*observers, memory, *filter(None, [profile])])
     executor = Executor(module, backend)
     if reference is not None and len(executor.results) != len(reference.exact):
         raise ValueError(
             f"expected {len(reference.exact)} results as -c has, @main of {options.file} has "
             f"{len(executor.results)}"
         )
-    compiler = "nvcc" if backend.name == "cuda" else "the C++ compiler"
-    count = len(executor.funcs)
-    with (
-        timing.phase(compiler, "compilation of kernels"),
-        progress(f"compiling {count} kernel{'s' * (count != 1)} with {compiler} …") as show,
-    ):
-        backend.on_compiled = lambda done, of: show(f"compiled {done} of {of} with {compiler} …")
-        executor.prepare()
+    _compile_kernels(executor, timing)
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
     print(f"\n{memory.line}\n" if memory.line else "")
@@ -72,13 +67,36 @@ def run_and_report(
     else:
         code = report_accuracy(results, reference, options, backend)
     if options.bench:
+        from dlc.cli.bench_report import report_bench
+
         print()
         longest = 1 if reference is None else reference.longest_reduction
         code |= report_bench(executor, arguments, source.program, torch_ir, longest, options)
-    if options.profile:
+    if profile is not None:
         print()
-        report_profile(module, facts, executor)
+        profile.report(module, executor)
     return code
+
+
+def _profile(options: argparse.Namespace) -> Profile | None:
+    """What `--profile` watches the pipeline with."""
+    if not options.profile:
+        return None
+    from dlc.cli.profile_report import Profile
+
+    return Profile()
+
+
+def _compile_kernels(executor: Executor, timing: Timing) -> None:
+    """To machine code, saying how far it is."""
+    backend, count = executor.backend, len(executor.funcs)
+    compiler = "nvcc" if backend.name == "cuda" else "the C++ compiler"
+    with (
+        timing.phase(compiler, "compilation of kernels"),
+        progress(f"compiling {counted(count, 'kernel')} with {compiler} …") as show,
+    ):
+        backend.on_compiled = lambda done, of: show(f"compiled {done} of {of} with {compiler} …")
+        executor.prepare()
 
 
 def make_backend(options: argparse.Namespace) -> Backend:

@@ -25,7 +25,6 @@ from dlc.backend import BackendError
 from dlc.backend.cuda.print.interface import c_name, parameter_types
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
-from dlc.backend.cuda.run.sass import accesses, disassemble, find_nvdisasm, parse
 from dlc.backend.executor import Executor
 from dlc.backend.host import cxx as compiler
 from dlc.backend.host import host_kernel as runtime
@@ -39,6 +38,7 @@ from dlc.judge.accuracy import compare
 from dlc.judge.reference import evaluate
 from dlc.pipeline import run_pipeline
 from dlc.simulator import run_module
+from dlc_bench.sass import accesses, disassemble, find_nvdisasm, parse
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 HALVES = {"f16": torch.float16, "bf16": torch.bfloat16}

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = (
     ("dlc.cli",),
-    ("dlc.dynamo", "dlc.measure"),
+    ("dlc.dynamo", "dlc_bench"),
     ("dlc",),
     ("dlc.compiler",),
     ("dlc.transforms", "dlc.judge", "dlc.cuda_graph"),
@@ -34,15 +34,16 @@ LAYERS = (
 @cache
 def modules() -> dict[str, Path]:
     found: dict[str, Path] = {}
-    for path in sorted((ROOT / "dlc").rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for package in (ROOT / "dlc", ROOT / "bench" / "dlc_bench"):
+        for path in sorted(package.rglob("*.py")):
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
 @cache
 def imports(module: str) -> frozenset[str]:
-    """The modules of dlc that a module imports, at its top or in a function."""
+    """The modules of ours that a module imports, at its top or in a function."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(modules()[module].read_text())):
         if isinstance(node, ast.Import):

@@ -14,16 +14,16 @@ import torch
 
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
-from dlc.measure import graphs
-from dlc.measure.contender import Contender, dlc, eager
-from dlc.measure.device import Device, Rates, _gpu_rates, find_device
-from dlc.measure.environment import environment, forbid_tf32
-from dlc.measure.measure import Plan, Result, Spread, measure
-from dlc.measure.program import program_subject
-from dlc.measure.subject import Subject, copy
-from dlc.measure.table import results_table
-from dlc.measure.timer import Times, poison
-from dlc.measure.work import Work, work_of
+from dlc_bench import graphs
+from dlc_bench.contender import Contender, dlc, eager
+from dlc_bench.device import Device, Rates, _gpu_rates, find_device
+from dlc_bench.environment import environment, forbid_tf32
+from dlc_bench.measure import Plan, Result, Spread, measure
+from dlc_bench.program import program_subject
+from dlc_bench.subject import Subject, copy
+from dlc_bench.table import results_table
+from dlc_bench.timer import Times, poison
+from dlc_bench.work import Work, work_of
 
 QUICK = Plan(warm_up_seconds=0, seconds=0, least_rounds=3, most_rounds=3)
 SLOW_RATES = Rates(1.0, 1.0, 1.0, 0)

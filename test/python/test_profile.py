@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from test_sass import needs_tools
 
 from dlc.cli.dlc_cli import main
 from dlc.cli.profile_report import matched
-from dlc.measure import ncu
-from dlc.measure.ceilings import Ceilings
-from dlc.measure.diagnosis import diagnose
-from dlc.measure.ncu import Counters, NoCounters
 from dlc.target import get_target
+from dlc_bench import ncu, profiled
+from dlc_bench.ceilings import Ceilings
+from dlc_bench.diagnosis import diagnose
+from dlc_bench.ncu import Counters, NoCounters
 
 H100 = get_target("sm_90")
 NAMES = {
@@ -93,7 +92,7 @@ def test_what_is_profiled_runs_twice(tmp_path: Path) -> None:
     text = "torch.nn.Softmax(dim=-1)(torch.randn(4, 8))"
     path = tmp_path / "k.mlir"
     assert main(["compile", "-c", text, "--ir", "kernel", "-o", str(path)]) == 0
-    command = [sys.executable, "-m", "dlc.measure.profiled", "--backend", "host", str(path)]
+    command = profiled.command("host", [path])
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("k.mlir: ")
     assert "softmax" in done.stdout

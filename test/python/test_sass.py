@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.run import nvcc, sass
+from dlc.backend.cuda.run import nvcc
+from dlc_bench import sass
 
 HEAD = """	.target	sm_90
 //--------------------- .text.{name} --------------------------

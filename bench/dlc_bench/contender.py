@@ -10,7 +10,7 @@ import torch
 
 from dlc.backend.executor import BackendLike, Executor
 from dlc.compiler import compile as dlc_compile
-from dlc.measure.subject import Call, Subject
+from dlc_bench.subject import Call, Subject
 
 DLC, EAGER, COMPILE, AUTOTUNE = "dlc", "eager", "torch.compile", "max-autotune"
 RUN_SECONDS = 30.0

@@ -18,11 +18,11 @@ from typing import TypeAlias
 import torch
 
 from dlc.judge.accuracy import Accuracy, compare
-from dlc.measure.contender import RUN_SECONDS, Contender
-from dlc.measure.device import Device
-from dlc.measure.graphs import GraphTimer, check_alive
-from dlc.measure.subject import Subject, results_of
-from dlc.measure.timer import HostTimer, Staged, Timer, Times
+from dlc_bench.contender import RUN_SECONDS, Contender
+from dlc_bench.device import Device
+from dlc_bench.graphs import GraphTimer, check_alive
+from dlc_bench.subject import Subject, results_of
+from dlc_bench.timer import HostTimer, Staged, Timer, Times
 
 Announce: TypeAlias = Callable[[str, str, float], None]
 """Is told what is done next: by whom, what, and how many seconds it may take."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlc.measure.ceilings import Ceilings
-from dlc.measure.device import Device
-from dlc.measure.measure import Result, Spread
-from dlc.measure.work import Work
 from dlc.text import table
+from dlc_bench.ceilings import Ceilings
+from dlc_bench.device import Device
+from dlc_bench.measure import Result, Spread
+from dlc_bench.work import Work
 
 HEADER = ("contender", "us", "p20", "p80", "cold us", "p20", "p80", "GB/s", "TFLOP/s", "roofline",
           "launches", "error vs fp64")  # fmt: skip

@@ -1,10 +1,11 @@
 """
 Runs modules of Kernel IR once more after a first time, for tools that look at a process:
 
-    ncu --profile-from-start off … python -m dlc.measure.profiled KERNELS.mlir
-    compute-sanitizer … python -m dlc.measure.profiled KERNELS.mlir …
+    ncu --profile-from-start off … python -P profiled.py KERNELS.mlir
+    compute-sanitizer … python -P profiled.py KERNELS.mlir …
 
-The second run lies between the start and the stop of the CUDA profiler. Inputs are random.
+The second run lies between the start and the stop of the CUDA profiler. Inputs are random. It is
+run as a file that imports dlc alone, so it runs wherever dlc does.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.ir.locations import LocParser
 from dlc.judge.random_inputs import random_arguments
 from dlc.registry import register
+
+
+def command(backend: str, files: Sequence[Path]) -> list[str]:
+    """Runs files of Kernel IR in a process of their own."""
+    return [sys.executable, "-P", __file__, "--backend", backend, *map(str, files)]
 
 
 def run_file(path: Path, backend: Backend) -> list[str]:

@@ -13,8 +13,8 @@ import torch
 from dlc.backend import BackendError
 from dlc.backend.cuda.run.libcuda import load_library
 from dlc.backend.executor import default_target
-from dlc.measure.work import Work
 from dlc.target import CPU_CORE, get_target
+from dlc_bench.work import Work
 
 _CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS_WIDTH, _L2_BYTES = 13, 16, 36, 37, 38
 """Of CUdevice_attribute of the CUDA driver API; clocks in kHz, widths in bits."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import torch
 
-from dlc.measure.subject import Call, Subject, results_of
+from dlc_bench.subject import Call, Subject, results_of
 
 
 @dataclass(frozen=True)

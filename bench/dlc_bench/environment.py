@@ -14,7 +14,7 @@ import torch
 
 import dlc
 from dlc.backend.cache import content_key
-from dlc.measure.device import Device
+from dlc_bench.device import Device
 
 _PACKAGE = Path(dlc.__file__).parent
 _QUERY = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem",

@@ -13,9 +13,9 @@ import torch
 
 from dlc.backend import BackendError
 from dlc.backend.cuda.run.libcuda import load_library
-from dlc.measure.device import ROTATED_CACHES, Rates
-from dlc.measure.subject import Call, Subject, results_of
-from dlc.measure.timer import Times, Waiting, poison
+from dlc_bench.device import ROTATED_CACHES, Rates
+from dlc_bench.subject import Call, Subject, results_of
+from dlc_bench.timer import Times, Waiting, poison
 
 GRAPH_SECONDS = 1e-3
 """What a graph should take at least, so that its start is a small part of it."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dlc.measure.ceilings import Ceilings
-from dlc.measure.ncu import Counters
-from dlc.measure.statics import narrow, worst_ways
 from dlc.target import Target
+from dlc_bench.ceilings import Ceilings
+from dlc_bench.ncu import Counters
+from dlc_bench.statics import narrow, worst_ways
 
 Row = dict[str, Any]
 GLOBAL_LOADS = ("LDG", "LD", "LDGSTS")

@@ -11,13 +11,13 @@ import csv
 import io
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlc.backend.cuda.run.nvcc import find_tool
+from dlc_bench import profiled
 
 SECTIONS = (
     "SpeedOfLight", "LaunchStats", "Occupancy", "SchedulerStats", "WarpStateStats",
@@ -98,7 +98,7 @@ def command(tool: Path, module: Path) -> list[str]:
         str(tool), "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none",
         "--cache-control", "all", "--profile-from-start", "off",
         "--target-processes", "application-only", *sections,
-        sys.executable, "-m", "dlc.measure.profiled", "--backend", "cuda", str(module),
+        *profiled.command("cuda", [module]),
     ]  # fmt: skip
 
 

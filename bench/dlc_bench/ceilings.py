@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from dlc.measure.contender import Contender
-from dlc.measure.device import Device
-from dlc.measure.measure import Plan, measure
-from dlc.measure.subject import Subject
-from dlc.measure.work import Work
+from dlc_bench.contender import Contender
+from dlc_bench.device import Device
+from dlc_bench.measure import Plan, measure
+from dlc_bench.subject import Subject
+from dlc_bench.work import Work
 
 COPY_BYTES = {"cuda": 1 << 30, "host": 64 << 20}
 """Of one of the two tensors of a copy."""

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.imported import MAX_ALIGN
-from dlc.measure.work import Work
+from dlc_bench.work import Work
 
 Call: TypeAlias = Callable[[Sequence[torch.Tensor]], Any]
 """An implementation: of the tensors, to any tree of tensors."""

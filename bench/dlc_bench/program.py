@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.frontend.imported import ImportedProgram
 from dlc.judge.reference import evaluate
-from dlc.measure.subject import Call, Subject, results_of
-from dlc.measure.work import Work, work_of
+from dlc_bench.subject import Call, Subject, results_of
+from dlc_bench.work import Work, work_of
 
 
 def program_subject(

@@ -20,14 +20,14 @@ from dlc.analysis.kernel.banks import report
 from dlc.analysis.loop.contraction import contractions
 from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.cuda.print.printer import print_kernel
-from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.backend.host_program import HostProgram
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel import element_bytes
-from dlc.measure.occupancy import fill, occupancy
 from dlc.schedule.estimate import estimate
 from dlc.target import Target, get_target, target_of
+from dlc_bench import sass
+from dlc_bench.occupancy import fill, occupancy
 
 Row = dict[str, Any]
 

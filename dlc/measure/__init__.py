@@ -1,1 +1,0 @@
-"""Measuring: contenders, checked and then timed side by side, and what can be told of kernels."""
