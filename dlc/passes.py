@@ -45,9 +45,9 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("t:015", "pipeline-k-outer"),  # the next chunk is requested before this one is used
     ("t:016", "mark-unroll"),  # small loops unroll
     # Tile IR -> Kernel IR: hardware primitives
-    ("k:001", "materialize-tiles"),  # axes become block and thread numbers, barriers are placed
-    ("k:002", "vectorize-accesses"),  # runs of elements become 16-byte accesses
-    ("k:003", "drop-redundant-barriers"),
+    ("k:001", "materialize-tiles"),  # axes become block and thread numbers
+    ("k:002", "place-barriers"),  # threads wait where the order of their accesses matters
+    ("k:003", "vectorize-accesses"),  # runs of elements become 16-byte accesses
     ("k:004", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 

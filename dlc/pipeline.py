@@ -41,7 +41,8 @@ class Observer(Protocol):
 def stage_of(module: ModuleOp) -> Stage:
     """
     The IR that a module is in, told by its operations; the earliest where several are mixed. A
-    kernel in the tile dialect is taken as scheduled, whatever has been done to it.
+    kernel in the tile dialect is taken as scheduled, whatever has been done to it, and one in
+    lockstep is no Kernel IR yet.
     """
     found: set[Stage] = set()
     for op in module.walk():
@@ -51,7 +52,7 @@ def stage_of(module: ModuleOp) -> Stage:
             case loop.KernelOp():
                 found.add("loop")
             case kernel.FuncOp():
-                found.add("kernel")
+                found.add("kernel" if op.lockstep is None else "tile")
             case _ if op.name.startswith("torch."):
                 return "torch"
             case _ if op.name.startswith("tensor_ir."):

@@ -35,6 +35,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     SymbolRefAttr,
     TensorType,
+    UnitAttr,
     i1,
     i64,
 )
@@ -52,6 +53,7 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -115,16 +117,21 @@ from dlc.target import MAX_THREADS
 @irdl_op_definition
 class FuncOp(KernelSignature):
     """
-    `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …) grid 32 block 256 { … }`
+    `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …) grid 32 block 256 lockstep?
+    { … }`
 
     A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
     Outputs are new memory, uninitialized but for those that are zeroed: they hold zeros at the
     start, also where the grid is empty.
+
+    The threads of a block run independently of each other. In `lockstep`, all execute an operation
+    before any executes the next, which no GPU does: such a kernel has yet to get its barriers.
     """
 
     name = "kernel.func"
     grid = prop_def(AffineMapAttr)
     block = prop_def(IntegerAttr)
+    lockstep = opt_prop_def(UnitAttr)
     traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
 
     def __init__(
@@ -136,9 +143,13 @@ class FuncOp(KernelSignature):
         block: int,
         schedule: str | None = None,
         zeroed: Sequence[int] = (),
+        *,
+        lockstep: bool = False,
     ) -> None:
         signature = self.signature(name, alignments, schedule, zeroed)
-        super().__init__(regions=[body], properties=signature | _launch_shape(grid, block))
+        shape = _launch_shape(grid, block)
+        step = {"lockstep": UnitAttr() if lockstep else None}
+        super().__init__(regions=[body], properties=signature | shape | step)
 
     @property
     def tensor_maps(self) -> tuple[TensorMapOp, ...]:
@@ -191,11 +202,15 @@ class FuncOp(KernelSignature):
         grid = parser.parse_integer()
         parser.parse_keyword("block")
         properties |= _launch_shape(grid, parser.parse_integer())
+        if parser.parse_optional_keyword("lockstep"):
+            properties["lockstep"] = UnitAttr()
         return cls.build(**cls.parse_body(parser, properties, arguments))
 
     def print(self, printer: Printer) -> None:
         self.print_signature(printer)
         printer.print_string(f" grid {self.grid_size} block {self.block_size}")
+        if self.lockstep is not None:
+            printer.print_string(" lockstep")
         self.print_body(printer)
 
 

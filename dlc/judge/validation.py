@@ -4,10 +4,11 @@ Translation validation: the states of a program between passes are run, and must
     validation = Validation(ctx, Question.of(ctx, module, arguments))
     run_pipeline(ctx, module, "kernel", [validation])      # WrongResult names the first wrong pass
 
-Every state that is not Kernel IR yet becomes it in the plainest way, by `lift-to-loops` and
-`materialize-tiles` alone, and runs as printed CUDA C: so those two, the printer and the backend
-take part in each answer. On the host each state runs twice, with threads in order and asynchronous
-copies landing late, and with threads in a random order and copies landing early.
+Every state that is not Kernel IR yet becomes it in the plainest way, by `lift-to-loops`,
+`materialize-tiles` and `place-barriers` alone, and runs as printed CUDA C: so those three, the
+printer and the backend take part in each answer. On the host each state runs twice, with threads in
+order and asynchronous copies landing late, and with threads in a random order and copies landing
+early.
 
 Each state is compiled once and also runs, in one of the two ways, on unusual inputs (see
 `unusual_inputs`). There Torch IR is judged by how well its results can be known (`conditioning`),
@@ -46,11 +47,12 @@ from dlc.pipeline import stage_of, text_of
 from dlc.registry import get_pass
 from dlc.remarks import Remark, collect, counted
 
+_TO_KERNEL = ("materialize-tiles", "place-barriers")
 PLAINEST: dict[Stage, tuple[str, ...]] = {
-    "torch": ("decompose-torch", "lift-to-loops", "materialize-tiles"),
-    "tensor": ("lift-to-loops", "materialize-tiles"),
-    "loop": ("materialize-tiles",),
-    "tile": ("materialize-tiles",),
+    "torch": ("decompose-torch", "lift-to-loops", *_TO_KERNEL),
+    "tensor": ("lift-to-loops", *_TO_KERNEL),
+    "loop": _TO_KERNEL,
+    "tile": _TO_KERNEL,
     "kernel": (),
 }
 """The passes that make Kernel IR of a state, and nothing better than that."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import Block, Operation, SSAValue
@@ -113,7 +114,14 @@ class Program:
 
     def block(self, block: Block) -> list[Step]:
         """What the operations of a block do, in order."""
-        return [self._step(op) for op in block.ops if not isinstance(op, _NO_STEPS)]
+        steps = [self._step(op) for op in block.ops if not isinstance(op, _NO_STEPS)]
+        if self.func.lockstep is None:
+            return steps
+        return [each for step in steps for each in (step, self._all_wait)]
+
+    def _all_wait(self) -> None:
+        """In lockstep, what a thread did is known to all before any goes on."""
+        self.machine.clock.barrier(np.arange(self.machine.blocks))
 
     def _step(self, op: Operation) -> Step:
         return _STEPS.get(type(op), control.scalar)(self, op)

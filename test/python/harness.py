@@ -70,7 +70,7 @@ def lowered(module: ModuleOp, *, round_trip: bool = True) -> ModuleOp:
     module = module.clone()
     apply(module, "materialize-tiles", round_trip=round_trip)
     check_bounds(module)
-    apply(module, "vectorize-accesses,drop-redundant-barriers", round_trip=round_trip)
+    apply(module, "place-barriers,vectorize-accesses", round_trip=round_trip)
     return module
 
 

@@ -11,10 +11,12 @@ from xdsl.ir import Block, Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.analysis.kernel.barriers import missing_barriers, place_barriers, redundant_barriers
-from dlc.analysis.kernel.conflicts import trip_count
+from dlc.analysis.kernel import conflicts as analysis
+from dlc.analysis.kernel.barriers import missing_barriers
+from dlc.analysis.kernel.conflicts import Slots, trip_count
 from dlc.dialects import kernel
 from dlc.registry import register
+from dlc.transforms.kernel.place_barriers import place_barriers
 
 HEAD = """
 kernel.func @k(%x: memref<4096xf32>, %n: memref<1xi64>) -> (%y: memref<4096xf32>) grid 8 block 128 {
@@ -39,6 +41,24 @@ def func_of(body: str) -> kernel.FuncOp:
     assert isinstance(module, ModuleOp)
     module.verify()
     return next(op for op in module.walk() if isinstance(op, kernel.FuncOp))
+
+
+def redundant_barriers(func: kernel.FuncOp) -> list[kernel.BarrierOp]:
+    """
+    Barriers without all of which every two accesses that were separated still are, chosen in
+    program order. Runs of the same operation count as accesses of different threads here.
+    """
+    barriers = [op for op in func.walk() if isinstance(op, kernel.BarrierOp)]
+    redundant: list[kernel.BarrierOp] = []
+    if not barriers:
+        return redundant
+    slots = Slots(func)
+    before = set(analysis.conflicts(func, slots))
+    for barrier in barriers:
+        ignored = frozenset([*redundant, barrier])
+        if set(analysis.conflicts(func, slots, ignored)) <= before:
+            redundant.append(barrier)
+    return redundant
 
 
 def outline(block: Block) -> list[object]:

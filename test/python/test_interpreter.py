@@ -44,7 +44,7 @@ def func_in(module: ModuleOp) -> kernel.FuncOp:
 def lowered(case: kernels.Case, schedule: Sequence[str] | str = STEPS) -> ModuleOp:
     module = parse(case.text)
     steps = schedule if isinstance(schedule, str) else ",".join(schedule)
-    rest = "materialize-tiles,vectorize-accesses,drop-redundant-barriers"
+    rest = "materialize-tiles,place-barriers,vectorize-accesses"
     for step in parse_pipeline(f"{steps},{rest}" if steps else rest):
         step.apply(Context(), module)
     return module
@@ -70,6 +70,25 @@ def error_of(outputs: Sequence[np.ndarray], case: kernels.Case) -> float:
 def test_values(case: kernels.Case, schedule: Sequence[str] | str) -> None:
     outputs = run_module(lowered(case, schedule), case.inputs)
     assert error_of(outputs, case) <= max(4, 2 * case.longest**0.5)
+
+
+RACING = [
+    kernels.gemm(20, 36, 24, transposed=True),
+    kernels.silu_matmul(9, 20, 24),
+    kernels.column_sum(50, 33),
+    kernels.total(1000),
+]
+
+
+@pytest.mark.parametrize("case", RACING, ids=lambda c: c.name)
+def test_lockstep_orders_what_barriers_do(case: kernels.Case) -> None:
+    module = parse(case.text)
+    for step in parse_pipeline(",".join([*STEPS, "materialize-tiles"])):
+        step.apply(Context(), module)
+    assert error_of(run_module(module, case.inputs), case) <= max(4, 2 * case.longest**0.5)
+    func_in(module).lockstep = None
+    with pytest.raises(Hazard, match="race"):
+        run_module(module, case.inputs)
 
 
 UNCONTRACTED = """

@@ -28,7 +28,7 @@ from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.backend.host.host_kernel import HostKernel
 from dlc.dialects.kernel import FuncOp
 from dlc.registry import register
-from dlc.transforms.kernel.drop_redundant_barriers import DropRedundantBarriersPass
+from dlc.transforms.kernel.place_barriers import PlaceBarriersPass
 from dlc.transforms.kernel.vectorize_accesses import VectorizeAccessesPass
 
 WARNINGS = ("-Werror", "all-warnings", "-Wreorder")
@@ -80,7 +80,7 @@ def nvcc_takes(source: str, *arches: str) -> list[int]:
 
 GEMM = """
 kernel.func @mm_relu(%A: memref<200x96xf32>, %B: memref<96x256xf32>) -> (%C: memref<200x256xf32>)
-    grid 4 block 256 schedule "tileify,chunk-matmul-k{bk=16}" {
+    grid 4 block 256 lockstep schedule "tileify,chunk-matmul-k{bk=16}" {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -104,7 +104,6 @@ kernel.func @mm_relu(%A: memref<200x96xf32>, %B: memref<96x256xf32>) -> (%C: mem
     } {unroll}
   } {unroll}
   scf.for %ko = %c0 to %c6 step %c1 {
-    kernel.barrier
     scf.for %r = %c0 to %c2 step %c1 {
       %run = kernel.alloc_local : memref<4xf32, #kernel.local>
       scf.for %v = %c0 to %c4 step %c1 {
@@ -126,8 +125,6 @@ kernel.func @mm_relu(%A: memref<200x96xf32>, %B: memref<96x256xf32>) -> (%C: mem
           : memref<16x128xf32, #kernel.shared>
       } {unroll}
     } {unroll}
-    kernel.barrier
-    kernel.barrier
     scf.for %k = %c0 to %c16 step %c1 {
       %b_regs = kernel.alloc_local : memref<8xf32, #kernel.local>
       scf.for %j = %c0 to %c8 step %c1 {
@@ -166,8 +163,8 @@ kernel.func @mm_relu(%A: memref<200x96xf32>, %B: memref<96x256xf32>) -> (%C: mem
 
 def gemm() -> FuncOp:
     module = parse(GEMM)
+    PlaceBarriersPass().apply(Context(), module)
     VectorizeAccessesPass().apply(Context(), module)
-    DropRedundantBarriersPass().apply(Context(), module)
     module.verify()
     return kernel_of(module)
 

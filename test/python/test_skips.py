@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.parser import Parser
+from xdsl.passes import PassPipeline
 
-from dlc.registry import register
+from dlc.registry import parse_pipeline, register
 from dlc.simulator import run_module
-from dlc.transforms.kernel.materialize_tiles import MaterializeTilesPass
 
 CHUNKS, BLOCKS = 8, 4
 
@@ -53,7 +53,7 @@ CONDITIONS: dict[str, Callable[[int, int], bool]] = {
 def test_skipped_chunks(kind: str, text: str, condition: str) -> None:
     ctx = register(Context())
     module = Parser(ctx, text.format(kind=kind, condition=condition)).parse_module()
-    MaterializeTilesPass().apply(ctx, module)
+    PassPipeline(parse_pipeline("materialize-tiles,place-barriers")).apply(ctx, module)
     module.verify()
     x = np.arange(256, dtype=np.float32)
     holds = CONDITIONS[condition]

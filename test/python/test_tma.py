@@ -14,6 +14,7 @@ import kernels
 import numpy as np
 import pytest
 from harness import apply, interpret, lowered, parse
+from test_barriers import redundant_barriers
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
@@ -21,7 +22,7 @@ from xdsl.parser import Parser
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.analysis.kernel.barriers import missing_barriers, redundant_barriers
+from dlc.analysis.kernel.barriers import missing_barriers
 from dlc.analysis.kernel.tensor_maps import TensorMap, tensor_map, tma_obstacle
 from dlc.backend import BackendError, LaunchError
 from dlc.backend.cuda.print.interface import (

@@ -10,13 +10,12 @@ from xdsl.ir import Region
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.kernel.barriers import place_barriers
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, loop, tile
 from dlc.ir.expr import unchanged_ir
 from dlc.ir.provenance import inherit
-from dlc.remarks import counted, remark
+from dlc.remarks import remark
 from dlc.target import Target, target_of
 from dlc.transforms.axes.loop_to_tile import as_tile
 from dlc.transforms.kernel.materialization.body import emit_launch
@@ -32,8 +31,7 @@ class MaterializeTilesPass(ModulePass):
     Legal for every state of a kernel: one still in the loop dialect becomes one thread. Block and
     thread axes become a grid of blocks, serial axes loops, register axes local arrays and
     unrolled loops; stages become copies by all threads, combines shuffles and shared scratch.
-    Barriers are placed here and nowhere else: where two threads' accesses to shared memory demand
-    an order.
+    The threads of a block run in lockstep until `place-barriers`.
     """
 
     name = "materialize-tiles"
@@ -44,18 +42,13 @@ class MaterializeTilesPass(ModulePass):
                 source = as_tile(source)
             with unchanged_ir():
                 func = materialize(source)
-                barriers = place_barriers(func)
             _check_shared_memory(func, target_of(op), source)
             _replace(source, func, op)
-            remark(
-                self.name,
-                func.name_,
-                f"grid {func.grid_size}, block {func.block_size}, {counted(barriers, 'barrier')}",
-            )
+            remark(self.name, func.name_, f"grid {func.grid_size}, block {func.block_size}")
 
 
 def materialize(source: tile.KernelOp) -> kernel.FuncOp:
-    """The Kernel IR of a tile kernel, without barriers."""
+    """The Kernel IR of a tile kernel, in lockstep."""
     e = Emitter(source)
     func = kernel.FuncOp(
         source.name_,
@@ -65,6 +58,7 @@ def materialize(source: tile.KernelOp) -> kernel.FuncOp:
         1,
         None if source.schedule is None else source.schedule.data,
         [source.output_refs.index(ref) for ref in source.zeroed_refs],
+        lockstep=True,
     )
     decode_axes(e, func)
     emit_launch(e)

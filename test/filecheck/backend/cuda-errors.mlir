@@ -1,4 +1,7 @@
 // RUN: not dlc-opt %s -t cuda 2>&1 | filecheck %s
+// RUN: not dlc-opt %s -p materialize-tiles -t cuda 2>&1 | filecheck %s --check-prefix=LOCKSTEP
+// LOCKSTEP: error: 'kernel.func': @k runs in lockstep, as no GPU does
+// LOCKSTEP: hint: run place-barriers first
 // CHECK: error: {{.*}}the CUDA printer expects kernel.func, found loop.kernel
 // CHECK: hint: run materialize-tiles first
 %y = loop.kernel @k() -> (%y: memref<f32>) {

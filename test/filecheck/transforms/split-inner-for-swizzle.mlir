@@ -2,7 +2,7 @@
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=32}' --split-input-file | filecheck %s --check-prefix=NARROW
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=48}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WIDTH
-// RUN: dlc-opt %s -p 'tileify,split-inner-for-swizzle{bytes=128},materialize-tiles,vectorize-accesses' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
+// RUN: dlc-opt %s -p 'tileify,split-inner-for-swizzle{bytes=128},materialize-tiles,place-barriers,vectorize-accesses' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
 // WIDTH: split-inner-for-swizzle: row: skipped, it needs bytes, a swizzle of 32, 64 or 128, not 48
 
 // A row is as wide as the swizzle.

@@ -85,9 +85,16 @@ def print_kernel(func: kernel.FuncOp) -> str:
     return _print([func])
 
 
+def _independent(func: kernel.FuncOp) -> kernel.FuncOp:
+    """A kernel whose threads run independently; OpError for one in lockstep."""
+    if func.lockstep is not None:
+        fail(func, f"@{func.name_} runs in lockstep, as no GPU does", "run place-barriers first")
+    return func
+
+
 def _print(funcs: Iterable[kernel.FuncOp]) -> str:
     with unchanged_ir():
-        printers = [_KernelPrinter(func) for func in funcs]
+        printers = [_KernelPrinter(_independent(func)) for func in funcs]
         texts = [printer.print() for printer in printers]
     helpers = {name for printer in printers for name in printer.helpers}
     return prelude_for(helpers) + "\n".join(texts)

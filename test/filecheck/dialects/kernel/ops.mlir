@@ -64,3 +64,6 @@ func.func @main(%x: tensor<32x2048xf32>, %w: tensor<2048xf32>) -> tensor<32x2048
 // CHECK-NEXT: }
 kernel.func @nothing(%x: memref<0xf32>) -> (%y: memref<0xf32>) grid 0 block 1 {
 }
+
+// CHECK: kernel.func @together() -> (%y: memref<4xf32>) grid 1 block 32 lockstep schedule "tileify" {
+kernel.func @together() -> (%y: memref<4xf32>) grid 1 block 32 lockstep schedule "tileify" {}

@@ -1,0 +1,130 @@
+"""The pass `place-barriers`: see `PlaceBarriersPass`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.analysis.kernel.barriers import Uniformity, missing_barriers
+from dlc.analysis.kernel.conflicts import Conflict, Slots
+from dlc.diagnostics import fail
+from dlc.dialects import kernel
+from dlc.ir.expr import unchanged_ir
+from dlc.remarks import counted, remark
+
+
+@dataclass(frozen=True)
+class PlaceBarriersPass(ModulePass):
+    """
+    The threads of a block leave lockstep: they wait for each other at barriers, and only there.
+
+    *Legal when* a barrier stands on all paths between two accesses of a shared buffer by different
+    threads, at least one a write: see `dlc.analysis.kernel.conflicts`. Each stands where all
+    threads of the block come by, in the innermost loop around both accesses that allows it, and
+    none can be left out. A kernel whose control flow leaves no such place is refused.
+    *Why*: a GPU runs the warps of a block in any order, and at a barrier all wait for the slowest.
+
+    ```
+    kernel.func @k(…) -> (…) … lockstep {    kernel.func @k(…) -> (…) … {
+      kernel.store %v, %s[%t]                  kernel.store %v, %s[%t]
+      %w = kernel.load %s[63 - %t]        →    kernel.barrier
+    }                                          %w = kernel.load %s[63 - %t]
+                                             }
+    ```
+    """
+
+    name = "place-barriers"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
+            if func.lockstep is None:
+                continue
+            with unchanged_ir():
+                count = place_barriers(func)
+            func.lockstep = None
+            remark(self.name, func.name_, counted(count, "barrier"))
+
+
+def place_barriers(func: kernel.FuncOp) -> int:
+    """
+    Inserts `kernel.barrier`s until no accesses conflict, none of them redundant; returns how many.
+    Each stands where all threads of the block come by, in the innermost loop around both accesses
+    that allows it. `OpError` if control flow that depends on the thread leaves no such place.
+    """
+    uniform = Uniformity()
+    slots = Slots(func)
+    placed: list[kernel.BarrierOp] = []
+    missing = missing_barriers(func, slots)
+    while missing:
+        second = missing[0].second
+        open_ = [c for c in missing if c.second.at is second.at]
+        barrier, missing = _separate(func, open_, uniform, slots)
+        placed.append(barrier)
+    for barrier in placed[:-1]:  # without the last one, something conflicted
+        if not missing_barriers(func, slots, frozenset((barrier,))):
+            Rewriter.erase_op(barrier)
+            placed.remove(barrier)
+    return len(placed)
+
+
+def _separate(
+    func: kernel.FuncOp, missing: list[Conflict], uniform: Uniformity, slots: Slots
+) -> tuple[kernel.BarrierOp, list[Conflict]]:
+    """
+    Inserts a barrier before the common second access that resolves one conflict or more; the
+    conflicts that are left are returned, too.
+    """
+    second = missing[0].second.at
+    for place in _places(func, missing, uniform):
+        barrier = kernel.BarrierOp()
+        barrier.location = place.location
+        Rewriter.insert_op(barrier, InsertPoint.before(place))
+        left = missing_barriers(func, slots)
+        if not set(missing) <= set(left):
+            return barrier, left
+        Rewriter.erase_op(barrier)
+    fail(
+        second,
+        f"no barrier can be placed where all threads of a block come by: {missing[0]}, and "
+        "whether they run depends on the thread",
+        "give the accesses a `where` condition instead of an scf.if or a loop",
+    )
+
+
+def _places(
+    func: kernel.FuncOp, missing: list[Conflict], uniform: Uniformity
+) -> Iterator[Operation]:
+    """
+    Operations in front of which a barrier may resolve a conflict, best first: in the innermost
+    region that holds both accesses, or else further out, never where only some threads come by.
+    """
+    second = missing[0].second.at
+    around = list(_ancestors(second, func))
+    usable: list[Operation] = []
+    for op in reversed(around):
+        usable.insert(0, op)
+        if not uniform.control(op):
+            break
+    holders = [set(_ancestors(c.first.at, func)) for c in missing]
+
+    def shared_levels(op: Operation) -> int:
+        parent = op.parent_op()
+        return max((parent in h) for h in holders)
+
+    inner = [op for op in usable if op.parent_op() is func or shared_levels(op)]
+    yield from inner
+    yield from (op for op in reversed(usable) if op not in inner)
+
+
+def _ancestors(op: Operation, func: kernel.FuncOp) -> Iterator[Operation]:
+    """`op` and what it stands in, innermost first, without the kernel itself."""
+    current: Operation | None = op
+    while current is not None and current is not func:
+        yield current
+        current = current.parent_op()
