@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -33,14 +33,11 @@ from dlc.dialects.kernel import FuncOp
 from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure
-from dlc.passes import STAGES, Stage
+from dlc.passes import PRINTED, STAGES, Printed, Stage
 from dlc.pipeline import run_pipeline, text_of
 from dlc.registry import register
 from dlc.target import TARGET_ATTRIBUTE, get_target
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
-
-Printed: TypeAlias = Stage | Literal["cuda"]
-PRINTED: tuple[Printed, ...] = (*STAGES, "cuda")
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from dlc.diagnostics import did_you_mean, with_hint
-
 Stage = Literal["torch", "tensor", "loop", "tile", "kernel"]
+Printed = Stage | Literal["cuda"]
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
+PRINTED: tuple[Printed, ...] = (*STAGES, "cuda")
+"""What a program can be printed as."""
 
 PIPELINE: tuple[tuple[str, str], ...] = (
     # Torch IR -> Tensor IR: what is computed
@@ -83,6 +84,8 @@ STEPS: tuple[Step, ...] = tuple(Step(*entry) for entry in PIPELINE)
 
 def steps_between(start: Stage, end: Stage) -> tuple[Step, ...]:
     """The steps that take a module of IR `start` to IR `end`; ValueError if `end` is earlier."""
+    from dlc.diagnostics import did_you_mean, with_hint  # loads xDSL, which `dlc --help` does not
+
     if end not in STAGES:
         error = ValueError(f"expected one of {', '.join(STAGES)} as the IR, found '{end}'")
         raise with_hint(error, did_you_mean(end, STAGES))

@@ -83,19 +83,32 @@ def run_pipeline(
     verifier = Verifier()
     for step in steps:
         begin = time.perf_counter()
-        with collect() as remarks:
-            _run_step(ctx, module, step, verifier)
+        remarks = apply_step(ctx, module, step.pass_name, verifier)
         seconds = time.perf_counter() - begin
         for observer in observers:
             observer.passed(step, module, remarks, seconds)
 
 
-def _run_step(ctx: Context, module: ModuleOp, step: Step, verifier: Verifier) -> None:
+def apply_step(
+    ctx: Context, module: ModuleOp, name: str, verifier: Verifier | None = None
+) -> list[Remark]:
+    """
+    Runs the pass `name` on a module, in place, and verifies what it leaves; its remarks. What the
+    pass or the verifier raises is raised with the name of the pass.
+    """
     try:
-        get_pass(step.pass_name)().apply(ctx, module)
+        remarks = apply_pass(ctx, module, name)
     except (Exception, ArgSpecParseError) as error:
-        raise with_context(error, f"pass {step.pass_name}")
+        raise with_context(error, f"pass {name}")
     try:
-        verifier.verify(module)
+        (verifier or Verifier()).verify(module)
     except Exception as error:
-        raise with_context(error, f"after pass {step.pass_name}")
+        raise with_context(error, f"after pass {name}")
+    return remarks
+
+
+def apply_pass(ctx: Context, module: ModuleOp, name: str) -> list[Remark]:
+    """Runs the pass `name` on a module, in place, and leaves it unverified; its remarks."""
+    with collect() as remarks:
+        get_pass(name)().apply(ctx, module)
+    return remarks

@@ -38,11 +38,6 @@ def remark(pass_name: str, kernel: str, text: str) -> None:
         collected.append(Remark(pass_name, kernel, text))
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 ring`, `2 rings`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 @contextmanager
 def collect() -> Iterator[list[Remark]]:
     """Collect remarks in order, in this thread or task; an inner collector hides the outer one."""

@@ -51,6 +51,11 @@ def diff(before: str, after: str, colour: bool = False) -> str:
     return "\n".join(shown) or "(no change)"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 ring`, `2 rings`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def seconds(value: float) -> str:
     """A time in a unit that suits it."""
     for unit, factor in (("s", 1.0), ("ms", 1e3)):

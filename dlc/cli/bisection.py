@@ -13,20 +13,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.backend.executor import get_backend
-from dlc.cli.isolate import isolated
+from dlc.cli.kernel_program import isolated
 from dlc.cli.observers import Timing
+from dlc.cli.pass_reproducer import write_reproducer
 from dlc.cli.program_input import Loaded
-from dlc.cli.reproducer import write_reproducer
 from dlc.cli.status_line import progress
 from dlc.diagnostics import failed_pass, format_error
-from dlc.ir.dominance import verify_dominance
 from dlc.judge.random_inputs import random_arguments
 from dlc.judge.validation import Question, Validation
 from dlc.passes import STEPS, Step
-from dlc.pipeline import Observer, run_pipeline, text_of
-from dlc.registry import get_pass
-from dlc.remarks import Remark, collect, counted
-from dlc.text import diff, wants_colour
+from dlc.pipeline import Observer, apply_step, run_pipeline, text_of
+from dlc.remarks import Remark
+from dlc.text import counted, diff, wants_colour
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,7 @@ def bisect_and_report(
 def _applied(ctx: Context, module: ModuleOp, step: Step) -> str | None:
     """Runs a pass and the verifiers; what they complain of."""
     try:
-        with collect():
-            get_pass(step.pass_name)().apply(ctx, module)
-        module.verify()
-        verify_dominance(module)
+        apply_step(ctx, module, step.pass_name)
     except (Exception, ArgSpecParseError) as error:
         return format_error(error)
     return None

@@ -16,8 +16,8 @@ from dlc.backend import BackendError
 from dlc.cli.explain import Explanation
 from dlc.cli.observers import Diffs, Remarks, Timing
 from dlc.cli.option_rules import names_directory, settle
+from dlc.cli.pass_reproducer import advance, write_reproducer
 from dlc.cli.program_input import Loaded, kind_of, load_model_program, load_module, load_program
-from dlc.cli.reproducer import advance, write_reproducer
 from dlc.cli.status_line import STATUS, progress
 from dlc.diagnostics import UsageError, failed_pass, format_error
 from dlc.frontend.quick_imports import uncollected
@@ -151,7 +151,7 @@ def _compile(
 ) -> int:
     module = loaded.module
     if options.reproduce is not None:
-        from dlc.cli.kernel_script import reproduce
+        from dlc.cli.reproduce_kernel import reproduce
 
         return reproduce(ctx, loaded, options, observers)
     if names_directory(options.o):

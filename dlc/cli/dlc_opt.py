@@ -33,7 +33,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, PassFailedException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from dlc.cli.option_rules import Need, check_needs
-from dlc.cli.reproducer import advance, write_reproducer
+from dlc.cli.pass_reproducer import advance, write_reproducer
 from dlc.diagnostics import (
     UsageError,
     did_you_mean,

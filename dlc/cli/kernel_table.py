@@ -9,10 +9,9 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.loop import KernelOp
 from dlc.ir.provenance import ops_of
-from dlc.remarks import counted
 from dlc.schedule.estimate import estimate
 from dlc.target import Target
-from dlc.text import table
+from dlc.text import counted, table
 
 HEADER = ("kernel", "launches", "us", "MB", "MFLOP", "operations")
 OPS = 8

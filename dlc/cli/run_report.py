@@ -26,8 +26,7 @@ from dlc.judge.reference import evaluate
 from dlc.judge.validation import Known
 from dlc.models.weights import available_bytes
 from dlc.pipeline import Observer, run_pipeline, stage_of
-from dlc.remarks import counted
-from dlc.text import GREEN, RED, paint, seconds, table, wants_colour
+from dlc.text import GREEN, RED, counted, paint, seconds, table, wants_colour
 
 if TYPE_CHECKING:
     from dlc.cli.profile_report import Profile

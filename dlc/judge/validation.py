@@ -42,20 +42,13 @@ from dlc.judge.accuracy import Accuracy, compare
 from dlc.judge.conditioning import Expected
 from dlc.judge.reference import evaluate, widened
 from dlc.judge.unusual_inputs import unusual_inputs
-from dlc.passes import Stage, Step
-from dlc.pipeline import stage_of, text_of
-from dlc.registry import get_pass
-from dlc.remarks import Remark, collect, counted
+from dlc.passes import Stage, Step, steps_between
+from dlc.pipeline import apply_pass, stage_of, text_of
+from dlc.remarks import Remark
+from dlc.text import counted
 
-_TO_KERNEL = ("materialize-tiles", "place-barriers")
-PLAINEST: dict[Stage, tuple[str, ...]] = {
-    "torch": ("decompose-torch", "lift-to-loops", *_TO_KERNEL),
-    "tensor": ("lift-to-loops", *_TO_KERNEL),
-    "loop": _TO_KERNEL,
-    "tile": _TO_KERNEL,
-    "kernel": (),
-}
-"""The passes that make Kernel IR of a state, and nothing better than that."""
+PLAINEST = ("decompose-torch", "lift-to-loops", "materialize-tiles", "place-barriers")
+"""The passes that make Kernel IR of a program, and nothing better than that."""
 
 MOST = 1 << 22
 """Elements of all arguments together, up to which unusual inputs are made."""
@@ -155,9 +148,8 @@ class _Itself:
         self.module = module.clone()
         self.longest = 1
         with suppress(Exception):  # a pass that fails here will fail in the pipeline, and be named
-            torch_ir = stage_of(module) == "torch"
-            passes = ("decompose-torch", "lift-to-loops") if torch_ir else ()
-            self.longest = longest_reduction(_applied(ctx, module, passes))
+            until: Stage = "loop" if stage_of(module) == "torch" else stage_of(module)
+            self.longest = longest_reduction(_plainest(ctx, module, until))
 
     @cached_property
     def executor(self) -> Executor:
@@ -180,7 +172,7 @@ class Answers:
 
     def executors(self, module: ModuleOp) -> list[Executor]:
         """One for each backend; kernels are compiled at the first call."""
-        module = _applied(self.ctx, module, PLAINEST[stage_of(module)])
+        module = _plainest(self.ctx, module, "kernel")
         return [Executor(module, backend) for backend in self.backends]
 
 
@@ -190,12 +182,12 @@ def run(executor: Executor, arguments: Sequence[torch.Tensor]) -> list[torch.Ten
         return executor(arguments)
 
 
-def _applied(ctx: Context, module: ModuleOp, passes: Sequence[str]) -> ModuleOp:
-    """What passes make of a copy of a module."""
+def _plainest(ctx: Context, module: ModuleOp, until: Stage) -> ModuleOp:
+    """A copy of a module, taken to the IR `until` by as few passes as that takes."""
     module = module.clone()
-    with collect():
-        for name in passes:
-            get_pass(name)().apply(ctx, module)
+    for step in steps_between(stage_of(module), until):
+        if step.pass_name in PLAINEST:
+            apply_pass(ctx, module, step.pass_name)
     return module
 
 
@@ -217,6 +209,7 @@ class Validation:
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
         begin = time.perf_counter()
+        self.passes += 1
         try:
             self.check(module, step.pass_name)
         finally:
@@ -228,6 +221,7 @@ class Validation:
         if text == self.text:
             return
         self.text = text
+        self.checked += 1
         if (wrong := self.complaint(module)) is not None:
             error = with_context(WrongResult(f"the result changes: {wrong}"), f"pass {pass_name}")
             raise with_hint(error, "`dlc bisect` shows the kernel and what the pass did to it")

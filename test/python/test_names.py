@@ -11,7 +11,7 @@ import pytest
 
 from dlc.cli.dlc_cli import main
 from dlc.cli.dlc_opt import main as dlc_opt
-from dlc.cli.reproducer import write_reproducer
+from dlc.cli.pass_reproducer import write_reproducer
 
 HOSTILE = "a b'c\"d; touch made; $(touch made) `touch made` é\n&|*"
 KERNEL = '@"k; $(touch made) \\22 b\\0A é"'

@@ -9,8 +9,8 @@ import torch
 
 from dlc.cli.dlc_cli import main
 from dlc.cli.implementation import implementation
-from dlc.cli.kernel_check import check_kernel
-from dlc.cli.kernel_script import script
+from dlc.cli.reproduce_kernel import script
+from dlc.cli.reproduced import check_kernel
 from dlc.compiler import compiler_context, set_target
 from dlc.diagnostics import OpError
 from dlc.dialects.host import LaunchOp

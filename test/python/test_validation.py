@@ -18,6 +18,7 @@ from xdsl.rewriter import Rewriter
 from dlc.cli import dlc_cli, dlc_opt
 from dlc.diagnostics import fail
 from dlc.judge.unusual_inputs import unusual_inputs
+from dlc.passes import steps_between
 from dlc.registry import get_pass
 
 TEXT = "x = torch.randn(5, 33); (x @ torch.randn(33, 20) * 2.5).square().mean(-1)"
@@ -62,6 +63,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_right_programs(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert dlc_cli.main(["compile", "-c", TEXT, "--validate", "--ir", "loop", "-o", "k.mlir"]) == 0
+    said = capfd.readouterr().err
+    passes = len(steps_between("torch", "loop"))
+    assert re.search(rf"^{passes} passes, [1-{passes}] changed the program, and no result", said)
     assert dlc_opt.main(["k.mlir", "--validate", "-p", "tileify,stage-inputs"]) == 0
     assert dlc_cli.main(["bisect", "k.mlir"]) == 0
     assert "no pass changes the result: 1 state" in capfd.readouterr().out

@@ -16,7 +16,8 @@ from dlc.analysis.kernel.conflicts import Conflict, Slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.ir.expr import unchanged_ir
-from dlc.remarks import counted, remark
+from dlc.remarks import remark
+from dlc.text import counted
 
 
 @dataclass(frozen=True)

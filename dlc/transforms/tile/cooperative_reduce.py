@@ -13,8 +13,8 @@ from dlc.dialects import tile
 from dlc.dialects.access import indexed_ops
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.ir.expr import Expr
-from dlc.remarks import counted
 from dlc.target import MAX_THREADS, WARP
+from dlc.text import counted
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, SchedulingPass
 

@@ -13,8 +13,8 @@ from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.layouts import span_bytes, strides_of
 from dlc.ir.expr import Expr
-from dlc.remarks import counted
 from dlc.target import target_of
+from dlc.text import counted
 from dlc.transforms.step import Decline, SchedulingPass
 
 

@@ -8,28 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xdsl.context import Context
-from xdsl.dialects import func
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    DictionaryAttr,
-    FunctionType,
-    IntegerAttr,
-    MemRefType,
-    ModuleOp,
-    StridedLayoutAttr,
-    StringAttr,
-    i64,
-)
-from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.backend.cuda.print.c_text import Names
 from dlc.cli.implementation import Implementation, implementation
+from dlc.cli.kernel_program import Input, program_around
 from dlc.cli.program_input import Loaded
 from dlc.diagnostics import UsageError, fail
 from dlc.dialects import kernel
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, tensor_of
-from dlc.dialects.layouts import strides_of
+from dlc.dialects.kernel_op import tensor_of
 from dlc.dialects.torch import Argument, AtenOp
 from dlc.judge.reference import VIEWS, default_epsilon, overload_of
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
@@ -46,7 +34,7 @@ import sys
 
 import torch
 
-from dlc.cli.kernel_check import check_kernel
+from dlc.cli.reproduced import check_kernel
 
 
 def operations({parameters}):
@@ -168,50 +156,33 @@ def _literal(name: str, value: Argument) -> str:
 
 def _module(found: Implementation, module: ModuleOp, parameters: Sequence[str]) -> ModuleOp:
     """The launches alone, on tensors, with the kernels that they launch."""
-    callees = list(dict.fromkeys(op.callee for op in found.launches))
-    block = Block(arg_types=[_tensor(v) for v in found.inputs])
-    values: dict[SSAValue, SSAValue] = {}
-    for argument, buffer, name in zip(block.args, found.inputs, parameters, strict=True):
-        argument.name_hint = name
-        values[buffer] = argument
-    for op in found.launches:
-        launch = kernel.LaunchOp(
-            op.kernel_name, [values[v] for v in op.inputs], [_tensor(v) for v in op.outputs]
-        )
-        launch.attributes |= op.attributes
-        for buffer, result in zip(op.outputs, launch.results, strict=True):
-            result.name_hint = buffer.name_hint
-            values[buffer] = result
-        block.add_op(launch)
-    results = [values[v] for v in found.outputs]
-    block.add_op(func.ReturnOp(*results))
-    types = FunctionType.from_lists(block.arg_types, [r.type for r in results])
-    attributes = [
-        DictionaryAttr(_attributes(found, buffer, name))
+
+    def run(block: Block) -> Sequence[SSAValue]:
+        values: dict[SSAValue, SSAValue] = dict(zip(found.inputs, block.args, strict=True))
+        for op in found.launches:
+            results = [tensor_of(v.type) for v in op.outputs]
+            launch = kernel.LaunchOp(op.kernel_name, [values[v] for v in op.inputs], results)
+            launch.attributes |= op.attributes
+            for buffer, result in zip(op.outputs, launch.results, strict=True):
+                result.name_hint = buffer.name_hint
+                values[buffer] = result
+            block.add_op(launch)
+        return [values[v] for v in found.outputs]
+
+    inputs = [
+        Input(buffer, _alignment(found, buffer), name)
         for buffer, name in zip(found.inputs, parameters, strict=True)
     ]
-    main = func.FuncOp("main", types, Region(block), arg_attrs=ArrayAttr(attributes))
-    copies = [callee.clone() for callee in callees if callee is not None]
-    return ModuleOp([*copies, main], dict(module.attributes))
+    callees = dict.fromkeys(callee for op in found.launches if (callee := op.callee) is not None)
+    return program_around(module, inputs, run, list(callees))
 
 
-def _tensor(buffer: SSAValue) -> Attribute:
-    return tensor_of(buffer.type)
-
-
-def _attributes(found: Implementation, buffer: SSAValue, name: str) -> dict[str, Attribute]:
-    """What is known of an argument: its name, strides, and alignment, as its kernels take it."""
-    attributes: dict[str, Attribute] = {"dlc.name": StringAttr(name)}
-    assert isinstance(buffer.type, MemRefType)
-    if isinstance(buffer.type.layout, StridedLayoutAttr):
-        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, strides_of(buffer.type))
-    align = min(
+def _alignment(found: Implementation, buffer: SSAValue) -> int:
+    """What the kernels that read a buffer know of its address, in bytes."""
+    return min(
         callee.alignment(ref)
         for op in found.launches
         if (callee := op.callee) is not None
         for value, ref in zip(op.inputs, callee.input_refs, strict=True)
         if value is buffer
     )
-    if align != DEFAULT_ALIGNMENT:
-        attributes["dlc.align"] = IntegerAttr(align, i64)
-    return attributes

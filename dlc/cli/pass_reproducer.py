@@ -15,9 +15,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.passes import steps_between
-from dlc.pipeline import stage_of
-from dlc.registry import get_pass
-from dlc.remarks import collect
+from dlc.pipeline import apply_pass, stage_of
 
 
 def write_reproducer(
@@ -42,5 +40,4 @@ def advance(ctx: Context, module: ModuleOp, pass_name: str) -> None:
     for step in steps_between(stage_of(module), "kernel"):
         if step.pass_name == pass_name:
             return
-        with collect():
-            get_pass(step.pass_name)().apply(ctx, module)
+        apply_pass(ctx, module, step.pass_name)
