@@ -15,15 +15,9 @@ from typing import TypeAlias
 import torch
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import (
-    BFloat16Type,
     DenseArrayBase,
-    Float16Type,
-    Float32Type,
-    Float64Type,
-    IntegerType,
     MemRefType,
     ModuleOp,
-    Signedness,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -31,31 +25,14 @@ from dlc.backend import BackendError
 from dlc.diagnostics import fail
 from dlc.dialects import host, kernel
 from dlc.dialects.layouts import span_bytes, strides_of
+from dlc.ir.elements import find_element
 
-_INTEGERS = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 
-
-def torch_dtype(element: Attribute) -> torch.dtype:
+def torch_dtype(type: Attribute) -> torch.dtype:
     """The dtype whose memory holds such elements; BackendError if torch has none."""
-    match element:
-        case Float64Type():
-            return torch.float64
-        case Float32Type():
-            return torch.float32
-        case Float16Type():
-            return torch.float16
-        case BFloat16Type():
-            return torch.bfloat16
-        case IntegerType() if element.bitwidth == 1:
-            return torch.bool
-        case IntegerType() if (
-            element.bitwidth == 8 and element.signedness.data == Signedness.UNSIGNED
-        ):
-            return torch.uint8
-        case IntegerType() if element.bitwidth in _INTEGERS:
-            return _INTEGERS[element.bitwidth]
-        case _:
-            raise BackendError(f"expected elements that torch can hold, found {element}")
+    if (row := find_element(type)) is None:
+        raise BackendError(f"expected elements that torch can hold, found {type}")
+    return getattr(torch, row.torch)
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,36 @@
-"""The dialect `math` of xDSL, with what MLIR's has besides."""
+"""
+The dialect `math` of xDSL, with the functions of the table of scalars that it lacks.
+
+```
+%y = math.erfc %x : f32
+```
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from xdsl.dialects.math import FloatingPointLikeUnaryMathOperation
 from xdsl.dialects.math import Math as XdslMath
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure, SameOperandsAndResultType
 
-
-@irdl_op_definition
-class ErfcOp(FloatingPointLikeUnaryMathOperation):
-    """
-    `1 - erf(x)` without cancellation: at 5 it is 1.5e-12, where the difference is 0 in fp32.
-
-    ```
-    %y = math.erfc %x : f32
-    ```
-    """
-
-    name = "math.erfc"
-
-    traits = traits_def(Pure(), SameOperandsAndResultType())
+from dlc.ir.scalars import SCALARS
 
 
-Math = Dialect("math", [*XdslMath.operations, ErfcOp])
+def _missing() -> Iterator[type[Operation]]:
+    """An operation of one operand for each row that xDSL has none for."""
+    known = {op.name for op in XdslMath.operations}
+    for name in SCALARS:
+        if name.startswith("math.") and name not in known:
+            traits = traits_def(Pure(), SameOperandsAndResultType())
+            members = {"name": name, "traits": traits, "__module__": __name__}
+            base = FloatingPointLikeUnaryMathOperation
+            yield irdl_op_definition(type(name, (base,), members))
+
+
+Math = Dialect("math", [*XdslMath.operations, *_missing()])
+
+OPERATIONS: dict[str, type[Operation]] = {op.name: op for op in Math.operations}
+"""The operations of the dialect by name."""

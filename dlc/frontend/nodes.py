@@ -11,30 +11,16 @@ from typing import Any, TypeAlias
 import torch
 from torch.fx import Node
 from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
-    Float64Type,
-    IntegerType,
-    Signedness,
     TensorType,
 )
 from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.dialects import torch as torch_ir
 from dlc.frontend.source import Place, location_of, place_of
+from dlc.ir.elements import ELEMENTS
 
 ELEMENT_TYPES: Mapping[torch.dtype, Attribute] = {
-    torch.float64: Float64Type(),
-    torch.float32: Float32Type(),
-    torch.float16: Float16Type(),
-    torch.bfloat16: BFloat16Type(),
-    torch.int64: IntegerType(64),
-    torch.int32: IntegerType(32),
-    torch.int16: IntegerType(16),
-    torch.int8: IntegerType(8),
-    torch.uint8: IntegerType(8, Signedness.UNSIGNED),
-    torch.bool: IntegerType(1),
+    getattr(torch, element.torch): element.type for element in ELEMENTS
 }
 
 WITHOUT_VALUE = frozenset(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import math as real
-import operator
-import struct
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import TypeAlias
 
-from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, BFloat16Type, FloatAttr, IntegerAttr, IntegerType
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation
 
+from dlc.ir.elements import element
+from dlc.ir.scalars import COMPARISONS, SCALARS, ScalarOp, compare_floats
+
 Scalar: TypeAlias = FloatAttr | IntegerAttr
+
+_CONVERSIONS = (arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.ExtSIOp, arith.TruncIOp)
+_OF_BOOLEANS = (arith.ExtUIOp, arith.UIToFPOp)
 
 
 def scalar(value: float, type: Attribute) -> Scalar:
@@ -28,20 +33,15 @@ def scalar(value: float, type: Attribute) -> Scalar:
 
 
 def _rounded(value: float, type: AnyFloat) -> float:
-    """The nearest number of a floating-point type; infinity beyond the largest."""
-    if not real.isfinite(value) or type.bitwidth == 64:
+    """The nearest number of a floating-point type, ties to even; infinity beyond the largest."""
+    row = element(type)
+    if not math.isfinite(value) or row.digits == 53:
         return value
-    if isinstance(type, BFloat16Type):
-        # Eight bits of significand are left: adding and taking away a large number rounds.
-        exponent = max(real.frexp(value)[1], -125)
-        unit = real.ldexp(1.0, exponent - 8)
-        rounded = round(value / unit) * unit
-        return rounded if abs(rounded) < 2.0**128 else real.copysign(real.inf, value)
-    code = "<f" if type.bitwidth == 32 else "<e"
-    try:
-        return struct.unpack(code, struct.pack(code, value))[0]
-    except OverflowError:
-        return real.copysign(real.inf, value)
+    # Numbers near zero have fewer digits: their last one stands where that of the smallest does.
+    exponent = max(math.frexp(value)[1], 3 - row.exponent)
+    unit = math.ldexp(1.0, exponent - row.digits)
+    rounded = math.copysign(round(value / unit) * unit, value)
+    return rounded if abs(rounded) < 2.0**row.exponent else math.copysign(math.inf, value)
 
 
 def _value(constant: Scalar) -> float:
@@ -49,101 +49,34 @@ def _value(constant: Scalar) -> float:
     return abs(value) if constant.type == IntegerType(1) else value
 
 
-def _divided(x: float, y: float) -> float:
-    if y != 0:
-        return x / y
-    if x == 0 or real.isnan(x):
-        return real.nan
-    return real.copysign(real.inf, x) * real.copysign(1.0, y)
-
-
-def _larger(x: float, y: float) -> float:
-    return real.nan if real.isnan(x) or real.isnan(y) else max(x, y)
-
-
-def _smaller(x: float, y: float) -> float:
-    return real.nan if real.isnan(x) or real.isnan(y) else min(x, y)
-
-
-BINARY: dict[type[Operation], Callable[[float, float], float]] = {
-    arith.AddfOp: operator.add,
-    arith.AddiOp: operator.add,
-    arith.SubfOp: operator.sub,
-    arith.SubiOp: operator.sub,
-    arith.MulfOp: operator.mul,
-    arith.MuliOp: operator.mul,
-    arith.DivfOp: _divided,
-    arith.MaximumfOp: _larger,
-    arith.MinimumfOp: _smaller,
-    arith.MaxSIOp: max,
-    arith.MinSIOp: min,
-    arith.AndIOp: lambda x, y: int(x) & int(y),
-    arith.OrIOp: lambda x, y: int(x) | int(y),
-    arith.XOrIOp: lambda x, y: int(x) ^ int(y),
-}
-
-UNARY: dict[type[Operation], Callable[[float], float]] = {
-    arith.NegfOp: operator.neg,
-    math.AbsFOp: abs,
-    math.AbsIOp: abs,
-    math.SqrtOp: real.sqrt,
-    math.RsqrtOp: lambda x: 1 / real.sqrt(x),
-    math.ExpOp: real.exp,
-    math.LogOp: real.log,
-    math.SinOp: real.sin,
-    math.CosOp: real.cos,
-    math.TanhOp: real.tanh,
-    arith.ExtFOp: float,
-    arith.TruncFOp: float,
-    arith.SIToFPOp: float,
-    arith.ExtSIOp: int,
-    arith.TruncIOp: int,
-}
-
-COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
-
-
 def evaluate(op: Operation, operands: Sequence[Scalar]) -> Scalar | None:
-    """
-    The result of `op` for constant operands; None where this is not known exactly. Functions of
-    `math` are rounded from f64, which is as good as any library computes them.
-    """
+    """The result of `op` for constant operands; None where this is not known exactly."""
     if isinstance(op, arith.SelectOp):
         return operands[1] if _value(operands[0]) else operands[2]
     values = [_value(c) for c in operands]
-    result = op.results[0].type
     if isinstance(op, arith.CmpfOp):
-        return _compared(arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data], values)
+        name = arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
+        return scalar(bool(compare_floats(name)(*map(np.float64, values))), IntegerType(1))
     if isinstance(op, arith.CmpiOp):
         name = arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
-        return None if name.startswith("u") else _compared(name.removeprefix("s"), values)
-    if isinstance(op, arith.ExtUIOp | arith.UIToFPOp):
-        return scalar(values[0], result) if operands[0].type == IntegerType(1) else None
-    if type(op) in BINARY:
-        return scalar(BINARY[type(op)](*values), result)
-    if type(op) in UNARY:
-        try:
-            return scalar(UNARY[type(op)](*values), result)
-        except (ValueError, OverflowError, ZeroDivisionError):
+        if name.startswith("u"):
             return None
-    return None
+        return scalar(COMPARISONS[name.removeprefix("s")].numpy(*values), IntegerType(1))
+    if isinstance(op, _CONVERSIONS):
+        return scalar(values[0], op.results[0].type)
+    if isinstance(op, _OF_BOOLEANS) and operands[0].type == IntegerType(1):
+        return scalar(values[0], op.results[0].type)
+    row = SCALARS.get(op.name)
+    return None if row is None else _computed(row, values, op.results[0].type)
 
 
-def _compared(predicate: str, values: Sequence[float]) -> Scalar | None:
-    """`oeq`, `une`, `uno`, `eq`, …; a comparison of floats is ordered (false for NaN) or not."""
-    holds: bool | None = None
-    unordered = any(isinstance(v, float) and real.isnan(v) for v in values)
-    if predicate == "uno":
-        holds = unordered
-    elif predicate in COMPARISONS:
-        holds = COMPARISONS[predicate](*values)
-    elif predicate[1:] in COMPARISONS:
-        holds = predicate[0] == "u" if unordered else COMPARISONS[predicate[1:]](*values)
-    return None if holds is None else scalar(holds, IntegerType(1))
+def _computed(row: ScalarOp, values: Sequence[float], type: Attribute) -> Scalar | None:
+    """What a function gives; None for a quotient of integers by 0 and for poles and NaN of math."""
+    if row.unsigned or (row.divides and values[1] == 0):
+        return None
+    with np.errstate(all="ignore"):
+        known = [np.float64(v) for v in values] if isinstance(type, AnyFloat) else values
+        value = row.numpy(*known)
+    if row.in_f64 and not math.isfinite(value) and all(map(math.isfinite, values)):
+        return None
+    return scalar(value, type)

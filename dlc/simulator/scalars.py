@@ -1,27 +1,19 @@
 """
-The operations of `arith` and `math` on NumPy arrays, one element per thread.
+The operations of `arith` and `math` (`dlc.ir.scalars`) on NumPy arrays, one element per thread.
 
-Arithmetic is done in the operation's own type. Functions of `math` are computed in f64 and rounded
-once, which is as good as any library computes them. A value that all threads share is a NumPy
-scalar, of type index a Python `int`.
+A value that all threads share is a NumPy scalar, of type index a Python `int`.
 """
 
 from __future__ import annotations
 
-import math as real
-import operator
 from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     BFloat16Type,
     DenseIntOrFPElementsAttr,
-    Float16Type,
-    Float32Type,
-    Float64Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -30,33 +22,20 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation
 
-from dlc.dialects.math_functions import ErfcOp
+from dlc.ir.elements import find_element
+from dlc.ir.scalars import COMPARISONS, SCALARS, Function, ScalarOp, Value, compare_floats
 from dlc.simulator.hazards import Hazard
-
-Value: TypeAlias = Any
-"""An array over the threads, a NumPy scalar or, of type index, an int."""
-Function: TypeAlias = Callable[..., Value]
 
 
 def dtype_of(type: Attribute, op: Operation) -> np.dtype[Any]:
     """The NumPy type of a value or element; bf16 is held in float32."""
-    match type:
-        case VectorType():
-            return dtype_of(type.element_type, op)
-        case Float64Type():
-            return np.dtype(np.float64)
-        case Float32Type() | BFloat16Type():
-            return np.dtype(np.float32)
-        case Float16Type():
-            return np.dtype(np.float16)
-        case IndexType():
-            return np.dtype(np.int64)
-        case IntegerType() if type.width.data == 1:
-            return np.dtype(np.bool_)
-        case IntegerType() if type.width.data in (8, 16, 32, 64):
-            return np.dtype(f"i{type.width.data // 8}")
-        case _:
-            raise Hazard("not checked", op, f"the interpreter has no values of type {type}")
+    if isinstance(type, VectorType):
+        return dtype_of(type.element_type, op)
+    if isinstance(type, IndexType):
+        return np.dtype(np.int64)
+    if (row := find_element(type)) is None:
+        raise Hazard("not checked", op, f"the interpreter has no values of type {type}")
+    return np.dtype(row.numpy)
 
 
 def constant_of(op: arith.ConstantOp) -> Value:
@@ -75,31 +54,41 @@ def constant_of(op: arith.ConstantOp) -> Value:
 
 def function_of(op: Operation) -> Function:
     """The function that an operation applies to its operands."""
-    kind = type(op)
     result = op.results[0].type
     if isinstance(op, arith.CmpfOp):
-        return _compare_floats(arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data])
+        return compare_floats(arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data])
     if isinstance(op, arith.CmpiOp):
         name = arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
         return _compare_integers(name, op.lhs.type == IntegerType(1))
     if isinstance(op, arith.SelectOp):
         return blend
-    if isinstance(result, BFloat16Type) and kind is not arith.TruncFOp:
+    if isinstance(result, BFloat16Type) and not isinstance(op, arith.TruncFOp):
         sentence = "arithmetic is done in f32 or f64, not in bf16"
         raise Hazard("not checked", op, sentence)
-    if isinstance(result, IndexType) and kind in _INDEX:
-        return _INDEX[kind]
-    if kind in _DIVISIONS:
-        return _DIVISIONS[kind]
-    if kind in _DIRECT:
-        return _DIRECT[kind]
-    if kind in _UNSIGNED:
-        return _unsigned(_UNSIGNED[kind])
-    if kind in _IN_F64:
-        return _in_f64(_IN_F64[kind])
-    if kind in _CONVERSIONS:
-        return _CONVERSIONS[kind](op, op.operands[0].type, dtype_of(result, op))
+    if (row := SCALARS.get(op.name)) is not None:
+        return _of_row(row, result)
+    if (conversion := _CONVERSIONS.get(type(op))) is not None:
+        return conversion(op, op.operands[0].type, dtype_of(result, op))
     raise Hazard("not checked", op, f"the interpreter does not know '{op.name}'")
+
+
+def _of_row(row: ScalarOp, type: Attribute) -> Function:
+    function = row.numpy
+    if row.unsigned:
+        function = _unsigned(function)
+    if row.in_f64:
+        function = _in_f64(function)
+    return _of_indices(function) if isinstance(type, IndexType) else function
+
+
+def _of_indices(function: Function) -> Function:
+    """An operation on indices keeps an int an int."""
+
+    def apply(*operands: Value) -> Value:
+        value = function(*operands)
+        return int(value) if np.ndim(value) == 0 else value
+
+    return apply
 
 
 def blend(condition: Value, a: Value, b: Value) -> Value:
@@ -111,34 +100,8 @@ def blend(condition: Value, a: Value, b: Value) -> Value:
     return np.where(condition, a, b)
 
 
-_COMPARISONS: dict[str, Function] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
-
-
-def _compare_floats(name: str) -> Function:
-    def unordered(a: Value, b: Value) -> Value:
-        return np.isnan(a) | np.isnan(b)
-
-    if name in ("true", "false"):
-        return lambda a, b: np.bool_(name == "true")
-    if name == "uno":
-        return unordered
-    if name == "ord":
-        return lambda a, b: ~unordered(a, b)
-    compare = _COMPARISONS[name[1:]]
-    if name[0] == "u":
-        return lambda a, b: unordered(a, b) | compare(a, b)
-    return lambda a, b: ~unordered(a, b) & compare(a, b) if name == "one" else compare(a, b)
-
-
 def _compare_integers(name: str, boolean: bool) -> Function:
-    compare = _COMPARISONS[name if len(name) == 2 else name[1:]]
+    compare = COMPARISONS[name[-2:]].numpy
     if name.startswith("u"):
         return lambda a, b: compare(_as_unsigned(a), _as_unsigned(b))
     if boolean:  # as a signed number, true is -1
@@ -167,131 +130,6 @@ def _in_f64(function: Function) -> Function:
         return function(*(x.astype(np.float64) for x in operands)).astype(type)
 
     return apply
-
-
-def _quotient(a: Value, b: Value) -> Value:
-    """Rounded towards zero."""
-    down = a // b
-    return down + ((a - down * b != 0) & ((a < 0) != (b < 0)))
-
-
-def fma(a: Value, b: Value, c: Value) -> Value:
-    """`a * b + c`, rounded once: products of f32 are exact in f64, those of f64 are fractions."""
-    if np.asarray(a).dtype != np.float64:
-        return _round_odd_sum(np.float64(a) * b, np.float64(c)).astype(np.asarray(a).dtype)
-
-    def one(a: float, b: float, c: float) -> float:
-        rough = a * b + c
-        if not real.isfinite(rough):
-            return rough
-        return float(Fraction(a) * Fraction(b) + Fraction(c))
-
-    return np.vectorize(one, otypes=[np.float64])(a, b, c)[()]
-
-
-def _round_odd_sum(a: Value, b: Value) -> Value:
-    """`a + b` with its last bit set where it is not exact, so that it is rounded once later."""
-    total = a + b
-    other = total - a
-    lost = (a - (total - other)) + (b - other)
-    bits = np.asarray(total).view(np.int64)
-    away = (lost > 0) == (total > 0)
-    odd = np.where(bits & 1, bits, np.where(away, bits + 1, bits - 1)).view(np.float64)
-    return np.where((lost != 0) & np.isfinite(total), odd, total)[()]
-
-
-def _round_away(x: Value) -> Value:
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
-
-
-_DIVISIONS: dict[type[Operation], Function] = {
-    arith.DivSIOp: _quotient,
-    arith.RemSIOp: lambda a, b: a - _quotient(a, b) * b,
-    arith.FloorDivSIOp: lambda a, b: a // b,
-    arith.DivUIOp: _unsigned(operator.floordiv),
-    arith.RemUIOp: _unsigned(operator.mod),
-}
-"""Operations whose second operand must not be 0."""
-
-_DIRECT: dict[type[Operation], Function] = {
-    arith.AddfOp: np.add,
-    arith.AddiOp: np.add,
-    arith.SubfOp: np.subtract,
-    arith.SubiOp: np.subtract,
-    arith.MulfOp: np.multiply,
-    arith.MuliOp: np.multiply,
-    arith.DivfOp: np.divide,
-    arith.NegfOp: np.negative,
-    arith.MaximumfOp: np.maximum,
-    arith.MinimumfOp: np.minimum,
-    arith.MaxnumfOp: np.fmax,
-    arith.MinnumfOp: np.fmin,
-    arith.MaxSIOp: np.maximum,
-    arith.MinSIOp: np.minimum,
-    arith.AndIOp: np.bitwise_and,
-    arith.OrIOp: np.bitwise_or,
-    arith.XOrIOp: np.bitwise_xor,
-    arith.ShLIOp: np.left_shift,
-    arith.ShRSIOp: np.right_shift,
-    math.AbsFOp: np.abs,
-    math.AbsIOp: np.abs,
-    math.CeilOp: np.ceil,
-    math.CopySignOp: np.copysign,
-    math.FloorOp: np.floor,
-    math.FmaOp: fma,
-    math.RoundEvenOp: np.rint,
-    math.RoundOp: _round_away,
-    math.SqrtOp: np.sqrt,
-    math.TruncOp: np.trunc,
-}
-
-_UNSIGNED: dict[type[Operation], Function] = {
-    arith.MaxUIOp: np.maximum,
-    arith.MinUIOp: np.minimum,
-    arith.ShRUIOp: operator.rshift,
-}
-
-_INDEX: dict[type[Operation], Function] = {
-    arith.AddiOp: operator.add,
-    arith.SubiOp: operator.sub,
-    arith.MuliOp: operator.mul,
-    arith.DivSIOp: _quotient,
-    arith.RemSIOp: lambda a, b: a - _quotient(a, b) * b,
-    arith.FloorDivSIOp: operator.floordiv,
-    arith.DivUIOp: operator.floordiv,
-    arith.RemUIOp: operator.mod,
-    arith.MaxSIOp: lambda a, b: blend(a > b, a, b),
-    arith.MinSIOp: lambda a, b: blend(a < b, a, b),
-}
-"""Operations on indices keep an int an int."""
-
-_IN_F64: dict[type[Operation], Function] = {
-    math.AcosOp: np.arccos,
-    math.AcoshOp: np.arccosh,
-    math.AsinOp: np.arcsin,
-    math.AsinhOp: np.arcsinh,
-    math.AtanOp: np.arctan,
-    math.AtanhOp: np.arctanh,
-    math.Atan2Op: np.arctan2,
-    math.CbrtOp: np.cbrt,
-    math.CosOp: np.cos,
-    math.CoshOp: np.cosh,
-    math.ErfOp: np.vectorize(real.erf, otypes=[np.float64]),
-    ErfcOp: np.vectorize(real.erfc, otypes=[np.float64]),
-    math.ExpOp: np.exp,
-    math.Exp2Op: np.exp2,
-    math.ExpM1Op: np.expm1,
-    math.LogOp: np.log,
-    math.Log10Op: np.log10,
-    math.Log1pOp: np.log1p,
-    math.Log2Op: np.log2,
-    math.PowFOp: np.power,
-    math.RsqrtOp: lambda x: 1 / np.sqrt(x),
-    math.SinOp: np.sin,
-    math.SinhOp: np.sinh,
-    math.TanOp: np.tan,
-    math.TanhOp: np.tanh,
-}
 
 
 def _cast(op: Operation, source: Attribute, target: np.dtype[Any]) -> Function:
@@ -344,4 +182,4 @@ _CONVERSIONS: dict[type[Operation], Callable[[Operation, Attribute, np.dtype[Any
 
 def divides(op: Operation) -> bool:
     """Must the second operand not be 0?"""
-    return type(op) in _DIVISIONS
+    return op.name in SCALARS and SCALARS[op.name].divides

@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import BFloat16Type, FloatAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.dialects import tensor_ir
-from dlc.dialects.math_functions import ErfcOp
-from dlc.simulator.scalars import fma
+from dlc.dialects.math_functions import OPERATIONS
+from dlc.ir.scalars import fma
 
 Array = np.ndarray
 Values = dict[SSAValue, Array]
@@ -167,7 +167,7 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     math.CeilOp: np.ceil,
     math.CosOp: with_torch(torch.cos),
     math.ErfOp: with_torch(torch.erf),
-    ErfcOp: with_torch(torch.erfc),
+    OPERATIONS["math.erfc"]: with_torch(torch.erfc),
     math.Exp2Op: with_torch(torch.exp2),
     math.ExpM1Op: with_torch(torch.expm1),
     math.ExpOp: with_torch(torch.exp),

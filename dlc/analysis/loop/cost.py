@@ -25,29 +25,12 @@ from dlc.analysis.loop.loops import trip_count
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel import element_bytes
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.ir.scalars import SCALARS
 from dlc.ir.variance import Variance, variance
 from dlc.target import Target
 
 THREADS = 256
 """The threads of a block among which a reduce is dealt."""
-
-_FLOPS = {
-    "arith.divf": 10,
-    "math.sqrt": 10,
-    "math.rsqrt": 4,
-    "math.exp": 15,
-    "math.exp2": 10,
-    "math.log": 20,
-    "math.tanh": 30,
-    "math.erf": 30,
-    "math.erfc": 40,
-    "math.sin": 40,
-    "math.cos": 40,
-    "math.powf": 80,
-}
-"""Operations that cost more than one; other `math` operations cost `_OTHER_MATH`."""
-
-_OTHER_MATH = 20
 
 
 @dataclass(frozen=True)
@@ -222,9 +205,7 @@ def flops_of(op: Operation) -> float:
         return 0
     if not isinstance(op.results[0].type, AnyFloat) or op.name == "arith.constant":
         return 0
-    if op.name.startswith("math."):
-        return _FLOPS.get(op.name, _OTHER_MATH)
-    return _FLOPS.get(op.name, 1)
+    return SCALARS[op.name].cost if op.name in SCALARS else 1
 
 
 def _numel(type: object) -> int:

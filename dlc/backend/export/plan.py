@@ -19,20 +19,10 @@ from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slic
 from dlc.diagnostics import fail
 from dlc.dialects import host
 from dlc.dialects.kernel import FuncOp
+from dlc.ir.elements import ELEMENTS
 from dlc.ir.provenance import ops_of
 
-DTYPES = {
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "bool": "bool",
-}
+DTYPES = {row.torch: row.name for row in ELEMENTS}
 """How an export calls torch's dtypes."""
 _TAKEN = ("kernels", "program", "argc", "argv", "main", "std", "exported")
 

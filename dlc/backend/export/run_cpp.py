@@ -9,6 +9,7 @@ from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend.cuda.run.nvcc import exact_arch
 from dlc.backend.export.plan import Call, ExportPlan, KernelFacts, row
 from dlc.backend.host_program import Allocate, Slice
+from dlc.ir.elements import element
 
 _MAKEFILE = Path(__file__).parent / "Makefile.in"
 _MAIN = """\
@@ -45,12 +46,6 @@ extern "C" void {name}_thread(void** args) {{
   {name}({values});
 }}
 """
-
-_DTYPES = {"u8": "UINT8", "u16": "UINT16", "i1": "UINT8", "i8": "UINT8", "i16": "UINT16"} | {
-    "i32": "INT32", "i64": "INT64", "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64",
-    "bf16": "BFLOAT16",
-}  # fmt: skip
-"""The names of CUtensorMapDataType, by element."""
 
 
 def main_text(plan: ExportPlan) -> str:
@@ -120,7 +115,7 @@ def _launch(call: Call, kernel: KernelFacts) -> Iterator[str]:
 def _map(buffer: str, map: TensorMap) -> str:
     where = f"{buffer} + {map.offset}" if map.offset else buffer
     fields = ", ".join(row(values) for values in (map.extents, map.strides, map.box))
-    data_type = _DTYPES[str(map.element)]
+    data_type = element(map.element).tensor_map
     return (
         f"\n      exported::tensor_map({where}, DLC_DATA_TYPE({data_type}), {map.element_bytes}, "
         f"{fields}, {map.swizzle_bytes})"

@@ -8,17 +8,13 @@ from math import prod
 from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
-    Float64Type,
     FloatAttr,
     IntegerAttr,
     IntegerType,
     ModuleOp,
     TensorType,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import dce
@@ -33,6 +29,7 @@ from dlc.dialects.tensor_ir import (
     element_of,
     shape_of,
 )
+from dlc.ir.elements import element
 from dlc.ir.evaluate import evaluate, scalar
 from dlc.ir.monoid import MONOIDS
 from dlc.ir.provenance import inherit
@@ -196,14 +193,6 @@ def folded_reduce(op: ReduceOp) -> Scalar | None:
         return value if number in (0, 1) or type == IntegerType(1) else None
     if isinstance(type, IntegerType):
         return scalar(number * count, type)
-    exact = float(number).is_integer() and abs(number) * count <= EXACT_INTEGERS[type]
+    largest = element(type).exact_integers
+    exact = float(number).is_integer() and abs(number) * count <= largest
     return scalar(number * count + 0.0, type) if exact else None
-
-
-EXACT_INTEGERS: dict[Attribute, int] = {
-    BFloat16Type(): 2**8,
-    Float16Type(): 2**11,
-    Float32Type(): 2**24,
-    Float64Type(): 2**53,
-}
-"""Up to where a type has all integers."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, Float64Type, IndexType, f32, i1
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, Float32Type, Float64Type, IndexType, f32, i1
 from xdsl.ir import Operation, SSAValue
 
 from dlc.backend.cuda.print.c_index import index_type
 from dlc.backend.cuda.print.c_text import (
-    FROM_FLOAT,
-    TO_FLOAT,
     Text,
     binary,
     c_type,
@@ -22,53 +20,21 @@ from dlc.backend.cuda.print.c_text import (
     unsigned,
 )
 from dlc.diagnostics import fail
-from dlc.dialects.math_functions import ErfcOp
+from dlc.ir.elements import element, find_element
+from dlc.ir.scalars import COMPARISONS, SCALARS, ScalarOp
 
-# Names without the `f` that stands for single precision (CUDA C++ Programming Guide, 16).
-_FUNCTIONS: dict[type[Operation], str] = {
-    math.AbsFOp: "fabs", math.AcosOp: "acos", math.AcoshOp: "acosh", math.AsinOp: "asin",
-    math.AsinhOp: "asinh", math.AtanOp: "atan", math.AtanhOp: "atanh", math.Atan2Op: "atan2",
-    math.CbrtOp: "cbrt", math.CeilOp: "ceil", math.CopySignOp: "copysign", math.CosOp: "cos",
-    math.CoshOp: "cosh", math.ErfOp: "erf", ErfcOp: "erfc", math.ExpOp: "exp", math.Exp2Op: "exp2",
-    math.ExpM1Op: "expm1", math.FloorOp: "floor", math.FmaOp: "fma", math.LogOp: "log",
-    math.Log10Op: "log10", math.Log1pOp: "log1p", math.Log2Op: "log2", math.PowFOp: "pow",
-    math.RoundOp: "round", math.RoundEvenOp: "nearbyint", math.RsqrtOp: "rsqrt", math.SinOp: "sin",
-    math.SinhOp: "sinh", math.SqrtOp: "sqrt", math.TanOp: "tan", math.TanhOp: "tanh",
-    math.TruncOp: "trunc", arith.MaxnumfOp: "fmax", arith.MinnumfOp: "fmin",
-}  # fmt: skip
-_FLOATS: dict[type[Operation], str] = {
-    arith.AddfOp: "+", arith.SubfOp: "-", arith.MulfOp: "*", arith.DivfOp: "/",
-}  # fmt: skip
-_INTEGERS: dict[type[Operation], str] = {
-    arith.AddiOp: "+", arith.SubiOp: "-", arith.MuliOp: "*", arith.DivSIOp: "/",
-    arith.RemSIOp: "%", arith.AndIOp: "&", arith.OrIOp: "|", arith.XOrIOp: "^",
-    arith.ShLIOp: "<<", arith.ShRSIOp: ">>",
-}  # fmt: skip
-_UNSIGNED: dict[type[Operation], str] = {
-    arith.DivUIOp: "/", arith.RemUIOp: "%", arith.ShRUIOp: ">>",
-}  # fmt: skip
-_BOOLEANS: dict[type[Operation], str] = {
-    arith.AndIOp: "&&", arith.OrIOp: "||", arith.XOrIOp: "!=",
-}  # fmt: skip
-_EXTREMA: dict[type[Operation], str] = {
-    arith.MaxSIOp: "max", arith.MinSIOp: "min", arith.MaxUIOp: "max", arith.MinUIOp: "min",
-}  # fmt: skip
-_NAN_EXTREMA: dict[type[Operation], tuple[str, str]] = {
-    arith.MaximumfOp: ("max_nan", ">"), arith.MinimumfOp: ("min_nan", "<"),
-}  # fmt: skip
-_INTEGER_PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
-_FIRST_UNSIGNED = 6
-_ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<=", 13: "!="}
-_NEGATED = {9: "<=", 10: "<", 11: ">=", 12: ">"}  # unordered or greater is: not less or equal
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_NAN_EXTREMA = (arith.MaximumfOp, arith.MinimumfOp)
 
 
 def function_name(op: Operation) -> str | None:
-    """The function of the C library that an operation calls, if it does."""
-    name = _FUNCTIONS.get(type(op))
-    if name is None:
+    """
+    The function of the C library that an operation of floats calls, if it does (CUDA C++
+    Programming Guide, Mathematical Functions).
+    """
+    row = SCALARS.get(op.name)
+    if row is None or not row.call or not isinstance(type := op.results[0].type, AnyFloat):
         return None
-    return f"{name}f" if isinstance(op.results[0].type, Float32Type) else name
+    return f"{row.call}f" if isinstance(type, Float32Type) else row.call
 
 
 def value_type(value: SSAValue, op: Operation) -> str:
@@ -86,8 +52,8 @@ def value_type(value: SSAValue, op: Operation) -> str:
 def mentions_twice(op: Operation) -> bool:
     """Does the text mention an operand twice, so that operands had better be names?"""
     if isinstance(op, arith.CmpfOp):
-        return op.predicate.value.data in (6, 8)
-    return type(op) in _NAN_EXTREMA and isinstance(op.results[0].type, Float64Type)
+        return _predicate(op) in ("one", "ueq")
+    return _is_wide_extremum(op)
 
 
 def is_conditional(op: Operation) -> bool:
@@ -95,7 +61,12 @@ def is_conditional(op: Operation) -> bool:
     result = op.results[0].type
     if isinstance(op, arith.SelectOp) or result == i1:
         return True
-    return type(op) in _NAN_EXTREMA and isinstance(result, Float64Type)
+    return _is_wide_extremum(op)
+
+
+def _is_wide_extremum(op: Operation) -> bool:
+    """True if it is a maximum or minimum that spreads NaN and has no helper for its type."""
+    return isinstance(op, _NAN_EXTREMA) and isinstance(op.results[0].type, Float64Type)
 
 
 def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
@@ -106,29 +77,20 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
     for value in (*op.operands, *op.results):
         value_type(value, op)
     _refuse_half(op)
-    kind = type(op)
     if (function := function_name(op)) is not None:
         return call(function, *operands)
-    if kind in _FLOATS:
-        return binary(operands[0], _FLOATS[kind], operands[1])
-    if kind in _NAN_EXTREMA:
-        return _nan_extremum(op, operands, helpers)
-    handler = _HANDLERS.get(kind)
-    if handler is not None:
+    if (handler := _HANDLERS.get(type(op))) is not None:
         return handler(op, operands)
-    type_ = value_type(op.results[0], op) if op.results else ""
-    if type_ == "bool" and kind in _BOOLEANS:
-        return _boolean(_BOOLEANS[kind], *operands)
-    if type_ != "bool" and kind in _INTEGERS:
-        return _narrowed(type_, binary(operands[0], _INTEGERS[kind], operands[1]))
-    if type_ != "bool" and kind in _UNSIGNED:
-        lhs, rhs = (cast(unsigned(type_), o) for o in operands)
-        return cast(type_, binary(lhs, _UNSIGNED[kind], rhs))
-    if type_ != "bool" and kind in _EXTREMA:
-        return _extremum(op, type_, operands)
-    if type_ != "bool" and isinstance(op, arith.FloorDivSIOp):
-        helpers.add("floor_div")
-        return call(f"floor_div<{type_}>", *operands)
+    if (row := SCALARS.get(op.name)) is not None:
+        type_ = value_type(op.results[0], op)
+        if isinstance(op, _NAN_EXTREMA):
+            return _nan_extremum(row, type_, operands, helpers)
+        if isinstance(op.results[0].type, AnyFloat):
+            return binary(operands[0], row.infix, operands[1])
+        if type_ == "bool" and row.boolean:
+            return _boolean(row.boolean, *operands)
+        if type_ != "bool":
+            return _of_integers(op, row, type_, operands, helpers)
     what = f" that gives {op.results[0].type}" if op.results else ""
     fail(
         op,
@@ -140,7 +102,7 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
 def _refuse_half(op: Operation) -> None:
     """f16 and bf16 are chosen from, and converted from and to f32."""
     types = [value.type for value in (*op.operands, *op.results)]
-    half = next((t for t in types if type(t) in TO_FLOAT), None)
+    half = next((t for t in types if (row := find_element(t)) is not None and row.to_float), None)
     if half is None or isinstance(op, arith.SelectOp):
         return
     if isinstance(op, arith.ExtFOp | arith.TruncFOp) and f32 in types:
@@ -165,58 +127,78 @@ def _narrowed(type: str, value: Text) -> Text:
     return cast(type, value) if type in ("signed char", "short") else value
 
 
-def _extremum(op: Operation, type: str, operands: list[Text]) -> Text:
-    name = _EXTREMA[op.__class__]
-    if isinstance(op, arith.MaxUIOp | arith.MinUIOp):
-        wide = "unsigned" if type != "long long" else "unsigned long long"
-        own = unsigned(type)
+def _of_integers(
+    op: Operation, row: ScalarOp, type: str, operands: list[Text], helpers: set[str]
+) -> Text:
+    if row.helper:
+        helpers.add(row.helper)
+        return call(f"{row.helper}<{type}>", *operands)
+    if row.call and len(operands) == 2:
+        return _extremum(op, row, type, operands)
+    if row.call:
+        return _narrowed(type, call(row.call, *operands))
+    if row.unsigned:
+        lhs, rhs = (cast(unsigned(type), o) for o in operands)
+        return cast(type, binary(lhs, row.infix, rhs))
+    return _narrowed(type, binary(operands[0], row.infix, operands[1]))
+
+
+def _extremum(op: Operation, row: ScalarOp, type: str, operands: list[Text]) -> Text:
+    """`max` and `min` are there for int and long long, with and without sign."""
+    wide = type if type == "long long" else "int"
+    if row.unsigned:
+        own, wide = unsigned(type), unsigned(wide)
         values = [cast(own, o) for o in operands]
-        return cast(type, call(name, *(v if own == wide else cast(wide, v) for v in values)))
-    wide = "int" if type != "long long" else type
+        return cast(type, call(row.call, *(v if own == wide else cast(wide, v) for v in values)))
     mixed = any(isinstance(v.type, IndexType) for v in op.operands)
-    return _narrowed(type, call(name, *(cast(wide, o) if mixed else o for o in operands)))
+    return _narrowed(type, call(row.call, *(cast(wide, o) if mixed else o for o in operands)))
 
 
-def _nan_extremum(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
-    helper, relation = _NAN_EXTREMA[type(op)]
-    if isinstance(op.results[0].type, Float32Type):
-        helpers.add(helper)
-        return call(helper, *operands)
+def _nan_extremum(row: ScalarOp, type: str, operands: list[Text], helpers: set[str]) -> Text:
+    if type == "float":
+        helpers.add(row.helper)
+        return call(row.helper, *operands)
     lhs, rhs = operands
-    wins = binary(binary(lhs, relation, rhs), "||", call("isnan", lhs))
+    wins = binary(binary(lhs, row.infix, rhs), "||", call("isnan", lhs))
     return ternary(wins, lhs, rhs)
 
 
 def _compare_integers(op: Operation, operands: list[Text]) -> Text:
     assert isinstance(op, arith.CmpiOp)
-    number = op.predicate.value.data
-    operator = _INTEGER_PREDICATES[number]
+    name = arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
+    relation = COMPARISONS[name[-2:]]
     lhs, rhs = operands
     type_ = value_type(op.lhs, op)
-    if type_ == "bool":  # as a signed number, true is -1
-        return binary(lhs, operator if number >= _FIRST_UNSIGNED else _FLIPPED[operator], rhs)
-    if number >= _FIRST_UNSIGNED:
+    if type_ == "bool" and not name.startswith("u"):  # as a signed number, true is -1
+        relation = COMPARISONS[relation.mirror]
+    if name.startswith("u") and type_ != "bool":
         lhs, rhs = cast(unsigned(type_), lhs), cast(unsigned(type_), rhs)
-    return binary(lhs, operator, rhs)
+    return binary(lhs, relation.infix, rhs)
+
+
+def _predicate(op: arith.CmpfOp) -> str:
+    return arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
 
 
 def _compare_floats(op: Operation, operands: list[Text]) -> Text:
     assert isinstance(op, arith.CmpfOp)
-    number = op.predicate.value.data
+    name = _predicate(op)
     lhs, rhs = operands
-    if number in (0, 15):
-        return Text("true" if number else "false")
-    if number in _ORDERED:
-        return binary(lhs, _ORDERED[number], rhs)
-    if number in _NEGATED:
-        return unary("!", binary(lhs, _NEGATED[number], rhs))
-    if number in (6, 8):
+    if name in ("false", "true"):
+        return Text(name)
+    if name in ("uno", "ord"):
+        unordered = call("isnan", lhs)
+        if op.lhs is not op.rhs:
+            unordered = binary(unordered, "||", call("isnan", rhs))
+        return unordered if name == "uno" else unary("!", unordered)
+    if name in ("one", "ueq"):
         differ = binary(binary(lhs, "<", rhs), "||", binary(lhs, ">", rhs))
-        return differ if number == 6 else unary("!", differ)
-    unordered = call("isnan", lhs)
-    if op.lhs is not op.rhs:
-        unordered = binary(unordered, "||", call("isnan", rhs))
-    return unordered if number == 14 else unary("!", unordered)
+        return differ if name == "one" else unary("!", differ)
+    relation = COMPARISONS[name[1:]]
+    if name[0] == "o" or name == "une":
+        return binary(lhs, relation.infix, rhs)
+    # Unordered or greater is: not less or equal.
+    return unary("!", binary(lhs, COMPARISONS[relation.negation].infix, rhs))
 
 
 def _signed_to_float(op: Operation, operands: list[Text]) -> Text:
@@ -248,8 +230,8 @@ def _convert(op: Operation, operands: list[Text]) -> Text:
 
 def _convert_float(op: Operation, operands: list[Text]) -> Text:
     source, target = op.operands[0].type, op.results[0].type
-    name = TO_FLOAT.get(type(source)) or FROM_FLOAT.get(type(target))
-    return _convert(op, operands) if name is None else call(name, *operands)
+    name = element(source).to_float or element(target).from_float
+    return call(name, *operands) if name else _convert(op, operands)
 
 
 def _select(op: Operation, operands: list[Text]) -> Text:
@@ -275,9 +257,6 @@ _HANDLERS: dict[type[Operation], Callable[[Operation, list[Text]], Text]] = {
     ),
     arith.ExtFOp: _convert_float,
     arith.TruncFOp: _convert_float,
-    math.AbsIOp: lambda op, operands: _narrowed(
-        value_type(op.results[0], op), call("abs", *operands)
-    ),
 }  # fmt: skip
 ACCUMULATIONS: dict[type[Operation], str] = {
     arith.AddfOp: "+", arith.AddiOp: "+", arith.SubfOp: "-", arith.SubiOp: "-",

@@ -11,20 +11,17 @@ from enum import IntEnum, auto
 
 from xdsl.dialects.builtin import (
     AnyFloat,
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
     Float64Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
     IntegerType,
-    Signedness,
     VectorType,
 )
 from xdsl.ir import Attribute
 
 from dlc.backend.cuda.print.prelude import PRELUDE
+from dlc.ir.elements import element, find_element
 
 COLUMNS = 100
 """The longest line of printed text."""
@@ -124,42 +121,24 @@ def ternary(condition: Text, then: Text, otherwise: Text) -> Text:
 
 HALF_HEADERS = {"__half": "cuda_fp16", "__nv_bfloat16": "cuda_bf16"}
 """The C types of f16 and bf16, and what in the prelude declares them."""
-FROM_FLOAT: dict[type[Attribute], str] = {
-    Float16Type: "__float2half_rn", BFloat16Type: "__float2bfloat16_rn",
-}  # fmt: skip
-TO_FLOAT: dict[type[Attribute], str] = {
-    Float16Type: "__half2float", BFloat16Type: "__bfloat162float",
-}  # fmt: skip
-_INTEGERS = {1: "bool", 8: "signed char", 16: "short", 32: "int", 64: "long long"}
 _VECTORS = {"float": (2, 4), "int": (2, 4), "long long": (2,)}
 """The elements and widths of CUDA's vectors that have a text; `packed` stands for others."""
 
 
 def c_type(type: Attribute) -> str | None:
     """The C type of a scalar or vector; None if there is none. Of an index: see `index_type`."""
+    if (row := find_element(type)) is not None:
+        return row.c
     match type:
-        case Float16Type():
-            return "__half"
-        case BFloat16Type():
-            return "__nv_bfloat16"
-        case Float32Type():
-            return "float"
-        case Float64Type():
-            return "double"
-        case IntegerType():
-            name = _INTEGERS.get(type.width.data)
-            if name is not None and type.signedness.data is Signedness.UNSIGNED:
-                return "unsigned char" if name == "signed char" else f"unsigned {name}"
-            return name
         case IndexType():
             return "long long"
         case VectorType() if len(type.get_shape()) == 1:
-            element, width = c_type(type.element_type), type.get_shape()[0]
-            if element is None:
+            name, width = c_type(type.element_type), type.get_shape()[0]
+            if name is None:
                 return None
-            if width in _VECTORS.get(element, ()):
-                return f"{element.replace(' ', '')}{width}"
-            return f"packed<{element}, {width}>"
+            if width in _VECTORS.get(name, ()):
+                return f"{name.replace(' ', '')}{width}"
+            return f"packed<{name}, {width}>"
         case _:
             return None
 
@@ -175,8 +154,8 @@ def constant(value: Attribute) -> Text | None:
     """A scalar constant in C; floats have the fewest digits that give back the value."""
     if isinstance(value, FloatAttr) and isinstance(value.type, AnyFloat):
         text = _float(value.value.data, single=not isinstance(value.type, Float64Type))
-        rounding = FROM_FLOAT.get(type(value.type))
-        return text if rounding is None else call(rounding, text)
+        rounding = element(value.type).from_float
+        return call(rounding, text) if rounding else text
     if not isinstance(value, IntegerAttr):
         return None
     number = value.value.data

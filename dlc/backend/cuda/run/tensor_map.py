@@ -5,25 +5,20 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
-    Float64Type,
-    IntegerType,
-)
-from xdsl.ir import Attribute
-
 from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend import BackendError, LaunchError
+from dlc.ir.elements import element
 
 MAP_BYTES = 128
 """Size of a CUtensorMap."""
 _L2_PROMOTION_128 = 2
 
 # The values of cuda.h's enumerations.
-_INTEGERS = {1: 0, 8: 0, 16: 1, 32: 3, 64: 5}  # of CUtensorMapDataType, by bits
-_FLOATS = {Float16Type: 6, Float32Type: 7, Float64Type: 8, BFloat16Type: 9}
+_DATA_TYPES = (
+    "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64",
+    "BFLOAT16",
+)  # fmt: skip
+"""CUtensorMapDataType, in the order of its values."""
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
@@ -44,7 +39,7 @@ def encode_tensor_map(library: Any, map: TensorMap, address: int) -> bytes:
         ) from None
     status = encode(
         ctypes.c_void_p(ctypes.addressof(memory) + start),
-        ctypes.c_int(_data_type(map.element)),
+        ctypes.c_int(_DATA_TYPES.index(element(map.element).tensor_map)),
         ctypes.c_uint32(rank),
         ctypes.c_void_p(address + map.offset),
         (ctypes.c_uint64 * rank)(*map.extents),
@@ -63,10 +58,3 @@ def encode_tensor_map(library: Any, map: TensorMap, address: int) -> bytes:
             f"{map.swizzle_bytes}, innermost dimension first, at address {address + map.offset:#x}"
         )
     return memory.raw[start : start + MAP_BYTES]
-
-
-def _data_type(element: Attribute) -> int:
-    """The value of CUtensorMapDataType; booleans are bytes."""
-    if isinstance(element, IntegerType):
-        return _INTEGERS[element.bitwidth]
-    return _FLOATS[type(element)]  # pyright: ignore[reportArgumentType]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from dlc.dialects.tensor_ir import element_of, shape_of
+from dlc.ir.elements import element
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.tensor.decompositions.reductions import count, finish, moments, total
 from dlc.transforms.tensor.decompositions.scalar import Scalar, compute_type
-from dlc.transforms.tensor.decompositions.types import EPSILON
 
 
 def normalized(
@@ -59,7 +59,7 @@ def rms_norm(c: Lowering) -> Lowered:
     source, weight = c.tensor("input"), c.op.operand("weight")
     given = c.optional_number("eps")
     # As eager has it: of f32 for f16 and bf16, too.
-    eps = EPSILON[compute_type(element_of(source))] if given is None else given
+    eps = element(compute_type(element_of(source))).epsilon if given is None else given
     value, axes = c.wide(source), _last_axes(c, source)
     shape, n = shape_of(value), count(value, axes)
     squares = c.elementwise(lambda x: x * x, value, shape=shape, hint="square")

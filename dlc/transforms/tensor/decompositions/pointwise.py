@@ -8,6 +8,7 @@ from math import inf
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
+from dlc.ir.scalars import SCALARS
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower, refuse
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float
@@ -27,53 +28,26 @@ def clamp(x: Scalar, low: Scalar | Number, high: Scalar | Number) -> Scalar:
 
 
 UNARY: dict[str, Callable[[Scalar], Scalar]] = {
+    **{
+        aten: s.function(name.removeprefix("math."))
+        for name, row in SCALARS.items()
+        for aten in row.aten
+    },
     "abs": lambda x: x.abs(),
-    "acos": s.acos,
-    "acosh": s.acosh,
-    "asin": s.asin,
-    "asinh": s.asinh,
-    "atan": s.atan,
-    "atanh": s.atanh,
-    "ceil": s.ceil,
-    "cos": s.cos,
-    "cosh": s.cosh,
-    "erf": s.erf,
-    "erfc": s.erfc,
-    "exp": s.exp,
-    "exp2": s.exp2,
-    "expm1": s.expm1,
-    "floor": s.floor,
     "frac": lambda x: x - s.trunc(x),
     "hardsigmoid": lambda x: clamp(x + 3.0, 0.0, 6.0) / 6.0,
     "hardswish": lambda x: x * clamp(x + 3.0, 0.0, 6.0) / 6.0,
-    "log": s.log,
-    "log10": s.log10,
-    "log1p": s.log1p,
-    "log2": s.log2,
     "log_sigmoid": lambda x: x.minimum(0.0) - s.log1p(s.exp(-x.abs())),
     "mish": lambda x: x * s.tanh(s.log1p(s.exp(x))),
     "neg": lambda x: -x,
     "reciprocal": lambda x: 1.0 / x,
     "relu": lambda x: x.maximum(0),
     "relu6": lambda x: clamp(x, 0, 6),
-    "round": s.round_even,
-    "rsqrt": s.rsqrt,
     "sigmoid": sigmoid,
     "sign": sign,
     "silu": lambda x: x / (s.exp(-x) + 1.0),
-    "sin": s.sin,
-    "sinh": s.sinh,
-    "special_erf": s.erf,
-    "special_erfc": s.erfc,
-    "special_expm1": s.expm1,
     "special_expit": sigmoid,
-    "special_exp2": s.exp2,
-    "sqrt": s.sqrt,
     "square": lambda x: x * x,
-    "tan": s.tan,
-    "tanh": s.tanh,
-    "trunc": s.trunc,
-    "fix": s.trunc,
     "negative": lambda x: -x,
     "positive": lambda x: x,
     "sgn": sign,

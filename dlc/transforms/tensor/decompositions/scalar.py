@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from dlc.dialects.math_functions import ErfcOp
+from dlc.dialects.math_functions import OPERATIONS
 from dlc.ir.evaluate import scalar
 from dlc.ir.rounding import for_storage
 
@@ -312,42 +312,35 @@ class Scalar:
         return arith.TruncFOp(self.value, element)
 
 
-def _of_floats(op: type[Operation], *, keeps_integers: bool = False) -> Callable[[Scalar], Scalar]:
-    """A function of floats; integers are left as they are by those that round."""
+def function(name: str) -> Callable[[Scalar], Scalar]:
+    """A function of `math` of one float; those that round leave integers as they are."""
+    op = OPERATIONS[f"math.{name}"]
 
-    def function(x: Scalar) -> Scalar:
-        if keeps_integers and not x.is_float:
+    def of_float(x: Scalar) -> Scalar:
+        if name in ROUNDING and not x.is_float:
             return x
         assert x.is_float, f"{op.name} is not defined for {x.element}"
         return x._make(op(x.value))  # pyright: ignore[reportCallIssue, reportPrivateUsage]
 
-    return function
+    return of_float
 
 
-exp = _of_floats(math.ExpOp)
-exp2 = _of_floats(math.Exp2Op)
-expm1 = _of_floats(math.ExpM1Op)
-log = _of_floats(math.LogOp)
-log2 = _of_floats(math.Log2Op)
-log10 = _of_floats(math.Log10Op)
-log1p = _of_floats(math.Log1pOp)
-sqrt = _of_floats(math.SqrtOp)
-rsqrt = _of_floats(math.RsqrtOp)
-acos = _of_floats(math.AcosOp)
-acosh = _of_floats(math.AcoshOp)
-asin = _of_floats(math.AsinOp)
-asinh = _of_floats(math.AsinhOp)
-atan = _of_floats(math.AtanOp)
-atanh = _of_floats(math.AtanhOp)
-cosh = _of_floats(math.CoshOp)
-sinh = _of_floats(math.SinhOp)
-sin = _of_floats(math.SinOp)
-cos = _of_floats(math.CosOp)
-tan = _of_floats(math.TanOp)
-tanh = _of_floats(math.TanhOp)
-erf = _of_floats(math.ErfOp)
-erfc = _of_floats(ErfcOp)
-floor = _of_floats(math.FloorOp, keeps_integers=True)
-ceil = _of_floats(math.CeilOp, keeps_integers=True)
-trunc = _of_floats(math.TruncOp, keeps_integers=True)
-round_even = _of_floats(math.RoundEvenOp, keeps_integers=True)
+ROUNDING = ("ceil", "floor", "roundeven", "trunc")
+"""The functions that give integers."""
+
+cos = function("cos")
+erf = function("erf")
+erfc = function("erfc")
+exp = function("exp")
+expm1 = function("expm1")
+floor = function("floor")
+log = function("log")
+log1p = function("log1p")
+log2 = function("log2")
+round_even = function("roundeven")
+rsqrt = function("rsqrt")
+sin = function("sin")
+sqrt = function("sqrt")
+tan = function("tan")
+tanh = function("tanh")
+trunc = function("trunc")

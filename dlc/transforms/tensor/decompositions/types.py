@@ -6,12 +6,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 from xdsl.dialects.builtin import (
-    BFloat16Type,
-    Float16Type,
-    Float32Type,
-    Float64Type,
-    IntegerType,
-    Signedness,
     f32,
     i1,
     i16,
@@ -21,26 +15,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.dialects.torch import Argument
+from dlc.ir.elements import ELEMENTS
 from dlc.transforms.tensor.decompositions.scalar import Number, is_float, is_unsigned, width
 
-DTYPES: dict[str, Attribute] = {
-    "float64": Float64Type(),
-    "float32": Float32Type(),
-    "float16": Float16Type(),
-    "bfloat16": BFloat16Type(),
-    "int64": IntegerType(64),
-    "int32": IntegerType(32),
-    "int16": IntegerType(16),
-    "int8": IntegerType(8),
-    "uint8": IntegerType(8, Signedness.UNSIGNED),
-    "bool": IntegerType(1),
-}
-
-EPSILON: dict[Attribute, float] = {
-    Float64Type(): 2.0**-52,
-    Float32Type(): 2.0**-23,
-}
-"""The distance from 1 to the next larger number, for the types that are calculated in."""
+DTYPES: dict[str, Attribute] = {element.torch: element.type for element in ELEMENTS}
 
 
 def dtype(argument: Argument, default: Attribute) -> Attribute:
