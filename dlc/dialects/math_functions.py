@@ -16,7 +16,7 @@ from xdsl.ir import Dialect, Operation
 from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure, SameOperandsAndResultType
 
-from dlc.ir.scalars import SCALARS
+from dlc.ir.scalar_ops import SCALARS
 
 
 def _missing() -> Iterator[type[Operation]]:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation
 
 from dlc.ir.elements import element
-from dlc.ir.scalars import COMPARISONS, SCALARS, ScalarOp, compare_floats
+from dlc.ir.scalar_ops import COMPARISONS, SCALARS, ScalarOp, compare_floats
 
 Scalar: TypeAlias = FloatAttr | IntegerAttr
 

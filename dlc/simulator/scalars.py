@@ -1,5 +1,5 @@
 """
-The operations of `arith` and `math` (`dlc.ir.scalars`) on NumPy arrays, one element per thread.
+The operations of `arith` and `math` (`dlc.ir.scalar_ops`) on NumPy arrays, one element per thread.
 
 A value that all threads share is a NumPy scalar, of type index a Python `int`.
 """
@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation
 
 from dlc.ir.elements import find_element
-from dlc.ir.scalars import COMPARISONS, SCALARS, Function, ScalarOp, Value, compare_floats
+from dlc.ir.scalar_ops import COMPARISONS, SCALARS, Function, ScalarOp, Value, compare_floats
 from dlc.simulator.hazards import Hazard
 
 

@@ -14,7 +14,7 @@ from xdsl.parser import Parser
 
 from dlc.ir.elements import ELEMENTS, element
 from dlc.ir.evaluate import evaluate, scalar
-from dlc.ir.scalars import COMPARISONS, SCALARS, compare_floats
+from dlc.ir.scalar_ops import COMPARISONS, SCALARS, compare_floats
 from dlc.registry import dialect_factories, register
 
 NUMBERS = np.array([nan, inf, -inf, 0.0, -0.0, 1.0, -1.5, 2.5, 3.5, -2.5, 0.25, 88.9, -104.0, 7.0])

@@ -25,7 +25,7 @@ from dlc.analysis.loop.loops import trip_count
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel import element_bytes
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
-from dlc.ir.scalars import SCALARS
+from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance
 from dlc.target import Target
 

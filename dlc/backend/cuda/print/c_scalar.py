@@ -21,7 +21,7 @@ from dlc.backend.cuda.print.c_text import (
 )
 from dlc.diagnostics import fail
 from dlc.ir.elements import element, find_element
-from dlc.ir.scalars import COMPARISONS, SCALARS, ScalarOp
+from dlc.ir.scalar_ops import COMPARISONS, SCALARS, ScalarOp
 
 _NAN_EXTREMA = (arith.MaximumfOp, arith.MinimumfOp)
 

@@ -18,7 +18,8 @@ from dlc.transforms.tensor.decompositions import (
     shape,
 )
 from dlc.transforms.tensor.decompositions import products as contraction
-from dlc.transforms.tensor.decompositions.lowering import DECOMPOSITIONS, Lowering, Refused
+from dlc.transforms.tensor.decompositions.builder import Refused
+from dlc.transforms.tensor.decompositions.lowering import DECOMPOSITIONS, Lowering
 
 __all__ = [
     "DECOMPOSITIONS",

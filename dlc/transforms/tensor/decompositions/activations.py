@@ -8,7 +8,8 @@ from math import sqrt as square_root
 from xdsl.dialects.builtin import i1
 
 from dlc.transforms.tensor.decompositions import scalar as s
-from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower, refuse
+from dlc.transforms.tensor.decompositions.builder import refuse
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.pointwise import scaled
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar
 

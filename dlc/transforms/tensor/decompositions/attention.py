@@ -7,30 +7,31 @@ from math import sqrt as square_root
 
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import element_of, shape_of
-from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, dims, lower, refuse
+from dlc.ir.expr import Expr
+from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed, refuse
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.products import contract
 from dlc.transforms.tensor.decompositions.reductions import safe_softmax
 from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float
 
 
-def _batch(c: Lowering, value: SSAValue, batch: list[int], grouped: bool) -> list[AffineExpr]:
+def _batch(c: Lowering, value: SSAValue, batch: list[int], grouped: bool) -> list[Expr]:
     """Subscripts of the leading dimensions; with grouped heads, several queries share a head."""
     source = shape_of(value)[:-2]
     first = len(batch) - len(source)
     if first < 0:
         refuse(f"expected {len(batch)} dimensions of heads at most, found {len(source)}")
-    subscripts: list[AffineExpr] = []
+    subscripts: list[Expr] = []
     for d, extent in enumerate(source, first):
-        axis = AffineExpr.dimension(d)
+        axis = dimension(d)
         if extent == batch[d]:
             subscripts.append(axis)
         elif grouped and d == len(batch) - 1 and extent:
             subscripts.append(axis // (batch[d] // extent))
         elif extent == 1:
-            subscripts.append(AffineExpr.constant(0))
+            subscripts.append(fixed(0))
         else:
             refuse(f"expected a head count of 1 or {batch[d]}, found {extent}")
     return subscripts
@@ -51,7 +52,7 @@ def attention(c: Lowering) -> Lowered:
     given = c.optional_number("scale")
     scale = given if given is not None else 1.0 / square_root(width) if width else 1.0
     outer = dims(len(batch))
-    first, second, last = (AffineExpr.dimension(len(batch) + n) for n in range(3))
+    first, second, last = (dimension(len(batch) + n) for n in range(3))
 
     scores = contract(
         c,

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import shape_of
-from dlc.transforms.tensor.decompositions.lowering import (
-    Lowered,
-    Lowering,
-    dims,
-    from_end,
-    lower,
-    refuse,
-    zero,
-)
-from dlc.transforms.tensor.decompositions.shape import affine, slice_bounds
+from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed, refuse
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
+from dlc.transforms.tensor.decompositions.shape import slice_bounds
 
 
 @lower("constant_pad_nd", "pad")
@@ -32,21 +24,21 @@ def pad(c: Lowering) -> Lowered:
         shape = list(shape_of(value))
         extent = shape[dim]
         shape[dim] += before + after
-        d = AffineExpr.dimension(dim)
+        d = dimension(dim)
         inside = d - before
         if mode == "circular":
             parts = [((d + (-before % extent)) % extent, [])]
         elif mode == "replicate":
             parts = [
-                (zero(), [from_end(before - 1, d)]),
-                (inside, [from_end(before + extent - 1, d)]),
-                (AffineExpr.constant(extent - 1), []),
+                (fixed(0), [fixed(before - 1) - d]),
+                (inside, [fixed(before + extent - 1) - d]),
+                (fixed(extent - 1), []),
             ]
         elif mode == "reflect":
             parts = [
-                (from_end(before, d), [from_end(before - 1, d)]),
-                (inside, [from_end(before + extent - 1, d)]),
-                (from_end(2 * extent - 2 + before, d), []),
+                (fixed(before) - d, [fixed(before - 1) - d]),
+                (inside, [fixed(before + extent - 1) - d]),
+                (fixed(2 * extent - 2 + before) - d, []),
             ]
         else:
             refuse(f"unknown padding mode '{mode}'")
@@ -61,12 +53,12 @@ def _constant_pad(c: Lowering, value: SSAValue, amounts: Sequence[int]) -> SSAVa
     for n in range(len(amounts) // 2):
         dim = rank - 1 - n
         before, after = amounts[2 * n : 2 * n + 2]
-        inside = affine(AffineExpr.dimension(dim), 1, -before)
+        inside = dimension(dim) - before
         subscripts[dim] = inside
         if before > 0:
             where.append(inside)
         if after > 0:
-            where.append(from_end(before + source[dim] - 1, AffineExpr.dimension(dim)))
+            where.append(fixed(before + source[dim] - 1) - dimension(dim))
     fill = c.op.argument("value")
     if not isinstance(fill, bool | int | float):
         fill = 0
@@ -76,7 +68,7 @@ def _constant_pad(c: Lowering, value: SSAValue, amounts: Sequence[int]) -> SSAVa
 @lower("tril", "triu")
 def triangle(c: Lowering) -> Lowered:
     rank = len(c.shape)
-    row, column = AffineExpr.dimension(rank - 2), AffineExpr.dimension(rank - 1)
+    row, column = dimension(rank - 2), dimension(rank - 1)
     below = row - column + c.integer("diagonal", 0)
     kept = below if c.op.overload.data == "tril.default" else below * -1
     return c.move(c.tensor(), dims(rank), c.shape, [kept], 0)
@@ -87,9 +79,9 @@ def diag_embed(c: Lowering) -> Lowered:
     rank = len(c.shape)
     offset = c.integer("offset", c.integer("diagonal", 0))
     first, second = c.dim(rank, "dim1", -2), c.dim(rank, "dim2", -1)
-    row, column = AffineExpr.dimension(first), AffineExpr.dimension(second)
+    row, column = dimension(first), dimension(second)
     difference = column - row - offset
-    rest = [AffineExpr.dimension(d) for d in range(rank) if d not in (first, second)]
+    rest = [dimension(d) for d in range(rank) if d not in (first, second)]
     along = row + min(offset, 0) if offset < 0 else row
     where = [difference, difference * -1]
     # With an offset the diagonal ends before the last row or column does: subscripts stay inside.
@@ -105,12 +97,12 @@ def slice_scatter(c: Lowering) -> Lowered:
     length = shape_of(source)[dim]
     if not length:
         return base
-    d = AffineExpr.dimension(dim)
-    inside = affine(d, 1, -start)
+    d = dimension(dim)
+    inside = d - start
     where = [inside] if start else []
     end = start + (length - 1) * step
     if end < c.shape[dim] - 1:
-        where.append(from_end(end, d))
+        where.append(fixed(end) - d)
     if step > 1:
         where.append((inside % step) * -1)
         inside = inside // step
@@ -126,7 +118,7 @@ def select_scatter(c: Lowering) -> Lowered:
     base, rank = c.tensor(), len(c.shape)
     dim = c.dim(rank)
     source = c.cast(c.tensor("src"), c.element)
-    there = AffineExpr.dimension(dim) - c.integer("index") % c.shape[dim]
+    there = dimension(dim) - c.integer("index") % c.shape[dim]
     subscripts = [e for d, e in enumerate(dims(rank)) if d != dim]
     where = [there, there * -1]
     return c.index_map([source, base], [subscripts, dims(rank)], c.shape, [where, []])
@@ -136,7 +128,7 @@ def select_scatter(c: Lowering) -> Lowered:
 def diagonal_scatter(c: Lowering) -> Lowered:
     base, rank, offset = c.tensor(), len(c.shape), c.integer("offset", 0)
     first, second = c.dim(rank, "dim1", 0), c.dim(rank, "dim2", 1)
-    row, column = AffineExpr.dimension(first), AffineExpr.dimension(second)
+    row, column = dimension(first), dimension(second)
     difference = column - row - offset
     along = row if offset >= 0 else column
     subscripts = [e for d, e in enumerate(dims(rank)) if d not in (first, second)]

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import shape_of
-from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, dims, from_end, lower
+from dlc.ir.expr import Expr
+from dlc.transforms.tensor.decompositions.builder import dims, fixed
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.products import added_to, contract
-from dlc.transforms.tensor.decompositions.shape import affine
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Convolution:
         source = inner
         if self.groups > 1:
             group = channel if per_group == 1 else channel // per_group
-            source = affine(group, inner_extent, 0) + inner
+            source = group * inner_extent + inner
         points, where = self.points(places, offsets, transposed)
         window = c.move(value, [*batch, source, *points], shape, where, 0 if where else None)
         if transposed:
@@ -77,11 +77,11 @@ class Convolution:
         return contract(c, window, self.weight, axes, read, shape, 1 + self.rank)
 
     def points(
-        self, places: list[AffineExpr], offsets: list[AffineExpr], transposed: bool
-    ) -> tuple[list[AffineExpr], list[AffineExpr]]:
+        self, places: list[Expr], offsets: list[Expr], transposed: bool
+    ) -> tuple[list[Expr], list[Expr]]:
         """Where in the input the points of the windows are, and under which conditions they are."""
-        points: list[AffineExpr] = []
-        where: list[AffineExpr] = []
+        points: list[Expr] = []
+        where: list[Expr] = []
         for place, offset, extent, stride, padding, dilation in zip(
             places,
             offsets,
@@ -92,19 +92,19 @@ class Convolution:
             strict=True,
         ):
             if transposed:
-                point = affine(place + offset * -dilation, 1, padding)
-                where += [point, from_end((extent - 1) * stride, point)]
+                point = place - offset * dilation + padding
+                where += [point, fixed((extent - 1) * stride) - point]
                 if stride > 1:
                     where.append((point % stride) * -1)
                 points.append(point // stride if stride > 1 else point)
                 continue
-            point = affine(affine(place, stride, 0) + affine(offset, dilation, 0), 1, -padding)
-            where += [point, from_end(extent - 1, point)] if padding else []
+            point = place * stride + offset * dilation - padding
+            where += [point, fixed(extent - 1) - point] if padding else []
             points.append(point)
         return points, where
 
 
-def _in_order(extents: Sequence[int], axes: Sequence[AffineExpr]) -> list[AffineExpr]:
+def _in_order(extents: Sequence[int], axes: Sequence[Expr]) -> list[Expr]:
     """For each of several extents its axis, where the axes have them in ascending order."""
     order = sorted(range(len(extents)), key=extents.__getitem__)
     return [axes[order.index(n)] for n in range(len(extents))]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from xdsl.dialects.builtin import f64
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import shape_of
+from dlc.transforms.tensor.decompositions.builder import dimension
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Number, is_float
 
@@ -70,5 +70,5 @@ def arange(c: Lowering) -> Lowered:
 @lower("eye", "eye.m")
 def eye(c: Lowering) -> Lowered:
     one = c.constant(1, (), c.element)
-    difference = AffineExpr.dimension(0) - AffineExpr.dimension(1)
+    difference = dimension(0) - dimension(1)
     return c.move(one, [], shape_of(c.op.results[0]), [difference, difference * -1], 0)

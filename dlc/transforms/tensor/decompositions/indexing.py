@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
 
 from dlc.dialects import tensor_ir
 from dlc.dialects.tensor_ir import element_of, shape_of
-from dlc.transforms.tensor.decompositions.lowering import (
+from dlc.ir.expr import Expr
+from dlc.transforms.tensor.decompositions.builder import (
     Exprs,
-    Lowered,
-    Lowering,
+    dim_map,
+    dimension,
     dims,
-    lower,
+    fixed,
     refuse,
 )
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import is_unsigned
 
 
@@ -25,9 +26,7 @@ def gathered(c: Lowering, source: SSAValue, indices: list[SSAValue], subscripts:
     the elements of `indices`, which have the result's shape.
     """
     count = len(c.shape) + len(indices)
-    return c.insert(
-        tensor_ir.GatherOp(source, indices, AffineMap(count, 0, tuple(subscripts)), c.shape)
-    )
+    return c.insert(tensor_ir.GatherOp(source, indices, dim_map(count, subscripts), c.shape))
 
 
 @lower("embedding")
@@ -35,7 +34,7 @@ def embedding(c: Lowering) -> Lowered:
     rank = len(c.shape)
     indices = c.cast(c.tensor("indices"), i64)
     index = c.move(indices, dims(rank - 1), c.shape)
-    found, column = AffineExpr.dimension(rank), AffineExpr.dimension(rank - 1)
+    found, column = dimension(rank), dimension(rank - 1)
     return gathered(c, c.tensor("weight"), [index], [found, column])
 
 
@@ -45,9 +44,9 @@ def index_select(c: Lowering) -> Lowered:
     if rank == 0:
         return source
     dim = c.dim(rank)
-    along = [AffineExpr.dimension(dim)] if shape_of(indices) else []
+    along = [dimension(dim)] if shape_of(indices) else []
     subscripts = dims(rank)
-    subscripts[dim] = AffineExpr.dimension(rank)
+    subscripts[dim] = dimension(rank)
     return gathered(c, source, [c.move(indices, along, c.shape)], subscripts)
 
 
@@ -58,7 +57,7 @@ def gather(c: Lowering) -> Lowered:
     if not shape_of(source):
         return c.broadcast(source, c.shape)
     subscripts = dims(rank)
-    subscripts[c.dim(rank)] = AffineExpr.dimension(rank)
+    subscripts[c.dim(rank)] = dimension(rank)
     return gathered(c, source, [indices], subscripts)
 
 
@@ -78,13 +77,13 @@ def index(c: Lowering) -> Lowered:
     rank = len(c.shape)
     inside = range(first, first + index_rank)
     rest = (e for d, e in enumerate(dims(rank)) if d not in inside)
-    subscripts: list[AffineExpr] = []
+    subscripts: list[Expr] = []
     spread: list[SSAValue] = []
     for extent, value in zip(extents, given, strict=True):
         if value is None:
             subscripts.append(next(rest))
             continue
-        subscripts.append(AffineExpr.dimension(rank + len(spread)))
+        subscripts.append(dimension(rank + len(spread)))
         spread.append(_spread_index(c, wrapped(c, value, extent), first + index_rank))
     return gathered(c, source, spread, subscripts)
 
@@ -104,7 +103,7 @@ def _spread_index(c: Lowering, value: SSAValue, end: int) -> SSAValue:
     shape = shape_of(value)
     begin = end - len(shape)
     subscripts = [
-        AffineExpr.dimension(begin + d) if extent == c.shape[begin + d] else AffineExpr.constant(0)
+        dimension(begin + d) if extent == c.shape[begin + d] else fixed(0)
         for d, extent in enumerate(shape)
     ]
     return c.move(value, subscripts, c.shape)

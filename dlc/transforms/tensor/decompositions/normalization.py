@@ -7,7 +7,8 @@ from xdsl.ir import SSAValue
 from dlc.dialects.tensor_ir import element_of, shape_of
 from dlc.ir.elements import element
 from dlc.transforms.tensor.decompositions import scalar as s
-from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower, refuse
+from dlc.transforms.tensor.decompositions.builder import refuse
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.reductions import count, finish, moments, total
 from dlc.transforms.tensor.decompositions.scalar import Scalar, compute_type
 

@@ -7,14 +7,13 @@ from math import prod
 
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import element_of, shape_of
+from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.indexing import gathered
-from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, dims, from_end, lower
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.reductions import as_element
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar
-from dlc.transforms.tensor.decompositions.shape import affine
 
 CHUNK = 32
 """The elements that are folded anew for each prefix within a chunk."""
@@ -43,7 +42,7 @@ def prefixes(
     chunk = n if n <= SHORT else CHUNK
     axes = dims(len(shape) + 1)
     own, k = axes[dim], axes[-1]
-    first = (own // chunk) * chunk if chunk < n else AffineExpr.constant(0)
+    first = (own // chunk) * chunk if chunk < n else fixed(0)
     within = own % chunk if chunk < n else own
     source = axes[:-1]
     source[dim] = first + k
@@ -54,8 +53,8 @@ def prefixes(
         return inside
     chunks = -(-n // chunk)
     parts = [*shape[:dim], chunks, chunk, *shape[dim + 1 :]]
-    point = affine(axes[dim], chunk, 0) + axes[dim + 1]
-    whole = [from_end(n - 1, point)] if n % chunk else []
+    point = axes[dim] * chunk + axes[dim + 1]
+    whole = [fixed(n - 1) - point] if n % chunk else []
     split = c.move(
         value, [*axes[:dim], point, *axes[dim + 2 :]], parts, whole, identity if whole else None
     )
@@ -92,7 +91,7 @@ def masked_scatter(c: Lowering) -> Lowered:
     mask = c.broadcast(c.tensor("mask"), c.shape)
     counts = c.elementwise(lambda m: m.to(i64), mask, hint="count")
     index = prefixes(c, "add", c.reshape(counts, size), 0, exclusive=True)
-    found = gathered(c, source, [c.reshape(index, c.shape)], [AffineExpr.dimension(len(c.shape))])
+    found = gathered(c, source, [c.reshape(index, c.shape)], [dimension(len(c.shape))])
     return c.elementwise(lambda m, x, y: m.select(x, y), mask, found, c.tensor())
 
 
@@ -155,7 +154,7 @@ def _ordered(c: Lowering, descending: bool) -> Lowered:
         return [c.constant(0, c.shape, element_of(r)) for r in c.op.results]
     index = in_order(c, value, dim, c.shape[dim], descending)
     subscripts = dims(len(c.shape))
-    subscripts[dim] = AffineExpr.dimension(len(c.shape))
+    subscripts[dim] = dimension(len(c.shape))
     return [gathered(c, value, [index], subscripts), index]
 
 

@@ -8,9 +8,10 @@ from math import inf
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
-from dlc.ir.scalars import SCALARS
+from dlc.ir.scalar_ops import SCALARS
 from dlc.transforms.tensor.decompositions import scalar as s
-from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower, refuse
+from dlc.transforms.tensor.decompositions.builder import refuse
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from xdsl.ir import Attribute, SSAValue
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import ReduceOp, element_of, shape_of
-from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, dims, from_end, lower
+from dlc.ir.expr import Expr
+from dlc.transforms.tensor.decompositions.builder import dims, fixed
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.reductions import finish
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float, width
-from dlc.transforms.tensor.decompositions.shape import affine
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Window:
         sizes = [-(-(i + 1) * extent // count) - i * extent // count for i in range(count)]
         return Window(extent, count, max(sizes, default=1), adaptive=True)
 
-    def read(self, i: AffineExpr, k: AffineExpr) -> tuple[AffineExpr, list[AffineExpr]]:
+    def read(self, i: Expr, k: Expr) -> tuple[Expr, list[Expr]]:
         """The point `k` of window `i`, and the conditions under which it counts."""
         if self.adaptive:
-            first = affine(i, self.extent, 0) // self.count
-            end = affine(i, self.extent, self.extent + self.count - 1) // self.count
+            first = i * self.extent // self.count
+            end = (i * self.extent + (self.extent + self.count - 1)) // self.count
             return first + k, [end - first - k - 1]
-        point = affine(i, self.stride, -self.padding) + affine(k, self.dilation, 0)
+        point = i * self.stride + k * self.dilation - self.padding
         last = (self.count - 1) * self.stride + (self.size - 1) * self.dilation - self.padding
         where = [point] if self.padding else []
-        where += [from_end(self.extent - 1, point)] if last >= self.extent else []
+        where += [fixed(self.extent - 1) - point] if last >= self.extent else []
         return point, where
 
     def uniform(self, with_padding: bool) -> bool:
@@ -97,8 +97,8 @@ def spread(
     shape = [*shape, *(w.size for w in windows)]
     axes = dims(len(shape))
     outer, places, offsets = axes[: -2 * space], axes[-2 * space : -space], axes[-space:]
-    points: list[AffineExpr] = []
-    where: list[AffineExpr] = []
+    points: list[Expr] = []
+    where: list[Expr] = []
     for window, i, k in zip(windows, places, offsets, strict=True):
         point, conditions = window.read(i, k)
         points.append(point)

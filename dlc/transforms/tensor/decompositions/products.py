@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import element_of, shape_of
-from dlc.transforms.tensor.decompositions.lowering import (
-    Exprs,
-    Lowered,
-    Lowering,
-    dims,
-    lower,
-    refuse,
-)
+from dlc.ir.expr import Expr
+from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Scalar, compute_type, sqrt
 from dlc.transforms.tensor.decompositions.types import join
 
@@ -54,9 +48,9 @@ def matrix_product(c: Lowering, left: SSAValue, right: SSAValue) -> SSAValue:
     rows = a[-2:-1]
     columns = b[-1:] if len(b) > 1 else []
     shape = [*batch, *rows, *columns, a[-1]]
-    k = AffineExpr.dimension(len(shape) - 1)
-    row = [AffineExpr.dimension(batch_rank)] if rows else []
-    column = [AffineExpr.dimension(batch_rank + len(rows))] if columns else []
+    k = dimension(len(shape) - 1)
+    row = [dimension(batch_rank)] if rows else []
+    column = [dimension(batch_rank + len(rows))] if columns else []
     return contract(
         c,
         left,
@@ -72,10 +66,10 @@ def _broadcast_shape(a: Sequence[int], b: Sequence[int], rank: int) -> list[int]
     return [y if x == 1 else x for x, y in zip(*padded, strict=True)]
 
 
-def _batch_subscripts(source: Sequence[int], batch: Sequence[int]) -> list[AffineExpr]:
+def _batch_subscripts(source: Sequence[int], batch: Sequence[int]) -> list[Expr]:
     first = len(batch) - len(source)
     return [
-        AffineExpr.dimension(first + d) if extent == batch[first + d] else AffineExpr.constant(0)
+        dimension(first + d) if extent == batch[first + d] else fixed(0)
         for d, extent in enumerate(source)
     ]
 
@@ -185,10 +179,10 @@ def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     return terms, output.replace("...", digits)
 
 
-def _labelled(term: str, order: Sequence[str], shape: Sequence[int]) -> list[AffineExpr]:
+def _labelled(term: str, order: Sequence[str], shape: Sequence[int]) -> list[Expr]:
     """For each label of `term` the axis of that label, which an extent of 1 does not follow."""
     return [
-        AffineExpr.constant(0) if extent == 1 else AffineExpr.dimension(order.index(label))
+        fixed(0) if extent == 1 else dimension(order.index(label))
         for label, extent in zip(term, shape, strict=True)
     ]
 

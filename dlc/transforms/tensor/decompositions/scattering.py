@@ -11,20 +11,12 @@ from math import inf, prod
 
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import element_of, shape_of
+from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.division import floor_quotient
 from dlc.transforms.tensor.decompositions.indexing import gathered, wrapped
-from dlc.transforms.tensor.decompositions.lowering import (
-    Exprs,
-    Lowered,
-    Lowering,
-    dims,
-    from_end,
-    lower,
-    refuse,
-)
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.pointwise import truth
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float, is_unsigned, width
 
@@ -88,8 +80,8 @@ def index_put(c: Lowering) -> Lowered:
     before, after = ([c.shape[d] for d in part] for part in (rest[:first], rest[first:]))
     values = c.broadcast(c.cast(c.tensor("values"), c.element), [*before, *common, *after])
     values = c.reshape(values, [*before, count, *after])
-    update = AffineExpr.dimension(len(c.shape))
-    subscripts = [AffineExpr.dimension(d) for d in rest]
+    update = dimension(len(c.shape))
+    subscripts = [dimension(d) for d in rest]
     subscripts.insert(first, update)
     if c.flag("accumulate"):
         square = [*c.shape, count]
@@ -98,9 +90,9 @@ def index_put(c: Lowering) -> Lowered:
         return c.pointwise_wide(lambda x, y: x + y, base, added)
     extents = [c.shape[d] for d in places]
     square = [*extents, count]
-    along = AffineExpr.dimension(len(extents))
+    along = dimension(len(extents))
     hit = hits(c, [c.move(v, [along], square) for v in flat], range(len(extents)), square)
-    found = c.move(latest(c, hit), [AffineExpr.dimension(d) for d in places], c.shape)
+    found = c.move(latest(c, hit), [dimension(d) for d in places], c.shape)
     return overwritten(c, found, values, subscripts)
 
 
@@ -151,9 +143,9 @@ def _scattered(c: Lowering, name: str, dim: int, length: int, where: int) -> SSA
     else:
         value = c.wide(c.cast(value, c.element))
     subscripts = dims(len(c.shape) + 1)[:-1]
-    subscripts[dim] = AffineExpr.dimension(len(c.shape))
+    subscripts[dim] = dimension(len(c.shape))
     inside = [
-        from_end(extent - 1, AffineExpr.dimension(d))
+        fixed(extent - 1) - dimension(d)
         for d, extent in enumerate(shape_of(value))
         if d != dim and extent < c.shape[d]
     ]

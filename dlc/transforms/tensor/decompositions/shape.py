@@ -6,17 +6,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr
 
 from dlc.dialects.tensor_ir import shape_of
-from dlc.transforms.tensor.decompositions.lowering import (
-    Lowered,
-    Lowering,
-    dims,
-    from_end,
-    lower,
-    zero,
-)
+from dlc.ir.expr import Expr
+from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
+from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 
 
 def sliced(
@@ -26,7 +20,7 @@ def sliced(
     shape = list(shape_of(value))
     shape[dim] = length
     subscripts = dims(len(shape))
-    subscripts[dim] = affine(subscripts[dim], step, start)
+    subscripts[dim] = subscripts[dim] * step + start
     return c.move(value, subscripts, shape)
 
 
@@ -35,7 +29,7 @@ def permuted(c: Lowering, value: SSAValue, order: Sequence[int]) -> SSAValue:
     source = shape_of(value)
     subscripts = dims(len(source))
     for d, origin in enumerate(order):
-        subscripts[origin] = AffineExpr.dimension(d)
+        subscripts[origin] = dimension(d)
     return c.move(value, subscripts, [source[origin] for origin in order])
 
 
@@ -49,17 +43,11 @@ def concatenated(
     subscripts, conditions = [], []
     for end, value in zip(ends, values, strict=True):
         source = dims(len(shape))
-        source[dim] = affine(source[dim], 1, shape_of(value)[dim] - end)
+        source[dim] = source[dim] + (shape_of(value)[dim] - end)
         subscripts.append(source)
         last = end == ends[-1]
-        conditions.append([] if last else [from_end(end - 1, AffineExpr.dimension(dim))])
+        conditions.append([] if last else [fixed(end - 1) - dimension(dim)])
     return c.index_map(values, subscripts, shape, conditions)
-
-
-def affine(dim: AffineExpr, step: int, offset: int) -> AffineExpr:
-    """`dim * step + offset`, without what changes nothing."""
-    scaled = dim if step == 1 else dim * step
-    return scaled + offset if offset else scaled
 
 
 @lower(
@@ -130,10 +118,10 @@ def narrow(c: Lowering) -> Lowered:
     return sliced(c, value, dim, start, c.shape[dim])
 
 
-def _without(value: SSAValue, dim: int, index: int) -> list[AffineExpr]:
+def _without(value: SSAValue, dim: int, index: int) -> list[Expr]:
     """Subscripts that read at `index` along `dim`, which the result lacks."""
     subscripts = dims(len(shape_of(value)) - 1)
-    subscripts.insert(dim, AffineExpr.constant(index))
+    subscripts.insert(dim, fixed(index))
     return subscripts
 
 
@@ -180,7 +168,7 @@ def stack(c: Lowering) -> Lowered:
     dim = c.dim(rank, "dim", 0)
     values = [c.cast(v, c.element) for v in c.tensors()]
     subscripts = [e for d, e in enumerate(dims(rank)) if d != dim]
-    conditions = [[from_end(n, AffineExpr.dimension(dim))] for n in range(len(values) - 1)]
+    conditions = [[fixed(n) - dimension(dim)] for n in range(len(values) - 1)]
     return c.index_map(values, [subscripts] * len(values), c.shape, [*conditions, []])
 
 
@@ -189,7 +177,7 @@ def flip(c: Lowering) -> Lowered:
     subscripts = dims(len(c.shape))
     for dim in c.integers("dims") if subscripts else []:  # 0 names a dimension of a scalar, too
         dim %= len(subscripts)
-        subscripts[dim] = from_end(c.shape[dim] - 1, subscripts[dim])
+        subscripts[dim] = fixed(c.shape[dim] - 1) - subscripts[dim]
     return c.move(c.tensor(), subscripts, c.shape)
 
 
@@ -220,10 +208,10 @@ def _product(shape: Sequence[int]) -> int:
     return total
 
 
-def _wrapped(dim: int, shift: int, extent: int) -> AffineExpr:
+def _wrapped(dim: int, shift: int, extent: int) -> Expr:
     """`(dim - shift) mod extent`, of a sum that is not negative."""
     back = -shift % extent
-    return (AffineExpr.dimension(dim) + back) % extent if back else AffineExpr.dimension(dim)
+    return (dimension(dim) + back) % extent if back else dimension(dim)
 
 
 @lower("repeat", "tile")
@@ -232,11 +220,11 @@ def repeat(c: Lowering) -> Lowered:
     source = shape_of(value)
     first = len(c.shape) - len(source)
     subscripts = [
-        zero()
+        fixed(0)
         if extent <= 1
-        else AffineExpr.dimension(first + d)
+        else dimension(first + d)
         if extent == c.shape[first + d]
-        else AffineExpr.dimension(first + d) % extent
+        else dimension(first + d) % extent
         for d, extent in enumerate(source)
     ]
     return c.move(value, subscripts, c.shape)
@@ -249,7 +237,7 @@ def diagonal(c: Lowering) -> Lowered:
     # `diag` of a matrix calls its offset a diagonal.
     offset = c.integer("offset", c.integer("diagonal", 0))
     first, second = c.dim(rank, "dim1", 0), c.dim(rank, "dim2", 1)
-    along = AffineExpr.dimension(rank - 2)
+    along = dimension(rank - 2)
     rest = iter(dims(rank - 2))
     subscripts = [
         along + max(-offset, 0)
@@ -269,8 +257,8 @@ def unfold(c: Lowering) -> Lowered:
         return c.reshape(value, c.shape)
     dim = c.dim(rank - 1, "dimension")
     subscripts = dims(rank - 1)
-    within = AffineExpr.dimension(rank - 1)
-    subscripts[dim] = affine(subscripts[dim], c.integer("step"), 0) + within
+    within = dimension(rank - 1)
+    subscripts[dim] = subscripts[dim] * c.integer("step") + within
     return c.move(value, subscripts, c.shape)
 
 

@@ -1,0 +1,346 @@
+"""
+Builds Tensor IR in the place of one operation of a frontend's dialect.
+
+Subscripts and conditions are index expressions over the dimensions of what is built: `dims(2)` are
+`d0` and `d1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import NoReturn, TypeAlias
+
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import IndexType, TensorType, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint
+
+from dlc.diagnostics import OpError
+from dlc.dialects import tensor_ir
+from dlc.dialects.tensor_ir import element_of, shape_of
+from dlc.ir.expr import Expr, to_map
+from dlc.ir.provenance import numbered, set_ops, set_value
+from dlc.transforms.tensor.decompositions.scalar import (
+    Body,
+    Number,
+    Scalar,
+    compute_type,
+    is_half,
+    is_unsigned,
+    number,
+    storage_type,
+)
+from dlc.transforms.tensor.decompositions.types import promote
+
+Exprs: TypeAlias = Sequence[Expr]
+
+_DIMENSIONS = Block(arg_types=[IndexType()] * 64)
+"""Stand for the dimensions of what is built; PyTorch's tensors have at most 64."""
+
+
+class Refused(Exception):
+    """Why an operation of a known name is not supported in the form that was found."""
+
+
+def refuse(reason: str) -> NoReturn:
+    raise Refused(reason)
+
+
+def dimension(number: int) -> Expr:
+    """The dimension `d0`, `d1`, … of what is built."""
+    return Expr.of(_DIMENSIONS.args[number])
+
+
+def dims(rank: int) -> list[Expr]:
+    """`d0`, `d1`, … of a result of that rank."""
+    return [dimension(d) for d in range(rank)]
+
+
+def fixed(number: int) -> Expr:
+    """A subscript that is the same everywhere."""
+    return Expr.of(number)
+
+
+def dim_map(rank: int, exprs: Exprs) -> AffineMap:
+    """The affine map of expressions over `rank` dimensions."""
+    return to_map(exprs, list(_DIMENSIONS.args[:rank]))
+
+
+class TensorBuilder:
+    """
+    Builds Tensor IR in front of an operation, number `position` of the program, at its location;
+    what is made says that it comes from it, by the `name` that users know. Values that are not
+    named otherwise are named after the operation's first result.
+    """
+
+    def __init__(self, op: Operation, position: int, name: str) -> None:
+        self.place = op
+        self.position = position
+        self.name = name
+        self.builder = Builder(InsertPoint.before(op))
+        self.hint = op.results[0].name_hint
+        self._wide: dict[SSAValue, SSAValue] = {}
+        self._created: set[Operation] = set()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the first result."""
+        return shape_of(self.place.results[0])
+
+    @property
+    def element(self) -> Attribute:
+        """The element type of the first result."""
+        return element_of(self.place.results[0])
+
+    def replace(self, values: Sequence[SSAValue]) -> None:
+        """Puts `values` in the place of the operation's results; new ones take their names."""
+        for index, (old, new) in enumerate(zip(self.place.results, values, strict=True)):
+            if new.type != old.type:
+                raise OpError(
+                    self.place, f"expected a decomposition to {old.type}, found {new.type}"
+                )
+            hint = new.name_hint
+            if new.owner in self._created:
+                hint = old.name_hint
+                set_value(new, numbered(self.position, index))
+            old.replace_all_uses_with(new)
+            new.name_hint = hint
+        self.place.detach()
+        self.place.erase()
+
+    def insert(self, op: Operation, hint: str | None = None) -> SSAValue:
+        op.location = self.place.location
+        set_ops(op, [f"{self.position} {self.name}"])
+        self.builder.insert(op)
+        self._created.add(op)
+        for result in op.results:
+            result.name_hint = hint or self.hint
+        return op.results[0]
+
+    def constant(self, value: Number, shape: Sequence[int], element: Attribute) -> SSAValue:
+        op = tensor_ir.ConstantOp.create(
+            properties={"value": number(value, element)},
+            result_types=[TensorType(element, shape)],
+        )
+        return self.insert(op, "constant")
+
+    def iota(self, axis: int, shape: Sequence[int]) -> SSAValue:
+        return self.insert(tensor_ir.IotaOp(axis, shape, i64), "index")
+
+    def elementwise(
+        self,
+        function: Callable[..., Scalar],
+        *inputs: SSAValue,
+        element: Attribute | None = None,
+        shape: Sequence[int] | None = None,
+        hint: str | None = None,
+    ) -> SSAValue:
+        """
+        `function` of the elements of `inputs`, which are broadcast to `shape` (that of the result)
+        and converted to `element` (what the function gives).
+        """
+        shape = self.shape if shape is None else shape
+        sources = [self.broadcast(v, shape) for v in inputs]
+        distinct = list(dict.fromkeys(sources))
+        block = Block(arg_types=[storage_type(element_of(v)) for v in distinct])
+        for argument, value in zip(block.args, distinct, strict=True):
+            argument.name_hint = value.name_hint
+        body = Body(block)
+        scalars = [Scalar(body, block.args[distinct.index(v)], element_of(v)) for v in sources]
+        result = function(*scalars)
+        if result.value.name_hint is None:
+            result.value.name_hint = hint or self.hint
+        if element is not None:
+            result = result.to(element)
+        element = result.element
+        if not distinct:
+            refuse("expected at least one tensor operand")
+        if result.value.name_hint is None:
+            result.value.name_hint = hint or self.hint
+        block.add_op(tensor_ir.YieldOp(result.value))
+        op = tensor_ir.ElementwiseOp(distinct, TensorType(element, shape), Region(block))
+        return self.insert(op, hint)
+
+    def pointwise(
+        self,
+        function: Callable[..., Scalar],
+        *inputs: SSAValue | Number,
+        within: Attribute | None = None,
+    ) -> SSAValue:
+        """
+        `function` of operands (tensors or numbers) converted to the type `within` (that of the
+        result) and calculated in the type that stands for it; then the operation's result.
+        """
+        within = within or self.element
+        calculated = compute_type(within)
+        given = [v for v in inputs if isinstance(v, SSAValue)]
+        if not given:
+            refuse("expected at least one tensor operand")
+
+        def body(*scalars: Scalar) -> Scalar:
+            rest = iter(scalars)
+            block = scalars[0].body
+            return function(
+                *(
+                    next(rest).to(within, explicit=is_half(within)).to(calculated)
+                    if isinstance(v, SSAValue)
+                    else block.constant(_byte(v) if is_unsigned(within) else v, calculated)
+                    for v in inputs
+                )
+            )
+
+        return self.elementwise(body, *given, element=self.element)
+
+    def pointwise_wide(self, function: Callable[..., Scalar], *inputs: SSAValue) -> SSAValue:
+        """
+        `function` of tensors, each converted to the type that the result is calculated in; then
+        the operation's result, which is rounded once.
+        """
+        calculated = compute_type(self.element)
+        return self.elementwise(
+            lambda *scalars: function(*(x.to(calculated) for x in scalars)),
+            *inputs,
+            element=self.element,
+        )
+
+    def compare(self, function: Callable[..., Scalar], *inputs: SSAValue | Number) -> SSAValue:
+        """`function` of operands in the type that they promote to, numbers rounded to it."""
+        within = promote(inputs)
+        rounded = [v if isinstance(v, SSAValue) else _rounded(v, within) for v in inputs]
+        return self.pointwise(function, *rounded, within=within)
+
+    def cast(self, value: SSAValue, element: Attribute, hint: str | None = None) -> SSAValue:
+        """
+        The tensor with its elements converted. Of an operand that is a cast of the program's; what
+        the decomposition has made is rounded where it reaches memory.
+        """
+        made = value.owner in self._created
+        if made and hint is not None:
+            value.name_hint = hint
+        return self._converted(value, element, hint, explicit=not made)
+
+    def _converted(
+        self, value: SSAValue, element: Attribute, hint: str | None = None, *, explicit: bool
+    ) -> SSAValue:
+        if element_of(value) == element:
+            return value
+        return self.elementwise(
+            lambda x: x.to(element, explicit=explicit),
+            value,
+            shape=shape_of(value),
+            hint=hint or value.name_hint,
+        )
+
+    def wide(self, value: SSAValue) -> SSAValue:
+        """The tensor in the type that its elements are calculated in."""
+        if value not in self._wide:
+            calculated = compute_type(element_of(value))
+            self._wide[value] = self._converted(value, calculated, explicit=False)
+        return self._wide[value]
+
+    def reduce(self, monoid: str, axes: Sequence[int], *inputs: SSAValue, hint: str) -> SSAValue:
+        """Folds over `axes`, which the result no longer has; no axes leave the tensor alone."""
+        if not axes:
+            return inputs[0]
+        return self.insert(tensor_ir.ReduceOp(monoid, list(axes), inputs), hint)
+
+    def index_map(
+        self,
+        sources: Sequence[SSAValue],
+        subscripts: Sequence[Exprs],
+        shape: Sequence[int],
+        conditions: Sequence[Exprs] | None = None,
+        fill: Number | None = None,
+        hint: str | None = None,
+    ) -> SSAValue:
+        """`tensor_ir.index_map`, or its source where it changes nothing."""
+        rank = len(shape)
+        plain = conditions is None or not conditions[0]
+        if plain and shape_of(sources[0]) == tuple(shape) and list(subscripts[0]) == dims(rank):
+            return sources[0]
+        maps = [dim_map(rank, s) for s in subscripts]
+        where = None if conditions is None else [dim_map(rank, c) for c in conditions]
+        scalar = None if fill is None else number(fill, element_of(sources[0]))
+        op = tensor_ir.IndexMapOp(sources, maps, shape, where, scalar)
+        return self.insert(op, hint)
+
+    def move(
+        self,
+        value: SSAValue,
+        subscripts: Exprs,
+        shape: Sequence[int],
+        where: Exprs = (),
+        fill: Number | None = None,
+    ) -> SSAValue:
+        """An index map of one source, named after it."""
+        return self.index_map(
+            [value], [subscripts], shape, [where] if where else None, fill, value.name_hint
+        )
+
+    def broadcast(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """The tensor repeated to `shape` by PyTorch's rules: from the right, along extents of 1."""
+        source = shape_of(value)
+        if source == tuple(shape):
+            return value
+        first = len(shape) - len(source)
+        return self.move(
+            value,
+            [
+                dimension(first + d) if extent == shape[first + d] else fixed(0)
+                for d, extent in enumerate(source)
+            ],
+            shape,
+        )
+
+    def spread(self, value: SSAValue, axes: Sequence[int], shape: Sequence[int]) -> SSAValue:
+        """A tensor that lacks `axes` of `shape`, repeated along them."""
+        kept = [d for d in range(len(shape)) if d not in axes]
+        return self.move(value, [dimension(d) for d in kept], shape)
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """The elements in row-major order under another shape."""
+        return self.move(value, reshaped(shape_of(value), shape), shape)
+
+
+def _byte(value: Number) -> int:
+    """A program's number as an unsigned byte: what is negative wraps, as it does in PyTorch."""
+    return int(value) % 256
+
+
+def _rounded(value: Number, element: Attribute) -> Number:
+    """A program's number as a type holds it."""
+    return _byte(value) if is_unsigned(element) else number(value, element).value.data
+
+
+def reshaped(source: Sequence[int], target: Sequence[int]) -> list[Expr]:
+    """
+    For each dimension of `source` its subscript in terms of those of `target`, where both hold the
+    same elements in row-major order. Dimensions are matched in the smallest groups of equal size,
+    so that dimensions that stay need neither division nor remainder.
+    """
+    subscripts = [fixed(0) for _ in source]
+    if 0 in source:
+        return subscripts
+    old = [d for d, extent in enumerate(source) if extent != 1]
+    new = [d for d, extent in enumerate(target) if extent != 1]
+    while old:
+        count_old = count_new = 1
+        while (size := prod(source[d] for d in old[:count_old])) != (
+            other := prod(target[d] for d in new[:count_new])
+        ):
+            if size < other:
+                count_old += 1
+            else:
+                count_new += 1
+        linear = fixed(0)
+        for d in new[:count_new]:
+            linear = linear * target[d] + dimension(d)
+        stride = size
+        for n, d in enumerate(old[:count_old]):
+            stride //= source[d]
+            part = linear // stride
+            subscripts[d] = part % source[d] if n else part
+        old, new = old[count_old:], new[count_new:]
+    return subscripts
