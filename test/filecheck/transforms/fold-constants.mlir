@@ -65,14 +65,29 @@ func.func @reduce(%x: tensor<4x0xf32>) -> (tensor<f32>, tensor<f32>, tensor<f32>
 // CHECK-LABEL: @keep
 // CHECK-NEXT: %c = tensor_ir.constant
 // CHECK-NEXT: %y = tensor_ir.elementwise (%a = %c)
-// CHECK-NEXT:   math.erf %a
+// CHECK-NEXT:   math.log %a
 // CHECK-NOT: %unused
 func.func @keep() -> tensor<4xf32> {
+  %c = tensor_ir.constant -3.0 : f32 -> tensor<4xf32>
+  %y = tensor_ir.elementwise (%a = %c) : tensor<4xf32> -> tensor<4xf32> {
+    %0 = math.log %a : f32
+    tensor_ir.yield %0 : f32
+  }
+  %unused = tensor_ir.iota along 0 -> tensor<4xi64>
+  func.return %y : tensor<4xf32>
+}
+
+// -----
+
+// Any function of a constant is computed, in f64 and rounded once.
+
+// CHECK-LABEL: @function
+// CHECK-NEXT: %y = tensor_ir.constant 0.999977887 : f32 -> tensor<4xf32>
+func.func @function() -> tensor<4xf32> {
   %c = tensor_ir.constant 3.0 : f32 -> tensor<4xf32>
   %y = tensor_ir.elementwise (%a = %c) : tensor<4xf32> -> tensor<4xf32> {
     %0 = math.erf %a : f32
     tensor_ir.yield %0 : f32
   }
-  %unused = tensor_ir.iota along 0 -> tensor<4xi64>
   func.return %y : tensor<4xf32>
 }
