@@ -38,7 +38,7 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import IsTerminator, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.directives import (
@@ -287,7 +287,7 @@ class AtomicAddOpBase(StoreOpBase, ABC):
 
 
 def has_atomic_add(type: Attribute) -> bool:
-    """Can values of this type be added atomically (CUDA C++ Programming Guide, "atomicAdd()")?"""
+    """True if values of a type can be added atomically (CUDA C++ Programming Guide, atomicAdd)."""
     if isinstance(type, IntegerType):
         return type.bitwidth == 32
     return isinstance(type, Float32Type | Float64Type)
@@ -362,6 +362,7 @@ class YieldOpBase(IndexedOp, ABC):
     assembly_format = (
         "$values custom<Where>($indices, $map, $conditions) attr-dict custom<Types>(type($values))"
     )
+    traits = traits_def(IsTerminator(), Pure())
 
     def __init__(self, values: Sequence[SSAValue] = (), where: Sequence[Expr] = ()) -> None:
         indices, map, conditions = index_parts([], where)

@@ -13,43 +13,41 @@ from functools import cache
 from itertools import groupby
 from typing import ClassVar
 
-from xdsl.dialects.builtin import I64, ArrayAttr, DenseArrayBase, IndexType, StringAttr, i64
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.irdl import (
-    AnyAttr,
-    IRDLOperation,
-    opt_prop_def,
-    prop_def,
-    region_def,
-    var_result_def,
+from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
+from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    RegionVariable,
+    TypeDirective,
+    irdl_custom_directive,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator
+from xdsl.traits import IsTerminator, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, YieldOpBase
-from dlc.ir.monoid import MONOIDS, Monoid
+from dlc.dialects.directives import parse_result_types, parse_size, print_result_types, print_size
+from dlc.ir.expr import Expr, from_affine
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
 
 
 @cache
-def _array(extents: tuple[int, ...]) -> DenseArrayBase[I64]:
-    """An array of i64."""
-    return DenseArrayBase.from_list(i64, extents)
-
-
-@cache
-def _integers(data: bytes) -> tuple[int, ...]:
-    """What the data of an array of i64 says."""
-    return i64.unpack(data, len(data) // i64.size)
+def extents_map(extents: tuple[int, ...]) -> AffineMapAttr:
+    """Extents that are integers, as a property."""
+    return AffineMapAttr(AffineMap(0, 0, tuple(AffineConstantExpr(n) for n in extents)))
 
 
 class AxesOp(IRDLOperation, ABC):
     """Base of all operations that run a single-block body over axes."""
 
-    extents = prop_def(DenseArrayBase.constr(i64))
+    extents = prop_def(AffineMapAttr)
     kinds = opt_prop_def(ArrayAttr[StringAttr])
     body = region_def("single_block")
 
@@ -67,10 +65,28 @@ class AxesOp(IRDLOperation, ABC):
         assert isinstance(last, YieldOpBase)
         return last
 
+    @property
+    def static_extents(self) -> tuple[int, ...]:
+        """The numbers of points of all axes, which must be static."""
+        return tuple(self.extent(axis) for axis in self.axes)
+
     def extent(self, axis: SSAValue) -> int:
+        """The number of points of one of this operation's axes, which must be static."""
+        size = self._size(axis)
+        assert isinstance(size, AffineConstantExpr)
+        return size.value
+
+    def size(self, axis: SSAValue) -> Expr:
         """The number of points of one of this operation's axes."""
+        return from_affine(self._size(axis), ())
+
+    def most(self, axis: SSAValue) -> float:
+        """The largest number of points that one of this operation's axes can have."""
+        return self.size(axis).range[1]
+
+    def _size(self, axis: SSAValue) -> AffineExpr:
         assert isinstance(axis, BlockArgument)
-        return _integers(self.extents.data.data)[axis.index]
+        return self.extents.data.results[axis.index]
 
     def kind(self, axis: SSAValue) -> str:
         """Where one of this operation's axes lives."""
@@ -85,26 +101,29 @@ class AxesOp(IRDLOperation, ABC):
     def axis_range(self, axis: SSAValue) -> tuple[float, float]:
         """Inclusive bounds of an axis, for `dlc.ir.expr.range_of`; an empty axis counts as one
         point, so that nothing divides by its extent."""
-        return 0, max(self.extent(axis) - 1, 0)
+        return 0, max(self.most(axis) - 1, 0)
 
     def set_axes(self, extents: Sequence[int], kinds: Sequence[str] | None = None) -> None:
         """States extents (and kinds) after block arguments have been added or removed."""
-        self.extents = _array(tuple(extents))
+        self.extents = extents_map(tuple(extents))
         if kinds is not None:
             self.kinds = ArrayAttr([StringAttr(k) for k in kinds])
 
     def verify_axes(self) -> None:
-        extents = self.extents.get_values()
-        if len(extents) != len(self.axes):
+        """Checks extents, kinds and uses of the axes."""
+        extents = self.extents.data
+        if extents.num_dims or extents.num_symbols:
+            raise VerifyException(f"expected extents that are integers, found {extents}")
+        if len(extents.results) != len(self.axes):
             raise VerifyException(
-                f"expected one extent per axis, found {len(extents)} extents for "
+                f"expected one extent per axis, found {len(extents.results)} extents for "
                 f"{len(self.axes)} axes"
             )
-        for axis, extent in zip(self.axes, extents, strict=True):
+        for axis in self.axes:
             if not isinstance(axis.type, IndexType):
                 raise VerifyException(f"expected axes of type index, found {axis.type}")
-            if extent < 0:
-                raise VerifyException(f"expected extents >= 0, found {extent}")
+            if self.extent(axis) < 0:
+                raise VerifyException(f"expected extents >= 0, found {self.extent(axis)}")
             for use in axis.uses:
                 if not _names_axis(use.operation, axis):
                     raise VerifyException(
@@ -112,6 +131,9 @@ class AxesOp(IRDLOperation, ABC):
                         f"%{axis.name_hint}, which '{use.operation.name}' uses as a value (an "
                         "index operation makes a value of it)"
                     )
+        self._verify_kinds()
+
+    def _verify_kinds(self) -> None:
         if (self.kinds is None) != (not self.KINDS):
             raise VerifyException(
                 f"expected {'a kind for each axis' if self.KINDS else 'axes without kinds'}"
@@ -124,33 +146,9 @@ class AxesOp(IRDLOperation, ABC):
                     f"{', '.join(self.KINDS)}; found {', '.join(kinds)}"
                 )
 
-    def print_axes(self, printer: Printer) -> None:
-        def one(axis: BlockArgument) -> None:
-            printer.print_ssa_value(axis)
-            printer.print_string(f" in {self.extent(axis)}")
-
-        if not self.KINDS:
-            if self.axes:
-                printer.print_string(" ")
-            printer.print_list(self.axes, one)
-            return
-        for kind, group in groupby(self.axes, self.kind):
-            printer.print_string(f" {kind}(")
-            printer.print_list(group, one)
-            printer.print_string(")")
-
-    def print_body(self, printer: Printer) -> None:
-        last = self.body.block.last_op
-        explicit = isinstance(last, YieldOpBase) and bool(last.values or last.indices)
-        printer.print_string(" ")
-        printer.print_region(
-            self.body, print_entry_block_args=False, print_block_terminators=explicit
-        )
-        printer.print_op_attributes(self.attributes)
-
 
 def _names_axis(op: Operation, axis: SSAValue) -> bool:
-    """Does an operation mention an axis in subscripts or conditions, or work across it?"""
+    """True if an operation mentions an axis in subscripts or conditions, or works across it."""
     indices = op.indices if isinstance(op, IndexedOp) else ()
     return axis in indices or axis in getattr(op, "axes", ())
 
@@ -164,45 +162,12 @@ def loops_around(op: Operation) -> list[AxesOp]:
     return loops
 
 
-Axes = tuple[list[Parser.Argument], list[int], list[str]]
-
-
-def parse_axes(parser: Parser, kinds: Sequence[str]) -> Axes:
-    """Parses `%i in 4, %j in 8`, or `block(%i in 4) thread(%j in 8)` if there are kinds."""
-    arguments: list[Parser.Argument] = []
-    extents: list[int] = []
-
-    def one() -> None:
-        arguments.append(parser.parse_argument(expect_type=False).resolve(IndexType()))
-        _one_extent()
-
-    def first() -> bool | None:
-        argument = parser.parse_optional_argument(expect_type=False)
-        if argument is None:
-            return None
-        arguments.append(argument.resolve(IndexType()))
-        _one_extent()
-        return True
-
-    def _one_extent() -> None:
-        parser.parse_keyword("in")
-        extents.append(parser.parse_integer(allow_boolean=False, allow_negative=False))
-
-    found: list[str] = []
-    if not kinds:
-        parser.parse_optional_undelimited_comma_separated_list(first, one)
-    while kinds and (kind := parser.parse_optional_keyword_in(kinds)):
-        parser.parse_comma_separated_list(parser.Delimiter.PAREN, one)
-        found.extend([kind] * (len(arguments) - len(found)))
-    return arguments, extents, found
-
-
 def axes_properties(
     op: type[AxesOp], extents: Sequence[int], kinds: Sequence[str]
 ) -> dict[str, Attribute | None]:
     """The properties that state the axes of an operation."""
     return {
-        "extents": _array(tuple(extents)),
+        "extents": extents_map(tuple(extents)),
         "kinds": ArrayAttr([StringAttr(k) for k in kinds]) if op.KINDS else None,
     }
 
@@ -215,123 +180,120 @@ def new_body(count: int, names: Sequence[str | None] = ()) -> Region:
     return Region(block)
 
 
-def terminate(region: Region, terminator: type[YieldOpBase]) -> None:
-    """Appends the empty terminator that the text leaves out."""
-    last = region.block.last_op
-    if last is None or not last.has_trait(IsTerminator):
-        region.block.add_op(terminator())
+def terminate(region: Region, op: type[IRDLOperation]) -> None:
+    """Appends the empty yield that an operation's text leaves out."""
+    trait, last = op.get_trait(SingleBlockImplicitTerminator), region.block.last_op
+    if trait is not None and (last is None or not last.has_trait(IsTerminator)):
+        assert issubclass(trait.op_type, YieldOpBase)
+        region.block.add_op(trait.op_type())
 
 
-class ForOpBase(AxesOp, ABC):
-    """Runs its body at every point of its axes; the points are independent."""
+@irdl_custom_directive
+class Over(CustomDirective):
+    """`%i in 4, %j in 8 { … }`, or `block(%i in 4) thread(%j in 8) { … }` if axes have kinds."""
 
-    YIELD: ClassVar[type[YieldOpBase]]
+    extents: AttributeVariable
+    kinds: AttributeVariable
+    body: RegionVariable
 
-    def __init__(self, extents: Sequence[int], body: Region, kinds: Sequence[str] = ()) -> None:
-        terminate(body, self.YIELD)
-        super().__init__(regions=[body], properties=axes_properties(type(self), extents, kinds))
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        arguments = parse_axes(parser, state, self.extents, self.kinds)
+        parse_body(parser, state, self.body, arguments)
 
-    def verify_(self) -> None:
-        self.verify_axes()
-        last = self.body.block.last_op
-        if isinstance(last, YieldOpBase) and (last.values or last.conditions):
-            raise VerifyException("expected a body that yields nothing")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ForOpBase:
-        arguments, extents, kinds = parse_axes(parser, cls.KINDS)
-        op = cls(extents, parser.parse_region(arguments), kinds)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-    def print(self, printer: Printer) -> None:
-        self.print_axes(printer)
-        self.print_body(printer)
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        print_axes(printer, op)
+        print_body(printer, op)
 
 
-class ReduceOpBase(AxesOp, ABC):
-    """
-    Folds what its body yields with a monoid, over all points of its axes in order. A body may yield
-    several values: a monoid of one value folds each of them on its own.
-    """
+@irdl_custom_directive
+class Fold(CustomDirective):
+    """`%i in 4 -> f32 { … }`: as `Over`, with the types of the results before the body."""
 
-    monoid_name = prop_def(StringAttr, prop_name="monoid")
-    results_ = var_result_def(AnyAttr())
+    extents: AttributeVariable
+    kinds: AttributeVariable
+    results: TypeDirective
+    body: RegionVariable
 
-    def __init__(
-        self,
-        monoid: str,
-        extents: Sequence[int],
-        result_types: Sequence[Attribute],
-        body: Region,
-        kinds: Sequence[str] = (),
-    ) -> None:
-        super().__init__(
-            regions=[body],
-            properties={
-                "monoid": StringAttr(monoid),
-                **axes_properties(type(self), extents, kinds),
-            },
-            result_types=[list(result_types)],
-        )
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        arguments = parse_axes(parser, state, self.extents, self.kinds)
+        self.results.set(state, parse_result_types(parser))
+        parse_body(parser, state, self.body, arguments)
 
-    @property
-    def monoid(self) -> Monoid:
-        return MONOIDS[self.monoid_name.data]
-
-    def verify_(self) -> None:
-        verify_monoid(self.monoid_name.data, [r.type for r in self.results])
-        self.verify_axes()
-        last = self.body.block.last_op
-        if isinstance(last, YieldOpBase):
-            yielded = [v.type for v in last.values]
-            expected = [r.type for r in self.results]
-            if yielded != expected:
-                raise VerifyException(
-                    f"expected a body that yields ({', '.join(map(str, expected))}), "
-                    f"found ({', '.join(map(str, yielded))})"
-                )
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ReduceOpBase:
-        monoid = parser.parse_identifier(": the name of a monoid")
-        arguments, extents, kinds = parse_axes(parser, cls.KINDS)
-        types = parse_result_types(parser)
-        op = cls(monoid, extents, types, parser.parse_region(arguments), kinds)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.monoid_name.data}")
-        self.print_axes(printer)
-        print_result_types(printer, [r.type for r in self.results])
-        self.print_body(printer)
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        print_axes(printer, op)
+        print_result_types(printer, self.results.get(op))
+        print_body(printer, op)
 
 
-def verify_monoid(name: str, types: Sequence[Attribute]) -> None:
-    """Checks that a monoid exists and folds values of these types."""
-    if name not in MONOIDS:
-        raise VerifyException(f"expected a monoid ({', '.join(MONOIDS)}), found '{name}'")
-    arity = MONOIDS[name].arity
-    if arity is None and not types:
-        raise VerifyException(f"expected at least one result for the monoid '{name}', found none")
-    if arity is not None and arity != len(types):
-        raise VerifyException(
-            f"expected {arity} results for the monoid '{name}', found {len(types)}"
-        )
+def parse_axes(
+    parser: Parser, state: ParsingState, extents: AttributeVariable, kinds: AttributeVariable
+) -> list[Parser.Argument]:
+    """Parses `%i in 4, %j in 8`, or `block(%i in 4) thread(%j in 8)` if there are kinds."""
+    assert issubclass(state.op_type, AxesOp)
+    known = state.op_type.KINDS
+    arguments: list[Parser.Argument] = []
+    sizes: list[AffineExpr] = []
+    found: list[str] = []
+
+    def axis(argument: Parser.UnresolvedArgument) -> None:
+        arguments.append(argument.resolve(IndexType()))
+        parser.parse_keyword("in")
+        sizes.append(parse_size(parser))
+
+    def one() -> None:
+        axis(parser.parse_argument(expect_type=False))
+
+    def first() -> bool | None:
+        argument = parser.parse_optional_argument(expect_type=False)
+        return argument and not axis(argument)
+
+    if not known:
+        parser.parse_optional_undelimited_comma_separated_list(first, one)
+    while known and (kind := parser.parse_optional_keyword_in(known)):
+        parser.parse_comma_separated_list(parser.Delimiter.PAREN, one)
+        found.extend([kind] * (len(arguments) - len(found)))
+    extents.set(state, AffineMapAttr(AffineMap(0, 0, tuple(sizes))))
+    if known:
+        kinds.set(state, ArrayAttr([StringAttr(k) for k in found]))
+    return arguments
 
 
-def parse_result_types(parser: Parser) -> list[Attribute]:
-    """Parses `-> type` or `-> (type, …)`."""
-    parser.parse_punctuation("->")
-    types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-    return [parser.parse_type()] if types is None else [*types]
+def print_axes(printer: Printer, op: IRDLOperation) -> None:
+    """Prints what `parse_axes` parses, with a space in front."""
+    assert isinstance(op, AxesOp)
+
+    def one(axis: BlockArgument) -> None:
+        printer.print_ssa_value(axis)
+        printer.print_string(" in ")
+        print_size(printer, op.extents.data.results[axis.index])
+
+    if not op.KINDS:
+        if op.axes:
+            printer.print_string(" ")
+        printer.print_list(op.axes, one)
+        return
+    for kind, group in groupby(op.axes, op.kind):
+        printer.print_string(f" {kind}(")
+        printer.print_list(group, one)
+        printer.print_string(")")
 
 
-def print_result_types(printer: Printer, types: Sequence[Attribute]) -> None:
-    printer.print_string(" -> ")
-    if len(types) == 1:
-        printer.print_attribute(types[0])
-    else:
-        with printer.in_parens():
-            printer.print_list(types, printer.print_attribute)
+def parse_body(
+    parser: Parser,
+    state: ParsingState,
+    body: RegionVariable,
+    arguments: Sequence[Parser.Argument],
+) -> None:
+    """Parses `{ … }`; the terminator may be left out if it is empty."""
+    region = parser.parse_region(arguments)
+    terminate(region, state.op_type)
+    body.set(state, region)
+
+
+def print_body(printer: Printer, op: IRDLOperation) -> None:
+    """Prints what `parse_body` parses, with a space in front."""
+    assert isinstance(op, AxesOp)
+    last = op.body.block.last_op
+    explicit = isinstance(last, YieldOpBase) and bool(last.values or last.indices)
+    printer.print_string(" ")
+    printer.print_region(op.body, print_entry_block_args=False, print_block_terminators=explicit)

@@ -9,14 +9,13 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Region
-from xdsl.irdl import IRDLOperation, irdl_op_definition, result_def, traits_def
-from xdsl.parser import Parser
-from xdsl.printer import Printer
+from xdsl.irdl import irdl_op_definition, result_def, traits_def
 from xdsl.traits import Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import LoadOpBase, YieldOpBase, parse_memref_type
-from dlc.dialects.axes import THREAD, AxesOp, axes_properties, parse_axes
+from dlc.dialects.access import LoadOpBase, YieldOpBase
+from dlc.dialects.axes import THREAD, AxesOp, Over, axes_properties
+from dlc.dialects.directives import MemRef
 from dlc.dialects.staging import SharedAttr, verify_buffer
 
 
@@ -40,6 +39,10 @@ class ComputeOp(AxesOp):
 
     name = "tile.compute"
     result = result_def(MemRefType)
+    custom_directives = (Over, MemRef)
+    assembly_format = (
+        "custom<Over>($extents, $kinds, $body) attr-dict `:` custom<MemRef>(type($result))"
+    )
     traits = traits_def(RecursiveMemoryEffect())
 
     KINDS: ClassVar = (THREAD,)
@@ -64,7 +67,7 @@ class ComputeOp(AxesOp):
     def verify_(self) -> None:
         self.verify_axes()
         element = self.result_type.element_type
-        extents = [self.extent(a) for a in self.axes]
+        extents = list(self.static_extents)
         if 0 in extents:
             raise VerifyException(f"expected extents of at least 1, found {extents}")
         verify_buffer(
@@ -79,25 +82,3 @@ class ComputeOp(AxesOp):
         for op in self.body.block.ops:
             if not isinstance(op, LoadOpBase) and (op.regions or not op.has_trait(Pure)):
                 raise VerifyException(f"expected a body of loads and arithmetic, found '{op.name}'")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> ComputeOp:
-        arguments, extents, kinds = parse_axes(parser, cls.KINDS)
-        body = parser.parse_region(arguments)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            regions=[body],
-            properties=axes_properties(cls, extents, kinds),
-            attributes=attributes,
-            result_types=[parse_memref_type(parser)],
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        self.print_axes(printer)
-        self.print_body(printer)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)

@@ -10,6 +10,8 @@ The custom directives of which the dialects' assembly formats are made.
 | `Value` | `expr` |
 | `Else` | `(else %default)?` |
 | `Types` | `(: type, …)?` |
+| `Name` | a string without quotes |
+| `ResultTypes` | `-> type` or `-> (type, …)` |
 | `MemRef` | a type that is a memref |
 | `LoadTypes` | `memref (-> vector)?` |
 | `StoreTypes` | `memref (, vector)?` |
@@ -26,9 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import AffineMapAttr, MemRefType, VectorType
+from xdsl.dialects.builtin import AffineMapAttr, MemRefType, StringAttr, VectorType
 from xdsl.ir import Attribute
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.irdl import IRDLOperation
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -234,6 +236,63 @@ class Types(CustomDirective):
         if self.values.is_present(op):
             printer.print_string(" :")
             self.values.print(printer, state, op)
+
+
+@irdl_custom_directive
+class Name(CustomDirective):
+    """A string without quotes."""
+
+    name: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        what = f": the name of a {self.name.name}"
+        self.name.set(state, StringAttr(parser.parse_identifier(what)))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        name = self.name.get(op)
+        assert isinstance(name, StringAttr)
+        state.print_whitespace(printer)
+        printer.print_string(name.data)
+
+
+def parse_result_types(parser: Parser) -> list[Attribute]:
+    """Parses `-> type` or `-> (type, …)`."""
+    parser.parse_punctuation("->")
+    types = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+    return [parser.parse_type()] if types is None else [*types]
+
+
+def print_result_types(printer: Printer, types: Sequence[Attribute]) -> None:
+    """Prints what `parse_result_types` parses, with a space in front."""
+    printer.print_string(" -> ")
+    if len(types) == 1:
+        printer.print_attribute(types[0])
+    else:
+        with printer.in_parens():
+            printer.print_list(types, printer.print_attribute)
+
+
+@irdl_custom_directive
+class ResultTypes(CustomDirective):
+    """`-> type` or `-> (type, …)`"""
+
+    results: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.results.set(state, parse_result_types(parser))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        print_result_types(printer, self.results.get(op))
+
+
+def parse_size(parser: Parser) -> AffineExpr:
+    """Parses how many points something has: an integer."""
+    return AffineConstantExpr(parser.parse_integer(allow_boolean=False, allow_negative=False))
+
+
+def print_size(printer: Printer, size: AffineExpr) -> None:
+    """Prints what `parse_size` parses."""
+    print_expr(printer, size, ())
 
 
 def parse_memref_type(parser: Parser) -> MemRefType:

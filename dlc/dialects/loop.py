@@ -27,24 +27,13 @@ accumulator exists that could be read half-way. Subscripts and conditions: `dlc.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from xdsl.ir import Dialect
 from xdsl.irdl import irdl_op_definition, lazy_traits_def, traits_def
-from xdsl.traits import (
-    HasParent,
-    IsTerminator,
-    MemoryReadEffect,
-    MemoryWriteEffect,
-    Pure,
-    RecursivelySpeculatable,
-    RecursiveMemoryEffect,
-    SingleBlockImplicitTerminator,
-)
+from xdsl.traits import HasParent, RecursivelySpeculatable, SingleBlockImplicitTerminator
 
 from dlc.dialects.access import IndexOpBase, LoadOpBase, SelectOpBase, StoreOpBase, YieldOpBase
-from dlc.dialects.axes import ForOpBase, ReduceOpBase
 from dlc.dialects.kernel_op import KernelOpBase
+from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 
 
 @irdl_op_definition
@@ -59,7 +48,7 @@ class YieldOp(YieldOpBase):
     """`loop.yield %a, … (where (condition, …))? : type, …`: what a reduce folds."""
 
     name = "loop.yield"
-    traits = lazy_traits_def(lambda: (IsTerminator(), Pure(), HasParent(ForOp, ReduceOp)))
+    traits = lazy_traits_def(lambda: (HasParent(ForOp, ReduceOp),))
 
 
 @irdl_op_definition
@@ -67,30 +56,15 @@ class ForOp(ForOpBase):
     """`loop.for %i in 4, %j in 8 { … }`: runs the body at every point, in any order."""
 
     name = "loop.for"
-    YIELD: ClassVar = YieldOp
-    traits = traits_def(
-        RecursiveMemoryEffect(),
-        RecursivelySpeculatable(),
-        SingleBlockImplicitTerminator(YieldOp),
-    )
+    traits = traits_def(RecursivelySpeculatable(), SingleBlockImplicitTerminator(YieldOp))
 
 
 @irdl_op_definition
 class ReduceOp(ReduceOpBase):
-    """
-    `%r = loop.reduce add %i in 4, %j in 8 -> f32 { … loop.yield %v : f32 }`
-
-    Folds the yielded values with a monoid, in the order of the axes, the last one fastest.
-    Over no points the result is the monoid's identity. Several sums are one reduce where they share
-    what they load: `%a, %b = loop.reduce add %k in 64 -> (f32, f32) { … loop.yield %u, %v : … }`.
-    """
+    """`%r = loop.reduce add %i in 4, %j in 8 -> f32 { … loop.yield %v : f32 }`"""
 
     name = "loop.reduce"
-    traits = traits_def(
-        RecursiveMemoryEffect(),
-        RecursivelySpeculatable(),
-        SingleBlockImplicitTerminator(YieldOp),
-    )
+    traits = traits_def(SingleBlockImplicitTerminator(YieldOp))
 
 
 @irdl_op_definition
@@ -98,7 +72,6 @@ class LoadOp(LoadOpBase):
     """`%v = loop.load %x[expr, …] (where (condition, …) else %default)? : memref`"""
 
     name = "loop.load"
-    traits = traits_def(MemoryReadEffect())
 
 
 @irdl_op_definition
@@ -106,7 +79,6 @@ class StoreOp(StoreOpBase):
     """`loop.store %v, %y[expr, …] (where (condition, …))? : memref`"""
 
     name = "loop.store"
-    traits = traits_def(MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -114,7 +86,6 @@ class IndexOp(IndexOpBase):
     """`%i = loop.index expr`: an index expression as a value."""
 
     name = "loop.index"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -122,7 +93,6 @@ class SelectOp(SelectOpBase):
     """`%v = loop.select %a where (condition, …) else %b : type`"""
 
     name = "loop.select"
-    traits = traits_def(Pure())
 
 
 Loop = Dialect("loop", [KernelOp, ForOp, ReduceOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp], [])

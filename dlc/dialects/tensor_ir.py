@@ -49,7 +49,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.axes import parse_result_types, print_result_types, verify_monoid
+from dlc.dialects.directives import parse_result_types, print_result_types
 from dlc.dialects.index_syntax import (
     Dims,
     parse_conditions,
@@ -57,6 +57,7 @@ from dlc.dialects.index_syntax import (
     print_subscripts,
     print_where,
 )
+from dlc.dialects.nest_ops import verify_monoid
 
 Scalar = FloatAttr | IntegerAttr
 

@@ -48,16 +48,10 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import (
     HasParent,
-    IsTerminator,
     MemoryReadEffect,
-    MemoryWriteEffect,
-    Pure,
     RecursivelySpeculatable,
-    RecursiveMemoryEffect,
     SingleBlockImplicitTerminator,
 )
 from xdsl.utils.exceptions import VerifyException
@@ -71,18 +65,11 @@ from dlc.dialects.access import (
     YieldOpBase,
     index_parts,
 )
-from dlc.dialects.axes import (
-    BLOCK,
-    REGISTER,
-    SERIAL,
-    THREAD,
-    AxesOp,
-    ForOpBase,
-    ReduceOpBase,
-    verify_monoid,
-)
+from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.dialects.compute_op import ComputeOp
+from dlc.dialects.directives import Name, SameType
 from dlc.dialects.kernel_op import KernelOpBase
+from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
 from dlc.dialects.staging import AcquireOp, FillOp, ReleaseOp, RingOp, SharedAttr, SlabOp, StageOp
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
@@ -120,9 +107,7 @@ class YieldOp(YieldOpBase):
     """
 
     name = "tile.yield"
-    traits = lazy_traits_def(
-        lambda: (IsTerminator(), Pure(), HasParent(LaunchOp, ForOp, ReduceOp, ComputeOp))
-    )
+    traits = lazy_traits_def(lambda: (HasParent(LaunchOp, ForOp, ReduceOp, ComputeOp),))
 
 
 @irdl_op_definition
@@ -130,9 +115,8 @@ class LaunchOp(ForOpBase):
     """`tile.launch block(%b in 4) thread(%t in 256) serial(…) register(…) { … }`"""
 
     name = "tile.launch"
-    YIELD: ClassVar = YieldOp
     KINDS: ClassVar = (BLOCK, THREAD, SERIAL, REGISTER)
-    traits = traits_def(RecursiveMemoryEffect(), SingleBlockImplicitTerminator(YieldOp))
+    traits = traits_def(SingleBlockImplicitTerminator(YieldOp))
 
     def verify_(self) -> None:
         super().verify_()
@@ -156,7 +140,7 @@ class LaunchOp(ForOpBase):
 
 
 def _own(axis: SSAValue) -> bool:
-    """Does each thread of a block stand elsewhere along an axis, or at several points?"""
+    """True for thread and register axes: what a thread of a block holds of its own."""
     loop = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
     return isinstance(loop, AxesOp) and loop.kind(axis) in (THREAD, REGISTER)
 
@@ -166,13 +150,8 @@ class ForOp(ForOpBase):
     """`tile.for serial(%o in 2) register(%v in 4) { … }`"""
 
     name = "tile.for"
-    YIELD: ClassVar = YieldOp
     KINDS: ClassVar = (SERIAL, REGISTER)
-    traits = traits_def(
-        RecursiveMemoryEffect(),
-        RecursivelySpeculatable(),
-        SingleBlockImplicitTerminator(YieldOp),
-    )
+    traits = traits_def(RecursivelySpeculatable(), SingleBlockImplicitTerminator(YieldOp))
 
 
 @irdl_op_definition
@@ -186,11 +165,7 @@ class ReduceOp(ReduceOpBase):
 
     name = "tile.reduce"
     KINDS: ClassVar = (SERIAL, REGISTER)
-    traits = traits_def(
-        RecursiveMemoryEffect(),
-        RecursivelySpeculatable(),
-        SingleBlockImplicitTerminator(YieldOp),
-    )
+    traits = traits_def(SingleBlockImplicitTerminator(YieldOp))
 
 
 @irdl_op_definition
@@ -198,7 +173,6 @@ class LoadOp(LoadOpBase):
     """`%v = tile.load %x[expr, …] (where (condition, …) else %default)? : memref`"""
 
     name = "tile.load"
-    traits = traits_def(MemoryReadEffect())
 
 
 @irdl_op_definition
@@ -206,7 +180,6 @@ class StoreOp(StoreOpBase):
     """`tile.store %v, %y[expr, …] (where (condition, …))? : memref`"""
 
     name = "tile.store"
-    traits = traits_def(MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -253,7 +226,7 @@ class AtomicAddOp(AtomicAddOpBase):
             launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
             if not isinstance(launch, LaunchOp) or launch.kind(axis) != BLOCK:
                 raise VerifyException(f"expected block axes to add across, found %{axis.name_hint}")
-            if launch.extent(axis) < 2:
+            if launch.most(axis) < 2:
                 raise VerifyException(
                     f"expected axes of at least 2 points to add across, found %{axis.name_hint}"
                 )
@@ -269,7 +242,6 @@ class IndexOp(IndexOpBase):
     """`%i = tile.index expr`: an index expression as a value."""
 
     name = "tile.index"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -277,7 +249,6 @@ class SelectOp(SelectOpBase):
     """`%v = tile.select %a where (condition, …) else %b : type`"""
 
     name = "tile.select"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -295,6 +266,11 @@ class CombineOp(IRDLOperation):
     axes = var_operand_def(IndexType())
     results_ = var_result_def(AnyAttr())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    custom_directives = (Name, SameType)
+    assembly_format = (
+        "custom<Name>($monoid) $values `across` `(` $axes `)` attr-dict"
+        " `:` custom<SameType>(type($values), type($results_))"
+    )
     traits = traits_def(MemoryReadEffect())
 
     def __init__(self, monoid: str, values: Sequence[SSAValue], axes: Sequence[SSAValue]) -> None:
@@ -316,33 +292,6 @@ class CombineOp(IRDLOperation):
             launch = axis.owner.parent_op() if hasattr(axis.owner, "parent_op") else None
             if not isinstance(launch, LaunchOp) or launch.kind(axis) != THREAD:
                 raise VerifyException(f"expected thread axes, found %{axis.name_hint}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> CombineOp:
-        monoid = parser.parse_identifier()
-        values = parser.parse_comma_separated_list(
-            parser.Delimiter.NONE, parser.parse_unresolved_operand
-        )
-        parser.parse_keyword("across")
-        axes = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: parser.parse_operand(IndexType())
-        )
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        op = cls(monoid, parser.resolve_operands(values, types, parser.pos), axes)
-        op.attributes |= attributes
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.monoid_name.data} ")
-        printer.print_list(self.values, printer.print_ssa_value)
-        printer.print_string(" across")
-        with printer.in_parens():
-            printer.print_list(self.axes, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list(self.values, lambda v: printer.print_attribute(v.type))
 
 
 Tile = Dialect(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from dlc.dialects.access import LoadOpBase
-from dlc.dialects.axes import ReduceOpBase, loops_around
+from dlc.dialects.axes import loops_around
+from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.variance import Variance, variance
 
 

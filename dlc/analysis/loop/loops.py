@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.traits import MemoryEffectKind, get_effects
 
-from dlc.dialects.axes import AxesOp, ReduceOpBase
+from dlc.dialects.axes import AxesOp
 from dlc.dialects.loop import ForOp, ReduceOp, StoreOp, YieldOp
+from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import constant_of
 from dlc.ir.variance import variance
 
@@ -26,7 +27,7 @@ def only_computes(op: Operation) -> bool:
 
 def trip_count(op: AxesOp) -> int:
     """The number of points of a loop's axes."""
-    return prod(int(n) for n in op.extents.get_values())
+    return prod(op.static_extents)
 
 
 def longest_reduction(module: ModuleOp) -> int:

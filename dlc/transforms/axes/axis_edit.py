@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.dialects.access import StoreOpBase, indexed_ops
-from dlc.dialects.axes import AxesOp, ReduceOpBase
+from dlc.dialects.axes import AxesOp
+from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
 
 

@@ -9,8 +9,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dlc.analysis.loop.contraction import Contraction, contractions
-from dlc.dialects.axes import ReduceOpBase
 from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp
+from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
 
 
@@ -104,9 +104,10 @@ def _join(first: ReduceOp, second: ReduceOp) -> None:
     for op in [op for op in block.ops if isinstance(op, YieldOp)]:
         Rewriter.erase_op(op)
     block.add_op(joined)
-    extents = [int(n) for n in first.extents.get_values()]
     types = [r.type for r in results]
-    reduce = ReduceOp(first.monoid_name.data, extents, types, first.detach_region(first.body))
+    reduce = ReduceOp(
+        first.monoid_name.data, first.static_extents, types, first.detach_region(first.body)
+    )
     reduce.location = first.location
     for old, new in zip(results, reduce.results, strict=True):
         new.name_hint = old.name_hint

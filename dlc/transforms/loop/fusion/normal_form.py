@@ -89,7 +89,7 @@ def _drop_trivial_axes(kernel: KernelOp) -> None:
     goes, and a reduce over no points is its monoid's identity.
     """
     for op in reversed([o for o in kernel.walk() if isinstance(o, ForOp | ReduceOp)]):
-        extents = [int(n) for n in op.extents.get_values()]
+        extents = op.static_extents
         if 0 in extents:
             if isinstance(op, ReduceOp):
                 _replace_values(op, [_constant(op, a) for a in _identity(op)])

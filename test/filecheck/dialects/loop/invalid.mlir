@@ -168,7 +168,7 @@ func.func @main() -> () {
 
 func.func @main() -> () {
   %y = loop.kernel @k() -> (%y: memref<f32>) {
-    "loop.for"() <{extents = array<i64: 4, 4>}> ({
+    "loop.for"() <{extents = affine_map<() -> (4, 4)>}> ({
     ^bb0(%i: index):
       "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
     }) : () -> ()
@@ -181,7 +181,20 @@ func.func @main() -> () {
 
 func.func @main() -> () {
   %y = loop.kernel @k() -> (%y: memref<f32>) {
-    "loop.for"() <{extents = array<i64: 4>}> ({
+    "loop.for"() <{extents = affine_map<(d0) -> (d0)>}> ({
+    ^bb0(%i: index):
+      "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
+    }) : () -> ()
+  }
+  func.return
+}
+// CHECK: expected extents that are integers, found (d0) -> (d0)
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    "loop.for"() <{extents = affine_map<() -> (4)>}> ({
     ^bb0(%i: i32):
       "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
     }) : () -> ()
@@ -194,7 +207,7 @@ func.func @main() -> () {
 
 func.func @main() -> () {
   %y = loop.kernel @k() -> (%y: memref<f32>) {
-    "loop.for"() <{extents = array<i64: -4>}> ({
+    "loop.for"() <{extents = affine_map<() -> (-4)>}> ({
     ^bb0(%i: index):
       "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
     }) : () -> ()
@@ -207,7 +220,7 @@ func.func @main() -> () {
 
 func.func @main() -> () {
   %y = loop.kernel @k() -> (%y: memref<f32>) {
-    "loop.for"() <{extents = array<i64: 4>, kinds = ["serial"]}> ({
+    "loop.for"() <{extents = affine_map<() -> (4)>, kinds = ["serial"]}> ({
     ^bb0(%i: index):
       "loop.yield"() <{map = affine_map<() -> ()>, operandSegmentSizes = array<i32: 0, 0>}> : () -> ()
     }) : () -> ()

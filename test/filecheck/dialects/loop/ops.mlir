@@ -55,5 +55,5 @@ func.func @main(%x: tensor<32x64xf32>, %s: tensor<f32>) -> (tensor<32x64xf32>, t
 // CHECK-NEXT: }
 
 // CHECK-GENERIC: "loop.kernel"(%x, %s) <{sym_name = "k", alignments = array<i64: 4, 16>, schedule = "tileify,blockify-launch{thread=1,128}"
-// CHECK-GENERIC: "loop.for"() <{extents = array<i64: 32>}> ({
-// CHECK-GENERIC: "loop.reduce"() <{monoid = "add", extents = array<i64: 16, 4>
+// CHECK-GENERIC: "loop.for"() <{extents = affine_map<() -> (32)>}> ({
+// CHECK-GENERIC: "loop.reduce"() <{monoid = "add", extents = affine_map<() -> (16, 4)>

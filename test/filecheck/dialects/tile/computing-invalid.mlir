@@ -53,7 +53,7 @@ tile.kernel @k() -> () {
 
 tile.kernel @k() -> () {
   tile.launch block(%b in 8) thread(%t in 32) {
-    %h = "tile.compute"() <{extents = array<i64: 8>, kinds = ["serial"]}> ({
+    %h = "tile.compute"() <{extents = affine_map<() -> (8)>, kinds = ["serial"]}> ({
     ^bb0(%p: index):
       %c = arith.constant 1.0 : f32
       tile.yield %c : f32

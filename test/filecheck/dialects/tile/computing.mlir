@@ -15,7 +15,7 @@ tile.kernel @computes(%x: memref<100x2040xf32> = %x) -> () {
       // CHECK-NEXT: %h = arith.mulf %a, %r : f32
       // CHECK-NEXT: tile.yield %h where (%ko * 16 + %q < 2040) : f32
       // CHECK-NEXT: } {note} : memref<16x16xf32, #tile.shared>
-      // CHECK-GENERIC: %h_smem = "tile.compute"() <{extents = array<i64: 16, 16>, kinds = ["thread", "thread"]}> ({
+      // CHECK-GENERIC: %h_smem = "tile.compute"() <{extents = affine_map<() -> (16, 16)>, kinds = ["thread", "thread"]}> ({
       // CHECK-GENERIC-NEXT: ^bb{{.*}}(%p: index, %q: index):
       // CHECK-GENERIC: "tile.yield"(%h, %ko, %q) <{
       // CHECK-GENERIC-NEXT: }) {note} : () -> memref<16x16xf32, #tile.shared>

@@ -98,7 +98,7 @@ tile.kernel @yields() -> () {
 
 // -----
 
-"tile.for"() <{extents = array<i64: 4>, kinds = ["thread"]}> ({
+"tile.for"() <{extents = affine_map<() -> (4)>, kinds = ["thread"]}> ({
 ^bb0(%i: index):
   tile.yield
 }) : () -> ()
@@ -106,7 +106,7 @@ tile.kernel @yields() -> () {
 
 // -----
 
-"tile.for"() <{extents = array<i64: 4, 5>, kinds = ["serial"]}> ({
+"tile.for"() <{extents = affine_map<() -> (4, 5)>, kinds = ["serial"]}> ({
 ^bb0(%i: index):
   tile.yield
 }) : () -> ()
