@@ -23,7 +23,7 @@ from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.backend.host_program import HostProgram
 from dlc.dialects import kernel, loop, tile
-from dlc.dialects.kernel import element_bytes
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.schedule.estimate import estimate
 from dlc.target import Target, get_target, target_of
 from dlc_bench import sass

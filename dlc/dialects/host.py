@@ -43,12 +43,20 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
+from xdsl.irdl.declarative_assembly_format import (
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    TypeDirective,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.kernel import LaunchOpBase
+from dlc.dialects.kernel_func import LaunchOpBase
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.dialects.layouts import span_bytes
 
@@ -109,6 +117,33 @@ class ZeroOp(IRDLOperation):
         super().__init__(operands=[buffer])
 
 
+@irdl_custom_directive
+class Buffers(CustomDirective):
+    """`(%x, …)`: buffers that are defined above, so that their types are known."""
+
+    buffers: VariadicOperandVariable
+    types: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        buffers = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, parser.parse_unresolved_operand
+        )
+        self.buffers.set(state, buffers)
+        self.types.set(state, [_known_type(parser, buffer) for buffer in buffers])
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        with printer.in_parens():
+            printer.print_list(self.buffers.get(op), printer.print_ssa_value)
+
+
+def _known_type(parser: Parser, buffer: UnresolvedOperand) -> Attribute:
+    if (known := parser.ssa_values.get(buffer.operand_name)) is None:
+        found = f"%{buffer.operand_name}, which nothing before defines"
+        parser.raise_error(f"expected a buffer, found {found}", buffer.span.start, buffer.span.end)
+    return known[buffer.index].type
+
+
 @irdl_op_definition
 class LaunchOp(LaunchOpBase):
     """
@@ -121,6 +156,11 @@ class LaunchOp(LaunchOpBase):
     inputs = var_operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    custom_directives = (Buffers,)
+    assembly_format = (
+        "$kernel `` custom<Buffers>($inputs, type($inputs))"
+        " `->` custom<Buffers>($outputs, type($outputs)) attr-dict"
+    )
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
     def __init__(
@@ -143,36 +183,6 @@ class LaunchOp(LaunchOpBase):
             earlier = earlier.prev_op
         if earlier is None and self.parent is not None:  # the first launch answers for the program
             verify_order(self.parent)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> LaunchOp:
-        name = parser.parse_symbol_name()
-        inputs = _parse_buffers(parser)
-        parser.parse_punctuation("->")
-        op = cls(name.data, inputs, _parse_buffers(parser))
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-    def print(self, printer: Printer) -> None:
-        self.print_launch(printer, self.inputs)
-        printer.print_string(" -> ")
-        with printer.in_parens():
-            printer.print_list(self.outputs, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-
-
-def _parse_buffers(parser: Parser) -> list[SSAValue]:
-    def defined() -> SSAValue:
-        operand = parser.parse_unresolved_operand()
-        known = parser.ssa_values.get(operand.operand_name)
-        if known is None:
-            found = f"%{operand.operand_name}, which nothing before defines"
-            parser.raise_error(
-                f"expected a buffer, found {found}", operand.span.start, operand.span.end
-            )
-        return known[operand.index]
-
-    return parser.parse_comma_separated_list(parser.Delimiter.PAREN, defined)
 
 
 @dataclass(frozen=True)

@@ -14,29 +14,26 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import AffineMapAttr, IndexType, IntegerAttr, MemRefType, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
-    opt_prop_def,
     prop_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import exprs_of, index_parts, parse_memref_type, verify_maps
-from dlc.dialects.index_syntax import parse_conditions, parse_expr, print_subscripts, print_where
+from dlc.dialects.access import IndexedOp, exprs_of, index_parts, verify_maps
+from dlc.dialects.directives import Conditions, MemRef, Subscripts
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared
 from dlc.ir.expr import Expr, once
 
 
 @irdl_op_definition
-class CpAsyncOp(IRDLOperation):
+class CpAsyncOp(IndexedOp):
     """
     `kernel.cp_async %x[expr, …], %s[expr, …] elements 4 (where (condition, …))? : memref, memref`
 
@@ -48,10 +45,15 @@ class CpAsyncOp(IRDLOperation):
     source = operand_def(MemRefType)
     target = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
-    map = prop_def(AffineMapAttr)
     target_map = prop_def(AffineMapAttr)
-    conditions = opt_prop_def(AffineMapAttr)
-    elements = prop_def(IntegerAttr)
+    elements = prop_def(IntegerAttr.constr(i64))
+    custom_directives = (Subscripts, Conditions, MemRef)
+    assembly_format = (
+        "$source `` custom<Subscripts>($indices, $map) `,`"
+        " $target `` custom<Subscripts>(ref($indices), $target_map) `elements` $elements"
+        " custom<Conditions>(ref($indices), $conditions) attr-dict"
+        " `:` custom<MemRef>(type($source)) `,` custom<MemRef>(type($target))"
+    )
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
     def __init__(
@@ -75,19 +77,8 @@ class CpAsyncOp(IRDLOperation):
         )
 
     @property
-    def subscripts(self) -> tuple[Expr, ...]:
-        return once(self, lambda: exprs_of(self.map, self.indices))
-
-    @property
     def target_subscripts(self) -> tuple[Expr, ...]:
         return once((self, "target"), lambda: exprs_of(self.target_map, self.indices))
-
-    @property
-    def where(self) -> tuple[Expr, ...]:
-        if self.conditions is None:
-            return ()
-        conditions = self.conditions
-        return once((self, "where"), lambda: exprs_of(conditions, self.indices))
 
     def verify_(self) -> None:
         source, target = self.source.type, self.target.type
@@ -110,62 +101,6 @@ class CpAsyncOp(IRDLOperation):
         if size not in (4, 8, 16):
             raise VerifyException(f"expected a copy of 4, 8 or 16 bytes, found {size}")
 
-    @classmethod
-    def parse(cls, parser: Parser) -> CpAsyncOp:
-        indices: list[SSAValue] = []
-
-        def side() -> tuple[UnresolvedOperand, list[AffineExpr]]:
-            ref = parser.parse_unresolved_operand()
-            exprs = parser.parse_comma_separated_list(
-                parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
-            )
-            return ref, exprs
-
-        source, exprs = side()
-        parser.parse_punctuation(",")
-        target, target_exprs = side()
-        parser.parse_keyword("elements")
-        elements = parser.parse_integer()
-        where = parse_conditions(parser, indices) if parser.parse_optional_keyword("where") else []
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        source_type = parse_memref_type(parser)
-        parser.parse_punctuation(",")
-        target_type = parse_memref_type(parser)
-        count = len(indices)
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[
-                parser.resolve_operand(source, source_type),
-                parser.resolve_operand(target, target_type),
-                indices,
-            ],
-            properties={
-                **_split_map(AffineMap(count, 0, (*exprs, *target_exprs)), len(exprs)),
-                "conditions": AffineMapAttr(AffineMap(count, 0, tuple(where))) if where else None,
-                "elements": IntegerAttr(elements, i64),
-            },
-            attributes=attributes,
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        print_subscripts(printer, self.map.data, self.indices)
-        printer.print_string(", ")
-        printer.print_ssa_value(self.target)
-        print_subscripts(printer, self.target_map.data, self.indices)
-        printer.print_string(f" elements {self.elements.value.data}")
-        if self.conditions is not None:
-            print_where(printer, self.conditions.data, self.indices)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(", ")
-        printer.print_attribute(self.target.type)
-
 
 def _split_map(map: AffineMap, rank: int) -> dict[str, Attribute | None]:
     source = AffineMap(map.num_dims, 0, map.results[:rank])
@@ -180,9 +115,6 @@ class CommitOp(IRDLOperation):
     name = "kernel.commit"
     assembly_format = "attr-dict"
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(self) -> None:
-        super().__init__()
 
 
 @irdl_op_definition

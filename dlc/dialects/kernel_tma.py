@@ -1,5 +1,5 @@
 """
-The tensor memory accelerator, and the barriers in shared memory that say when it is done.
+The tensor memory accelerator; mbarriers (`kernel_mbarriers`) say when it is done.
 
 ```
 %A_map = kernel.tensor_map %A box [128, 16] : memref<100x2048xf32>
@@ -11,21 +11,15 @@ kernel.tma_load %A_map[%b * 128, %k * 16] -> %A_ring[%k mod 3, 0, 0], %full[%k m
 kernel.mbarrier_wait %full[%k mod 3], parity (%k floordiv 3) mod 2
 ```
 
-An mbarrier runs through phases 0, 1, 2, …; a phase ends when as many threads have arrived as the
-barrier was initialized for and all bytes that were expected in it have been written. Waiting is by
-the phase's parity: the phase before the first counts as ended, so a first wait for parity 1 passes.
-See the PTX ISA, "mbarrier" and "cp.async.bulk.tensor".
+See the PTX ISA, "cp.async.bulk.tensor".
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    AffineMapAttr,
     BFloat16Type,
     DenseArrayBase,
     Float16Type,
@@ -52,13 +46,24 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    OperandVariable,
+    ParsingState,
+    PrintingState,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import MemoryAllocEffect, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts, parse_memref_type
-from dlc.dialects.index_syntax import parse_expr, print_expr, print_subscripts
+from dlc.dialects.access import IndexedOp, index_parts
+from dlc.dialects.directives import Conditions, MemRef, map_of, mentioned, set_map
+from dlc.dialects.index_syntax import parse_expr, print_subscripts
+from dlc.dialects.kernel_mbarriers import Index, MbarriersType, verify_barrier, verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import WIDTHS, SwizzleAttr
 from dlc.ir.expr import Expr
@@ -71,8 +76,6 @@ BOX_UNIT = 16
 """Bytes that divide a row of a box (the same)."""
 BOX_ALIGNMENT = 128
 """Bytes that divide a box's address in shared memory (PTX ISA, "cp.async.bulk.tensor")."""
-MAX_TX = 1 << 20
-"""Bytes that a phase of an mbarrier can wait for, and one more (PTX ISA, "tx-count")."""
 
 
 @irdl_attr_definition
@@ -80,13 +83,6 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
     """`!kernel.tensor_map`: what the tensor memory accelerator knows of a tensor."""
 
     name = "kernel.tensor_map"
-
-
-@irdl_attr_definition
-class MbarriersType(ParametrizedAttribute, TypeAttribute):
-    """`!kernel.mbarriers`: some mbarriers in shared memory."""
-
-    name = "kernel.mbarriers"
 
 
 @irdl_op_definition
@@ -104,8 +100,12 @@ class TensorMapOp(IRDLOperation):
     name = "kernel.tensor_map"
     ref = operand_def(MemRefType)
     box = prop_def(DenseArrayBase.constr(i64))
-    swizzle = opt_prop_def(IntegerAttr)
+    swizzle = opt_prop_def(IntegerAttr.constr(i64))
     result = result_def(TensorMapType)
+    custom_directives = (MemRef,)
+    assembly_format = (
+        "$ref `box` ` ` $box (`swizzle` $swizzle^)? attr-dict `:` custom<MemRef>(type($ref))"
+    )
     traits = traits_def(Pure())
 
     def __init__(self, ref: SSAValue, box: Sequence[int], swizzle: int | None = None) -> None:
@@ -162,28 +162,6 @@ class TensorMapOp(IRDLOperation):
                 f"{self.swizzle_bytes} for a row of {row} bytes"
             )
 
-    @classmethod
-    def parse(cls, parser: Parser) -> TensorMapOp:
-        ref = parser.parse_unresolved_operand()
-        parser.parse_keyword("box")
-        box = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        swizzle = parser.parse_integer() if parser.parse_optional_keyword("swizzle") else None
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        op = cls(parser.resolve_operand(ref, parse_memref_type(parser)), box, swizzle)
-        op.attributes |= attributes
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.ref)
-        printer.print_string(f" box [{', '.join(map(str, self.box_sizes))}]")
-        if self.swizzle is not None:
-            printer.print_string(f" swizzle {self.swizzle_bytes}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.type)
-
 
 def map_dims(shape: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
     """The dimensions of a tensor map: those where the extent or the box is not 1, at least one."""
@@ -214,224 +192,49 @@ def box_obstacle(type: MemRefType[Attribute], box: Sequence[int]) -> str | None:
     return None
 
 
-@irdl_op_definition
-class AllocMbarriersOp(IRDLOperation):
-    """`%full = kernel.alloc_mbarriers 3`: three mbarriers in shared memory, uninitialized."""
+@irdl_custom_directive
+class Copy(CustomDirective):
+    """`%A_map[expr, …] -> %A_ring[expr, …], %full[expr]`: all subscripts in one map."""
 
-    name = "kernel.alloc_mbarriers"
-    count = prop_def(IntegerAttr.constr(i64))
-    result = result_def(MbarriersType)
-    assembly_format = "$count attr-dict"
-    traits = traits_def(MemoryAllocEffect())
+    tensor_map: OperandVariable
+    target: OperandVariable
+    barriers: OperandVariable
+    indices: VariadicOperandVariable
+    map: AttributeVariable
 
-    def __init__(self, count: int) -> None:
-        super().__init__(
-            properties={"count": IntegerAttr(count, i64)}, result_types=[MbarriersType()]
-        )
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        indices = mentioned(self.indices, state)
+        exprs: list[AffineExpr] = []
 
-    def verify_(self) -> None:
-        if self.count.value.data < 1:
-            raise VerifyException(f"expected at least one mbarrier, found {self.count.value.data}")
-
-
-def _verify_index(op: IndexedOp, count: int, of: str) -> None:
-    op.verify_index(count, of)
-    if op.conditions is not None:
-        raise VerifyException("expected no conditions: put the operation into an scf.if")
-
-
-def _verify_barrier(barriers: SSAValue, number: Expr) -> None:
-    alloc = barriers.owner
-    if not isinstance(alloc, AllocMbarriersOp):
-        raise VerifyException("expected mbarriers of a kernel.alloc_mbarriers")
-    count = alloc.count.value.data
-    low, high = number.range
-    if low < 0 or high >= count:
-        raise VerifyException(
-            f"expected the number of one of {count} mbarriers, found one of {low:g} to {high:g}"
-        )
-
-
-def _parse_barrier(parser: Parser, indices: list[SSAValue]) -> tuple[SSAValue, AffineExpr]:
-    """Parses `%full[expr]`."""
-    barriers = parser.parse_operand(MbarriersType())
-    with parser.in_square_brackets():
-        return barriers, parse_expr(parser, indices)
-
-
-class MbarrierOpBase(IndexedOp, ABC):
-    """`kernel.mbarrier_… %full[expr] (, number)?`: acts on one mbarrier."""
-
-    NUMBER: ClassVar[str | None] = None
-    """The property that the number is."""
-
-    barriers = operand_def(MbarriersType)
-    indices = var_operand_def(IndexType())
-
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(
-        self, barriers: SSAValue, barrier: Expr | SSAValue | int, number: int | None = None
-    ) -> None:
-        indices, map, _ = index_parts([Expr.of(barrier)], ())
-        super().__init__(
-            operands=[barriers, indices], properties={"map": map, **self._number(number)}
-        )
-
-    @classmethod
-    def _number(cls, number: int | None) -> dict[str, Attribute]:
-        if cls.NUMBER is None or number is None:
-            return {}
-        return {cls.NUMBER: IntegerAttr(number, i64)}
-
-    @property
-    def barrier(self) -> Expr:
-        """The number of the mbarrier among its neighbours."""
-        return self.subscripts[0]
-
-    def verify_(self) -> None:
-        _verify_index(self, 1, "an mbarrier")
-        _verify_barrier(self.barriers, self.barrier)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> MbarrierOpBase:
-        indices: list[SSAValue] = []
-        barriers, expr = _parse_barrier(parser, indices)
-        number = None
-        if cls.NUMBER is not None:
-            parser.parse_punctuation(",")
-            number = parser.parse_integer()
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[barriers, indices],
-            properties={
-                "map": AffineMapAttr(AffineMap(len(indices), 0, (expr,))),
-                **cls._number(number),
-            },
-            attributes=parser.parse_optional_attr_dict(),
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.barriers)
-        with printer.in_square_brackets():
-            print_expr(printer, self.map.data.results[0], self.indices)
-        if self.NUMBER is not None:
-            number = self.properties[self.NUMBER]
-            assert isinstance(number, IntegerAttr)
-            printer.print_string(f", {number.value.data}")
-        printer.print_op_attributes(self.attributes)
-
-
-@irdl_op_definition
-class MbarrierInitOp(MbarrierOpBase):
-    """`kernel.mbarrier_init %full[expr], 8`: starts phase 0; eight arrivals end each phase."""
-
-    NUMBER: ClassVar = "count"
-    name = "kernel.mbarrier_init"
-    count = prop_def(IntegerAttr.constr(i64))
-
-    def verify_(self) -> None:
-        MbarrierOpBase.verify_(self)
-        if self.count.value.data < 1:
-            raise VerifyException(f"expected a count >= 1, found {self.count.value.data}")
-
-
-@irdl_op_definition
-class MbarrierArriveOp(MbarrierOpBase):
-    """`kernel.mbarrier_arrive %empty[expr]`: one arrival; accesses before it are done."""
-
-    name = "kernel.mbarrier_arrive"
-
-
-@irdl_op_definition
-class MbarrierExpectTxOp(MbarrierOpBase):
-    """
-    `kernel.mbarrier_expect_tx %full[expr], 8192`
-
-    One arrival, and the phase also waits for that many bytes of asynchronous copies (PTX ISA,
-    mbarrier.arrive.expect_tx).
-    """
-
-    NUMBER: ClassVar = "bytes"
-    name = "kernel.mbarrier_expect_tx"
-    bytes = prop_def(IntegerAttr.constr(i64))
-
-    def verify_(self) -> None:
-        MbarrierOpBase.verify_(self)
-        if not 0 <= self.bytes.value.data < MAX_TX:
-            raise VerifyException(
-                f"expected 0 to {MAX_TX - 1} bytes, found {self.bytes.value.data}"
+        def place(operand: OperandVariable) -> None:
+            operand.parse(parser, state)
+            exprs.extend(
+                parser.parse_comma_separated_list(
+                    parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
+                )
             )
 
-
-@irdl_op_definition
-class MbarrierWaitOp(IndexedOp):
-    """
-    `kernel.mbarrier_wait %full[expr], parity expr`
-
-    Until the phase of this parity has ended: the current one, or else the one before it. What was
-    written before the arrivals and by the copies of that phase is seen after it.
-    """
-
-    name = "kernel.mbarrier_wait"
-    barriers = operand_def(MbarriersType)
-    indices = var_operand_def(IndexType())
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(
-        self,
-        barriers: SSAValue,
-        barrier: Expr | SSAValue | int,
-        parity: Expr | SSAValue | int,
-    ) -> None:
-        indices, map, _ = index_parts([Expr.of(barrier), Expr.of(parity)], ())
-        super().__init__(operands=[barriers, indices], properties={"map": map})
-
-    @property
-    def barrier(self) -> Expr:
-        """The number of the mbarrier among its neighbours."""
-        return self.subscripts[0]
-
-    @property
-    def parity(self) -> Expr:
-        """0 or 1."""
-        return self.subscripts[1]
-
-    def verify_(self) -> None:
-        _verify_index(self, 2, "an mbarrier and a parity")
-        _verify_barrier(self.barriers, self.barrier)
-        low, high = self.parity.range
-        if low < 0 or high > 1:
-            raise VerifyException(f"expected a parity of 0 or 1, found {low:g} to {high:g}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> MbarrierWaitOp:
-        indices: list[SSAValue] = []
-        barriers, expr = _parse_barrier(parser, indices)
+        place(self.tensor_map)
+        parser.parse_punctuation("->")
+        place(self.target)
         parser.parse_punctuation(",")
-        parser.parse_keyword("parity")
-        exprs = (expr, parse_expr(parser, indices))
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[barriers, indices],
-            properties={"map": AffineMapAttr(AffineMap(len(indices), 0, exprs))},
-            attributes=parser.parse_optional_attr_dict(),
-        )
-        return op
+        place(self.barriers)
+        set_map(self.map, state, indices, exprs)
 
-    def print(self, printer: Printer) -> None:
-        barrier, parity = self.map.data.results
-        printer.print_string(" ")
-        printer.print_ssa_value(self.barriers)
-        with printer.in_square_brackets():
-            print_expr(printer, barrier, self.indices)
-        printer.print_string(", parity ")
-        print_expr(printer, parity, self.indices)
-        printer.print_op_attributes(self.attributes)
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        map, indices, target = map_of(self.map, op), self.indices.get(op), self.target.get(op)
+        assert isinstance(target.type, MemRefType)
+        end = len(map.results) - 1
+        begin = end - target.type.get_num_dims()
+        for before, operand, exprs in (
+            (" ", self.tensor_map.get(op), map.results[:begin]),
+            (" -> ", target, map.results[begin:end]),
+            (", ", self.barriers.get(op), map.results[end:]),
+        ):
+            printer.print_string(before)
+            printer.print_ssa_value(operand)
+            print_subscripts(printer, AffineMap(map.num_dims, 0, exprs), indices)
+        state.should_emit_space, state.last_was_punctuation = True, False
 
 
 @irdl_op_definition
@@ -450,6 +253,12 @@ class TmaLoadOp(IndexedOp):
     target = operand_def(MemRefType)
     barriers = operand_def(MbarriersType)
     indices = var_operand_def(IndexType())
+    custom_directives = (Copy, Conditions, MemRef)
+    assembly_format = (
+        "custom<Copy>($tensor_map, $target, $barriers, $indices, $map)"
+        " custom<Conditions>(ref($indices), $conditions) attr-dict"
+        " `:` custom<MemRef>(type($target))"
+    )
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
     def __init__(
@@ -459,7 +268,7 @@ class TmaLoadOp(IndexedOp):
         target: SSAValue,
         target_subscripts: Sequence[Expr],
         barriers: SSAValue,
-        barrier: Expr | SSAValue | int,
+        barrier: Index,
     ) -> None:
         exprs = [*coordinates, *target_subscripts, Expr.of(barrier)]
         indices, map, _ = index_parts(exprs, ())
@@ -497,8 +306,8 @@ class TmaLoadOp(IndexedOp):
         source, target, box = self.map_op.type, self.target.type, self.map_op.box_sizes
         assert isinstance(target, MemRefType)
         ranks = source.get_num_dims(), target.get_num_dims()
-        _verify_index(self, sum(ranks) + 1, f"{source}, {target} and an mbarrier")
-        _verify_barrier(self.barriers, self.barrier)
+        verify_unconditional(self, sum(ranks) + 1, f"{source}, {target} and an mbarrier")
+        verify_barrier(self.barriers, self.barrier)
         if not is_shared(self.target) or target.element_type != source.element_type:
             raise VerifyException(
                 f"expected a target of {source.element_type} in shared memory, found {target}"
@@ -514,47 +323,6 @@ class TmaLoadOp(IndexedOp):
                     f"expected 0 along dimension {d}, which is no dimension of the map, found "
                     f"{coordinate.range[0]:g} to {coordinate.range[1]:g}"
                 )
-
-    @classmethod
-    def parse(cls, parser: Parser) -> TmaLoadOp:
-        indices: list[SSAValue] = []
-
-        def subscripts() -> list[AffineExpr]:
-            return parser.parse_comma_separated_list(
-                parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
-            )
-
-        tensor_map = parser.parse_operand(TensorMapType())
-        exprs = subscripts()
-        parser.parse_punctuation("->")
-        target = parser.parse_unresolved_operand()
-        exprs += subscripts()
-        parser.parse_punctuation(",")
-        barriers, expr = _parse_barrier(parser, indices)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_memref_type(parser)
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[tensor_map, parser.resolve_operand(target, type), barriers, indices],
-            properties={"map": AffineMapAttr(AffineMap(len(indices), 0, (*exprs, expr)))},
-            attributes=attributes,
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        exprs = self.map.data.results
-        parts = exprs[: -1 - self._rank], exprs[-1 - self._rank : -1], exprs[-1:]
-        operands = self.tensor_map, self.target, self.barriers
-        for before, operand, part in zip((" ", " -> ", ", "), operands, parts, strict=True):
-            printer.print_string(before)
-            printer.print_ssa_value(operand)
-            map = AffineMap(self.map.data.num_dims, 0, part)
-            print_subscripts(printer, map, self.indices)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.target.type)
 
 
 def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -> bool:
@@ -573,42 +341,3 @@ def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -
         dense = [prod(box[d + 1 :]) for d in range(len(box))]
         return list(layout.get_strides())[len(shape) - len(box) :] == dense
     return isinstance(layout, NoneAttr)
-
-
-@irdl_op_definition
-class FenceMbarrierInitOp(IRDLOperation):
-    """`kernel.fence_mbarrier_init`: asynchronous copies see the mbarriers initialized before it."""
-
-    name = "kernel.fence_mbarrier_init"
-    assembly_format = "attr-dict"
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(self) -> None:
-        super().__init__()
-
-
-@irdl_op_definition
-class FenceProxyAsyncOp(IRDLOperation):
-    """
-    `kernel.fence_proxy_async`: the thread's ordinary accesses of shared memory before it come
-    before asynchronous copies that are requested after it.
-    """
-
-    name = "kernel.fence_proxy_async"
-    assembly_format = "attr-dict"
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(self) -> None:
-        super().__init__()
-
-
-@irdl_op_definition
-class SyncWarpOp(IRDLOperation):
-    """`kernel.sync_warp`: the lanes of a warp meet; their accesses before it are seen after it."""
-
-    name = "kernel.sync_warp"
-    assembly_format = "attr-dict"
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-
-    def __init__(self) -> None:
-        super().__init__()

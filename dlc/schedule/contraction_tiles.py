@@ -12,7 +12,7 @@ from dlc.analysis.loop.contraction import Contraction, contraction_of, factors
 from dlc.analysis.loop.cost import flops_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
-from dlc.dialects.kernel import element_bytes
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.ir.variance import variance
 from dlc.schedule.tiling import Problem
 

@@ -17,7 +17,7 @@ from xdsl.ir import BlockArgument
 
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
-from dlc.dialects.kernel import element_bytes
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import strides_of
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
-from dlc.dialects import kernel, kernel_tma
+from dlc.dialects import kernel
+from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.simulator.address_space import Memory, swizzled
 from dlc.simulator.clocks import VectorClocks
 from dlc.simulator.expressions import Index, compile_map
@@ -61,7 +62,7 @@ def shuffle(program: Program, op: kernel.ShuffleOp) -> Step:
     return step
 
 
-def sync_warp(program: Program, op: kernel_tma.SyncWarpOp) -> Step:
+def sync_warp(program: Program, op: kernel.SyncWarpOp) -> Step:
     machine = program.machine
 
     def meet(lanes: Lanes) -> None:
@@ -82,7 +83,7 @@ def _number(
 ) -> Callable[[], Index]:
     """The number among a block's mbarriers that an expression names."""
     first = program.numbers[barriers]
-    assert isinstance(barriers.owner, kernel_tma.AllocMbarriersOp)
+    assert isinstance(barriers.owner, kernel.AllocMbarriersOp)
     count = barriers.owner.count.value.data
     subscripts = compile_map(map, program.slots(indices), program.machine.values)
 
@@ -97,26 +98,26 @@ def _number(
     return number
 
 
-def _own_number(program: Program, op: kernel_tma.MbarrierOpBase) -> Callable[[], Index]:
+def _own_number(program: Program, op: MbarrierOpBase) -> Callable[[], Index]:
     return _number(program, op, op.barriers, op.map.data, op.indices)
 
 
-def mbarrier_init(program: Program, op: kernel_tma.MbarrierInitOp) -> Step:
+def mbarrier_init(program: Program, op: kernel.MbarrierInitOp) -> Step:
     number, count = _own_number(program, op), op.count.value.data
     return lambda: program.mbarriers.initialize(op, number(), count)
 
 
-def mbarrier_arrive(program: Program, op: kernel_tma.MbarrierArriveOp) -> Step:
+def mbarrier_arrive(program: Program, op: kernel.MbarrierArriveOp) -> Step:
     number = _own_number(program, op)
     return lambda: program.mbarriers.arrive(op, number(), 0)
 
 
-def mbarrier_expect_tx(program: Program, op: kernel_tma.MbarrierExpectTxOp) -> Step:
+def mbarrier_expect_tx(program: Program, op: kernel.MbarrierExpectTxOp) -> Step:
     number, bytes = _own_number(program, op), op.bytes.value.data
     return lambda: program.mbarriers.arrive(op, number(), bytes)
 
 
-def mbarrier_wait(program: Program, op: kernel_tma.MbarrierWaitOp) -> Step:
+def mbarrier_wait(program: Program, op: kernel.MbarrierWaitOp) -> Step:
     map = op.map.data
     first = AffineMap(map.num_dims, 0, map.results[:1])
     number = _number(program, op, op.barriers, first, op.indices)
@@ -124,7 +125,7 @@ def mbarrier_wait(program: Program, op: kernel_tma.MbarrierWaitOp) -> Step:
     return lambda: program.mbarriers.wait(op, number(), subscripts()[1])
 
 
-def tma_load(program: Program, op: kernel_tma.TmaLoadOp) -> Step:
+def tma_load(program: Program, op: kernel.TmaLoadOp) -> Step:
     machine, map_op = program.machine, op.map_op
     source, target = program.memory[map_op.ref], program.memory[op.target]
     if map_op.ref not in program.func.input_refs:
@@ -152,7 +153,7 @@ def tma_load(program: Program, op: kernel_tma.TmaLoadOp) -> Step:
 
 
 def _box_elements(
-    program: Program, op: kernel_tma.TmaLoadOp, target: Memory, first: int, count: int, lane: int
+    program: Program, op: kernel.TmaLoadOp, target: Memory, first: int, count: int, lane: int
 ) -> NDArray[np.int64]:
     """The elements that a box is written to, in its order."""
     start = int(program.machine.block_of[lane]) * target.size
@@ -167,11 +168,11 @@ def _box_elements(
     return start + swizzled(offsets, op.map_op.swizzle_bytes, target.bytes)
 
 
-def fence_mbarrier_init(program: Program, op: kernel_tma.FenceMbarrierInitOp) -> Step:
+def fence_mbarrier_init(program: Program, op: kernel.FenceMbarrierInitOp) -> Step:
     return lambda: program.mbarriers.fence(program.mbarriers.init_fences)
 
 
-def fence_proxy_async(program: Program, op: kernel_tma.FenceProxyAsyncOp) -> Step:
+def fence_proxy_async(program: Program, op: kernel.FenceProxyAsyncOp) -> Step:
     return lambda: program.mbarriers.fence(program.mbarriers.proxy_fences)
 
 

@@ -15,7 +15,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from dlc.dialects import kernel, kernel_tma
+from dlc.dialects import kernel
 from dlc.simulator import accesses, control, meetings
 from dlc.simulator.address_space import SHARED_ALIGNMENT, LocalMemory, Memory
 from dlc.simulator.async_copies import AsyncCopies
@@ -24,7 +24,7 @@ from dlc.simulator.expressions import Holds, Index, compile_conditions, compile_
 from dlc.simulator.machine import Machine, Step
 from dlc.simulator.mbarriers import Mbarriers
 
-NEED_CLOCKS = (kernel_tma.AllocMbarriersOp, kernel_tma.SyncWarpOp)
+NEED_CLOCKS = (kernel.AllocMbarriersOp, kernel.SyncWarpOp)
 """Operations that order some threads of a block, or threads and copies."""
 
 
@@ -38,7 +38,7 @@ class Program:
         """The number of the first mbarrier of each allocation."""
         mbarriers = 0
         for op in ops:
-            if isinstance(op, kernel_tma.AllocMbarriersOp):
+            if isinstance(op, kernel.AllocMbarriersOp):
                 self.numbers[op.result] = mbarriers
                 mbarriers += op.count.value.data
         clocks = any(isinstance(op, NEED_CLOCKS) for op in ops)
@@ -130,8 +130,8 @@ class Program:
 _NO_STEPS = (
     scf.YieldOp,
     kernel.AllocSharedOp,
-    kernel_tma.TensorMapOp,
-    kernel_tma.AllocMbarriersOp,
+    kernel.TensorMapOp,
+    kernel.AllocMbarriersOp,
 )
 """Operations that do nothing when they are reached."""
 
@@ -153,13 +153,13 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
     kernel.WaitOp: accesses.wait,
     kernel.BarrierOp: meetings.barrier,
     kernel.ShuffleOp: meetings.shuffle,
-    kernel_tma.SyncWarpOp: meetings.sync_warp,
-    kernel_tma.MbarrierInitOp: meetings.mbarrier_init,
-    kernel_tma.MbarrierArriveOp: meetings.mbarrier_arrive,
-    kernel_tma.MbarrierExpectTxOp: meetings.mbarrier_expect_tx,
-    kernel_tma.MbarrierWaitOp: meetings.mbarrier_wait,
-    kernel_tma.TmaLoadOp: meetings.tma_load,
-    kernel_tma.FenceMbarrierInitOp: meetings.fence_mbarrier_init,
-    kernel_tma.FenceProxyAsyncOp: meetings.fence_proxy_async,
+    kernel.SyncWarpOp: meetings.sync_warp,
+    kernel.MbarrierInitOp: meetings.mbarrier_init,
+    kernel.MbarrierArriveOp: meetings.mbarrier_arrive,
+    kernel.MbarrierExpectTxOp: meetings.mbarrier_expect_tx,
+    kernel.MbarrierWaitOp: meetings.mbarrier_wait,
+    kernel.TmaLoadOp: meetings.tma_load,
+    kernel.FenceMbarrierInitOp: meetings.fence_mbarrier_init,
+    kernel.FenceProxyAsyncOp: meetings.fence_proxy_async,
 }
 """All others are scalar operations."""

@@ -23,6 +23,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp
+from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_memory import is_shared
 from dlc.simulator import Hazard, run_module
 from dlc.simulator.bank_meter import Promises
 from dlc.simulator.expressions import compile_conditions
@@ -127,7 +129,7 @@ def _slot_edits(op: Operation) -> Iterator[tuple[str, Edit]]:
     """The slots that an operation names, each replaced by the next one."""
     if isinstance(op, kernel.MbarrierInitOp):
         return  # all of them are initialized alike
-    if isinstance(op, kernel.MbarrierOpBase | kernel.MbarrierWaitOp):
+    if isinstance(op, MbarrierOpBase):
         yield from _next_slot("map", 0, _count(op.barriers), "mbarrier")
     elif isinstance(op, kernel.TmaLoadOp):
         ranks = len(op.map.data.results) - 1 - len(op.target_subscripts)
@@ -135,7 +137,7 @@ def _slot_edits(op: Operation) -> Iterator[tuple[str, Edit]]:
         yield from _next_slot("map", len(op.map.data.results) - 1, _count(op.barriers), "mbarrier")
     elif isinstance(op, kernel.CpAsyncOp):
         yield from _next_slot("target_map", 0, _slots(op.target), "slot")
-    elif isinstance(op, kernel.LoadOp | kernel.StoreOp) and kernel.is_shared(op.ref):
+    elif isinstance(op, kernel.LoadOp | kernel.StoreOp) and is_shared(op.ref):
         yield from _next_slot("map", 0, _slots(op.ref), "slot")
 
 

@@ -15,6 +15,7 @@ from dlc.analysis.kernel import conflicts as analysis
 from dlc.analysis.kernel.barriers import missing_barriers
 from dlc.analysis.kernel.conflicts import Slots, trip_count
 from dlc.dialects import kernel
+from dlc.dialects.kernel_memory import is_shared
 from dlc.registry import register
 from dlc.transforms.kernel.place_barriers import place_barriers
 
@@ -68,9 +69,9 @@ def outline(block: Block) -> list[object]:
         match op:
             case kernel.BarrierOp():
                 found.append("|")
-            case kernel.LoadOp() if kernel.is_shared(op.ref):
+            case kernel.LoadOp() if is_shared(op.ref):
                 found.append(f"R{op.ref.name_hint}")
-            case kernel.StoreOp() if kernel.is_shared(op.ref):
+            case kernel.StoreOp() if is_shared(op.ref):
                 found.append(f"W{op.ref.name_hint}")
             case kernel.CpAsyncOp():
                 found.append(f"copy{op.target.name_hint}")
@@ -318,7 +319,7 @@ def conflicts(func: kernel.FuncOp) -> set[tuple[Operation, Operation]]:
         for op in trace:
             if isinstance(op, kernel.BarrierOp):
                 since = []
-            elif isinstance(op, kernel.LoadOp | kernel.StoreOp) and kernel.is_shared(op.ref):
+            elif isinstance(op, kernel.LoadOp | kernel.StoreOp) and is_shared(op.ref):
                 for other in since:
                     writes = isinstance(op, kernel.StoreOp) or isinstance(other, kernel.StoreOp)
                     if other.ref is op.ref and writes:

@@ -18,7 +18,7 @@ from dlc.backend.cuda.print.interface import c_name, dynamic_shared_bytes, param
 from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.host.host_kernel import HostKernel
 from dlc.diagnostics import format_error
-from dlc.dialects import kernel, kernel_tma
+from dlc.dialects import kernel
 from dlc.ir.locations import LocParser
 from dlc.registry import PASSES, parse_pipeline, register
 from dlc.simulator import Hazard, run_kernel, run_module
@@ -719,12 +719,12 @@ MEETINGS = (
     kernel.WaitOp,
     kernel.CommitOp,
     kernel.CpAsyncOp,
-    kernel_tma.MbarrierInitOp,
-    kernel_tma.MbarrierArriveOp,
-    kernel_tma.MbarrierExpectTxOp,
-    kernel_tma.TmaLoadOp,
-    kernel_tma.FenceMbarrierInitOp,
-    kernel_tma.SyncWarpOp,
+    kernel.MbarrierInitOp,
+    kernel.MbarrierArriveOp,
+    kernel.MbarrierExpectTxOp,
+    kernel.TmaLoadOp,
+    kernel.FenceMbarrierInitOp,
+    kernel.SyncWarpOp,
 )
 
 
@@ -790,7 +790,5 @@ def test_every_part_of_a_tma_ring_is_needed() -> None:
     """But for the two first waits, which wait for nothing."""
     found = survivors(ring(64, 64, 3, 8), [aligned(64, 64), aligned(64)])
     assert not found
-    waits = survivors(
-        ring(64, 64, 3, 8), [aligned(64, 64), aligned(64)], (kernel_tma.MbarrierWaitOp,)
-    )
+    waits = survivors(ring(64, 64, 3, 8), [aligned(64, 64), aligned(64)], (kernel.MbarrierWaitOp,))
     assert [w[:29] for w in waits] == [f"kernel.mbarrier_wait %empty[{n}]"[:29] for n in (0, 1)]

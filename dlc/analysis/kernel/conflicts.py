@@ -28,6 +28,8 @@ from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.dialects import kernel
+from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_memory import is_shared
 from dlc.ir.expr import Expr, Mod, constant_of, range_of
 
 
@@ -244,7 +246,7 @@ class Slots:
             subscripts: tuple[Expr, ...] = ()
             wide = False
             match op:
-                case kernel.LoadOp() | kernel.StoreOp() if kernel.is_shared(op.ref):
+                case kernel.LoadOp() | kernel.StoreOp() if is_shared(op.ref):
                     value = op.result if isinstance(op, kernel.LoadOp) else op.value
                     subscripts, wide = op.subscripts, isinstance(value.type, VectorType)
                 case kernel.CpAsyncOp():
@@ -474,15 +476,15 @@ class _Walk:
 def accesses(op: Operation) -> Iterator[Access]:
     """The accesses of shared memory that an operation performs at once."""
     match op:
-        case kernel.LoadOp() if kernel.is_shared(op.ref):
+        case kernel.LoadOp() if is_shared(op.ref):
             yield Access(op, op, op.ref, False)
-        case kernel.StoreOp() | kernel.AtomicAddOp() if kernel.is_shared(op.ref):
+        case kernel.StoreOp() | kernel.AtomicAddOp() if is_shared(op.ref):
             yield Access(op, op, op.ref, True)
         case kernel.CpAsyncOp():
             yield Access(op, op, op.target, True)
         case kernel.MbarrierInitOp():
             yield Access(op, op, op.barriers, True)
-        case kernel.MbarrierOpBase() | kernel.MbarrierWaitOp() | kernel.TmaLoadOp():
+        case MbarrierOpBase() | kernel.TmaLoadOp():
             yield Access(op, op, op.barriers, False)  # they order each other, and what is copied
         case _:
             pass

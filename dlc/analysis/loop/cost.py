@@ -23,7 +23,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from dlc.analysis.loop.contraction import Contraction
 from dlc.analysis.loop.loops import trip_count
 from dlc.dialects.axes import AxesOp, loops_around
-from dlc.dialects.kernel import element_bytes
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance

@@ -20,6 +20,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.layout import holds_alike, known_divisor, linear_offset
 from dlc.dialects import kernel
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import strides_of
 from dlc.ir.expr import Expr, constant_of, unchanged_ir
 from dlc.remarks import remark
@@ -102,7 +103,7 @@ class _Copy:
 
     def vectorize(self) -> int:
         """Rewrites the loop with the widest vectors that are legal; `Decline` if there are none."""
-        size = kernel.element_bytes(self.load.result.type)
+        size = element_bytes(self.load.result.type)
         if self.load.ref is self.store.ref:
             raise Decline("it copies within one buffer")
         reasons: list[Decline] = []
@@ -158,7 +159,7 @@ class _Copy:
         if not steps or strides_of(type)[-1] != 1 or steps != [0] * (len(steps) - 1) + [1]:
             raise Decline(f"its elements are not next to each other in {name}")
         first = [_at_first(s, lane) for s in subscripts]
-        size = width * kernel.element_bytes(type.element_type)
+        size = width * element_bytes(type.element_type)
         if self._alignment(op.ref) % size:
             raise Decline(f"{name} is aligned to {self._alignment(op.ref)} bytes, not {size}")
         if known_divisor(linear_offset(type, first)) % width:

@@ -15,7 +15,7 @@ from dlc.analysis.tile.operands import ComputedOperand, computed_operands, separ
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp, loops_around, new_body
-from dlc.dialects.kernel import element_bytes
+from dlc.dialects.kernel_memory import element_bytes
 from dlc.ir.expr import Expr
 from dlc.target import MAX_THREADS, target_of
 from dlc.transforms.step import Decline, SchedulingPass

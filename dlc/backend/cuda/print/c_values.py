@@ -12,6 +12,7 @@ from dlc.backend.cuda.print.c_scalar import ACCUMULATIONS, COMMUTATIVE, is_condi
 from dlc.backend.cuda.print.c_text import Level, Names, Text, broken_lines
 from dlc.backend.cuda.print.liveness import mentioned
 from dlc.dialects import kernel
+from dlc.dialects.kernel_memory import is_local
 
 _MAX_DEPTH = 3
 _MAX_OPERAND = 64
@@ -117,7 +118,7 @@ class Values:
 
     def flush_visible(self) -> None:
         """Writes the pending values that read what other threads can change."""
-        self._write_where(lambda reads: any(r is None or not kernel.is_local(r) for r in reads))
+        self._write_where(lambda reads: any(r is None or not is_local(r) for r in reads))
 
     def flush_lanes(self) -> None:
         """Writes pending shuffles: all lanes of a warp have to reach them in the same order."""

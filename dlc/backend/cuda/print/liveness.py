@@ -12,6 +12,8 @@ from xdsl.traits import MemoryReadEffect, Pure
 from dlc.analysis.kernel.layout import Place, place_of
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp, LoadOpBase, SelectOpBase, StoreOpBase
+from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_memory import is_local, is_shared
 from dlc.ir.expr import Expr, once
 
 
@@ -23,7 +25,7 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
     stores: dict[SSAValue, list[Operation]] = {}
     todo: list[Operation] = []
     for op in func.walk():
-        if isinstance(op, StoreOpBase) and (kernel.is_shared(op.ref) or kernel.is_local(op.ref)):
+        if isinstance(op, StoreOpBase) and (is_shared(op.ref) or is_local(op.ref)):
             stores.setdefault(op.ref, []).append(op)
         elif _is_root(op):
             todo.append(op)
@@ -81,7 +83,7 @@ def _offsets(op: IndexedOp | kernel.CpAsyncOp) -> list[Expr]:
     elif isinstance(op, kernel.TmaLoadOp):
         offset = place_in(op, op.target, op.target_subscripts).linear
         return [*(op.coordinates[d] for d in op.map_op.dims), offset, op.barrier]
-    elif isinstance(op, LoadOpBase | StoreOpBase) and not kernel.is_local(op.ref):
+    elif isinstance(op, LoadOpBase | StoreOpBase) and not is_local(op.ref):
         pairs = [(op.ref, op.subscripts)]
     else:
         return list(op.subscripts)
@@ -111,6 +113,6 @@ def _is_root(op: Operation) -> bool:
         return False
     return (not op.has_trait(Pure) and not op.has_trait(MemoryReadEffect)) or isinstance(
         op, kernel.BarrierOp | kernel.CpAsyncOp | kernel.CommitOp | kernel.WaitOp
-        | kernel.AtomicAddOp | kernel.MbarrierOpBase | kernel.MbarrierWaitOp | kernel.TmaLoadOp
+        | kernel.AtomicAddOp | MbarrierOpBase | kernel.TmaLoadOp
         | kernel.FenceMbarrierInitOp | kernel.FenceProxyAsyncOp | kernel.SyncWarpOp
     )  # fmt: skip

@@ -54,6 +54,8 @@ from dlc.backend.cuda.print.prelude import prelude_for
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import StoreOpBase, element_type
+from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_memory import element_bytes, is_local
 from dlc.dialects.layouts import span
 from dlc.ir.expr import Expr, constant_of, unchanged_ir
 
@@ -182,7 +184,7 @@ class _KernelPrinter(Values):
     def _element_text(self, op: Operation, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
         """`x[row * 2048 + k]`"""
         name = self.text[ref].text
-        if kernel.is_local(ref):
+        if is_local(ref):
             return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
         place = place_in(op, ref, subscripts)
         offset = self.index.expr(place.base + place.unit)
@@ -231,7 +233,7 @@ class _KernelPrinter(Values):
         use = self.use if vector is None else self.named
         default = None if op.default is None or not unsure(op.where) else use(op.default)
         place = self._element_text(op, op.ref, op.subscripts)
-        value = Text(place.text, depth=0 if kernel.is_local(op.ref) else 1)
+        value = Text(place.text, depth=0 if is_local(op.ref) else 1)
         if vector is not None:
             value = self._vector_call("load", vector, op, Text(f"&{place}"))
         if where is not None:
@@ -438,7 +440,7 @@ class _KernelPrinter(Values):
                 | kernel.FenceMbarrierInitOp() | kernel.FenceProxyAsyncOp()
             ):  # fmt: skip
                 self._synchronize(op)
-            case kernel.MbarrierOpBase() | kernel.MbarrierWaitOp():
+            case MbarrierOpBase():
                 self._mbarrier(op)
             case kernel.TmaLoadOp():
                 self._tma_load(op)
@@ -489,7 +491,7 @@ class _KernelPrinter(Values):
         else:
             self.line("__syncwarp();" if isinstance(op, kernel.SyncWarpOp) else "__syncthreads();")
 
-    def _mbarrier(self, op: kernel.MbarrierOpBase | kernel.MbarrierWaitOp) -> None:
+    def _mbarrier(self, op: MbarrierOpBase) -> None:
         helper = op.name.removeprefix("kernel.")
         arguments = [self._barrier(op.barriers, op.barrier)]
         match op:
@@ -529,7 +531,7 @@ class _KernelPrinter(Values):
         self._effect(None, f"{text};")
 
     def _cp_async(self, op: kernel.CpAsyncOp) -> None:
-        size = op.elements.value.data * kernel.element_bytes(element_type(op.source.type))
+        size = op.elements.value.data * element_bytes(element_type(op.source.type))
         helper = f"cp_async_{size}"
         self.helpers.add(helper)
         target = self._element_text(op, op.target, op.target_subscripts)

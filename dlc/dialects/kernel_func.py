@@ -1,0 +1,258 @@
+"""A kernel for the GPU and its launch, by name."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    FlatSymbolRefAttrConstr,
+    IntegerAttr,
+    MemRefType,
+    SymbolRefAttr,
+    TensorType,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import Attribute, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineMap
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import StoreOpBase
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, tensor_of
+from dlc.dialects.kernel_tma import TensorMapOp
+from dlc.ir.expr import once
+from dlc.target import MAX_THREADS
+
+
+@irdl_op_definition
+class FuncOp(KernelSignature):
+    """
+    `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …) grid 32 block 256 lockstep?
+    { … }`
+
+    A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
+    Outputs are new memory, uninitialized but for those that are zeroed: they hold zeros at the
+    start, also where the grid is empty.
+
+    The threads of a block run independently of each other. In `lockstep`, all execute an operation
+    before any executes the next, which no GPU does: such a kernel has yet to get its barriers.
+    """
+
+    name = "kernel.func"
+    grid = prop_def(AffineMapAttr)
+    block = prop_def(IntegerAttr)
+    lockstep = opt_prop_def(UnitAttr)
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+
+    def __init__(
+        self,
+        name: str,
+        body: Region,
+        alignments: Sequence[int],
+        grid: int,
+        block: int,
+        schedule: str | None = None,
+        zeroed: Sequence[int] = (),
+        *,
+        lockstep: bool = False,
+    ) -> None:
+        signature = self.signature(name, alignments, schedule, zeroed)
+        shape = _launch_shape(grid, block)
+        step = {"lockstep": UnitAttr() if lockstep else None}
+        super().__init__(regions=[body], properties=signature | shape | step)
+
+    @property
+    def tensor_maps(self) -> tuple[TensorMapOp, ...]:
+        """The tensor maps that the launch makes: the first parameters, in this order."""
+        return tuple(op for op in self.body.block.ops if isinstance(op, TensorMapOp))
+
+    @property
+    def grid_size(self) -> int:
+        """The number of blocks."""
+        return self.grid.data.eval([], [])[0]
+
+    @property
+    def block_size(self) -> int:
+        """The number of threads of a block."""
+        return self.block.value.data
+
+    def set_launch_shape(self, grid: int, block: int) -> None:
+        """States how many blocks run, and of how many threads."""
+        self.properties |= _launch_shape(grid, block)
+
+    def verify_(self) -> None:
+        for argument in self.body.block.args:
+            if not isinstance(argument.type, MemRefType):
+                raise VerifyException(f"expected memrefs as arguments, found {argument.type}")
+        grid = self.grid.data
+        if grid.num_dims != len(self.sizes) or grid.num_symbols or len(grid.results) != 1:
+            raise VerifyException(
+                f"expected a grid of one expression over the {len(self.sizes)} sizes, found {grid}"
+            )
+        if self.grid_size < 0 or not 1 <= self.block_size <= MAX_THREADS:
+            raise VerifyException(
+                f"expected a grid >= 0 and a block of 1 to {MAX_THREADS} threads, found "
+                f"{self.grid_size} and {self.block_size}"
+            )
+        if len(self.alignments) > len(self.refs):
+            raise VerifyException("expected at most one alignment per memref")
+        self.verify_zeroed()
+        for ref in self.input_refs:
+            for use in ref.uses:
+                if isinstance(use.operation, StoreOpBase):
+                    raise VerifyException(
+                        f"expected inputs that are only read, found %{ref.name_hint}, which "
+                        f"'{use.operation.name}' writes"
+                    )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FuncOp:
+        properties, arguments = cls.parse_signature(parser)
+        parser.parse_keyword("grid")
+        grid = parser.parse_integer()
+        parser.parse_keyword("block")
+        properties |= _launch_shape(grid, parser.parse_integer())
+        if parser.parse_optional_keyword("lockstep"):
+            properties["lockstep"] = UnitAttr()
+        return cls.build(**cls.parse_body(parser, properties, arguments))
+
+    def print(self, printer: Printer) -> None:
+        self.print_signature(printer)
+        printer.print_string(f" grid {self.grid_size} block {self.block_size}")
+        if self.lockstep is not None:
+            printer.print_string(" lockstep")
+        self.print_body(printer)
+
+
+def _launch_shape(grid: int, block: int) -> dict[str, Attribute]:
+    """The properties that say how many blocks run, and of how many threads."""
+    blocks = AffineMap(0, 0, (AffineConstantExpr(grid),))
+    return {"grid": AffineMapAttr(blocks), "block": IntegerAttr(block, i64)}
+
+
+class LaunchOpBase(IRDLOperation, ABC):
+    """A launch of a kernel by its name."""
+
+    kernel = prop_def(FlatSymbolRefAttrConstr)
+
+    @property
+    def kernel_name(self) -> str:
+        return self.kernel.root_reference.data
+
+    @property
+    def launched(self) -> KernelSignature | None:
+        """The kernel that is launched, in whichever dialect it is."""
+        root: Operation = self
+        while (parent := root.parent_op()) is not None:
+            root = parent
+        return once((root, "kernels"), lambda: _kernels(root)).get(self.kernel_name)
+
+    @property
+    def callee(self) -> FuncOp | None:
+        """The kernel that is launched, in Kernel IR."""
+        found = self.launched
+        return found if isinstance(found, FuncOp) else None
+
+    def verify_types(
+        self,
+        inputs: Sequence[SSAValue],
+        outputs: Sequence[SSAValue],
+        input_types: Sequence[Attribute],
+        output_types: Sequence[Attribute],
+    ) -> None:
+        """Are inputs and outputs as many as the kernel's, and of its types?"""
+        found = [v.type for v in (*inputs, *outputs)]
+        expected = [*input_types, *output_types]
+        if found != expected or len(inputs) != len(input_types):
+            raise VerifyException(
+                f"expected inputs and outputs ({', '.join(map(str, expected))}), found "
+                f"({', '.join(map(str, found))})"
+            )
+
+
+@irdl_op_definition
+class LaunchOp(LaunchOpBase):
+    """
+    `%y = kernel.launch @k(%x, %w) : (tensor, tensor) -> (tensor)`: runs a kernel; in `@main`.
+
+    Before Kernel IR the kernel is one of the loop or tile dialect, which runs where it stands and,
+    on other tensors, wherever it is launched again.
+    """
+
+    name = "kernel.launch"
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+    assembly_format = (
+        "$kernel `(` $inputs `)` attr-dict `:` `(` type($inputs) `)` `->` `(` type($outputs) `)`"
+    )
+    traits = traits_def(Pure())
+
+    def __init__(
+        self, kernel: str, inputs: Sequence[SSAValue], result_types: Sequence[Attribute]
+    ) -> None:
+        super().__init__(
+            operands=[inputs],
+            properties={"kernel": SymbolRefAttr(kernel)},
+            result_types=[list(result_types)],
+        )
+
+    def verify_(self) -> None:
+        callee = self.launched
+        if callee is None:
+            raise VerifyException(f"expected a kernel named {self.kernel}, found none")
+        self.verify_types(
+            self.inputs,
+            self.outputs,
+            [tensor_of(ref.type) for ref in callee.input_refs],
+            [tensor_of(ref.type) for ref in callee.output_refs],
+        )
+        for value, needed in zip(self.inputs, callee.alignments.get_values(), strict=False):
+            if (known := _known_alignment(value)) < needed:
+                raise VerifyException(
+                    f"expected %{value.name_hint} at a multiple of {needed} bytes, found it at one "
+                    f"of {known}"
+                )
+
+
+def _known_alignment(value: SSAValue) -> int:
+    """What a function says of its argument's address, in bytes; other tensors are our own."""
+    function = value.owner.parent_op() if isinstance(value, BlockArgument) else None
+    if not isinstance(function, func.FuncOp) or function.arg_attrs is None:
+        return DEFAULT_ALIGNMENT
+    align = function.arg_attrs.data[value.index].data.get("dlc.align")  # pyright: ignore[reportAttributeAccessIssue]
+    return align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
+
+
+def _kernels(root: Operation) -> dict[str, KernelSignature]:
+    """The kernels in a module and in the functions of it, by name."""
+    found: dict[str, KernelSignature] = {}
+    for region in root.regions:
+        for op in region.ops if region.blocks else ():
+            if isinstance(op, KernelSignature):
+                found.setdefault(op.name_, op)
+            else:
+                found |= _kernels(op)
+    return found
+
+
+def enclosing_func(op: Operation) -> FuncOp | None:
+    """The kernel that an operation stands in."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, FuncOp):
+        parent = parent.parent_op()
+    return parent
