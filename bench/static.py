@@ -71,7 +71,7 @@ def lower(text: str, target: str) -> Row:
     """
     from xdsl.utils.exceptions import ArgSpecParseError
 
-    from dlc.cli.commands import describe
+    from dlc.cli.error_text import describe
     from dlc.compiler import compiler_context, set_target
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program

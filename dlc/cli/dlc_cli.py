@@ -17,11 +17,10 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dlc.cli.model_options import add_model_options
-
-IRS = ("torch", "tensor", "loop", "tile", "kernel", "cuda")
+from dlc.passes import PRINTED
 
 _PROGRAM = """
 A program is text (-c), a script, a file of any of dlc's IRs, or a model. Of text and scripts the
@@ -44,118 +43,140 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="compile | run | check | bisect"
     )
-    compiling = commands.add_parser(
-        "compile", help="print a program in one of the IRs", description=_PROGRAM
-    )
-    compiling.add_argument("--ir", choices=IRS, help="what to print [cuda]")
-    compiling.add_argument(
+    for name, (text, more, add_options) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=_PROGRAM + more)
+        add_options(command)
+        _add_common_options(command)
+    return parser
+
+
+def _add_compile_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--ir", choices=PRINTED, help="what to print [cuda]")
+    command.add_argument(
         "--cubin",
         action="store_true",
         help="compile the kernels with nvcc, for a GPU to find them in the cache, and print what "
         "they use, not the IR",
     )
-    compiling.add_argument(
-        "-o",
-        metavar="FILE | DIR/",
-        help="print to FILE; or write the program and a launcher",
+    command.add_argument(
+        "-o", metavar="FILE | DIR/", help="print to FILE; or write the program and a launcher"
     )
-    compiling.add_argument(
+    command.add_argument(
         "--reproduce",
         metavar="KERNEL",
         help="print a script that runs one kernel against the operations it implements, not the IR",
     )
-    compiling.add_argument(
+    command.add_argument(
         "--with-weights", action="store_true", help="with -o DIR/, write the weights, too"
     )
-    compiling.add_argument(
+    command.add_argument(
         "--explain",
         action="store_true",
         help="print why each kernel is scheduled as it is, and what was declined, not the IR",
     )
-    running = commands.add_parser(
-        "run",
-        help="run a program and check its results",
-        description=_PROGRAM + "With both an .mlir file and -c, the file is run on the inputs of "
-        "the text and checked against it.",
-    )
-    running.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
-    running.add_argument(
+    command.set_defaults(seed=None)
+    _add_validate(command)
+
+
+def _add_run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
+    command.add_argument(
         "--sync",
         action="store_true",
         help="on a GPU, wait for each kernel, so that one that fails is named, and check indices",
     )
-    running.add_argument(
+    command.add_argument(
         "--order",
         choices=("forward", "reverse", "random"),
         help="on the host, which threads go first between barriers [forward]",
     )
-    running.add_argument(
+    command.add_argument(
         "--async-mode",
         choices=("late", "early"),
         help="on the host, whether asynchronous copies land at the wait or at the issue [late]",
     )
-    running.add_argument(
+    command.add_argument(
         "--seed", type=int, help="of random inputs, parameters and orders of threads [0]"
     )
-    running.add_argument(
+    command.add_argument(
         "--bench",
         action="store_true",
         help="check and time dlc, eager PyTorch and torch.compile side by side",
     )
-    running.add_argument(
+    command.add_argument(
         "--contenders",
         metavar="NAMES",
         help="of --bench: some of dlc,eager,torch.compile,max-autotune [on a GPU all]",
     )
-    running.add_argument(
+    command.add_argument(
         "--profile",
         action="store_true",
         help="say what bounds each kernel: by Nsight Compute on a GPU, else from its machine code",
     )
-    checking = commands.add_parser(
-        "check",
-        help="look for races, missing waits and the like in a program's kernels",
-        description=_PROGRAM + "Each kernel is clean, has hazards, or was not checked: exit code "
-        "0, 1 or 3.",
-    )
-    checking.add_argument(
+    _add_validate(command)
+
+
+def _add_check_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
         "--blocks", type=_positive, metavar="N", help="run N blocks of each kernel [what 5 s allow]"
     )
-    checking.add_argument("--seed", type=int, help="of random inputs, parameters [0]")
-    bisecting = commands.add_parser(
-        "bisect",
-        help="find the pass that fails or changes the result",
-        description=_PROGRAM + "States of the program between passes are run, half as many at "
-        "each try; of the first wrong one the kernel, its diff and a reproducer are given.",
+    command.add_argument("--seed", type=int, help="of random inputs, parameters [0]")
+    command.set_defaults(validate=False)
+
+
+def _add_bisect_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--backend", choices=("host", "cuda"), help="where states run [host]")
+    command.add_argument("--seed", type=int, help="of random inputs [0]")
+    command.set_defaults(validate=False)
+
+
+def _add_validate(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--validate",
+        action="store_true",
+        help="run the program after every pass that changes it, and stop at the first that "
+        "changes its result",
     )
-    bisecting.add_argument("--backend", choices=("host", "cuda"), help="where states run [host]")
-    bisecting.add_argument("--seed", type=int, help="of random inputs [0]")
-    compiling.set_defaults(seed=None)
-    for command in (checking, bisecting):
-        command.set_defaults(validate=False)
-    for command in (compiling, running):
-        command.add_argument(
-            "--validate",
-            action="store_true",
-            help="run the program after every pass that changes it, and stop at the first that "
-            "changes its result",
-        )
-    for command in (compiling, running, checking, bisecting):
-        command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | - | MODEL")
-        command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
-        add_model_options(command)
-        command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
-        command.add_argument(
-            "-v",
-            action="count",
-            default=0,
-            dest="verbose",
-            help="say on stderr what each pass did; -vv: print a diff for each pass",
-        )
-        command.add_argument("--color", choices=("auto", "always", "never"), default="auto")
-        command.add_argument("--timing", action="store_true", help="print seconds per phase")
-        command.add_argument("--debug", action="store_true", help="print tracebacks of errors")
-    return parser
+
+
+def _add_common_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | - | MODEL")
+    command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
+    add_model_options(command)
+    command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
+    command.add_argument(
+        "-v",
+        action="count",
+        default=0,
+        dest="verbose",
+        help="say on stderr what each pass did; -vv: print a diff for each pass",
+    )
+    command.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    command.add_argument("--timing", action="store_true", help="print seconds per phase")
+    command.add_argument("--debug", action="store_true", help="print tracebacks of errors")
+
+
+COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
+    "compile": ("print a program in one of the IRs", "", _add_compile_options),
+    "run": (
+        "run a program and check its results",
+        "With both an .mlir file and -c, the file is run on the inputs of the text and checked "
+        "against it.",
+        _add_run_options,
+    ),
+    "check": (
+        "look for races, missing waits and the like in a program's kernels",
+        "Each kernel is clean, has hazards, or was not checked: exit code 0, 1 or 3.",
+        _add_check_options,
+    ),
+    "bisect": (
+        "find the pass that fails or changes the result",
+        "States of the program between passes are run, half as many at each try; of the first "
+        "wrong one the kernel, its diff and a reproducer are given.",
+        _add_bisect_options,
+    ),
+}
+"""A line on each command, what its help says beside that of all, and its own options."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

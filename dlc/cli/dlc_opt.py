@@ -33,7 +33,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, PassFailedException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from dlc.cli.option_rules import Need, check_needs
-from dlc.cli.pass_reproducer import advance, write_reproducer
+from dlc.cli.pass_reproducer import advance, reproduction
 from dlc.diagnostics import (
     UsageError,
     did_you_mean,
@@ -44,7 +44,6 @@ from dlc.diagnostics import (
 )
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
-from dlc.pipeline import text_of
 from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories
 from dlc.remarks import collect
 from dlc.simulator.bank_meter import Promises
@@ -171,20 +170,18 @@ class DlcOptMain(xDSLOptMain):
         later = failed_pass(error) if number is None and self.args.check_hazards else None
         if number is None and later is None:
             return None
-        try:
+
+        def before() -> ModuleOp:
             module = self.parse_chunk(BytesIO(self._chunk), "mlir", self._line_offset)
             assert module is not None
             with collect():
                 PassPipeline(passes[:number]).apply(self.ctx, module)
             if later is not None:
                 advance(self.ctx, module, later)
-            name = later or str(passes[number or 0])
-            options = [option for option in KEPT if getattr(self.args, option)]
-            options += ["validate"] if type(error).__name__ == "WrongResult" else []
-            flags = " ".join(f"--{option.replace('_', '-')}" for option in options)
-            return f"reproduce with: {write_reproducer(text_of(module), name, flags)}"
-        except (Exception, ArgSpecParseError) as obstacle:
-            return f"no reproducer is written: {format_error(obstacle, self.sources)}"
+            return module
+
+        flags = [f"--{kept.replace('_', '-')}" for kept in KEPT if getattr(self.args, kept)]
+        return reproduction(error, self.sources, later or str(passes[number or 0]), before, flags)
 
     def setup_pipeline(self) -> None:
         check_needs(self.args, NEEDS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dlc.cli.program_input import kind_of, needs_weights
@@ -92,8 +92,12 @@ NEEDS = (
 def settle(options: argparse.Namespace) -> None:
     """Fills in the defaults; UsageError for options that would be ignored, or name nothing."""
     check_needs(options, NEEDS)
-    if options.command == "compile" and len(wanted := list(_outputs(options))) > 1:
-        raise UsageError(f"expected one thing to print or to write, found {' and '.join(wanted)}")
+    if options.command == "compile":
+        wanted = outputs(options)
+        if len(wanted) > 1:
+            found = " and ".join(wanted.values())
+            raise UsageError(f"expected one thing to print or to write, found {found}")
+        options.output = next(iter(wanted), "cuda")
     _check_target(options.target)
     if _is_given(options, "contenders"):
         from dlc.cli.bench_report import contender_names
@@ -122,16 +126,18 @@ def _check_target(name: str | None) -> None:
         raise with_hint(UsageError(f"unknown target '{name}'"), hint)
 
 
-def _outputs(options: argparse.Namespace) -> Iterator[str]:
-    """What `dlc compile` is told to make; the text of an IR may go to a file."""
+def outputs(options: argparse.Namespace) -> dict[str, str]:
+    """
+    What `dlc compile` is told to make, by its name in `dlc.cli.outputs`, and how it is told. To a
+    directory the CUDA text goes anyway.
+    """
     to_directory = names_directory(options.o)
-    if options.ir is not None and not (to_directory and options.ir == "cuda"):
-        yield f"--ir {options.ir}"
-    if options.cubin:
-        yield "--cubin"
-    if options.explain:
-        yield "--explain"
-    if options.reproduce is not None:
-        yield "--reproduce"
-    if to_directory:
-        yield f"the directory -o {options.o}"
+    ir = None if to_directory and options.ir == "cuda" else options.ir
+    asked = {
+        "cuda" if ir == "cuda" else "ir": ir and f"--ir {ir}",
+        "cubin": options.cubin and "--cubin",
+        "explain": options.explain and "--explain",
+        "reproduce": options.reproduce is not None and "--reproduce",
+        "directory": to_directory and f"the directory -o {options.o}",
+    }
+    return {name: said for name, said in asked.items() if said}

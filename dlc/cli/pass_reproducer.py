@@ -9,13 +9,16 @@ from __future__ import annotations
 import hashlib
 import shlex
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import ArgSpecParseError
 
+from dlc.cli.error_text import describe
 from dlc.passes import steps_between
-from dlc.pipeline import apply_pass, stage_of
+from dlc.pipeline import apply_pass, stage_of, text_of
 
 
 def write_reproducer(
@@ -33,6 +36,25 @@ def write_reproducer(
     comment = command.replace("\n", "\n// ")
     path.write_text(f"// {comment}\n{text}", encoding="utf-8")
     return command
+
+
+def reproduction(
+    error: BaseException,
+    sources: Mapping[str, str],
+    passed: str,
+    before: Callable[[], ModuleOp],
+    arguments: Sequence[str] = (),
+) -> str:
+    """
+    Writes a reproducer of an error in a pass, for which `before` makes the module that the pass was
+    given: a line with the command that runs it, or why there is none.
+    """
+    wrong = ["--validate"] if type(error).__name__ == "WrongResult" else []
+    try:
+        command = write_reproducer(text_of(before()), passed, " ".join([*arguments, *wrong]))
+    except (Exception, ArgSpecParseError) as obstacle:
+        return f"no reproducer is written: {describe(obstacle, sources)}"
+    return f"reproduce with: {command}"
 
 
 def advance(ctx: Context, module: ModuleOp, pass_name: str) -> None:

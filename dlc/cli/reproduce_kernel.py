@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.backend.cuda.print.c_text import Names
 from dlc.cli.implementation import Implementation, implementation
 from dlc.cli.kernel_program import Input, program_around
-from dlc.cli.program_input import Loaded
 from dlc.diagnostics import UsageError, fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_op import tensor_of
 from dlc.dialects.torch import Argument, AtenOp
 from dlc.judge.reference import VIEWS, default_epsilon, overload_of
-from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
+from dlc.pipeline import stage_of, text_of
 
 _SCRIPT = '''\
 """
@@ -55,27 +50,19 @@ _PYTHON = ("torch", "sys", "aten", "operations", "check_kernel", "lambda", "in",
 """Words that a variable of the script cannot be called, beside those of C."""
 
 
-def reproduce(
-    ctx: Context, loaded: Loaded, options: argparse.Namespace, observers: Sequence[Observer]
-) -> int:
-    """Writes the script for the kernel that `--reproduce` names, to `-o` or standard output."""
-    if stage_of(loaded.module) != "torch":
+def program_to_compare_with(module: ModuleOp) -> ModuleOp:
+    """A copy of a module of Torch IR, which has the operations; UsageError for another module."""
+    if stage_of(module) != "torch":
         raise UsageError(
             "expected a program with --reproduce: text, a script, or a file of Torch IR, which has "
             "the operations to compare with"
         )
-    program = loaded.module.clone()
-    run_pipeline(ctx, loaded.module, "kernel", observers)
-    text = script(implementation(program, loaded.module, options.reproduce), loaded.module)
-    if options.o is None:
-        sys.stdout.write(text)
-    else:
-        Path(options.o).write_text(text, encoding="utf-8")
-    return 0
+    return module.clone()
 
 
-def script(found: Implementation, module: ModuleOp) -> str:
-    """The text of the script."""
+def kernel_script(torch_ir: ModuleOp, kernel_ir: ModuleOp, name: str) -> str:
+    """The text of the script for the kernel `name` of a program; errors as of `implementation`."""
+    found = implementation(torch_ir, kernel_ir, name)
     names = _PythonNames()
     parameters = [names.new(v) for v in found.given]
     extra = _further_arguments(found)
@@ -94,7 +81,7 @@ def script(found: Implementation, module: ModuleOp) -> str:
         parameters=", ".join(parameters),
         body="\n".join(body) or "    # The kernel copies.",
         results=", ".join(names.of(v) for v in found.wanted),
-        kernel=text_of(_module(found, module, parameters)),
+        kernel=text_of(_module(found, kernel_ir, parameters)),
     )
 
 

@@ -9,7 +9,7 @@ import torch
 
 from dlc.cli.dlc_cli import main
 from dlc.cli.implementation import implementation
-from dlc.cli.reproduce_kernel import script
+from dlc.cli.reproduce_kernel import kernel_script
 from dlc.cli.reproduced import check_kernel
 from dlc.compiler import compiler_context, set_target
 from dlc.diagnostics import OpError
@@ -55,9 +55,7 @@ def test_every_kernel_of_a_program_can_be_reproduced(
     program, kernels = block
     launches = [op for op in kernels.walk() if isinstance(op, LaunchOp)]
     seen: set[str] = set()
-    texts = {
-        script(implementation(program, kernels, op.kernel_name), kernels): op for op in launches
-    }
+    texts = {kernel_script(program, kernels, op.kernel_name): op for op in launches}
     for text, op in texts.items():
         scope: dict[str, Any] = {"__name__": "script"}
         exec(compile(text, "script.py", "exec"), scope)
@@ -99,7 +97,7 @@ def test_what_is_no_value_of_the_program_is_refused(block: tuple[Any, Any]) -> N
     product = sum(isinstance(op, AtenOp) for op in program.walk()) - 1
     set_values(writer, [str(product)])
     with pytest.raises(OpError, match="is no value of the program"):
-        script(implementation(program, kernels, reader.kernel_name), kernels)
+        kernel_script(program, kernels, reader.kernel_name)
 
 
 @pytest.mark.parametrize(

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-
-from xdsl.context import Context
 
 from dlc.backend.export import export_program
 from dlc.cli.program_input import Loaded
-from dlc.pipeline import Observer, run_pipeline
+from dlc.text import counted
 
 
-def export_and_report(
-    ctx: Context, loaded: Loaded, options: argparse.Namespace, observers: Sequence[Observer]
-) -> int:
-    """Exports what was loaded to the directory `-o` and says how to run it."""
-    run_pipeline(ctx, loaded.module, "kernel", observers)
+def export(loaded: Loaded, options: argparse.Namespace) -> str:
+    """Exports a program in Kernel IR to the directory `-o`; how to run it."""
     weights = None
     if options.with_weights and loaded.program is not None:
         arguments = loaded.program.arguments
         weights = {a.name: a.tensor for a in arguments if a.tensor is not None}
     directory = Path(options.o)
     files = export_program(loaded.module, directory, weights)
-    kernels = sum(file.suffix == ".cu" for file in files)
+    kernels = counted(sum(file.suffix == ".cu" for file in files), "kernel")
     name, binary = shlex.quote(str(directory)), shlex.quote(str(directory / "run"))
-    print(
-        f"{directory}: {kernels} kernel{'s' * (kernels != 1)}; to run it: make -C {name}, or "
-        f"make -C {name} HOST=1, then {binary} INPUTS RESULTS"
+    return (
+        f"{directory}: {kernels}; to run it: make -C {name}, or make -C {name} HOST=1, then "
+        f"{binary} INPUTS RESULTS\n"
     )
-    return 0

@@ -1,0 +1,19 @@
+"""Errors of programs, their frontend and their backends as the user reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dlc.backend import BackendError
+from dlc.diagnostics import format_error
+
+
+def describe(error: BaseException, sources: Mapping[str, str]) -> str:
+    """An error as a sentence with its place. The frontend's have their place in their text."""
+    if isinstance(error, BackendError):
+        return f"error: {error}"
+    if type(error).__module__ == "dlc.frontend.source":
+        first = str(error).split("\n")[0]
+        return str(error) if re.search(r"(^|: )error: ", first) else f"error: {error}"
+    return format_error(error, sources)
