@@ -21,14 +21,14 @@ import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import StringAttr
 
-from dlc.cli.check import Collected, as_array
+from dlc.cli.check import as_array
 from dlc.compiler import set_target
 from dlc.dialects import kernel, loop
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
-from dlc.simulator.module_check import check_module
+from dlc.simulator.checker import check_module
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,8 +50,7 @@ def measure(target: str, repeat: int) -> float:
     run_pipeline(ctx, program.module, "loop")
     (nest,) = (op for op in program.module.walk() if isinstance(op, loop.KernelOp))
     nest.properties["schedule"] = StringAttr(SCHEDULE.format(copy=COPIES[target]))
-    collected = Collected()
-    run_pipeline(ctx, program.module, "kernel", [collected])
+    run_pipeline(ctx, program.module, "kernel")
     (func,) = (op for op in program.module.walk() if isinstance(op, kernel.FuncOp))
     if func.grid_size != 1 or "memref<3x" not in str(func):
         sys.exit(f"expected one block with rings of three slots, found\n{func}")
@@ -59,7 +58,7 @@ def measure(target: str, repeat: int) -> float:
     seconds: list[float] = []
     for _ in range(repeat):
         begin = time.process_time()
-        (verdict,) = check_module(program.module, inputs, promises=collected.promises)
+        (verdict,) = check_module(program.module, inputs)
         seconds.append(time.process_time() - begin)
         if verdict.answer != "clean":
             sys.exit("\n".join(map(str, verdict.hazards)))

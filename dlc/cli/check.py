@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -23,16 +22,17 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation
 
+from dlc.analysis.kernel.banks import report
 from dlc.cli.program_input import Loaded
 from dlc.cli.status_line import STATUS, bar, progress
 from dlc.diagnostics import OpError, file_line_col, format_error
+from dlc.dialects import tile
 from dlc.dialects.kernel import FuncOp
 from dlc.ir.locations import LocParser
 from dlc.passes import STEPS, Step
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
 from dlc.remarks import Remark
-from dlc.simulator.bank_meter import Promises
-from dlc.simulator.module_check import Limits, Verdict, check_module, promises_of
+from dlc.simulator.checker import Verdict, check_module
 from dlc.text import GREEN, RED, YELLOW, paint, wants_colour
 
 CODES = {"clean": 0, "hazard": 1, "not checked": 3}
@@ -41,8 +41,8 @@ KERNEL_IR = "<kernel IR>"
 """The file that hazards of kernels name which were not read as Kernel IR."""
 Origins: TypeAlias = Mapping[Operation, FileLineColLoc]
 LAST_TILE_STEP = [step for step in STEPS if step.stage == "tile"][-1]
-REFRESH = 0.1
-"""Seconds between two looks of the line of progress."""
+Conflicts: TypeAlias = Mapping[str, Sequence[str]]
+"""The bank conflicts of kernels, by their names."""
 
 
 def check_and_report(
@@ -56,14 +56,13 @@ def check_and_report(
     inputs = None
     if loaded.program is not None:
         inputs = [as_array(t.detach()) for t in loaded.program.bind(loaded.args)]
-    limits = Limits(blocks=options.blocks)
     colour = wants_colour(options.color, sys.stdout)
     text, code = check_text(
         ctx,
         loaded.module,
         sources,
         inputs,
-        limits,
+        options.blocks,
         options.seed,
         observers=observers,
         colour=colour,
@@ -77,30 +76,28 @@ def check_text(
     module: ModuleOp,
     sources: Mapping[str, str],
     inputs: Sequence[NDArray[Any]] | None = None,
-    limits: Limits | None = None,
+    blocks: int | None = None,
     seed: int = 0,
     *,
-    promises: Mapping[str, Promises] | None = None,
+    conflicts: Conflicts | None = None,
     observers: Sequence[Observer] = (),
     colour: bool = False,
 ) -> tuple[str, int]:
-    """Takes a module of any IR to Kernel IR and checks it: the report and the exit code."""
-    collected = Collected(promises)
+    """
+    Takes a module of any IR to Kernel IR and checks it: the report and the exit code. `conflicts`
+    are those of kernels that are Kernel IR already.
+    """
+    collected = Collected(conflicts)
     run_pipeline(ctx, module, "kernel", [*observers, collected])
     shown, origins = module, {}
     if not all(map(_has_place, module.walk())):
         shown, origins = _placed(ctx, module)
         sources = {**sources, KERNEL_IR: text_of(module)}
     with progress("checking …"):
-        checking = check_module(
-            shown,
-            inputs,
-            promises=collected.promises,
-            limits=limits,
-            seed=seed,
-            ticker=_ticker,
-        )
-        verdicts = list(checking)
+        verdicts = list(check_module(shown, inputs, blocks=blocks, seed=seed, progress=_show))
+    for verdict in verdicts:
+        found = collected.conflicts.get(verdict.func.name_, ())
+        verdict.notes += [f"bank conflicts in the model: {access}" for access in found]
     if not verdicts:
         return "not checked: the module has no kernel\n", CODES["not checked"]
     text = "".join(f"{described(v, sources, origins, colour)}\n" for v in verdicts)
@@ -152,36 +149,32 @@ def as_array(tensor: Any) -> NDArray[Any]:
     return tensor.cpu().contiguous().numpy()
 
 
-class Collected:
-    """Collects what the bank model promises of each kernel when its layouts are settled."""
+def bank_conflicts(module: ModuleOp) -> Conflicts:
+    """The bank conflicts of a module's Tile IR kernels, in the model."""
+    return {
+        op.name_: list(dict.fromkeys(str(access) for access in report(op) if access.ways > 1))
+        for op in module.walk()
+        if isinstance(op, tile.KernelOp)
+    }
 
-    def __init__(self, promises: Mapping[str, Promises] | None = None) -> None:
-        self.promises: dict[str, Promises] = dict(promises or {})
+
+class Collected:
+    """Collects the bank conflicts of each kernel when its layouts are settled."""
+
+    def __init__(self, conflicts: Conflicts | None = None) -> None:
+        self.conflicts: dict[str, Sequence[str]] = dict(conflicts or {})
 
     def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         if stage_of(module) == "tile":
-            self.promises |= promises_of(module)
+            self.conflicts |= bank_conflicts(module)
 
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
         if step == LAST_TILE_STEP:
-            self.promises |= promises_of(module)
+            self.conflicts |= bank_conflicts(module)
 
 
-def _ticker(func: FuncOp, turns: int) -> Callable[[], None] | None:
-    """What counts the turns of a kernel's loops, on the terminal if there is one."""
-    if not sys.stderr.isatty() or not turns:
-        return None
-    done, last = 0, 0.0
-
-    def tick() -> None:
-        nonlocal done, last
-        done += 1
-        now = time.perf_counter()
-        if now - last > REFRESH:
-            last = now
-            share = done % turns / turns
-            STATUS.show(f"{bar(share)} {share:.0%} checking @{func.name_} …")
-
-    return tick
+def _show(func: FuncOp, share: float) -> None:
+    """How far a kernel is checked, on the terminal if there is one."""
+    STATUS.show(f"{bar(share)} {share:.0%} checking @{func.name_} …")

@@ -46,7 +46,6 @@ from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories
 from dlc.remarks import collect
-from dlc.simulator.bank_meter import Promises
 
 if TYPE_CHECKING:
     from dlc.judge.validation import Validation
@@ -95,7 +94,8 @@ class DlcOptMain(xDSLOptMain):
         self.sources = {} if sources is None else sources
         self.exit_code = 0
         """3 or 1 where `--check-hazards` did not find all kernels clean."""
-        self._promises: dict[str, Promises] = {}
+        self._conflicts: dict[str, Sequence[str]] = {}
+        """Bank conflicts in the model, by the names of kernels."""
         self._chunk = b""
         self._done = 0
         """How many passes have run."""
@@ -156,7 +156,7 @@ class DlcOptMain(xDSLOptMain):
         if self.args.check_hazards:
             from dlc.cli.check import check_text
 
-            self._report, code = check_text(self.ctx, prog, self.sources, promises=self._promises)
+            self._report, code = check_text(self.ctx, prog, self.sources, conflicts=self._conflicts)
             self.exit_code = min(filter(None, (self.exit_code, code)), default=0)
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
@@ -204,9 +204,9 @@ class DlcOptMain(xDSLOptMain):
             except Exception as error:
                 raise with_context(error, f"after pass {done}") if done is not None else error
             if self.args.check_hazards and todo is not None and todo.name == "materialize-tiles":
-                from dlc.simulator.module_check import promises_of
+                from dlc.cli.check import bank_conflicts
 
-                self._promises |= promises_of(module)
+                self._conflicts |= bank_conflicts(module)
             if validation is not None and done is not None:
                 validation.check(module, str(done))
             elif self.args.validate:

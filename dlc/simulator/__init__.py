@@ -8,10 +8,10 @@ All threads of some blocks are one NumPy axis and run in step: a value is an arr
 condition that differs among them a mask. What threads may see of each other's accesses does not
 depend on the order in which they run here: it is derived from barriers, waits and arrivals alone,
 so a race is found whether or not it would have changed the result. Where threads that run in step
-wait for each other, the kernel is run again in groups of threads that block and resume, in two
-orders (`dlc.simulator.crew`).
+wait for each other, the kernel is run again in groups of threads that take turns, in two orders
+(`dlc.simulator.divergence`).
 
-The first `Hazard` is raised; `dlc.simulator.module_check` collects all that there are.
+The first `Hazard` is raised; `dlc.simulator.checker` collects all that there are.
 """
 
 from dlc.simulator.hazards import Access, Hazard

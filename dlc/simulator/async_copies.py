@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from dlc.simulator.address_space import Memory
+from dlc.simulator.clocks import Lanes
 from dlc.simulator.hazards import Hazard
-from dlc.simulator.machine import Lanes, Machine, first_of
+from dlc.simulator.machine import Machine, first_of
 from dlc.simulator.shadow import Elements
 
 Count = NDArray[np.int64]

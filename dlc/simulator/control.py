@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from xdsl.dialects import arith, scf
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 
 from dlc.dialects import kernel
+from dlc.simulator.divergence import Step, Wait, execute
+from dlc.simulator.executable import Program
 from dlc.simulator.expressions import Index
 from dlc.simulator.hazards import Hazard
-from dlc.simulator.machine import Step, first_of
 from dlc.simulator.scalars import Value, blend, constant_of, divides, function_of
-
-if TYPE_CHECKING:
-    from dlc.simulator.steps import Program
 
 
 def constant(program: Program, op: arith.ConstantOp) -> Step:
-    values, slot, value = program.machine.values, program.slot(op.result), constant_of(op)
+    machine, slot, value = program.machine, program.slot(op.result), constant_of(op)
 
     def step() -> None:
-        values[slot] = value
+        machine.values[slot] = np.repeat(value, machine.lanes, axis=0) if np.ndim(value) else value
 
     return step
 
@@ -82,46 +80,29 @@ def scalar(program: Program, op: Operation) -> Step:
     if op.regions or len(op.results) != 1:
         raise Hazard("not checked", op, f"the interpreter does not know '{op.name}'")
     values, result = program.machine.values, program.slot(op.results[0])
-    function = function_of(op)
-    operands = program.slots(op.operands)
-    if len(operands) == 1:
-        (a,) = operands
+    function, operands, checked = function_of(op), program.slots(op.operands), divides(op)
 
-        def unary() -> None:
-            values[result] = function(values[a])
+    def step() -> None:
+        given = [values[operand] for operand in operands]
+        if checked:
+            _refuse(program, op, given[1] == 0, given[1], "an integer is divided by {}")
+        values[result] = function(*given)
 
-        return unary
-    if len(operands) == 2:
-        a, b = operands
-        checked = divides(op)
-
-        def binary() -> None:
-            if checked:
-                _check_divisor(program, op, values[b])
-            values[result] = function(values[a], values[b])
-
-        return binary
-
-    def apply() -> None:
-        values[result] = function(*(values[o] for o in operands))
-
-    return apply
+    return step
 
 
-def _check_divisor(program: Program, op: Operation, divisor: Value) -> None:
-    bad = np.broadcast_to(np.asarray(divisor == 0), program.machine.lanes)[program.machine.active]
-    if bad.any():
-        lane = int(program.machine.active[first_of(bad)])
-        raise program.machine.hazard("arithmetic", op, "an integer is divided by 0", [lane])
+def _refuse(program: Program, op: Operation, bad: Any, value: Value, sentence: str) -> None:
+    """A hazard if a value is bad in some active lane."""
+    machine = program.machine
+    if len(lanes := machine.where(bad)):
+        found = int(np.ravel(machine.of(value, lanes))[0])
+        raise machine.hazard("arithmetic", op, sentence.format(found), lanes[:1])
 
 
-def _check_step(program: Program, op: scf.ForOp, step: Index) -> None:
-    """A loop must get on, or it runs for ever."""
-    steps = np.broadcast_to(step, program.machine.lanes)[program.machine.active]
-    if (steps <= 0).any():
-        at = first_of(steps <= 0)
-        sentence = f"the step of a loop must be positive, found {int(steps[at])}"
-        raise program.machine.hazard("arithmetic", op, sentence, [int(program.machine.active[at])])
+def _yielded(program: Program, block: Block | None) -> list[int]:
+    """The slots of what a block yields."""
+    end = None if block is None else block.last_op
+    return program.slots(end.operands) if isinstance(end, scf.YieldOp) else []
 
 
 def for_loop(program: Program, op: scf.ForOp) -> Step:
@@ -129,104 +110,64 @@ def for_loop(program: Program, op: scf.ForOp) -> Step:
     lb, ub, by = program.slots([op.lb, op.ub, op.step])
     index, *carried = program.slots(op.body.block.args)
     initial, results = program.slots(op.iter_args), program.slots(op.res)
-    body = program.block(op.body.block)
-    end = op.body.block.last_op
-    yielded = program.slots(end.operands) if isinstance(end, scf.YieldOp) else []
+    body, yielded = program.block(op.body.block), _yielded(program, op.body.block)
 
-    def turn(trip: int, at: Index) -> None:
-        machine.iteration[-1] = trip
-        values[index] = at
-        if machine.tick is not None:
-            machine.tick()
-        for step in body:
-            step()
-
-    def step() -> None:
-        first, last, stride = values[lb], values[ub], values[by]
-        _check_step(program, op, stride)
-        if carried:
-            _assign(values, carried, initial)
-        machine.iteration.append(0)
-        if isinstance(first, int) and isinstance(last, int) and isinstance(stride, int):
-            for at in range(first, last, stride):
-                turn(at, at)
-                if carried:
-                    _assign(values, carried, yielded)
-        else:
-            _differing(program, turn, (first, last, stride), carried, yielded)
+    def step() -> Iterator[Wait]:
+        at, stride, outer = values[lb], values[by], machine.mask
+        sentence = "the step of a loop must be positive, found {}"
+        _refuse(program, op, stride <= 0, stride, sentence)
+        current = [values[slot] for slot in initial]
+        machine.iteration.append(_turn(at, 0))
+        while len(machine.where(goes_on := at < values[ub])):
+            if isinstance(goes_on, np.ndarray):
+                machine.activate(machine.narrowed(goes_on))
+            values[index] = at
+            for slot, value in zip(carried, current, strict=True):
+                values[slot] = value
+            yield from execute(body)
+            current = [blend(goes_on, values[y], c) for y, c in zip(yielded, current, strict=True)]
+            at = at + stride
+            machine.iteration[-1] = _turn(at, machine.iteration[-1] + 1)
         machine.iteration.pop()
-        if carried:
-            _assign(values, results, carried)
+        machine.activate(outer)
+        for slot, value in zip(results, current, strict=True):
+            values[slot] = value
 
     return step
 
 
-def _differing(
-    program: Program,
-    turn: Callable[[int, Index], None],
-    bounds: tuple[Index, Index, Index],
-    carried: list[int],
-    yielded: list[int],
-) -> None:
-    """A loop whose bounds differ among threads: runs until the last thread is done."""
-    machine, values = program.machine, program.machine.values
-    at, last, stride = bounds
-    mask, trip = machine.mask, 0
-    while True:
-        here = np.broadcast_to(at < last, machine.lanes)
-        here = here if mask is None else here & mask
-        if not here.any():
-            break
-        machine.activate(here)
-        turn(trip, at)
-        new = [blend(here, values[y], values[c]) for y, c in zip(yielded, carried, strict=True)]
-        for slot, value in zip(carried, new, strict=True):
-            values[slot] = value
-        at, trip = at + stride, trip + 1
-    machine.activate(mask)
+def _turn(at: Index, turn: int) -> int:
+    """The index of a loop where it is one for all threads, else how often it has run."""
+    return at if isinstance(at, int) else turn
 
 
 def if_else(program: Program, op: scf.IfOp) -> Step:
     machine, values = program.machine, program.machine.values
     condition, results = program.slot(op.cond), program.slots(op.output)
-    bodies: list[list[Step]] = []
-    yields: list[list[int]] = []
-    for region in (op.true_region, op.false_region):
-        block = region.block if region.blocks else None
-        bodies.append([] if block is None else program.block(block))
-        end = None if block is None else block.last_op
-        yields.append(program.slots(end.operands) if isinstance(end, scf.YieldOp) else [])
+    blocks = [r.block if r.blocks else None for r in (op.true_region, op.false_region)]
+    bodies = [[] if block is None else program.block(block) for block in blocks]
+    yields = [_yielded(program, block) for block in blocks]
 
-    def branch(number: int) -> list[Value]:
-        for step in bodies[number]:
-            step()
-        return [values[slot] for slot in yields[number]]
-
-    def step() -> None:
+    def step() -> Iterator[Wait]:
+        outer = machine.mask
         holds: Any = values[condition]
         if np.ndim(holds):
             active = holds[machine.active]
-            differs = active.any() and not active.all()
-            if not differs:
+            if active.all() or not active.any():
                 holds = bool(active.any())
-        if np.ndim(holds) == 0:
-            chosen = branch(0 if holds else 1)
-        else:
-            mask = machine.mask
-            machine.activate(machine.narrowed(holds))
-            first = branch(0)
-            machine.activate(~holds if mask is None else mask & ~holds)
-            second = branch(1)
-            machine.activate(mask)
-            pairs = zip(first, second, strict=True)
-            chosen = [blend(holds, a, b) for a, b in pairs]
-        for slot, value in zip(results, chosen, strict=True):
+        chosen: list[list[Value]] = []
+        for wanted, body, slots in zip((True, False), bodies, yields, strict=True):
+            if np.ndim(holds):
+                machine.activate(outer)
+                machine.activate(machine.narrowed(holds == wanted))
+            elif bool(holds) != wanted:
+                continue
+            yield from execute(body)
+            chosen.append([values[slot] for slot in slots])
+        if len(chosen) == 2:
+            machine.activate(outer)
+            chosen[0] = [blend(holds, a, b) for a, b in zip(*chosen, strict=True)]
+        for slot, value in zip(results, chosen[0], strict=True):
             values[slot] = value
 
     return step
-
-
-def _assign(values: list[Value], targets: Sequence[int], sources: Sequence[int]) -> None:
-    new = [values[s] for s in sources]
-    for slot, value in zip(targets, new, strict=True):
-        values[slot] = value

@@ -26,7 +26,6 @@ Kind: TypeAlias = Literal[
     "mbarrier",
     "unwritten",
     "arithmetic",
-    "bank conflict",
     "not checked",
 ]
 

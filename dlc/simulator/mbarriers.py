@@ -8,6 +8,7 @@ phase that it can have passed, whatever happened in the order in which threads r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,13 +17,11 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from dlc.simulator.address_space import Memory
-from dlc.simulator.clocks import Times, VectorClocks
+from dlc.simulator.clocks import Clock, Lanes, Times
+from dlc.simulator.divergence import Wait
 from dlc.simulator.expressions import Index
-from dlc.simulator.hazards import Hazard
-from dlc.simulator.machine import ACTOR_BITS, ACTOR_MASK, Lanes, Machine, Stuck, first_of
-
-TMA_ALIGNMENT = 128
-"""Bytes that divide where a box is written (PTX ISA, cp.async.bulk.tensor)."""
+from dlc.simulator.hazards import Access, Hazard
+from dlc.simulator.machine import ACTOR_BITS, ACTOR_MASK, Machine, first_of
 
 
 @dataclass
@@ -50,7 +49,7 @@ class Mbarrier:
     """What is known of every phase that has ended."""
 
     def has_ended(self, phases: int) -> bool:
-        """Have so many phases ended?"""
+        """True if so many phases have ended."""
         return len(self.ended) >= phases
 
 
@@ -88,8 +87,7 @@ class Mbarriers:
         """Of ordinary accesses."""
 
     @property
-    def clock(self) -> VectorClocks:
-        assert isinstance(self.machine.clock, VectorClocks)
+    def clock(self) -> Clock:
         return self.machine.clock
 
     def initialize(self, op: Operation, number: Index, count: int) -> None:
@@ -104,7 +102,7 @@ class Mbarriers:
                 ]
                 raise Hazard("mbarrier", op, sentence, accesses)
             access = int(event[int(np.argmax(lanes == lane))])
-            time = int(self.clock.rows(np.array([lane]))[0, self.machine.thread_of[lane]])
+            time = int(self.clock.now(np.array([lane]))[0])
             row = np.zeros(self.machine.actors, np.int32)
             waited = np.zeros(self.machine.threads, np.int32)
             waits = np.zeros(self.machine.threads, np.int64)
@@ -115,12 +113,13 @@ class Mbarriers:
         lanes = self.machine.active
         block, thread = self.machine.block_of[lanes], self.machine.thread_of[lanes]
         fences.note(block, thread, self.clock.now(lanes))
-        self.clock.tick(lanes)
+        self.clock.publish(lanes)
 
     def arrive(self, op: Operation, number: Index, bytes: int) -> None:
         """Each active thread arrives and expects so many bytes."""
         lanes = self.machine.active
-        for lane, block, n in self._each(number, lanes):
+        rows = self.clock.publish(lanes)
+        for row, (lane, block, n) in zip(rows, self._each(number, lanes), strict=True):
             barrier = self._initialized(op, np.array([lane]), block, n)
             if barrier.missing == 0:
                 sentence = (
@@ -130,11 +129,9 @@ class Mbarriers:
                 raise self.machine.hazard("mbarrier", op, sentence, [lane])
             barrier.missing -= 1
             barrier.bytes += bytes
-            row = self.clock.rows(np.array([lane]))[0]
             self._check_phase(op, lane, n, row, barrier)
             np.maximum(barrier.gathered, row, out=barrier.gathered)
             self._end_phase(op, lane, barrier, n)
-        self.clock.tick(lanes)
 
     def _check_phase(self, op: Operation, lane: int, n: int, row: Times, barrier: Mbarrier) -> None:
         """An arrival counts in one phase only, whichever thread is fast."""
@@ -171,7 +168,7 @@ class Mbarriers:
         barrier.gathered = np.zeros_like(barrier.gathered)
         barrier.missing = barrier.count
 
-    def wait(self, op: Operation, number: Index, parity: Index) -> None:
+    def wait(self, op: Operation, number: Index, parity: Index) -> Iterator[Wait]:
         """Each active thread waits for the end of the phase of that parity."""
         lanes = self.machine.active
         numbers = np.broadcast_to(number, self.machine.lanes)[lanes]
@@ -185,8 +182,10 @@ class Mbarriers:
             same = lanes[(cases == (block, n, phases)).all(axis=1)]
             barrier = self._initialized(op, same, block, n)
             self._check_overtaken(op, int(same[0]), phases, barrier)
-            describe = partial(self._stuck, op, int(same[0]), barrier)
-            self.machine.block(Stuck(same, partial(barrier.has_ended, phases), describe))
+            if not barrier.has_ended(phases):
+                access = self.machine.access(op, int(same[0]))
+                hazard = partial(self._deadlock, op, access, barrier)
+                yield Wait(same, partial(barrier.has_ended, phases), hazard)
             if phases:
                 self.clock.learn(same, barrier.ended[phases - 1])
             threads = self.machine.thread_of[same]
@@ -201,7 +200,7 @@ class Mbarriers:
             )
             self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane]))
 
-    def _stuck(self, op: Operation, lane: int, barrier: Mbarrier) -> Hazard:
+    def _deadlock(self, op: Operation, access: Access, barrier: Mbarrier) -> Hazard:
         faults = [f"{barrier.missing} of {barrier.count} arrivals are missing"]
         faults = faults if barrier.missing else []
         if barrier.bytes > 0:
@@ -212,7 +211,7 @@ class Mbarriers:
             f"phase {len(barrier.ended)} of the mbarrier does not end: when all threads have ended "
             f"or wait, {' and '.join(faults)}"
         )
-        return self.machine.hazard("deadlock", op, sentence, [lane])
+        return Hazard("deadlock", op, sentence, [access])
 
     def load(
         self,
@@ -295,6 +294,7 @@ class Mbarriers:
         first = self.machine.past_access(barrier.initializer)
         threads = self.machine.thread_of[lanes]
         unordered = self.clock.known[block, threads, first.thread] < barrier.initialized
+        unordered &= threads != first.thread
         if unordered.any():
             lane = int(lanes[first_of(unordered)])
             sentence = (

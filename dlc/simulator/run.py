@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,13 @@ from xdsl.ir import SSAValue
 
 from dlc.diagnostics import fail
 from dlc.dialects import host, kernel
-from dlc.simulator.address_space import Memory
-from dlc.simulator.bank_meter import BankMeter, Promises
+from dlc.simulator.address_space import Memory, Observer
 from dlc.simulator.buffers import Buffers
-from dlc.simulator.crew import Deadlock, Mask
+from dlc.simulator.divergence import Deadlock, divided
+from dlc.simulator.executable import Program
 from dlc.simulator.hazards import Hazard
-from dlc.simulator.machine import Stuck
-from dlc.simulator.steps import Program
+from dlc.simulator.machine import Mask
+from dlc.simulator.steps import step_of
 
 Array = NDArray[Any]
 MOST_HAZARDS = 20
@@ -39,12 +39,10 @@ class Options:
     """The blocks that are run, in ascending order; None for all."""
     found: list[Hazard] | None = None
     """Gets what is wrong with the kernel, a pair of operations once; None to raise the first."""
-    promises: Promises | None = None
-    """What was promised of bank conflicts; None where they are not counted."""
-    conflicts: list[str] | None = None
-    """Gets the bank conflicts of which nothing was promised."""
-    tick: Callable[[], None] | None = None
-    """Called at every turn of a loop."""
+    observer: Observer | None = None
+    """Sees the accesses of shared memory."""
+    progress: Callable[[float], None] = lambda share: None
+    """Told of the share of the blocks that have run, now and then."""
 
 
 def run_kernel(
@@ -63,34 +61,11 @@ def run_kernel(
         try:
             outputs = _Run(kernel_func, inputs, options).all_blocks(groups)
             break
-        except Stuck as stuck:
-            groups = _split(groups, [(groups[0], stuck)], stuck)
         except Deadlock as deadlock:
-            groups = _split(groups, deadlock.waiting, deadlock.waiting[0][1])
+            groups = divided(groups, deadlock)
     if len(groups) > 1:
         _Run(kernel_func, inputs, options).all_blocks(groups[::-1])
     return outputs
-
-
-def _split(
-    groups: Sequence[Mask], waiting: Sequence[tuple[Mask, Stuck]], first: Stuck
-) -> list[Mask]:
-    """
-    Finer groups of the threads of a block, those that wait apart from those that could go on. A
-    hazard if all that wait are groups of their own.
-    """
-    finer: list[Mask] = []
-    for group in groups:
-        parts = [group]
-        for lanes, stuck in waiting:
-            if lanes is group or (lanes == group).all():
-                stays = np.zeros_like(group)
-                stays[stuck.lanes % len(group)] = True
-                parts = [p for p in (group & stays, group & ~stays) if p.any()]
-        finer += parts
-    if len(finer) == len(groups):
-        raise first.describe()
-    return finer
 
 
 def _key(hazard: Hazard) -> object:
@@ -103,14 +78,16 @@ class _Run:
 
     def __init__(self, func: kernel.FuncOp, inputs: Sequence[Array], options: Options) -> None:
         self.func, self.options = func, options
-        self.program = program = Program(func)
+        self.program = program = Program(func, step_of)
         _fill(program, inputs)
         for ref in func.output_refs:
-            program.memory[ref].allocate(zeroed=ref in func.zeroed_refs)
+            program.shared_or_global(ref).allocate(zeroed=ref in func.zeroed_refs)
+        for memory in program.memory.values():
+            if memory.shared and isinstance(memory, Memory):
+                memory.observer = options.observer
         if options.found is not None:
             self._known = {_key(hazard) for hazard in options.found}
             program.machine.report = self._report
-        program.machine.tick = options.tick
 
     def _report(self, hazard: Hazard) -> None:
         assert self.options.found is not None
@@ -121,30 +98,20 @@ class _Run:
             raise hazard
 
     def all_blocks(self, groups: Sequence[Mask]) -> list[Array]:
-        """The outputs; Stuck or Deadlock where threads in step wait for each other."""
+        """The outputs; Deadlock where threads in step wait for each other."""
         program, blocks = self.program, self.options.blocks
         ids = list(range(self.func.grid_size)) if blocks is None else list(blocks)
         step = _blocks_at_once(program) if len(groups) == 1 else 1
-        if self.options.promises is not None:
-            program.machine.meter = BankMeter()
         with np.errstate(all="ignore"):
             for first in range(0, len(ids), step):
+                self.options.progress(first / len(ids))
                 program.begin(ids[first : first + step])
                 program.run(groups)
-        if program.machine.meter is not None:
-            self._judge_conflicts(program.machine.meter)
-        outputs = [program.memory[ref] for ref in self.func.output_refs]
+        outputs = [program.shared_or_global(ref) for ref in self.func.output_refs]
         if blocks is None:
             for memory in outputs:
                 self._check_written(memory)
         return [memory.array() for memory in outputs]
-
-    def _judge_conflicts(self, meter: BankMeter) -> None:
-        promises = self.options.promises or {}
-        for hazard in meter.broken(promises):
-            self.program.machine.report(hazard)
-        if self.options.conflicts is not None:
-            self.options.conflicts[:] = meter.unjudged(promises)
 
     def _check_written(self, memory: Memory) -> None:
         assert memory.shadow is not None
@@ -164,7 +131,7 @@ def _fill(program: Program, inputs: Sequence[Array]) -> None:
     if len(inputs) != len(refs):
         raise ValueError(f"@{program.func.name_} takes {len(refs)} inputs, found {len(inputs)}")
     for ref, array in zip(refs, inputs, strict=True):
-        memory = program.memory[ref]
+        memory = program.shared_or_global(ref)
         if array.shape != memory.shape or array.dtype != memory.element:
             raise ValueError(
                 f"expected for {memory.name} an array {list(memory.shape)} of {memory.element}, "
@@ -175,22 +142,20 @@ def _fill(program: Program, inputs: Sequence[Array]) -> None:
 
 def _blocks_at_once(program: Program) -> int:
     """How many blocks run in step."""
-    blocks = max(1, LANES // program.machine.threads)
-    if program.machine.ordered_by_clocks:
-        shared = sum(memory.size for memory in program.memory.values() if memory.shared)
-        cells = (shared + program.machine.actors) * program.machine.threads
-        blocks = min(blocks, max(1, CELLS // max(cells, 1)))
-    return blocks
+    machine = program.machine
+    shared = sum(memory.size for memory in program.memory.values() if memory.shared)
+    cells = (shared + machine.actors) * machine.clock.rows
+    return max(1, min(LANES // machine.threads, CELLS // max(cells, 1)))
 
 
 def run_module(
     module: ModuleOp,
     inputs: Sequence[Array],
-    promises: Mapping[str, Promises] | None = None,
+    observer_of: Callable[[kernel.FuncOp], Observer | None] = lambda func: None,
 ) -> list[Array]:
     """
     The results of `@main`, which launches kernels on tensors or, once it is planned, on buffers;
-    with `promises`, by the names of kernels, bank conflicts are counted. Errors as of `run_kernel`.
+    `observer_of` a kernel sees its accesses of shared memory. Errors as of `run_kernel`.
     """
     main = _main_of(module)
     arguments = main.body.block.args
@@ -200,7 +165,7 @@ def run_module(
     buffers = Buffers(values)
 
     def options_of(callee: kernel.FuncOp) -> Options:
-        return Options(promises=promises.get(callee.name_) if promises else None)
+        return Options(observer=observer_of(callee))
 
     for op in main.body.block.ops:
         match op:

@@ -7,16 +7,15 @@ happened before the other (`dlc.simulator.clocks`).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from dlc.simulator.clocks import VectorClocks
+from dlc.simulator.clocks import Lanes
 from dlc.simulator.hazards import Hazard
-from dlc.simulator.machine import ACTOR_BITS, ACTOR_MASK, Lanes, Machine, first_of
+from dlc.simulator.machine import ACTOR_BITS, ACTOR_MASK, Machine, first_of
 
 Elements = NDArray[np.int64]
 Packed = NDArray[np.int64]
@@ -26,105 +25,58 @@ BEFORE = -1
 """The writer of what holds a value when the kernel begins."""
 
 
-class Readers(ABC):
-    """Who has read each element since it was ordered by what happened then."""
-
-    @abstractmethod
-    def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
-        """Each lane reads its element."""
-
-    @abstractmethod
-    def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
-        """A position whose lane may not write its element yet, and a read that forbids it."""
-
-
-class FewReaders(Readers):
-    """Two different readers at the newest time: enough where times are those of barriers."""
+class Readers:
+    """
+    Who has read each element: of each row of the clock the newest reader and another at the same
+    time, and of the whole grid the first one and one of another block, which nothing ever orders.
+    """
 
     def __init__(self, size: int, machine: Machine) -> None:
         self.machine = machine
-        self.time = np.zeros(size, np.int32)
+        rows = machine.clock.rows
+        self.time = np.zeros((size, rows), np.int32)
+        self.newest = np.zeros((size, rows), np.int64)
+        self.other = np.zeros((size, rows), np.int64)
         self.first = np.zeros(size, np.int64)
-        self.second = np.zeros(size, np.int64)
-
-    def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
-        now = self.machine.clock.now(lanes)
-        stale = self.time[elements] < now
-        if stale.any():
-            renewed = elements[stale]
-            self.time[renewed] = now if isinstance(now, int) else now[stale]
-            self.first[renewed] = packed[stale]
-            self.second[renewed] = NOBODY
-        other = ((self.first[elements] ^ packed) & ACTOR_MASK) != 0
-        if other.any():
-            self.second[elements[other]] = packed[other]
-
-    def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
-        recent = self.time[elements] >= self.machine.clock.now(lanes)
-        if not recent.any():
-            return None
-        mine = self.machine.actor_of[lanes]
-        for readers in (self.first[elements], self.second[elements]):
-            bad = recent & (readers != NOBODY) & ((readers & ACTOR_MASK) != mine)
-            if bad.any():
-                return first_of(bad), int(readers[first_of(bad)])
-        return None
-
-
-class AllReaders(Readers):
-    """The last read of each element by each thread of its block."""
-
-    def __init__(self, size: int, machine: Machine) -> None:
-        self.machine = machine
-        self.time = np.zeros((size, machine.threads), np.int32)
-        self.packed = np.zeros((size, machine.threads), np.int64)
-
-    def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
-        threads = self.machine.thread_of[lanes]
-        self.time[elements, threads] = self.machine.clock.now(lanes)
-        self.packed[elements, threads] = packed
-
-    def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
-        clock = self.machine.clock
-        assert isinstance(clock, VectorClocks)
-        threads = self.machine.threads
-        bad = self.time[elements] > clock.rows(lanes)[:, :threads]
-        bad[np.arange(len(lanes)), self.machine.thread_of[lanes]] = False
-        if not bad.any():
-            return None
-        position, thread = divmod(first_of(bad.reshape(-1)), threads)
-        return position, int(self.packed[elements[position], thread])
-
-
-class GlobalReaders(Readers):
-    """
-    Reads of global memory: those of the own block, and two of each element by different blocks,
-    which nothing ever orders.
-    """
-
-    def __init__(self, size: int, machine: Machine, own: Readers) -> None:
-        self.machine = machine
-        self.own = own
-        self.first = np.zeros(size, np.int64)
-        self.second = np.zeros(size, np.int64)
+        self.foreign = np.zeros(size, np.int64)
 
     def _block(self, packed: Packed) -> NDArray[np.int64]:
         return (packed & ACTOR_MASK) // self.machine.actors
 
     def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
-        self.own.note(elements, lanes, packed)
+        """Each lane reads its element."""
+        rows, now = self.machine.clock.row_of(lanes), self.machine.clock.now(lanes)
+        stale = self.time[elements, rows] < now
+        renewed = elements[stale], rows[stale]
+        self.time[renewed] = now[stale]
+        self.newest[renewed] = packed[stale]
+        if self.other[renewed].any():
+            self.other[renewed] = NOBODY
+        other = ((self.newest[elements, rows] ^ packed) & ACTOR_MASK) != 0
+        self.other[elements[other], rows[other]] = packed[other]
         new = self.first[elements] == NOBODY
         self.first[elements[new]] = packed[new]
-        other = self._block(self.first[elements]) != self._block(packed)
-        self.second[elements[other]] = packed[other]
+        foreign = self._block(self.first[elements]) != self._block(packed)
+        self.foreign[elements[foreign]] = packed[foreign]
 
     def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
+        """A position whose lane may not write its element yet, and a read that forbids it."""
         mine = self.machine.block_ids[self.machine.block_of[lanes]]
-        for readers in (self.first[elements], self.second[elements]):
+        for readers in (self.first[elements], self.foreign[elements]):
             bad = (readers != NOBODY) & (self._block(readers) != mine)
             if bad.any():
                 return first_of(bad), int(readers[first_of(bad)])
-        return self.own.conflict(elements, lanes)
+        rows = self.machine.clock.rows
+        recent = self.time[elements] > self.machine.clock.rows_of(lanes)[:, :rows]
+        if not recent.any():
+            return None
+        myself = self.machine.actor_of[lanes][:, None]
+        for readers in (self.newest[elements], self.other[elements]):
+            bad = recent & (readers != NOBODY) & ((readers & ACTOR_MASK) != myself)
+            if bad.any():
+                at = divmod(first_of(bad.reshape(-1)), rows)
+                return at[0], int(readers[at])
+        return None
 
 
 class Shadow:
@@ -134,36 +86,24 @@ class Shadow:
     """
 
     def __init__(
-        self,
-        place: Callable[[int], str],
-        size: int,
-        machine: Machine,
-        *,
-        shared: bool,
-        zeroed: bool = False,
+        self, place: Callable[[int], str], size: int, machine: Machine, *, zeroed: bool = False
     ) -> None:
         self.place = place
         """How an element is written."""
         self.machine = machine
-        self.shared = shared
         self.writer = np.full(size, BEFORE, np.int64) if zeroed else np.zeros(size, np.int64)
         self.time = np.zeros(size, np.int32)
-        self._readers: Readers | None = None
+        self._reads: Readers | None = None
         self._atomics: Readers | None = None
         """Atomic operations, which any number of threads may do together, as readers may read."""
-
-    def _new_readers(self) -> Readers:
-        size = len(self.writer)
-        kind = AllReaders if self.machine.ordered_by_clocks else FewReaders
-        own = kind(size, self.machine)
-        return own if self.shared else GlobalReaders(size, self.machine, own)
 
     def read(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """Each lane reads its element."""
         self._after_writes(op, elements, lanes, reads=True)
         self._after(self._atomics, op, elements, lanes, "reads", "added to")
-        self._readers = self._readers or self._new_readers()  # most outputs need none
-        self._readers.note(elements, lanes, self.machine.packed(op, lanes))
+        # Most outputs need none.
+        self._reads = self._reads or Readers(len(self.writer), self.machine)
+        self._reads.note(elements, lanes, self.machine.packed(op, lanes))
 
     def write(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """Each lane writes its element."""
@@ -179,7 +119,7 @@ class Shadow:
     def check_write(self, op: Operation, elements: Elements, lanes: Lanes) -> Packed:
         """Each lane is going to write its element: the accesses that this will be."""
         self._after_writes(op, elements, lanes, reads=False)
-        self._after(self._readers, op, elements, lanes, "writes", "read")
+        self._after(self._reads, op, elements, lanes, "writes", "read")
         self._after(self._atomics, op, elements, lanes, "writes", "added to")
         return self.machine.packed(op, lanes)
 
@@ -191,24 +131,21 @@ class Shadow:
     def atomic_update(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """Each lane changes its element, in any order with other atomic operations."""
         self._after_writes(op, elements, lanes, reads=True)
-        self._after(self._readers, op, elements, lanes, "adds to", "read")
-        self._atomics = self._atomics or self._new_readers()
+        self._after(self._reads, op, elements, lanes, "adds to", "read")
+        self._atomics = self._atomics or Readers(len(self.writer), self.machine)
         self._atomics.note(elements, lanes, self.machine.packed(op, lanes))
 
     def written(self) -> NDArray[np.bool_]:
-        """Which elements have a value."""
+        """Where the elements have a value."""
         return self.writer != NOBODY
 
     def _after_writes(
         self, op: Operation, elements: Elements, lanes: Lanes, *, reads: bool
     ) -> None:
-        writers, times = self.writer[elements], self.time[elements]
-        actors = writers & ACTOR_MASK
-        inside = actors % self.machine.actors
-        late = self.machine.clock.unordered(lanes, inside, times)
-        if not self.shared:
-            blocks = actors // self.machine.actors
-            late |= blocks != self.machine.block_ids[self.machine.block_of[lanes]]
+        writers, machine = self.writer[elements], self.machine
+        blocks, inside = np.divmod(writers & ACTOR_MASK, machine.actors)
+        late = machine.clock.unordered(lanes, inside, self.time[elements])
+        late |= blocks != machine.block_ids[machine.block_of[lanes]]
         unwritten = writers == NOBODY
         late |= unwritten
         late &= writers != BEFORE
@@ -217,10 +154,8 @@ class Shadow:
         if reads and unwritten.any():
             at = first_of(unwritten)
             sentence = f"{self.place(int(elements[at]))} is read, which nothing has written"
-            self.machine.report(
-                self.machine.hazard("uninitialized", op, sentence, [int(lanes[at])])
-            )
-        late &= ~unwritten & (actors != self.machine.actor_of[lanes])
+            machine.report(machine.hazard("uninitialized", op, sentence, [lanes[at]]))
+        late &= ~unwritten & ((writers & ACTOR_MASK) != machine.actor_of[lanes])
         if late.any():
             at = first_of(late)
             verb = "reads" if reads else "writes"

@@ -14,6 +14,7 @@ from typing import Any
 
 import kernels
 import numpy as np
+from bank_meter import BankConflict, Promises, promises_of, run_measured
 from harness import EPSILON, STEPS, apply, compare, lowered, scheduled
 from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, MemRefType, ModuleOp, NoneAttr, i64
 from xdsl.ir import Operation, SSAValue
@@ -25,11 +26,9 @@ from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import is_shared
-from dlc.simulator import Hazard, run_module
-from dlc.simulator.bank_meter import Promises
+from dlc.simulator import Hazard
+from dlc.simulator.executable import Program
 from dlc.simulator.expressions import compile_conditions
-from dlc.simulator.module_check import promises_of
-from dlc.simulator.steps import Program
 
 Array = np.ndarray[Any, Any]
 WARP = 32
@@ -233,7 +232,7 @@ class Subject:
         return f"{self.case.name} {self.target}"
 
     def run(self, module: ModuleOp, inputs: Sequence[Array]) -> list[Array]:
-        return run_module(module, inputs, self.promises)
+        return run_measured(module, inputs, self.promises)[0]
 
     @cached_property
     def ordinary(self) -> list[Array]:
@@ -335,6 +334,8 @@ def judge(subject: Subject, mutation: Mutation) -> Verdict:
         if hazard.kind != "not checked":
             return Verdict(subject.name, mutation, hazard.kind, str(hazard))
         return Verdict(subject.name, mutation, "", str(hazard))
+    except BankConflict as conflict:
+        return Verdict(subject.name, mutation, "bank conflict", str(conflict))
     except AssertionError as error:
         return Verdict(subject.name, mutation, "numbers", str(error))
     return Verdict(subject.name, mutation, "", excuse=_excuse(subject, mutation, same))

@@ -8,6 +8,7 @@ from pathlib import Path
 import kernels
 import numpy as np
 import pytest
+from bank_meter import BankConflict, promises_of, run_measured
 from harness import STEPS, apply, lowered, parse, scheduled
 from test_interpreter import DONE, SMEM, STAGED, X, body, func_in, run
 from test_schedules import tiled
@@ -16,13 +17,18 @@ from xdsl.context import Context
 from dlc.cli.dlc_cli import main
 from dlc.dialects import kernel
 from dlc.registry import get_pass, register
-from dlc.simulator import Hazard
-from dlc.simulator.module_check import Limits, Verdict, check_module, promises_of
-from dlc.simulator.sampling import Work, chosen_blocks, spread_blocks
+from dlc.simulator import Hazard, checker
+from dlc.simulator.checker import (
+    Verdict,
+    affordable_blocks,
+    check_module,
+    operations,
+    spread_blocks,
+)
 
 
-def verdict_of(text: str, limits: Limits | None = None) -> Verdict:
-    (verdict,) = check_module(parse(text), limits=limits)
+def verdict_of(text: str, blocks: int | None = None) -> Verdict:
+    (verdict,) = check_module(parse(text), blocks=blocks)
     return verdict
 
 
@@ -179,15 +185,15 @@ def test_every_hazard_is_reported_once() -> None:
     assert [a.thread for a in verdict.hazards[0].accesses] == [0, 1]
 
 
-def test_some_blocks_stand_for_all() -> None:
+def test_some_blocks_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     text = body("%a = kernel.load %x[%t] : memref<64xf32>\nkernel.store %a, %y[%b, %t] : "
                 "memref<900x64xf32>", grid=900, output="%y: memref<900x64xf32>")  # fmt: skip
-    verdict = verdict_of(text, Limits(blocks=6))
+    verdict = verdict_of(text, blocks=6)
     assert verdict.answer == "clean"
     assert verdict.notes[0].startswith("checked 6 of 900 blocks: 0, 1, 2, 450, 898, 899; races")
-    assert chosen_blocks(func_in(parse(text)), budget=5) is None
-    few = chosen_blocks(func_in(parse(text)), budget=1e-6)
-    assert few == [0, 1, 898, 899]
+    assert affordable_blocks(func_in(parse(text))) >= 900
+    monkeypatch.setattr(checker, "MOST_OPERATIONS", 1)
+    assert "checked 4 of 900 blocks: 0, 1, 898, 899; races" in verdict_of(text).notes[0]
 
 
 @pytest.mark.parametrize(("grid", "count"), [(1, 1), (2, 1), (3, 2), (7, 5), (1000, 8), (5, 4)])
@@ -199,14 +205,18 @@ def test_blocks_are_spread(grid: int, count: int) -> None:
     assert blocks[-1] < grid
 
 
-def test_work_is_counted() -> None:
-    work = Work.of(func_in(parse(body("""
+def test_operations_are_counted() -> None:
+    """3 times a loop's one operation, and once that of one whose bounds the threads have."""
+    constants = len(func_in(parse(body(""))).body.block.ops)
+    func = func_in(parse(body("""
   scf.for %i = %c0 to %c3 step %c1 {
     %a = arith.addf %zero, %zero : f32
   }
   scf.for %i = %c0 to %t step %c1 {
-  }"""))))  # fmt: skip
-    assert (work.turns, work.is_exact) == (4, False)
+    %a = arith.addf %zero, %zero : f32
+  }""")))  # fmt: skip
+    yields = 3 + 1
+    assert operations(func.body.block) == constants + 2 + 3 + 1 + yields
 
 
 PROGRAM = """
@@ -269,19 +279,17 @@ def test_bank_conflicts_are_measured() -> None:
     module = scheduled(case, schedule, "sm_80")
     apply(module, ",".join(STEPS), round_trip=False)
     promises, code = promises_of(module), lowered(module, round_trip=False)
-    assert [v.answer for v in check_module(code, case.inputs, promises=promises)] == ["clean"] * 2
+    run_measured(code, case.inputs, promises)
     text = str(code).replace("#kernel.padded_groups<4, 4>, ", "")
     assert text != str(code)
-    first, second = check_module(parse(text), case.inputs, promises=promises)
-    assert second.answer == "clean"
-    (hazard,) = first.hazards
-    assert hazard.kind == "bank conflict"
-    assert re.search(r"reads of %w_ring, 16 bytes at once take .* ways", hazard.sentence)
-    threads = [access.thread for access in hazard.accesses]
+    assert [v.answer for v in check_module(parse(text), case.inputs)] == ["clean"] * 2
+    with pytest.raises(BankConflict, match=r"reads of %w_ring, 16 bytes at once take .* ways") as e:
+        run_measured(parse(text), case.inputs, promises)
+    threads = re.findall(r"thread (\d+)", str(e.value))
     assert len(set(threads)) == 2
-    (first, _) = check_module(parse(text), case.inputs)
-    assert first.answer == "clean"
-    assert "bank conflicts that no model judges: reads of %w_ring" in first.notes[0]
+    _, meters = run_measured(parse(text), case.inputs, {})
+    unjudged = [c for meter in meters.values() for c in meter.unjudged({})]
+    assert unjudged[0].startswith("reads of %w_ring")
 
 
 # The command.
@@ -327,5 +335,6 @@ def test_a_tile_with_a_ring_of_three_slots() -> None:
         module = scheduled(case, tiled(target, bk=16, splits=1, depth=3, extents=(8, 8)), target)
         apply(module, ",".join(STEPS), round_trip=False)
         promises, code = promises_of(module), lowered(module, round_trip=False)
-        (verdict,) = check_module(code, case.inputs, promises=promises)
+        (verdict,) = check_module(code, case.inputs)
         assert verdict.answer == "clean"
+        run_measured(code, case.inputs, promises)

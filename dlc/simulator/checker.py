@@ -1,26 +1,30 @@
-"""The interpreter as a checker: what is wrong with each kernel of a module, or why nobody knows."""
+"""The simulator as a checker: what is wrong with each kernel of a module, or why nobody knows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects import func
+from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
-from dlc.analysis.kernel.banks import report
-from dlc.dialects import host, kernel, tile
-from dlc.simulator.bank_meter import Promises
+from dlc.analysis.kernel.conflicts import trip_count
+from dlc.dialects import host, kernel
 from dlc.simulator.hazards import Hazard
 from dlc.simulator.run import Options, run_kernel
-from dlc.simulator.sampling import Work, chosen_blocks, spread_blocks
 from dlc.simulator.scalars import dtype_of
 
 Array: TypeAlias = NDArray[Any]
+Progress: TypeAlias = Callable[[kernel.FuncOp, float], None]
+"""Told of a kernel that is being checked, and of the share that is done."""
+MOST_OPERATIONS = 800_000_000
+"""About as many are executed of a kernel by its threads; fewer blocks are run of one with more."""
+FEWEST_BLOCKS = 4
 _MAX_INTEGER = 8
 
 
@@ -37,55 +41,27 @@ class Verdict:
 
     @property
     def answer(self) -> str:
+        """`hazard`, `not checked` or `clean`."""
         if self.hazards:
             return "hazard"
         return "not checked" if self.unknown else "clean"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much of a kernel is run."""
-
-    seconds: float = 5.0
-    """About as long a kernel may take; fewer blocks are run of one that would take longer."""
-    blocks: int | None = None
-    """So many blocks, whatever the time."""
-
-
-PromisesOf: TypeAlias = Mapping[str, Promises]
-"""By the name of the kernel."""
-Ticker: TypeAlias = Callable[[kernel.FuncOp, int], Callable[[], None] | None]
-"""Given a kernel and how many turns of loops it takes, what is called at each of them."""
-
-
-def promises_of(module: ModuleOp) -> dict[str, Promises]:
-    """What the bank model says of every Tile IR kernel of a module."""
-    found: dict[str, Promises] = {}
-    for op in module.walk():
-        if isinstance(op, tile.KernelOp):
-            ways: dict[tuple[str, bool, int], float] = {}
-            for access in report(op):
-                key = access.name, access.writes, access.width
-                ways[key] = max(ways.get(key, 0.0), access.ways)
-            found[op.name_] = ways
-    return found
 
 
 def check_module(
     module: ModuleOp,
     inputs: Sequence[Array] | None = None,
     *,
-    promises: PromisesOf | None = None,
-    limits: Limits | None = None,
+    blocks: int | None = None,
     seed: int = 0,
-    ticker: Ticker | None = None,
+    progress: Progress = lambda kernel_func, share: None,
 ) -> Iterator[Verdict]:
     """
     A verdict for each kernel that `@main` launches, in order, and for those that nothing launches;
     for a further launch of a kernel only if it gets integers that are known, which may be indices.
     Without `inputs` of `@main`, and where what a kernel reads was not computed, they are random.
+    So many `blocks` are run of each kernel, or else as many as `MOST_OPERATIONS` allows.
     """
-    checker = _Checker(promises, limits or Limits(), np.random.default_rng(seed), ticker)
+    checker = _Checker(blocks, np.random.default_rng(seed), progress)
     launched: set[kernel.FuncOp] = set()
     for main in module.ops:
         if not isinstance(main, func.FuncOp) or main.sym_name.data != "main":
@@ -113,43 +89,28 @@ def _are_integers(array: Array | None) -> bool:
     return array is not None and np.issubdtype(array.dtype, np.integer)
 
 
+@dataclass(frozen=True)
 class _Checker:
-    def __init__(
-        self,
-        promises: PromisesOf | None,
-        limits: Limits,
-        rng: np.random.Generator,
-        ticker: Ticker | None,
-    ) -> None:
-        self.promises = promises
-        self.limits = limits
-        self.rng = rng
-        self.ticker = ticker
+    blocks: int | None
+    rng: np.random.Generator
+    progress: Progress
 
     def check(
         self, kernel_func: kernel.FuncOp, given: Sequence[Array | None]
     ) -> tuple[Verdict, list[Array]]:
         """The verdict, and the outputs, of which there are none after what ends a kernel."""
         verdict, grid = Verdict(kernel_func), kernel_func.grid_size
-        if self.limits.blocks is None:
-            blocks = chosen_blocks(kernel_func, self.limits.seconds)
-        else:
-            blocks = spread_blocks(grid, self.limits.blocks)
+        blocks = spread_blocks(grid, self.blocks or affordable_blocks(kernel_func))
         if blocks is not None:
             shown = ", ".join(map(str, blocks[:8])) + (", …" if len(blocks) > 8 else "")
             verdict.notes.append(
                 f"checked {len(blocks)} of {grid} blocks: {shown}; races with the others, and "
                 "whether all elements are written, are not checked"
             )
-        promises = (self.promises or {}).get(kernel_func.name_, {})
-        tick = self.ticker and self.ticker(kernel_func, Work.of(kernel_func).turns)
-        conflicts: list[str] = []
-        options = Options(blocks, verdict.hazards, promises, conflicts, tick)
+        options = Options(blocks, verdict.hazards, progress=partial(self.progress, kernel_func))
         outputs: list[Array] = []
         try:
-            arrays = self._inputs(kernel_func, given)
-            outputs = run_kernel(kernel_func, arrays, options)
-            verdict.notes += [f"bank conflicts that no model judges: {c}" for c in conflicts]
+            outputs = run_kernel(kernel_func, self._inputs(kernel_func, given), options)
         except Hazard as hazard:
             if hazard.kind == "not checked":
                 verdict.unknown.append(str(hazard).removeprefix("not checked: "))
@@ -182,3 +143,32 @@ class _Checker:
 def _shape(type: Attribute) -> Sequence[int]:
     assert isinstance(type, MemRefType)
     return type.get_shape()
+
+
+def affordable_blocks(func: kernel.FuncOp) -> int:
+    """How many blocks of a kernel `MOST_OPERATIONS` allows."""
+    of_a_block = operations(func.body.block) * func.block_size
+    return max(FEWEST_BLOCKS, MOST_OPERATIONS // of_a_block)
+
+
+def operations(block: Block) -> int:
+    """
+    How many operations a thread executes at most; a loop whose bounds are unknown is counted as one
+    turn.
+    """
+    count = 0
+    for op in block.ops:
+        inner = sum(operations(region.block) for region in op.regions if region.blocks)
+        turns = trip_count(op) if isinstance(op, scf.ForOp) else 1
+        count += 1 + (1 if turns is None else turns) * inner
+    return count
+
+
+def spread_blocks(grid: int, count: int) -> list[int] | None:
+    """So many blocks of a grid, ends included; None for all."""
+    if count >= grid:
+        return None
+    ends = {0, 1, grid - 2, grid - 1} if count >= FEWEST_BLOCKS else {0, grid - 1}
+    between = max(count - len(ends), 0)
+    inner = {2 + n * (grid - 4) // max(between, 1) for n in range(between)}
+    return sorted(n for n in (ends | inner) if 0 <= n < grid)[: max(count, 1)]

@@ -2,21 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from dlc.analysis.kernel.banks import BANK_BYTES, BANKS, phases, wavefronts
-from dlc.simulator.hazards import Access, Hazard
+from dlc.analysis.kernel.banks import BANK_BYTES, BANKS, phases, report, wavefronts
+from dlc.dialects import tile
+from dlc.dialects.access import StoreOpBase
+from dlc.dialects.kernel import CpAsyncOp
+from dlc.simulator import Access, run_module
+from dlc.simulator.address_space import Memory
 from dlc.target import WARP
 
 Promises: TypeAlias = Mapping[tuple[str, bool, int], float]
 """The ways of the reads (True: writes) of a buffer, by its name, that take so many bytes."""
 _TOLERANCE = 1e-6
+
+
+class BankConflict(Exception):
+    """An operation has more bank conflicts than were promised."""
+
+
+def promises_of(module: ModuleOp) -> dict[str, Promises]:
+    """What the bank model says of every Tile IR kernel of a module."""
+    found: dict[str, Promises] = {}
+    for op in module.walk():
+        if isinstance(op, tile.KernelOp):
+            ways: dict[tuple[str, bool, int], float] = {}
+            for access in report(op):
+                key = access.name, access.writes, access.width
+                ways[key] = max(ways.get(key, 0.0), access.ways)
+            found[op.name_] = ways
+    return found
+
+
+def run_measured(
+    module: ModuleOp, inputs: Sequence[NDArray[Any]], promises: Mapping[str, Promises]
+) -> tuple[list[NDArray[Any]], dict[str, BankMeter]]:
+    """
+    The results of `@main`, and by the names of kernels what was measured. BankConflict for what
+    was not promised.
+    """
+    meters: dict[str, BankMeter] = {}
+    results = run_module(
+        module, inputs, lambda func: meters.setdefault(func.name_, BankMeter()).note
+    )
+    for name, meter in meters.items():
+        for conflict in meter.broken(promises.get(name, {})):
+            raise conflict
+    return results, meters
 
 
 @dataclass
@@ -63,6 +102,23 @@ class BankMeter:
 
     def note(
         self,
+        memory: Memory,
+        op: Operation,
+        elements: NDArray[np.int64],
+        lanes: NDArray[np.int64],
+        width: int,
+    ) -> None:
+        """Lanes access so many elements each: of the first block it is noted."""
+        threads = lanes[lanes < memory.machine.threads]
+        if len(threads):
+            addresses = elements[: len(threads)] * memory.bytes
+            writes = isinstance(op, StoreOpBase | CpAsyncOp)
+            access = memory.machine.access(op, int(threads[0]))
+            name, width = memory.name[1:], width * memory.bytes
+            self._note(access, name, writes, addresses, threads, width)
+
+    def _note(
+        self,
         access: Access,
         name: str,
         writes: bool,
@@ -85,16 +141,16 @@ class BankMeter:
                 for thread in pattern.clash or ()
             )
 
-    def broken(self, promises: Promises) -> Iterator[Hazard]:
+    def broken(self, promises: Promises) -> Iterator[BankConflict]:
         """The operations with more conflicts than were promised of their buffers."""
-        for op, found in self.measured.items():
+        for found in self.measured.values():
             promised = promises.get((found.name, found.writes, found.width))
             if promised is not None and found.ways > promised + _TOLERANCE:
                 sentence = (
                     f"{found} take {found.ways:.3g} ways ({found.worst:.3g} at worst), and the "
                     f"bank model promises {promised:.3g}"
                 )
-                yield Hazard("bank conflict", op, sentence, found.witnesses)
+                yield BankConflict("\n  ".join([sentence, *map(str, found.witnesses)]))
 
     def unjudged(self, promises: Promises) -> list[str]:
         """Conflicts of which nothing was promised, such as those of what a warp combines."""

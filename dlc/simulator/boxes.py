@@ -1,0 +1,77 @@
+"""Copies of the tensor memory accelerator as steps: boxes of global memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir.affine import AffineMap
+
+from dlc.dialects import kernel
+from dlc.simulator.address_space import Memory, swizzled
+from dlc.simulator.divergence import Step
+from dlc.simulator.executable import Program
+from dlc.simulator.expressions import Index
+from dlc.simulator.shadow import Elements
+from dlc.simulator.synchronization import mbarrier_number
+
+TMA_ALIGNMENT = 128
+"""Bytes that divide where a box is written (PTX ISA, cp.async.bulk.tensor)."""
+
+
+def tma_load(program: Program, op: kernel.TmaLoadOp) -> Step:
+    machine, map_op = program.machine, op.map_op
+    source, target = program.input(op, map_op.ref), program.shared_or_global(op.target)
+    rank = len(map_op.box_sizes)
+    subscripts = program.index(op.map, op.indices)
+    map = op.map.data
+    last = AffineMap(map.num_dims, 0, map.results[-1:])
+    number = mbarrier_number(program, op, op.barriers, last, op.indices)
+
+    def at(index: Index, lane: int) -> int:
+        return index if isinstance(index, int) else int(index[lane])
+
+    def step() -> None:
+        numbers = number()
+        for lane in machine.active.tolist():
+            here = [at(e, lane) for e in subscripts()[:-1]]
+            values = _box(source, here[:rank], map_op.box_sizes)
+            elements = _elements(program, op, target, here[rank:], len(values), lane)
+            program.mbarriers.load(op, lane, at(numbers, lane), target, elements, values)
+
+    return step
+
+
+def _elements(
+    program: Program,
+    op: kernel.TmaLoadOp,
+    target: Memory,
+    at: Sequence[int],
+    count: int,
+    lane: int,
+) -> Elements:
+    """The elements that a box is written to, in its order."""
+    machine = program.machine
+    first = target.offset(op, at, machine.everyone[lane : lane + 1])
+    if (offset := first * target.bytes) % TMA_ALIGNMENT:
+        sentence = f"a box is written to {target.name} + {offset} bytes, not a multiple of 128"
+        raise machine.hazard("misaligned", op, sentence, [lane])
+    if first + count > target.size:
+        sentence = f"a box of {count} elements is written past the end of {target.name}"
+        raise machine.hazard("out of bounds", op, sentence, [lane])
+    offsets = swizzled(first + np.arange(count), op.map_op.swizzle_bytes, target.bytes)
+    return int(machine.block_of[lane]) * target.size + offsets
+
+
+def _box(source: Memory, at: Sequence[int], box: Sequence[int]) -> Any:
+    """The elements of a box in order, those outside 0."""
+    inside: Any = np.ones(box, np.bool_)
+    places: list[Any] = []
+    for dim, (first, size, extent) in enumerate(zip(at, box, source.shape, strict=True)):
+        along = first + np.arange(size)
+        shape = [size if d == dim else 1 for d in range(len(box))]
+        inside = inside & ((along >= 0) & (along < extent)).reshape(shape)
+        places.append(np.clip(along, 0, extent - 1))
+    found = source.array()[np.ix_(*places)]
+    return np.where(inside, found, source.element.type(0)).reshape(-1)

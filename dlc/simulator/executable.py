@@ -1,0 +1,126 @@
+"""
+A kernel as a list of Python functions, one per operation, that act on a `Machine`.
+
+The values of SSA values stand in `machine.values`, at a slot for each. Loops that all threads run
+alike are Python loops; a condition on which threads differ becomes a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import AffineMapAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from dlc.dialects import kernel
+from dlc.simulator.address_space import OWN_ALIGNMENT, LocalMemory, Memory
+from dlc.simulator.async_copies import AsyncCopies
+from dlc.simulator.divergence import Rendezvous, Step, run_groups
+from dlc.simulator.expressions import Holds, Index, compile_conditions, compile_map
+from dlc.simulator.hazards import Hazard
+from dlc.simulator.machine import Machine, Mask
+from dlc.simulator.mbarriers import Mbarriers
+
+ORDER_SOME = (kernel.AllocMbarriersOp, kernel.SyncWarpOp)
+"""Operations that order some threads of a block, or threads and copies."""
+
+
+class Program:
+    """A kernel that can run; see `dlc.simulator.run`."""
+
+    def __init__(self, func: kernel.FuncOp, translate: Translate) -> None:
+        self.func = func
+        self._translate = translate
+        ops = list(func.walk())
+        self.numbers: dict[SSAValue, int] = {}
+        """The number of the first mbarrier of each allocation."""
+        mbarriers = 0
+        for op in ops:
+            if isinstance(op, kernel.AllocMbarriersOp):
+                self.numbers[op.result] = mbarriers
+                mbarriers += op.count.value.data
+        together = not any(isinstance(op, ORDER_SOME) for op in ops)
+        self.machine = machine = Machine(func.block_size, mbarriers, together=together)
+        self.memory: dict[SSAValue, Memory | LocalMemory] = {
+            ref: Memory(ref, func, func.alignment(ref), machine) for ref in func.refs
+        }
+        for op in ops:
+            if isinstance(op, kernel.AllocSharedOp):
+                self.memory[op.result] = Memory(op.result, op, OWN_ALIGNMENT, machine)
+            elif isinstance(op, kernel.AllocLocalOp):
+                self.memory[op.result] = LocalMemory(op.result, op, OWN_ALIGNMENT, machine)
+        self._slot_of: dict[SSAValue, int] = {}
+        self.begin([0])
+        self.steps = self.block(func.body.block)
+
+    def begin(self, block_ids: Sequence[int]) -> None:
+        """Gets ready to run these blocks."""
+        self.machine.begin(block_ids)
+        self.rendezvous = Rendezvous(self.machine)
+        self.copies = AsyncCopies(self.machine)
+        self.mbarriers = Mbarriers(self.machine)
+        for memory in self.memory.values():
+            if memory.shared or isinstance(memory, LocalMemory):
+                memory.allocate()
+
+    def run(self, groups: Sequence[Mask]) -> None:
+        """
+        Runs the blocks from begin to end, groups of a block's threads in turns: Hazard for what the
+        kernel cannot go on after, Deadlock where threads in step wait for each other.
+        """
+        run_groups(self.machine, self.steps, groups)
+        self.copies.finish()
+        self.mbarriers.finish()
+
+    # Values.
+
+    def slot(self, value: SSAValue) -> int:
+        slot = self._slot_of.get(value)
+        if slot is None:
+            slot = self._slot_of[value] = len(self.machine.values)
+            self.machine.values.append(None)
+        return slot
+
+    def slots(self, values: Sequence[SSAValue]) -> list[int]:
+        return [self.slot(v) for v in values]
+
+    def index(
+        self, map: AffineMapAttr, indices: Sequence[SSAValue]
+    ) -> Callable[[], tuple[Index, ...]]:
+        return compile_map(map.data, self.slots(indices), self.machine.values)
+
+    def where(
+        self, conditions: AffineMapAttr | None, indices: Sequence[SSAValue]
+    ) -> Callable[[], Holds]:
+        if conditions is None:
+            return lambda: True
+        return compile_conditions(conditions.data, self.slots(indices), self.machine.values)
+
+    # Memory and operations.
+
+    def shared_or_global(self, ref: SSAValue) -> Memory:
+        memory = self.memory[ref]
+        assert isinstance(memory, Memory)
+        return memory
+
+    def input(self, op: Operation, ref: SSAValue) -> Memory:
+        """What a copy reads. Hazard if the kernel writes it."""
+        if ref not in self.func.input_refs:
+            raise Hazard("not checked", op, "a copy from memory that the kernel writes")
+        return self.shared_or_global(ref)
+
+    def block(self, block: Block) -> list[Step]:
+        """What the operations of a block do, in order."""
+        steps = [step for op in block.ops if (step := self._translate(self, op)) is not None]
+        if self.func.lockstep is None:
+            return steps
+        return [each for step in steps for each in (step, self._all_wait)]
+
+    def _all_wait(self) -> None:
+        """In lockstep, what a thread did is known to all before any goes on."""
+        self.machine.clock.meet(self.machine.everyone, self.machine.block_of)
+
+
+Translate: TypeAlias = Callable[[Program, Operation], Step | None]
+"""What an operation of a program does; None if nothing is done when it is reached."""

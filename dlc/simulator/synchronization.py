@@ -1,0 +1,112 @@
+"""Barriers, shuffles, mbarriers and fences as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from dlc.dialects import kernel
+from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.simulator.clocks import Lanes
+from dlc.simulator.divergence import Step, Wait
+from dlc.simulator.executable import Program
+from dlc.simulator.expressions import Index, compile_map
+from dlc.simulator.machine import compressed, first_of
+from dlc.target import WARP
+
+
+def barrier(program: Program, op: kernel.BarrierOp) -> Step:
+    machine = program.machine
+
+    def act(lanes: Lanes) -> None:
+        machine.clock.meet(lanes, machine.block_of[lanes])
+
+    return lambda: program.rendezvous.meet(op, machine.block_of, act)
+
+
+def sync_warp(program: Program, op: kernel.SyncWarpOp) -> Step:
+    machine = program.machine
+
+    def act(lanes: Lanes) -> None:
+        machine.clock.meet(lanes, machine.warp_of[lanes])
+
+    return lambda: program.rendezvous.meet(op, machine.warp_of, act)
+
+
+def shuffle(program: Program, op: kernel.ShuffleOp) -> Step:
+    machine, source, slot = program.machine, program.slot(op.value), program.slot(op.result)
+    mask = op.mask.value.data
+
+    def step() -> Iterator[Wait]:
+        given = machine.values[source]
+        value = yield from program.rendezvous.meet(op, machine.warp_of, lambda _: None, given)
+        other = machine.thread_of ^ mask
+        outside = other[machine.active] >= machine.threads
+        if outside.any():
+            at = int(machine.active[first_of(outside)])
+            sentence = f"lane {machine.thread_of[at] % WARP ^ mask} of the warp does not exist"
+            raise machine.hazard("divergence", op, sentence, [at])
+        if np.ndim(value):
+            inside = np.minimum(other, machine.threads - 1)
+            value = value[machine.block_of * machine.threads + inside]
+        machine.values[slot] = value
+
+    return step
+
+
+def mbarrier_number(
+    program: Program, op: Operation, barriers: SSAValue, map: AffineMap, indices: Sequence[SSAValue]
+) -> Callable[[], Index]:
+    """The number among a block's mbarriers that an expression names."""
+    first = program.numbers[barriers]
+    assert isinstance(barriers.owner, kernel.AllocMbarriersOp)
+    count = barriers.owner.count.value.data
+    subscripts = compile_map(map, program.slots(indices), program.machine.values)
+
+    def number() -> Index:
+        (n,) = subscripts()
+        inner = np.atleast_1d(np.asarray(compressed(n, program.machine.active, program.machine)))
+        if ((inner < 0) | (inner >= count)).any():
+            sentence = f"one of {count} mbarriers is named by {int(inner.max())}"
+            raise program.machine.hazard("out of bounds", op, sentence)
+        return first + n
+
+    return number
+
+
+def _own_number(program: Program, op: MbarrierOpBase) -> Callable[[], Index]:
+    return mbarrier_number(program, op, op.barriers, op.map.data, op.indices)
+
+
+def mbarrier_init(program: Program, op: kernel.MbarrierInitOp) -> Step:
+    number, count = _own_number(program, op), op.count.value.data
+    return lambda: program.mbarriers.initialize(op, number(), count)
+
+
+def mbarrier_arrive(program: Program, op: kernel.MbarrierArriveOp) -> Step:
+    number = _own_number(program, op)
+    return lambda: program.mbarriers.arrive(op, number(), 0)
+
+
+def mbarrier_expect_tx(program: Program, op: kernel.MbarrierExpectTxOp) -> Step:
+    number, bytes = _own_number(program, op), op.bytes.value.data
+    return lambda: program.mbarriers.arrive(op, number(), bytes)
+
+
+def mbarrier_wait(program: Program, op: kernel.MbarrierWaitOp) -> Step:
+    map = op.map.data
+    first = AffineMap(map.num_dims, 0, map.results[:1])
+    number = mbarrier_number(program, op, op.barriers, first, op.indices)
+    subscripts = program.index(op.map, op.indices)
+    return lambda: program.mbarriers.wait(op, number(), subscripts()[1])
+
+
+def fence_mbarrier_init(program: Program, op: kernel.FenceMbarrierInitOp) -> Step:
+    return lambda: program.mbarriers.fence(program.mbarriers.init_fences)
+
+
+def fence_proxy_async(program: Program, op: kernel.FenceProxyAsyncOp) -> Step:
+    return lambda: program.mbarriers.fence(program.mbarriers.proxy_fences)
