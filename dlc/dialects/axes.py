@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
-from functools import cache
 from itertools import groupby
 from typing import ClassVar
 
@@ -32,16 +31,16 @@ from xdsl.traits import IsTerminator, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, YieldOpBase
-from dlc.dialects.directives import parse_result_types, parse_size, print_result_types, print_size
+from dlc.dialects.directives import (
+    parse_result_types,
+    parse_size,
+    print_result_types,
+    print_size,
+    sizes_map,
+)
 from dlc.ir.expr import Expr, from_affine
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
-
-
-@cache
-def extents_map(extents: tuple[int, ...]) -> AffineMapAttr:
-    """Extents that are integers, as a property."""
-    return AffineMapAttr(AffineMap(0, 0, tuple(AffineConstantExpr(n) for n in extents)))
 
 
 class AxesOp(IRDLOperation, ABC):
@@ -105,7 +104,7 @@ class AxesOp(IRDLOperation, ABC):
 
     def set_axes(self, extents: Sequence[int], kinds: Sequence[str] | None = None) -> None:
         """States extents (and kinds) after block arguments have been added or removed."""
-        self.extents = extents_map(tuple(extents))
+        self.extents = sizes_map(tuple(extents))
         if kinds is not None:
             self.kinds = ArrayAttr([StringAttr(k) for k in kinds])
 
@@ -167,7 +166,7 @@ def axes_properties(
 ) -> dict[str, Attribute | None]:
     """The properties that state the axes of an operation."""
     return {
-        "extents": extents_map(tuple(extents)),
+        "extents": sizes_map(tuple(extents)),
         "kinds": ArrayAttr([StringAttr(k) for k in kinds]) if op.KINDS else None,
     }
 

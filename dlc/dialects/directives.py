@@ -17,7 +17,7 @@ The custom directives of which the dialects' assembly formats are made.
 | `StoreTypes` | `memref (, vector)?` |
 | `SelectTypes` | one type for both values and the result |
 | `SameType` | `type, …` of operands, which the results share |
-| `Known` | an operand that is defined above, so that its type is known |
+| `KnownRef` | a memref that is defined above, so that its type is known |
 
 Expressions and conditions (`dlc.dialects.index_syntax`) are stored as affine maps over the index
 operands. Several directives of an operation may add to them: the first one names `$indices`, the
@@ -27,6 +27,7 @@ others `ref($indices)`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from xdsl.dialects.builtin import AffineMapAttr, MemRefType, StringAttr, VectorType
 from xdsl.ir import Attribute
@@ -169,13 +170,8 @@ class At(CustomDirective):
         print_conditions(printer, state, op, self.indices, self.conditions)
 
 
-@irdl_custom_directive
-class Where(CustomDirective):
+class Where(At):
     """`(where (condition, …))?` of an operation without subscripts."""
-
-    indices: VariadicOperandVariable
-    map: AttributeVariable
-    conditions: AttributeVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
         set_map(self.map, state, mentioned(self.indices, state), ())
@@ -185,13 +181,8 @@ class Where(CustomDirective):
         print_conditions(printer, state, op, self.indices, self.conditions)
 
 
-@irdl_custom_directive
-class Value(CustomDirective):
+class Value(At):
     """`expr`, of an operation without conditions."""
-
-    indices: VariadicOperandVariable
-    map: AttributeVariable
-    conditions: AttributeVariable
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
         indices = mentioned(self.indices, state)
@@ -283,6 +274,12 @@ class ResultTypes(CustomDirective):
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         print_result_types(printer, self.results.get(op))
+
+
+@cache
+def sizes_map(sizes: tuple[int, ...]) -> AffineMapAttr:
+    """Numbers of points that are integers, as a property."""
+    return AffineMapAttr(AffineMap(0, 0, tuple(AffineConstantExpr(n) for n in sizes)))
 
 
 def parse_size(parser: Parser) -> AffineExpr:
@@ -399,22 +396,24 @@ class SameType(CustomDirective):
 
 
 @irdl_custom_directive
-class Known(CustomDirective):
-    """An operand that is defined above, so that its type is known."""
+class KnownRef(CustomDirective):
+    """A memref that is defined above, so that its type is known."""
 
-    value: OperandVariable
+    ref: OperandVariable
     type: TypeDirective
 
     def parse(self, parser: Parser, state: ParsingState) -> None:
         operand = parser.parse_unresolved_operand()
         known = parser.ssa_values.get(operand.operand_name)
-        if known is None:
-            what = self.value.name
+        type = None if known is None else known[operand.index].type
+        if not isinstance(type, MemRefType):
             parser.raise_error(
-                f"expected a {what} that is defined above, found %{operand.operand_name}"
+                f"expected a {self.ref.name} that is defined above, found {operand.span.text}"
+                f"{'' if type is None else f' of type {type}'}",
+                operand.span,
             )
-        self.value.set(state, operand)
-        self.type.set(state, (known[operand.index].type,))
+        self.ref.set(state, operand)
+        self.type.set(state, (type,))
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
-        self.value.print(printer, state, op)
+        self.ref.print(printer, state, op)

@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from math import inf
 
 from xdsl.dialects.builtin import (
+    AffineMapAttr,
     DenseArrayBase,
     IndexType,
-    IntegerAttr,
     MemRefLayoutAttr,
     MemRefType,
     NoneAttr,
@@ -36,7 +36,8 @@ from xdsl.dialects.builtin import (
     StringAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, ParametrizedAttribute, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, ParametrizedAttribute, Region, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -62,11 +63,21 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, index_parts, parse_index, parse_memref_type
-from dlc.dialects.index_syntax import print_subscripts
+from dlc.dialects.access import IndexedOp, index_parts
+from dlc.dialects.axes import new_body
+from dlc.dialects.directives import (
+    At,
+    KnownRef,
+    MemRef,
+    parse_memref_type,
+    parse_size,
+    print_size,
+    sizes_map,
+)
+from dlc.dialects.index_syntax import Mentioned, parse_conditions, parse_expr, print_subscripts
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import verify_layout
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, from_affine
 
 ASYNC, TMA = "async", "tma"
 """How a ring is filled: by cp.async, or by the tensor memory accelerator."""
@@ -85,6 +96,20 @@ class SlabOpBase(IndexedOp, ABC):
     source = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
     sizes = prop_def(DenseArrayBase.constr(i64))
+
+    def __init__(
+        self,
+        source: SSAValue,
+        base: Sequence[Expr],
+        sizes: Sequence[int],
+        result_types: Sequence[Attribute] = (),
+    ) -> None:
+        indices, map, _ = index_parts(base, ())
+        super().__init__(
+            operands=[source, indices],
+            properties={"map": map, "sizes": DenseArrayBase.from_list(i64, list(sizes))},
+            result_types=result_types,
+        )
 
     @property
     def slab_sizes(self) -> tuple[int, ...]:
@@ -105,24 +130,6 @@ class SlabOpBase(IndexedOp, ABC):
             raise VerifyException(
                 f"expected a positive size for each dimension of {self.source_type}, found {sizes}"
             )
-
-    def print_slab(self, printer: Printer) -> None:
-        print_subscripts(printer, self.map.data, self.indices)
-        printer.print_string(f" [{', '.join(str(n) for n in self.slab_sizes)}]")
-
-
-def _slab_properties(base: Sequence[Expr], sizes: Sequence[int]):
-    """The index operands and the properties of an operation that names a slab."""
-    indices, map, _ = index_parts(base, ())
-    return indices, {"map": map, "sizes": DenseArrayBase.from_list(i64, list(sizes))}
-
-
-def _parse_slab(parser: Parser):
-    """Parses `[expr, …] [size, …]`: the index operands and the properties."""
-    indices, map, conditions = parse_index(parser, subscripts=True)
-    sizes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-    sizes = DenseArrayBase.from_list(i64, sizes)
-    return indices, {"map": map, "conditions": conditions, "sizes": sizes}
 
 
 def slab_type(source: MemRefType[Attribute], sizes: Sequence[int]) -> MemRefType[Attribute]:
@@ -150,51 +157,21 @@ class StageOp(SlabOpBase):
     """
 
     name = "tile.stage"
-    source = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     result = result_def(MemRefType)
+    custom_directives = (At, MemRef)
+    assembly_format = (
+        "$source `` custom<At>($indices, $map, $conditions) $sizes attr-dict"
+        " `:` custom<MemRef>(type($source)) `->` custom<MemRef>(type($result))"
+    )
     traits = traits_def(MemoryReadEffect())
 
     def __init__(self, source: SSAValue, base: Sequence[Expr], sizes: Sequence[int]) -> None:
-        indices, properties = _slab_properties(base, sizes)
         assert isinstance(source.type, MemRefType)
-        super().__init__(
-            operands=[source, indices],
-            properties=properties,
-            result_types=[slab_type(source.type, sizes)],
-        )
+        super().__init__(source, base, sizes, [slab_type(source.type, sizes)])
 
     def verify_(self) -> None:
         self.verify_slab()
         verify_buffer(self.result.type, slab_type(self.source_type, self.slab_sizes), "a result")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> StageOp:
-        source = parser.parse_unresolved_operand()
-        indices, properties = _parse_slab(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        type = parse_memref_type(parser)
-        parser.parse_punctuation("->")
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[parser.resolve_operand(source, type), indices],
-            properties=properties,
-            attributes=attributes,
-            result_types=[parse_memref_type(parser)],
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        self.print_slab(printer)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
 
 
 @irdl_op_definition
@@ -202,13 +179,7 @@ class SlabOp(SlabOpBase):
     """`tile.slab %x[expr, …] [4, 1, 8]`: the slab of a ring's chunk; printed with its ring."""
 
     name = "tile.slab"
-    source = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     traits = lazy_traits_def(lambda: (IsTerminator(), HasParent(RingOp), MemoryReadEffect()))
-
-    def __init__(self, source: SSAValue, base: Sequence[Expr], sizes: Sequence[int]) -> None:
-        indices, properties = _slab_properties(base, sizes)
-        super().__init__(operands=[source, indices], properties=properties)
 
     def verify_(self) -> None:
         self.verify_slab()
@@ -224,7 +195,7 @@ class RingOp(IRDLOperation):
     """
 
     name = "tile.ring"
-    count = prop_def(IntegerAttr.constr(i64))
+    count = prop_def(AffineMapAttr)
     kind = opt_prop_def(StringAttr)
     body = region_def("single_block")
     result = result_def(MemRefType)
@@ -236,7 +207,7 @@ class RingOp(IRDLOperation):
         super().__init__(
             regions=[body],
             properties={
-                "count": IntegerAttr(count, i64),
+                "count": sizes_map((count,)),
                 "kind": None if kind is None else StringAttr(kind),
             },
             result_types=[ring_type(slab, depth)],
@@ -260,7 +231,13 @@ class RingOp(IRDLOperation):
 
     @property
     def chunks(self) -> int:
-        return self.count.value.data
+        """The number of chunks, which must be static."""
+        return self.count.data.eval([], [])[0]
+
+    @property
+    def size(self) -> Expr:
+        """The number of chunks."""
+        return from_affine(self.count.data.results[0], ())
 
     @property
     def ring_type(self) -> MemRefType[Attribute]:
@@ -293,13 +270,16 @@ class RingOp(IRDLOperation):
 
     def axis_range(self, axis: SSAValue) -> tuple[float, float]:
         """Inclusive bounds of the chunk number, for `dlc.ir.expr.range_of`."""
-        return 0, max(self.chunks - 1, 0)
+        return 0, max(self.size.range[1] - 1, 0)
 
     def verify_(self) -> None:
         if len(self.body.block.args) != 1 or not isinstance(self.chunk.type, IndexType):
             raise VerifyException("expected one argument of type index, the chunk's number")
         if [type(op) for op in self.body.block.ops] != [SlabOp]:
             raise VerifyException("expected a body that is one tile.slab")
+        count = self.count.data
+        if count.num_dims or count.num_symbols or len(count.results) != 1:
+            raise VerifyException(f"expected a number of chunks that is an integer, found {count}")
         if self.chunks < 1:
             raise VerifyException(f"expected at least one chunk, found {self.chunks}")
         if self.fill_kind not in (None, ASYNC, TMA):
@@ -313,54 +293,60 @@ class RingOp(IRDLOperation):
     def parse(cls, parser: Parser) -> RingOp:
         kind = parser.parse_optional_keyword_in((ASYNC, TMA))
         source = parser.parse_unresolved_operand()
-        parser.parse_punctuation("(")
-        chunk = parser.parse_argument(expect_type=False).resolve(IndexType())
-        parser.parse_keyword("in")
-        count = parser.parse_integer()
-        parser.parse_punctuation(")")
-        region = Region(Block(arg_types=[IndexType()]))
-        # The subscripts stand outside of a region in the text, and yet name its argument.
-        before = dict(parser.ssa_values)
-        parser.ssa_values[chunk.name.text[1:]] = (region.block.args[0],)
-        region.block.args[0].name_hint = chunk.name.text[1:]
-        indices, properties = _parse_slab(parser)
-        parser.ssa_values = before
+        with parser.in_parens():
+            argument = parser.parse_argument(expect_type=False)
+            parser.parse_keyword("in")
+            count = parse_size(parser)
+        named = Mentioned()
+        exprs = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, lambda: parse_expr(parser, named)
+        )
+        where = parse_conditions(parser, named) if parser.parse_optional_keyword("where") else ()
+        sizes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        type = parse_memref_type(parser)
+        source_type = parse_memref_type(parser)
         parser.parse_punctuation("->")
-        slab = SlabOp.__new__(SlabOp)
-        IRDLOperation.__init__(
-            slab, operands=[parser.resolve_operand(source, type), indices], properties=properties
-        )
-        region.block.add_op(slab)
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            regions=[region],
-            properties={
-                "count": IntegerAttr(count, i64),
-                "kind": None if kind is None else StringAttr(kind),
-            },
+        result_type = parse_memref_type(parser)
+        body = new_body(1, [argument.name.text[1:]])
+        chunk = body.block.args[0]  # what stands behind the brackets may name it
+        indices = [
+            chunk if i.operand_name == chunk.name_hint else parser.resolve_operand(i, IndexType())
+            for i in named
+        ]
+        properties: dict[str, Attribute] = {
+            "map": AffineMapAttr(AffineMap(len(indices), 0, tuple(exprs))),
+            "sizes": DenseArrayBase.from_list(i64, sizes),
+        }
+        if where:
+            properties["conditions"] = AffineMapAttr(AffineMap(len(indices), 0, tuple(where)))
+        operands = [parser.resolve_operand(source, source_type), indices]
+        body.block.add_op(SlabOp.build(operands=operands, properties=properties))
+        stated = {"count": AffineMapAttr(AffineMap(0, 0, (count,)))}
+        return cls.build(
+            regions=[body],
+            properties=stated if kind is None else stated | {"kind": StringAttr(kind)},
             attributes=attributes,
-            result_types=[parse_memref_type(parser)],
+            result_types=[result_type],
         )
-        return op
 
     def print(self, printer: Printer) -> None:
+        slab = self.slab
         if self.kind is not None:
             printer.print_string(f" {self.kind.data}")
         printer.print_string(" ")
-        printer.print_ssa_value(self.slab.source)
+        printer.print_ssa_value(slab.source)
         printer.enter_scope()
         with printer.in_parens():
             printer.print_ssa_value(self.chunk)
-            printer.print_string(f" in {self.chunks}")
-        self.slab.print_slab(printer)
+            printer.print_string(" in ")
+            print_size(printer, self.count.data.results[0])
+        print_subscripts(printer, slab.map.data, slab.indices)
         printer.exit_scope()
+        printer.print_string(f" {list(slab.slab_sizes)}")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
-        printer.print_attribute(self.slab.source.type)
+        printer.print_attribute(slab.source.type)
         printer.print_string(" -> ")
         printer.print_attribute(self.result.type)
 
@@ -386,9 +372,21 @@ class ChunkOp(IndexedOp, ABC):
     ring = operand_def(MemRefType)
     indices = var_operand_def(IndexType())
 
-    def __init__(self, ring: SSAValue, chunk: Expr | SSAValue | int) -> None:
+    custom_directives = (KnownRef, At)
+    assembly_format = (
+        "custom<KnownRef>($ring, type($ring)) `` custom<At>($indices, $map, $conditions) attr-dict"
+    )
+
+    def __init__(
+        self,
+        ring: SSAValue,
+        chunk: Expr | SSAValue | int,
+        result_types: Sequence[Attribute] = (),
+    ) -> None:
         indices, map, _ = index_parts([Expr.of(chunk)], ())
-        super().__init__(operands=[ring, indices], properties={"map": map})
+        super().__init__(
+            operands=[ring, indices], properties={"map": map}, result_types=result_types
+        )
 
     @property
     def source(self) -> RingOp:
@@ -404,7 +402,7 @@ class ChunkOp(IndexedOp, ABC):
     @property
     def chunk_limit(self) -> float:
         """The first number that the chunk cannot have."""
-        return self.source.chunks
+        return self.source.size.range[1]
 
     def verify_(self) -> None:
         if not isinstance(self.ring.owner, RingOp):
@@ -419,58 +417,12 @@ class ChunkOp(IndexedOp, ABC):
                 f"{low if low < 0 else high:.0f}"
             )
 
-    @classmethod
-    def parse(cls, parser: Parser):
-        ring = parser.parse_unresolved_operand()
-        indices, map, conditions = parse_index(parser, subscripts=True)
-        attributes = parser.parse_optional_attr_dict()
-        types = _parse_types(parser) if cls is AcquireOp else ()
-        op = cls.__new__(cls)
-        IRDLOperation.__init__(
-            op,
-            operands=[_resolve_ring(parser, ring, types), indices],
-            properties={"map": map, "conditions": conditions},
-            attributes=attributes,
-            result_types=list(types[1:]),
-        )
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.ring)
-        print_subscripts(printer, self.map.data, self.indices)
-        printer.print_op_attributes(self.attributes)
-        if self.results:
-            printer.print_string(" : ")
-            printer.print_attribute(self.ring.type)
-            printer.print_string(" -> ")
-            printer.print_attribute(self.results[0].type)
-
-
-def _parse_types(parser: Parser) -> tuple[MemRefType, MemRefType]:
-    parser.parse_punctuation(":")
-    ring = parse_memref_type(parser)
-    parser.parse_punctuation("->")
-    return ring, parse_memref_type(parser)
-
-
-def _resolve_ring(parser: Parser, ring, types: Sequence[Attribute]) -> SSAValue:
-    """The ring that is named; without types in the text it must have been defined before."""
-    if types:
-        return parser.resolve_operand(ring, types[0])
-    known = parser.ssa_values.get(ring.operand_name)
-    if known is None:
-        parser.raise_error(f"expected a ring that is defined above, found %{ring.operand_name}")
-    return known[0]
-
 
 @irdl_op_definition
 class FillOp(ChunkOp):
     """`tile.fill %ring[expr]`: requests a chunk; nothing where the ring has not so many."""
 
     name = "tile.fill"
-    ring = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     traits = traits_def(MemoryWriteEffect())
 
     @property
@@ -483,20 +435,17 @@ class AcquireOp(ChunkOp):
     """`%s = tile.acquire %ring[expr] : ring -> slot`: the chunk's slot, once it is filled."""
 
     name = "tile.acquire"
-    ring = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     result = result_def(MemRefType)
+    custom_directives = (At, MemRef)
+    assembly_format = (
+        "$ring `` custom<At>($indices, $map, $conditions) attr-dict"
+        " `:` custom<MemRef>(type($ring)) `->` custom<MemRef>(type($result))"
+    )
     traits = traits_def(MemoryReadEffect())
 
     def __init__(self, ring: SSAValue, chunk: Expr | SSAValue | int) -> None:
-        indices, map, _ = index_parts([Expr.of(chunk)], ())
         assert isinstance(ring.type, MemRefType)
-        IRDLOperation.__init__(
-            self,
-            operands=[ring, indices],
-            properties={"map": map},
-            result_types=[slot_type(ring.type)],
-        )
+        super().__init__(ring, chunk, [slot_type(ring.type)])
 
     def verify_(self) -> None:
         super().verify_()
@@ -510,6 +459,4 @@ class ReleaseOp(ChunkOp):
     """`tile.release %ring[expr]`: this thread has read the chunk's slot for the last time."""
 
     name = "tile.release"
-    ring = operand_def(MemRefType)
-    indices = var_operand_def(IndexType())
     traits = traits_def(MemoryWriteEffect())

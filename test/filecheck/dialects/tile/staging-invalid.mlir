@@ -103,7 +103,7 @@ tile.kernel @k(%x: memref<64xf32> = %x) -> () {
 %x = "test.op"() : () -> tensor<64xf32>
 tile.kernel @k(%x: memref<64xf32> = %x) -> () {
   tile.launch block(%b in 8) thread(%t in 32) {
-    %r = "tile.ring"() <{count = 8 : i64}> ({
+    %r = "tile.ring"() <{count = affine_map<() -> (8)>}> ({
     ^bb0(%n: index, %m: index):
       "tile.slab"(%x, %n) <{map = affine_map<(d0) -> (d0 * 8)>, sizes = array<i64: 8>}> : (memref<64xf32>, index) -> ()
     }) : () -> memref<3x8xf32, #tile.shared>
@@ -116,7 +116,7 @@ tile.kernel @k(%x: memref<64xf32> = %x) -> () {
 %x = "test.op"() : () -> tensor<64xf32>
 tile.kernel @k(%x: memref<64xf32> = %x) -> () {
   tile.launch block(%b in 8) thread(%t in 32) {
-    %r = "tile.ring"() <{count = 8 : i64}> ({
+    %r = "tile.ring"() <{count = affine_map<() -> (8)>}> ({
     ^bb0(%n: i32):
       "tile.slab"(%x, %b) <{map = affine_map<(d0) -> (d0 * 8)>, sizes = array<i64: 8>}> : (memref<64xf32>, index) -> ()
     }) : () -> memref<3x8xf32, #tile.shared>
@@ -129,7 +129,7 @@ tile.kernel @k(%x: memref<64xf32> = %x) -> () {
 %x = "test.op"() : () -> tensor<64xf32>
 tile.kernel @k(%x: memref<64xf32> = %x) -> () {
   tile.launch block(%b in 8) thread(%t in 32) {
-    %r = "tile.ring"() <{count = 8 : i64}> ({
+    %r = "tile.ring"() <{count = affine_map<() -> (8)>}> ({
     ^bb0(%n: index):
       "test.termop"() : () -> ()
     }) : () -> memref<3x8xf32, #tile.shared>
@@ -142,7 +142,7 @@ tile.kernel @k(%x: memref<64xf32> = %x) -> () {
 %x = "test.op"() : () -> tensor<64xf32>
 tile.kernel @k(%x: memref<64xf32> = %x) -> () {
   tile.launch block(%b in 8) thread(%t in 32) {
-    %r = "tile.ring"() <{count = 8 : i64}> ({
+    %r = "tile.ring"() <{count = affine_map<() -> (8)>}> ({
     ^bb0(%n: index):
       %v = tile.load %x[%n] : memref<64xf32>
       "tile.slab"(%x, %n) <{map = affine_map<(d0) -> (d0 * 8)>, sizes = array<i64: 8>}> : (memref<64xf32>, index) -> ()
@@ -166,7 +166,7 @@ tile.kernel @k(%x: memref<64xf32> = %x) -> () {
 %x = "test.op"() : () -> tensor<64xf32>
 tile.kernel @k(%x: memref<64xf32> = %x) -> () {
   tile.launch block(%b in 8) thread(%t in 32) {
-    %r = "tile.ring"() <{count = 8 : i64, kind = "sync"}> ({
+    %r = "tile.ring"() <{count = affine_map<() -> (8)>, kind = "sync"}> ({
     ^bb0(%n: index):
       "tile.slab"(%x, %n) <{map = affine_map<(d0) -> (d0 * 8)>, sizes = array<i64: 8>}> : (memref<64xf32>, index) -> ()
     }) : () -> memref<3x8xf32, #tile.shared>

@@ -26,13 +26,13 @@ tile.kernel @stages(%x: memref<100x2040xf32> = %x) -> () {
 tile.kernel @rings(%A: memref<100x2040xf32> = %A) -> () {
   tile.launch block(%n in 7) thread(%t in 32) {
     // CHECK: %plain = tile.ring %A(%n_1 in 128)[0, %n_1 * 16] [128, 16] : memref<100x2040xf32> -> memref<2x128x16xf32, #tile.shared>
-    // CHECK-GENERIC: %plain = "tile.ring"() <{count = 128 : i64}> ({
+    // CHECK-GENERIC: %plain = "tile.ring"() <{count = affine_map<() -> (128)>}> ({
     // CHECK-GENERIC-NEXT: ^bb0(%n_1: index):
     // CHECK-GENERIC-NEXT: "tile.slab"(%A_1, %n_1) <{map = affine_map<(d0) -> (0, (d0 * 16))>, sizes = array<i64: 128, 16>}> : (memref<100x2040xf32>, index) -> ()
     // CHECK-GENERIC-NEXT: }) : () -> memref<2x128x16xf32, #tile.shared>
     %plain = tile.ring %A(%n in 128)[0, %n * 16] [128, 16] : memref<100x2040xf32> -> memref<2x128x16xf32, #tile.shared>
     // CHECK-NEXT: %padded = tile.ring async %A(%m in 128)[%n * 128, %m * 16] [128, 16] {note} : memref<100x2040xf32> -> memref<3x128x16xf32, strided<[2560, 20, 1]>, #tile.shared>
-    // CHECK-GENERIC: %padded = "tile.ring"() <{count = 128 : i64, kind = "async"}> ({
+    // CHECK-GENERIC: %padded = "tile.ring"() <{count = affine_map<() -> (128)>, kind = "async"}> ({
     %padded = tile.ring async %A(%m in 128)[%n * 128, %m * 16] [128, 16] {note} : memref<100x2040xf32> -> memref<3x128x16xf32, strided<[2560, 20, 1]>, #tile.shared>
     // CHECK-NEXT: %swizzled = tile.ring tma %A(%{{.*}} in 64)[0, %{{.*}} * 32] [128, 32] : memref<100x2040xf32> -> memref<4x128x32xf32, #kernel.swizzle<128>, #tile.shared>
     %swizzled = tile.ring tma %A(%m in 64)[0, %m * 32] [128, 32] : memref<100x2040xf32> -> memref<4x128x32xf32, #kernel.swizzle<128>, #tile.shared>
