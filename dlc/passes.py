@@ -24,10 +24,14 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("d:003", "fold-constants"),  # scalars move into the bodies that use them
     # Tensor IR -> Loop IR: which operations share a kernel
     ("l:001", "lift-to-loops"),  # one loop nest per operation, maps dissolve into subscripts
-    ("l:002", "normalize-loops"),  # invariant work moves out, equal work is done once
-    ("l:003", "fuse-loops"),  # kernels merge where that is faster
-    ("l:004", "share-kernels"),  # what does the same is one kernel, launched again
-    ("l:005", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    ("l:002", "canonicalize-loops"),  # loads, selects and axes in their simplest form
+    ("l:003", "hoist-invariants"),  # invariant work moves out, equal work is done once
+    ("l:004", "join-contractions"),  # sums side by side that share an operand are one reduce
+    ("l:005", "nest-loops"),  # a reduce stands inside the axes that it varies along
+    ("l:006", "sink-epilogues"),  # what no reduce needs stands after the last one
+    ("l:007", "fuse-loops"),  # kernels merge where that is faster
+    ("l:008", "share-kernels"),  # what does the same is one kernel, launched again
+    ("l:009", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
     # Loop IR -> Tile IR: blocks, threads, shared memory, registers
     ("t:001", "tileify"),  # free loops become thread axes
     ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner

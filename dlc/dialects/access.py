@@ -17,12 +17,14 @@ from xdsl.dialects.builtin import (
     Float32Type,
     Float64Type,
     IndexType,
+    IntegerAttr,
     IntegerType,
     MemRefType,
     VectorType,
     i32,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.interfaces import HasFolderInterface
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AnyAttr,
@@ -41,6 +43,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import (
     At,
     Else,
@@ -68,6 +71,7 @@ class IndexedOp(IRDLOperation, ABC):
     indices = var_operand_def(IndexType())
     map = prop_def(AffineMapAttr)
     conditions = opt_prop_def(AffineMapAttr)
+    traits = traits_def(CanonicalizedByDialect())
 
     @property
     def subscripts(self) -> tuple[Expr, ...]:
@@ -183,7 +187,7 @@ def element_type(ref: Attribute) -> Attribute:
     return ref.element_type
 
 
-class LoadOpBase(IndexedOp, ABC):
+class LoadOpBase(IndexedOp, HasFolderInterface, ABC):
     """`d.load %ref[expr, …] (where (condition, …))? (else %default)? : memref (-> vector)?`"""
 
     ref = operand_def(MemRefType)
@@ -213,6 +217,12 @@ class LoadOpBase(IndexedOp, ABC):
             properties={"map": map, "conditions": conditions},
             result_types=[result_type or element_type(ref.type)],
         )
+
+    def fold(self) -> Sequence[SSAValue] | None:
+        """The default, where a condition never holds."""
+        if self.default is None or self.default.type != self.result.type:
+            return None
+        return [self.default] if any(c.range[1] < 0 for c in self.where) else None
 
     def verify_(self) -> None:
         assert isinstance(self.ref.type, MemRefType)
@@ -293,7 +303,7 @@ def has_atomic_add(type: Attribute) -> bool:
     return isinstance(type, Float32Type | Float64Type)
 
 
-class IndexOpBase(IndexedOp, ABC):
+class IndexOpBase(IndexedOp, HasFolderInterface, ABC):
     """`%i = d.index expr`: the value of an index expression."""
 
     result = result_def(IndexType())
@@ -309,13 +319,22 @@ class IndexOpBase(IndexedOp, ABC):
     def index_range(self) -> tuple[float, float]:
         return self.subscripts[0].range
 
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        """A constant, or the value that the expression is; an axis is none."""
+        expr = self.subscripts[0]
+        if expr.is_constant:
+            return [IntegerAttr(expr.constant, IndexType())]
+        (value, factor), *others = expr.terms
+        bare = not others and factor == 1 and expr.constant == 0
+        return [value] if bare and isinstance(value, OpResult) else None
+
     def verify_(self) -> None:
         self.verify_index(1, "one index expression")
         if self.conditions is not None:
             raise VerifyException("expected no conditions")
 
 
-class SelectOpBase(IndexedOp, ABC):
+class SelectOpBase(IndexedOp, HasFolderInterface, ABC):
     """`d.select %a (where (condition, …))? else %b : type`: `%a` where all conditions hold."""
 
     value = operand_def(AnyAttr())
@@ -337,6 +356,14 @@ class SelectOpBase(IndexedOp, ABC):
             properties={"map": map, "conditions": conditions},
             result_types=[value.type],
         )
+
+    def fold(self) -> Sequence[SSAValue] | None:
+        """The side that is known to be chosen."""
+        where = self.where
+        if any(c.range[1] < 0 for c in where):
+            return [self.default]
+        sure = self.value is self.default or all(c.range[0] >= 0 for c in where)
+        return [self.value] if sure else None
 
     def verify_(self) -> None:
         self.verify_index(0, "a select")

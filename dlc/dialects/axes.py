@@ -15,7 +15,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
-from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def
+from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def, traits_def
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
     CustomDirective,
@@ -31,6 +31,7 @@ from xdsl.traits import IsTerminator, SingleBlockImplicitTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, YieldOpBase
+from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import (
     parse_result_types,
     parse_size,
@@ -49,6 +50,7 @@ class AxesOp(IRDLOperation, ABC):
     extents = prop_def(AffineMapAttr)
     kinds = opt_prop_def(ArrayAttr[StringAttr])
     body = region_def("single_block")
+    traits = traits_def(CanonicalizedByDialect())
 
     KINDS: ClassVar[tuple[str, ...]] = ()
     """The kinds that axes of this operation may have; empty if its axes have none."""

@@ -25,6 +25,7 @@ from abc import ABC
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
+    BoolAttr,
     IndexType,
     IntegerAttr,
     MemRefLayoutAttr,
@@ -33,6 +34,7 @@ from xdsl.dialects.builtin import (
     i1,
     i64,
 )
+from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -44,7 +46,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import HasAncestor, MemoryAllocEffect, MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import HasAncestor, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import (
@@ -56,7 +58,9 @@ from dlc.dialects.access import (
     StoreOpBase,
     index_parts,
 )
+from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import SameType, Where
+from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
 from dlc.dialects.kernel_func import FuncOp, LaunchOp, enclosing_func
 from dlc.dialects.kernel_mbarriers import (
@@ -116,7 +120,7 @@ class AllocSharedOp(IRDLOperation):
     name = "kernel.alloc_shared"
     result = result_def(MemRefType)
     assembly_format = "attr-dict `:` type($result)"
-    traits = traits_def(MemoryAllocEffect())
+    traits = traits_def(AllocatesResult())
 
     def __init__(
         self,
@@ -140,7 +144,7 @@ class AllocLocalOp(IRDLOperation):
     name = "kernel.alloc_local"
     result = result_def(MemRefType)
     assembly_format = "attr-dict `:` type($result)"
-    traits = traits_def(MemoryAllocEffect())
+    traits = traits_def(AllocatesResult())
 
     def __init__(self, element: Attribute, shape: Sequence[int]) -> None:
         type = memref_type(element, tuple(shape), space=LocalAttr())
@@ -188,7 +192,7 @@ class SelectOp(SelectOpBase):
 
 
 @irdl_op_definition
-class TestOp(IndexedOp):
+class TestOp(IndexedOp, HasFolderInterface):
     """`%p = kernel.test where (condition, …)`: do all conditions hold? For `scf.if`."""
 
     name = "kernel.test"
@@ -205,6 +209,12 @@ class TestOp(IndexedOp):
             properties={"map": map, "conditions": conditions},
             result_types=[i1],
         )
+
+    def fold(self) -> Sequence[Attribute] | None:
+        """True or false, where that is known."""
+        if any(c.range[1] < 0 for c in self.where):
+            return [BoolAttr.from_bool(False)]
+        return [BoolAttr.from_bool(True)] if all(c.range[0] >= 0 for c in self.where) else None
 
     def verify_(self) -> None:
         self.verify_index(0, "a test")
@@ -301,4 +311,5 @@ Kernel = Dialect(
         SyncWarpOp,
     ],
     [SharedAttr, LocalAttr, SwizzleAttr, PaddedGroupsAttr, TensorMapType, MbarriersType],
+    [ArithConstants()],
 )

@@ -33,6 +33,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import StoreOpBase
+from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, tensor_of
 from dlc.dialects.kernel_tma import TensorMapOp
 from dlc.ir.expr import once
@@ -57,7 +58,9 @@ class FuncOp(KernelSignature):
     grid = prop_def(AffineMapAttr)
     block = prop_def(IntegerAttr)
     lockstep = opt_prop_def(UnitAttr)
-    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+    traits = traits_def(
+        IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), CanonicalizedByDialect()
+    )
 
     def __init__(
         self,

@@ -40,11 +40,12 @@ from xdsl.irdl.declarative_assembly_format import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import MemoryAllocEffect, MemoryReadEffect, MemoryWriteEffect
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import At, Conditions, map_of, mentioned, set_map
+from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.index_syntax import parse_expr, print_expr
 from dlc.ir.expr import Expr
 
@@ -69,7 +70,7 @@ class AllocMbarriersOp(IRDLOperation):
     count = prop_def(IntegerAttr.constr(i64))
     result = result_def(MbarriersType)
     assembly_format = "$count attr-dict"
-    traits = traits_def(MemoryAllocEffect())
+    traits = traits_def(AllocatesResult())
 
     def __init__(self, count: int) -> None:
         super().__init__(

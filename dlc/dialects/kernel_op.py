@@ -45,10 +45,12 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
+from xdsl.traits import IsolatedFromAbove, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
+from dlc.dialects.canonical import CanonicalizedByDialect
+from dlc.dialects.effects import PureUnlessLaunched
 from dlc.ir.verification import SoundByStructure
 
 DEFAULT_ALIGNMENT = 16
@@ -246,7 +248,9 @@ class KernelOpBase(KernelSignature, ABC):
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
 
-    traits = traits_def(Pure(), IsolatedFromAbove(), NoTerminator())
+    traits = traits_def(
+        PureUnlessLaunched(), IsolatedFromAbove(), NoTerminator(), CanonicalizedByDialect()
+    )
 
     def __init__(
         self,

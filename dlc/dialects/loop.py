@@ -32,6 +32,7 @@ from xdsl.irdl import irdl_op_definition, lazy_traits_def, traits_def
 from xdsl.traits import HasParent, RecursivelySpeculatable, SingleBlockImplicitTerminator
 
 from dlc.dialects.access import IndexOpBase, LoadOpBase, SelectOpBase, StoreOpBase, YieldOpBase
+from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 
@@ -95,4 +96,9 @@ class SelectOp(SelectOpBase):
     name = "loop.select"
 
 
-Loop = Dialect("loop", [KernelOp, ForOp, ReduceOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp], [])
+Loop = Dialect(
+    "loop",
+    [KernelOp, ForOp, ReduceOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp],
+    [],
+    [ArithConstants()],
+)

@@ -74,6 +74,7 @@ from dlc.dialects.directives import (
     print_size,
     sizes_map,
 )
+from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.index_syntax import Mentioned, parse_conditions, parse_expr, print_subscripts
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import verify_layout
@@ -199,7 +200,7 @@ class RingOp(IRDLOperation):
     kind = opt_prop_def(StringAttr)
     body = region_def("single_block")
     result = result_def(MemRefType)
-    traits = traits_def(RecursiveMemoryEffect())
+    traits = traits_def(RecursiveMemoryEffect(), AllocatesResult())
 
     def __init__(self, count: int, body: Region, depth: int, kind: str | None = None) -> None:
         slab = body.block.last_op
@@ -441,7 +442,7 @@ class AcquireOp(ChunkOp):
         "$ring `` custom<At>($indices, $map, $conditions) attr-dict"
         " `:` custom<MemRef>(type($ring)) `->` custom<MemRef>(type($result))"
     )
-    traits = traits_def(MemoryReadEffect())
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
     def __init__(self, ring: SSAValue, chunk: Expr | SSAValue | int) -> None:
         assert isinstance(ring.type, MemRefType)

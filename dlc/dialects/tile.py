@@ -51,6 +51,7 @@ from xdsl.irdl import (
 from xdsl.traits import (
     HasParent,
     MemoryReadEffect,
+    MemoryWriteEffect,
     RecursivelySpeculatable,
     SingleBlockImplicitTerminator,
 )
@@ -66,6 +67,7 @@ from dlc.dialects.access import (
     index_parts,
 )
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
+from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.compute_op import ComputeOp
 from dlc.dialects.directives import Name, SameType
 from dlc.dialects.kernel_op import KernelOpBase
@@ -116,7 +118,7 @@ class LaunchOp(ForOpBase):
 
     name = "tile.launch"
     KINDS: ClassVar = (BLOCK, THREAD, SERIAL, REGISTER)
-    traits = traits_def(SingleBlockImplicitTerminator(YieldOp))
+    traits = traits_def(MemoryWriteEffect(), SingleBlockImplicitTerminator(YieldOp))
 
     def verify_(self) -> None:
         super().verify_()
@@ -317,4 +319,5 @@ Tile = Dialect(
         ReleaseOp,
     ],
     [SharedAttr],
+    [ArithConstants()],
 )

@@ -29,7 +29,10 @@ from dlc.registry import parse_pipeline, register
 from dlc.remarks import collect
 from dlc.target import get_target
 
-TO_LOOPS = "decompose-torch,compose-index-maps,fold-constants,lift-to-loops,normalize-loops"
+TO_LOOPS = (
+    "decompose-torch,compose-index-maps,fold-constants,lift-to-loops,"
+    "canonicalize-loops,hoist-invariants,join-contractions,nest-loops,sink-epilogues"
+)
 
 
 class LayerNorm(nn.Module):

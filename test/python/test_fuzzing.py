@@ -205,7 +205,7 @@ def test_the_same_seed_gives_the_same_program() -> None:
 
 def test_a_planted_bug_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass that makes minima of maxima: only programs with a relu or the like are wrong."""
-    target = get_pass("normalize-loops")
+    target = get_pass("canonicalize-loops")
     right = target.apply
 
     def wrong(self: object, ctx: Context, op: ModuleOp) -> None:

@@ -36,6 +36,8 @@ from dlc.registry import parse_pipeline, register
 D = AffineExpr.dimension  # (of xDSL, `n - D(0)` means `D(0) - n`)
 Shape = tuple[int, ...]
 
+NORMALIZE = "canonicalize-loops,hoist-invariants,join-contractions,nest-loops,sink-epilogues"
+
 
 def parse(text: str) -> ModuleOp:
     module = Parser(register(Context()), text).parse_module()
@@ -193,10 +195,10 @@ def test_random_graphs_keep_their_values(block: int) -> None:
         want = tensor_ir_interpreter.run(module, inputs)
         apply(module, "lift-to-loops")
         compare(module, inputs, want)
-        apply(module, "normalize-loops")
+        apply(module, NORMALIZE)
         compare(module, inputs, want)
         once = str(module)
-        apply(module, "normalize-loops")
+        apply(module, NORMALIZE)
         assert str(module) == once
         by_cost = module.clone()
         apply(by_cost, "fuse-loops")
@@ -204,7 +206,7 @@ def test_random_graphs_keep_their_values(block: int) -> None:
         for kernel in module.walk():
             if isinstance(kernel, loop.KernelOp):
                 kernel.attributes["fuse"] = StringAttr("always")
-        apply(module, "fuse-loops,normalize-loops")
+        apply(module, f"fuse-loops,{NORMALIZE}")
         compare(module, inputs, want)
 
 
@@ -220,7 +222,7 @@ def test_fill_default_and_order_of_sources() -> None:
     )
     x, w = torch.randn(4, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
     want = torch.cat([x, w[:, 1:], torch.full((4, 2), 7.0, dtype=torch.float64)], 1)
-    for pipeline in ("lift-to-loops", "normalize-loops", "fuse-loops"):
+    for pipeline in ("lift-to-loops", NORMALIZE, "fuse-loops"):
         apply(module, pipeline)
         compare(module, [x, w], [want])
 
@@ -235,7 +237,7 @@ def test_argmax_and_its_index() -> None:
       }""")
     x = torch.tensor([[1, 5, 5, 2, 0], [3, float("nan"), 9, float("nan"), 1], [-9, -8, -7, -7, -9]])
     x = x.double()
-    for pipeline in ("lift-to-loops", "normalize-loops", "fuse-loops"):
+    for pipeline in ("lift-to-loops", NORMALIZE, "fuse-loops"):
         apply(module, pipeline)
         value, index = loop_interpreter.run(module, [x.numpy()])
         np.testing.assert_array_equal(value, x.max(-1).values.numpy())
@@ -270,7 +272,7 @@ def test_results_that_nothing_computes() -> None:
     c = g.add(tensor_ir.ConstantOp(FloatAttr(1.5, f64), []))
     i = g.add(tensor_ir.IotaOp(0, [4], i64))
     module = parse(str(g.module([t, c, i, g.values[0]])))
-    apply(module, "lift-to-loops,normalize-loops,fuse-loops")
+    apply(module, f"lift-to-loops,{NORMALIZE},fuse-loops")
     x = torch.randn(2, 3, dtype=torch.float64)
     got = loop_interpreter.run(module, [x.numpy()])
     np.testing.assert_array_equal(got[0], x.t().numpy())

@@ -105,19 +105,15 @@ class _Read:
         self.dissolved: list[Operation] = []
         self.tensors: dict[SSAValue, int] = {}
         results = [(layouts.memref(r), r.name_hint) for r in op.results]
-        self.key = (*results, self._visit(op))
-        """Equal for two operations with kernels that are equal, names of inputs aside."""
-
-    def _visit(self, op: Operation) -> Hashable:
         # Indices that are gathered by are named after their tensors.
         hints = [v.name_hint for v in op.operands] if isinstance(op, tensor_ir.GatherOp) else []
-        body = [(o.location, *(r.name_hint for r in o.results)) for o in op.walk() if o is not op]
-        return structure(op), *hints, *body, *map(self._operand, op.operands)
+        self.key = (*results, *hints, structure(op, self._given, names=True))
+        """Equal for two operations with kernels that are equal, names of inputs aside."""
 
-    def _operand(self, value: SSAValue) -> Hashable:
+    def _given(self, value: SSAValue) -> Hashable:
         if isinstance(value.owner, _DISSOLVED):
             self.dissolved.append(value.owner)
-            return self._visit(value.owner)
+            return structure(value.owner, self._given, names=True)
         return self.tensors.setdefault(value, len(self.tensors)), self.layouts.memref(value)
 
 

@@ -1,0 +1,134 @@
+"""Patterns of operations with subscripts and conditions, for all dialects that have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from dlc.dialects.access import (
+    IndexedOp,
+    LoadOpBase,
+    SelectOpBase,
+    StoreOpBase,
+    index_parts,
+    simplify_where,
+)
+from dlc.ir.expr import within
+from dlc.ir.rounding import unrounded
+
+
+class FoldAccess(RewritePattern):
+    """A load or a select is the value that it is known to be."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(
+        self, op: LoadOpBase | SelectOpBase, rewriter: PatternRewriter, /
+    ) -> None:
+        if (values := op.fold()) is not None:
+            rewriter.replace(op, [], values)
+
+
+class SimplifyIndex(RewritePattern):
+    """Subscripts and conditions take their simplest form; conditions that are sure go."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: IndexedOp, rewriter: PatternRewriter, /) -> None:
+        if not op.indices and op.conditions is None:
+            return
+        subscripts, where = op.subscripts, simplify_where(op.where)
+        indices, map, conditions = index_parts(subscripts, where)
+        if indices != [*op.indices] or map != op.map or conditions != op.conditions:
+            op.set_index(subscripts, where)
+            rewriter.notify_op_modified(op)
+
+
+class DropSureDefault(RewritePattern):
+    """`load %x[i] where (i < 8) else %d` is `load %x[i]` where `i` is always below 8."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LoadOpBase, rewriter: PatternRewriter, /) -> None:
+        if op.default is not None and all(c.range[0] >= 0 for c in op.where):
+            new = type(op)(op.ref, op.subscripts, result_type=op.result.type)
+            new.location = op.location
+            rewriter.replace(op, new)
+
+
+class SelectOfLoad(RewritePattern):
+    """
+    A select of a load whose conditions its own imply is a load with the other side as default:
+    `select (load %x[i] where (c)) where (c, d) else %e` is `load %x[i] where (c, d) else %e`, if
+    nothing can have been written in between, as to an input.
+    """
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SelectOpBase, rewriter: PatternRewriter, /) -> None:
+        load, where = op.value.owner, op.where
+        if not isinstance(load, LoadOpBase) or not op.value.has_one_use() or not load.where:
+            return
+        if load.result.type != op.default.type or set(load.where) - set(where):
+            return
+        if not isinstance(load.ref, BlockArgument) or _is_written(load.ref):
+            return
+        new = type(load)(load.ref, load.subscripts, where, op.default)
+        new.location = load.location
+        new.result.name_hint = load.result.name_hint
+        rewriter.replace(op, new)
+
+
+def _is_written(ref: SSAValue) -> bool:
+    """True if an operation other than a load uses a memref."""
+    return not all(isinstance(use.operation, LoadOpBase) for use in ref.uses)
+
+
+@dataclass(frozen=True)
+class FreeLoad(RewritePattern):
+    """
+    A load that stays in bounds whether its conditions hold or not is free of them, so that vectors
+    can be loaded, and a select of it and its default follows.
+    """
+
+    select: type[SelectOpBase]
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LoadOpBase, rewriter: PatternRewriter, /) -> None:
+        if op.default is None or not op.where:
+            return
+        assert isinstance(op.ref.type, MemRefType)
+        bounds = zip(op.subscripts, op.ref.type.get_shape(), strict=True)
+        if any(within(subscript, extent) for subscript, extent in bounds):
+            return
+        load = type(op)(op.ref, op.subscripts)
+        select = self.select(load.result, op.where, op.default)
+        load.location = select.location = op.location
+        load.result.name_hint = op.result.name_hint
+        rewriter.replace(op, [load, select])
+
+
+class DropUnreachableStore(RewritePattern):
+    """A store whose conditions never hold has no effect."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: StoreOpBase, rewriter: PatternRewriter, /) -> None:
+        if any(c.range[1] < 0 for c in op.where):
+            rewriter.erase(op)
+
+
+class DropRounding(RewritePattern):
+    """A value that memory does not lie between is not rounded (`dlc.ir.rounding`)."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: arith.ExtFOp, rewriter: PatternRewriter, /) -> None:
+        if (exact := unrounded(op)) is not None:
+            rewriter.replace(op, [], [exact])
+
+
+class DropRoundings(RewritePattern):
+    """`DropRounding` for what a kernel holds: the casts are operations of another dialect."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        for inner in [o for o in op.walk() if isinstance(o, arith.ExtFOp)]:
+            DropRounding().match_and_rewrite(inner, rewriter)

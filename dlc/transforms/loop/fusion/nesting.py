@@ -1,0 +1,90 @@
+"""Splitting loops around reduces; see `nest`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from dlc.analysis.loop.loops import split_levels
+from dlc.dialects.axes import new_body
+from dlc.dialects.loop import ForOp, KernelOp, StoreOp, YieldOp
+from dlc.transforms.loop.fusion.hoisting import used_values
+
+_AXIS_LETTERS = frozenset("abhij")
+
+
+def nest(kernel: KernelOp) -> None:
+    """
+    Rebuilds the loops of a kernel so that every reduce stands inside the axes that it varies along
+    and no others, as far as these sets are nested in each other.
+    """
+    for op in list(kernel.body.block.ops):
+        if isinstance(op, ForOp):
+            _nest(op)
+
+
+def _nest(loop: ForOp) -> None:
+    """
+    Rebuilds the chain of loops that begins with `loop` so that every reduce stands inside the axes
+    that it varies along and no others, as far as these sets are nested in each other.
+    """
+    chain = [loop]
+    while (inner := _sole_loop(chain[-1].body.block)) is not None:
+        chain.append(inner)
+    levels = split_levels(chain)
+    core = [op for op in chain[-1].body.block.ops if isinstance(op, ForOp)]
+    if [list(level) for level in levels] != [list(f.axes) for f in chain]:
+        _rebuild(chain, levels)
+    for op in core:
+        _nest(op)
+
+
+def _rebuild(chain: Sequence[ForOp], levels: Sequence[Sequence[BlockArgument]]) -> None:
+    loop = chain[0]
+    extents = {axis: f.extent(axis) for f in chain for axis in f.axes}
+    ops = [op for f in chain for op in f.body.block.ops if op not in chain]
+    ops = [op for op in ops if not isinstance(op, YieldOp)]
+    level_of: dict[SSAValue, int] = {}
+    loops: list[ForOp] = []
+    for depth, axes in enumerate(levels):
+        new = ForOp([extents[a] for a in axes], new_body(len(axes), _names(levels, depth)))
+        for old, axis in zip(axes, new.axes, strict=True):
+            old.replace_all_uses_with(axis)
+            level_of[axis] = depth
+        loops.append(new)
+    for op in ops:
+        innermost = isinstance(op, StoreOp | ForOp)
+        level = max((level_of.get(v, 0) for v in used_values(op)), default=0)
+        level = len(loops) - 1 if innermost else level
+        for result in op.results:
+            level_of[result] = level
+        op.detach()
+        _append(loops[level], op)
+    for outer, inner in pairwise(loops):
+        _append(outer, inner)
+    block = loop.parent
+    assert block is not None
+    Rewriter.replace_op(loop, loops[0])
+
+
+def _append(loop: ForOp, op: Operation) -> None:
+    last = loop.body.block.last_op
+    assert last is not None
+    loop.body.block.insert_op_before(op, last)
+
+
+def _sole_loop(block: Block) -> ForOp | None:
+    """The loop in a block that holds one and no store beside it."""
+    outer = [op for op in block.ops if isinstance(op, ForOp | StoreOp)]
+    return outer[0] if len(outer) == 1 and isinstance(outer[0], ForOp) else None
+
+
+def _names(levels: Sequence[Sequence[BlockArgument]], depth: int) -> list[str | None]:
+    """Single letters tell nothing about a nest of rows and columns, so these get their names."""
+    names = [a.name_hint for a in levels[depth]]
+    if len(levels) == 2 and names[-1] in _AXIS_LETTERS:
+        names[-1] = "row" if depth == 0 else "c"
+    return names

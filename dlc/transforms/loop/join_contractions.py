@@ -1,0 +1,42 @@
+"""The pass `join-contractions`: see `JoinContractionsPass`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from dlc.dialects.loop import KernelOp
+from dlc.transforms.loop.fusion.hoisting import hoist
+from dlc.transforms.loop.fusion.joining import join_contractions
+
+
+@dataclass(frozen=True)
+class JoinContractionsPass(ModulePass):
+    """
+    Makes contractions side by side, of the same rows, columns and points, that share an operand one
+    reduce of several values (horizontal fusion).
+
+    Legal if neither needs what the other gives: each value is folded as before.
+    Faster because the shared operand is loaded once; the reduce is tiled as one product is.
+
+    ```
+    %a = loop.reduce add %k in 64 -> f32 { … loop.load %x[%i, %k] … loop.yield %u : f32 }
+    %b = loop.reduce add %k in 64 -> f32 { … loop.load %x[%i, %k] … loop.yield %v : f32 }
+    ```
+    becomes
+    ```
+    %a, %b = loop.reduce add %k in 64 -> (f32, f32) {
+      … loop.load %x[%i, %k] … loop.yield %u, %v : f32, f32
+    }
+    ```
+    """
+
+    name = "join-contractions"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for kernel in op.walk():
+            if isinstance(kernel, KernelOp) and join_contractions(kernel):
+                hoist(kernel)  # what both had in their bodies becomes one
