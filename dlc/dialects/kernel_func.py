@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, BlockArgument, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -34,7 +33,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, tensor_of
+from dlc.dialects.directives import sizes_map
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, Properties, tensor_of
 from dlc.dialects.kernel_tma import TensorMapOp
 from dlc.ir.expr import once
 from dlc.target import MAX_THREADS
@@ -75,9 +75,7 @@ class FuncOp(KernelSignature):
         lockstep: bool = False,
     ) -> None:
         signature = self.signature(name, alignments, schedule, zeroed)
-        shape = _launch_shape(grid, block)
-        step = {"lockstep": UnitAttr() if lockstep else None}
-        super().__init__(regions=[body], properties=signature | shape | step)
+        super().__init__(regions=[body], properties=signature | _own(grid, block, lockstep))
 
     @property
     def tensor_maps(self) -> tuple[TensorMapOp, ...]:
@@ -96,7 +94,7 @@ class FuncOp(KernelSignature):
 
     def set_launch_shape(self, grid: int, block: int) -> None:
         """States how many blocks run, and of how many threads."""
-        self.properties |= _launch_shape(grid, block)
+        self.grid, self.block = sizes_map((grid,)), IntegerAttr(block, i64)
 
     def verify_(self) -> None:
         for argument in self.body.block.args:
@@ -124,28 +122,27 @@ class FuncOp(KernelSignature):
                     )
 
     @classmethod
-    def parse(cls, parser: Parser) -> FuncOp:
-        properties, arguments = cls.parse_signature(parser)
+    def parse_own(cls, parser: Parser) -> Properties:
         parser.parse_keyword("grid")
         grid = parser.parse_integer()
         parser.parse_keyword("block")
-        properties |= _launch_shape(grid, parser.parse_integer())
-        if parser.parse_optional_keyword("lockstep"):
-            properties["lockstep"] = UnitAttr()
-        return cls.build(**cls.parse_body(parser, properties, arguments))
+        block = parser.parse_integer()
+        lockstep = parser.parse_optional_keyword("lockstep") is not None
+        return _own(grid, block, lockstep)
 
-    def print(self, printer: Printer) -> None:
-        self.print_signature(printer)
+    def print_own(self, printer: Printer) -> None:
         printer.print_string(f" grid {self.grid_size} block {self.block_size}")
         if self.lockstep is not None:
             printer.print_string(" lockstep")
-        self.print_body(printer)
 
 
-def _launch_shape(grid: int, block: int) -> dict[str, Attribute]:
-    """The properties that say how many blocks run, and of how many threads."""
-    blocks = AffineMap(0, 0, (AffineConstantExpr(grid),))
-    return {"grid": AffineMapAttr(blocks), "block": IntegerAttr(block, i64)}
+def _own(grid: int, block: int, lockstep: bool) -> Properties:
+    """The properties that say how many blocks run, and how the threads of each."""
+    return {
+        "grid": sizes_map((grid,)),
+        "block": IntegerAttr(block, i64),
+        "lockstep": UnitAttr() if lockstep else None,
+    }
 
 
 class LaunchOpBase(IRDLOperation, ABC):

@@ -19,9 +19,9 @@ tensors of the shapes that the memrefs have; a `kernel.func` is launched by its 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import TypedDict
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import (
     I64,
@@ -81,14 +81,6 @@ def positions(values: Sequence[int]) -> DenseArrayBase[I64] | None:
 Properties = dict[str, Attribute | None]
 
 
-class Built(TypedDict):
-    """What the text of a kernel says of its operation, as `IRDLOperation.build` takes it."""
-
-    properties: Properties
-    regions: list[Region]
-    attributes: dict[str, Attribute]
-
-
 class KernelSignature(SoundByStructure, IRDLOperation, ABC):
     """Base of all kernels; see the module's text."""
 
@@ -97,6 +89,9 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
     zeroed = opt_prop_def(DenseArrayBase.constr(i64))
     schedule = opt_prop_def(StringAttr)
     body = region_def("single_block")
+
+    IN_GRAPH: ClassVar[bool] = False
+    """Are inputs bound to tensors, the operands, and are outputs results?"""
 
     @staticmethod
     def signature(
@@ -153,40 +148,54 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
             )
 
     @classmethod
-    def parse_signature(
-        cls, parser: Parser, bind: Callable[[], None] | None = None
-    ) -> tuple[Properties, list[Parser.Argument]]:
-        """Parses `@k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …)`; `bind` parses what
-        follows an input."""
+    def parse(cls, parser: Parser) -> Self:
         name = parser.parse_symbol_name()
         arguments: list[Parser.Argument] = []
         alignments: list[int] = []
+        bound: list[UnresolvedOperand] = []
         zeroed: list[int] = []
 
-        def memref() -> None:
-            argument = parser.parse_argument(expect_type=False)
-            parser.parse_punctuation(":")
-            arguments.append(argument.resolve(parser.parse_type()))
-
         def input() -> None:
-            memref()
+            arguments.append(parser.parse_argument())
             aligned = parser.parse_optional_keyword("align")
             alignments.append(parser.parse_integer() if aligned else DEFAULT_ALIGNMENT)
-            if bind is not None:
-                bind()
+            if cls.IN_GRAPH:
+                parser.parse_punctuation("=")
+                bound.append(parser.parse_unresolved_operand())
 
         def output() -> None:
-            memref()
+            arguments.append(parser.parse_argument())
             if parser.parse_optional_keyword("zeroed"):
                 zeroed.append(len(arguments) - 1 - len(alignments))
 
         parser.parse_comma_separated_list(parser.Delimiter.PAREN, input)
         parser.parse_punctuation("->")
         parser.parse_comma_separated_list(parser.Delimiter.PAREN, output)
-        return cls.signature(name.data, alignments, None, zeroed), arguments
+        own = cls.parse_own(parser)
+        stated = parser.parse_optional_keyword("schedule")
+        schedule = parser.parse_str_literal() if stated else None
+        tensors = [tensor_of(a.type) for a in arguments] if cls.IN_GRAPH else []
+        inputs = parser.resolve_operands(bound, tensors[: len(bound)], parser.pos)
+        outer, parser.ssa_values = parser.ssa_values, {}  # names inside may repeat names outside
+        region = parser.parse_region(arguments)
+        parser.ssa_values = outer
+        return cls.build(
+            operands=[inputs] if cls.IN_GRAPH else [],
+            result_types=[tensors[len(bound) :]] if cls.IN_GRAPH else [],
+            regions=[region],
+            properties=cls.signature(name.data, alignments, schedule, zeroed) | own,
+            attributes=parser.parse_optional_attr_dict(),
+        )
 
-    def print_signature(self, printer: Printer, bound: Callable[[int], None] | None = None) -> None:
-        """Prints what `parse_signature` parses; `bound` prints what follows input n."""
+    @classmethod
+    def parse_own(cls, parser: Parser) -> Properties:
+        """Parses the properties that not all kernels have."""
+        return {}
+
+    def print_own(self, printer: Printer) -> None:
+        """Prints what `parse_own` parses."""
+
+    def print(self, printer: Printer) -> None:
         printer.ssa_names.clear()  # names inside may repeat names outside
         zeroed = self.zeroed_refs
 
@@ -194,44 +203,23 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
             printer.print_ssa_value(ref)
             printer.print_string(": ")
             printer.print_attribute(ref.type)
-
-        def input(item: tuple[int, BlockArgument]) -> None:
-            number, ref = item
-            memref(ref)
             if (alignment := self.alignment(ref)) != DEFAULT_ALIGNMENT:
                 printer.print_string(f" align {alignment}")
-            if bound is not None:
-                bound(number)
-
-        def output(ref: BlockArgument) -> None:
-            memref(ref)
             if ref in zeroed:
                 printer.print_string(" zeroed")
+            if self.IN_GRAPH and ref.index < len(self.operands):
+                printer.print_string(" = ")
+                printer.print_ssa_value(self.operands[ref.index])
 
         printer.print_string(" ")
         printer.print_symbol_name(self.name_)
         with printer.in_parens():
-            printer.print_list(enumerate(self.input_refs), input)
+            printer.print_list(self.input_refs, memref)
         printer.print_string(" -> ")
         with printer.in_parens():
-            printer.print_list(self.output_refs, output)
-
-    @staticmethod
-    def parse_body(
-        parser: Parser, properties: Properties, arguments: Sequence[Parser.Argument]
-    ) -> Built:
-        """Parses `(schedule "…")? { … } attr-dict`, where names may repeat names outside."""
-        if parser.parse_optional_keyword("schedule"):
-            properties["schedule"] = StringAttr(parser.parse_str_literal())
-        outer, parser.ssa_values = parser.ssa_values, {}
-        region = parser.parse_region(arguments)
-        parser.ssa_values = outer
-        attributes = parser.parse_optional_attr_dict()
-        return {"properties": properties, "regions": [region], "attributes": attributes}
-
-    def print_body(self, printer: Printer) -> None:
-        """Prints what `parse_body` parses; in a schedule, quotes are escaped so that it reads."""
-        if self.schedule is not None:
+            printer.print_list(self.output_refs, memref)
+        self.print_own(printer)
+        if self.schedule is not None:  # quotes of schedules in it are escaped so that it reads well
             escaped = self.schedule.data.replace("\\", "\\\\").replace('"', '\\"')
             printer.print_string(f' schedule "{escaped}"')
         printer.print_string(" ")
@@ -244,6 +232,8 @@ class KernelOpBase(KernelSignature, ABC):
     A kernel in the graph of kernels: its inputs are bound to tensors, its results are tensors that
     hold its outputs.
     """
+
+    IN_GRAPH: ClassVar = True
 
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
@@ -302,25 +292,3 @@ class KernelOpBase(KernelSignature, ABC):
                         f"expected a zeroed output that atomic adds alone use, found "
                         f"%{ref.name_hint}, which '{use.operation.name}' uses"
                     )
-
-    @classmethod
-    def parse(cls, parser: Parser) -> KernelOpBase:
-        bound: list[UnresolvedOperand] = []
-
-        def bind() -> None:
-            parser.parse_punctuation("=")
-            bound.append(parser.parse_unresolved_operand())
-
-        properties, arguments = cls.parse_signature(parser, bind)
-        tensors = [tensor_of(argument.type) for argument in arguments]
-        inputs = parser.resolve_operands(bound, tensors[: len(bound)], parser.pos)
-        parts = cls.parse_body(parser, properties, arguments)
-        return cls.build(operands=[inputs], result_types=[tensors[len(bound) :]], **parts)
-
-    def print(self, printer: Printer) -> None:
-        def bound(number: int) -> None:
-            printer.print_string(" = ")
-            printer.print_ssa_value(self.inputs[number])
-
-        self.print_signature(printer, bound)
-        self.print_body(printer)

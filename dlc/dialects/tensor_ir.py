@@ -44,20 +44,12 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
-from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.directives import parse_result_types, print_result_types
-from dlc.dialects.index_syntax import (
-    Dims,
-    parse_conditions,
-    parse_expr,
-    print_subscripts,
-    print_where,
-)
+from dlc.dialects.directives import Name, ResultTypes
 from dlc.dialects.nest_ops import verify_monoid
+from dlc.dialects.tensor_directives import Bound, Gathered, Ranked, Sources, Tensors
 
 Scalar = FloatAttr | IntegerAttr
 
@@ -78,14 +70,6 @@ def _shown(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-def _parse_tensor_type(parser: Parser) -> TensorType:
-    pos = parser.pos
-    type = parser.parse_type()
-    if not isinstance(type, TensorType):
-        parser.raise_error(f"expected a tensor type, found {type}", pos, parser.pos)
-    return type
-
-
 def _verify_scalar(value: Attribute, element: Attribute) -> None:
     if not isinstance(value, FloatAttr | IntegerAttr) or value.type != element:
         raise VerifyException(f"expected a scalar of type {element}, found {value}")
@@ -98,6 +82,8 @@ class ConstantOp(IRDLOperation):
     name = "tensor_ir.constant"
     value = prop_def(AnyAttr())
     result = result_def(TensorType)
+    custom_directives = (Tensors,)
+    assembly_format = "$value `->` custom<Tensors>(type($result)) attr-dict"
     traits = traits_def(Pure())
 
     def __init__(self, value: Scalar, shape: Sequence[int]) -> None:
@@ -106,32 +92,16 @@ class ConstantOp(IRDLOperation):
     def verify_(self) -> None:
         _verify_scalar(self.value, element_of(self.result))
 
-    @classmethod
-    def parse(cls, parser: Parser) -> ConstantOp:
-        value = parser.parse_attribute()
-        parser.parse_punctuation("->")
-        type = _parse_tensor_type(parser)
-        return cls.create(
-            properties={"value": value},
-            attributes=parser.parse_optional_attr_dict(),
-            result_types=[type],
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_attribute(self.value)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
-        printer.print_op_attributes(self.attributes)
-
 
 @irdl_op_definition
 class IotaOp(IRDLOperation):
     """`%i = tensor_ir.iota along 0 -> tensor<4x2xi64>`: the index along an axis."""
 
     name = "tensor_ir.iota"
-    axis = prop_def(IntegerAttr)
+    axis = prop_def(IntegerAttr.constr(i64))
     result = result_def(TensorType)
+    custom_directives = (Tensors,)
+    assembly_format = "`along` $axis `->` custom<Tensors>(type($result)) attr-dict"
     traits = traits_def(Pure())
 
     def __init__(self, axis: int, shape: Sequence[int], element: Attribute = i64) -> None:
@@ -148,21 +118,6 @@ class IotaOp(IRDLOperation):
             )
         if not isinstance(element_of(self.result), IntegerType):
             raise VerifyException(f"expected integers, found {element_of(self.result)}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> IotaOp:
-        parser.parse_keyword("along")
-        axis = parser.parse_integer()
-        parser.parse_punctuation("->")
-        type = _parse_tensor_type(parser)
-        op = cls(axis, type.get_shape(), type.element_type)
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" along {self.axis.value.data} -> ")
-        printer.print_attribute(self.result.type)
-        printer.print_op_attributes(self.attributes)
 
 
 @irdl_op_definition
@@ -196,6 +151,8 @@ class ElementwiseOp(IRDLOperation):
     inputs = var_operand_def(TensorType)
     result = result_def(TensorType)
     body = region_def("single_block")
+    custom_directives = (Bound,)
+    assembly_format = "custom<Bound>($inputs, type($inputs), type($result), $body) attr-dict"
     traits = traits_def(Pure())
 
     def __init__(self, inputs: Sequence[SSAValue], result: TensorType, body: Region) -> None:
@@ -223,51 +180,6 @@ class ElementwiseOp(IRDLOperation):
             found = last.value.type if isinstance(last, YieldOp) else last.name if last else "none"
             raise VerifyException(f"expected a body that yields {expected}, found {found}")
 
-    @classmethod
-    def parse(cls, parser: Parser) -> ElementwiseOp:
-        def one() -> tuple[Parser.UnresolvedArgument, UnresolvedOperand]:
-            argument = parser.parse_argument(expect_type=False)
-            parser.parse_punctuation("=")
-            return argument, parser.parse_unresolved_operand()
-
-        bound = parser.parse_comma_separated_list(parser.Delimiter.PAREN, one)
-        parser.parse_punctuation(":")
-        types = (
-            parser.parse_comma_separated_list(
-                parser.Delimiter.NONE, lambda: _parse_tensor_type(parser)
-            )
-            if bound
-            else []
-        )
-        parser.parse_punctuation("->")
-        result = _parse_tensor_type(parser)
-        operands = parser.resolve_operands([o for _, o in bound], types, parser.pos)
-        arguments = [
-            argument.resolve(type.element_type)
-            for (argument, _), type in zip(bound, types, strict=True)
-        ]
-        op = cls(operands, result, parser.parse_region(arguments))
-        op.attributes |= parser.parse_optional_attr_dict()
-        return op
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-
-        def one(index: int) -> None:
-            printer.print_ssa_value(self.body.block.args[index])
-            printer.print_string(" = ")
-            printer.print_ssa_value(self.inputs[index])
-
-        with printer.in_parens():
-            printer.print_list(range(len(self.inputs)), one)
-        printer.print_string(" : ")
-        printer.print_list(self.inputs, lambda v: printer.print_attribute(v.type))
-        printer.print_string(" -> " if self.inputs else "-> ")
-        printer.print_attribute(self.result.type)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_entry_block_args=False)
-        printer.print_op_attributes(self.attributes)
-
 
 @irdl_op_definition
 class ReduceOp(IRDLOperation):
@@ -283,6 +195,15 @@ class ReduceOp(IRDLOperation):
     axes = prop_def(DenseArrayBase.constr(i64))
     inputs = var_operand_def(TensorType)
     results_ = var_result_def(TensorType)
+    custom_directives = (
+        Name,
+        Tensors,
+        ResultTypes,
+    )
+    assembly_format = (
+        "custom<Name>($monoid) `over` $axes ` ` `(` $inputs `)`"
+        " `:` custom<Tensors>(type($inputs)) custom<ResultTypes>(type($results_)) attr-dict"
+    )
     traits = traits_def(Pure())
 
     def __init__(self, monoid: str, axes: Sequence[int], inputs: Sequence[SSAValue]) -> None:
@@ -314,40 +235,6 @@ class ReduceOp(IRDLOperation):
                 f"{', '.join(str(r.type) for r in self.results)}"
             )
 
-    @classmethod
-    def parse(cls, parser: Parser) -> ReduceOp:
-        monoid = parser.parse_identifier()
-        parser.parse_keyword("over")
-        axes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-        inputs = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, parser.parse_unresolved_operand
-        )
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(
-            parser.Delimiter.NONE, lambda: _parse_tensor_type(parser)
-        )
-        results = parse_result_types(parser)
-        operands = parser.resolve_operands(inputs, types, parser.pos)
-        return cls.create(
-            operands=operands,
-            properties={
-                "monoid": StringAttr(monoid),
-                "axes": DenseArrayBase.from_list(i64, axes),
-            },
-            attributes=parser.parse_optional_attr_dict(),
-            result_types=results,
-        )
-
-    def print(self, printer: Printer) -> None:
-        axes = ", ".join(str(a) for a in self.axes.get_values())
-        printer.print_string(f" {self.monoid.data} over [{axes}] ")
-        with printer.in_parens():
-            printer.print_list(self.inputs, printer.print_ssa_value)
-        printer.print_string(" : ")
-        printer.print_list(self.inputs, lambda v: printer.print_attribute(v.type))
-        print_result_types(printer, [r.type for r in self.results])
-        printer.print_op_attributes(self.attributes)
-
 
 @irdl_op_definition
 class IndexMapOp(IRDLOperation):
@@ -367,6 +254,16 @@ class IndexMapOp(IRDLOperation):
     conditions = prop_def(ArrayAttr[AffineMapAttr])
     fill = opt_prop_def(AnyAttr())
     result = result_def(TensorType)
+    custom_directives = (
+        Sources,
+        Tensors,
+        Ranked,
+    )
+    assembly_format = (
+        "custom<Sources>($sources, $maps, $conditions, $fill)"
+        " `:` custom<Tensors>(type($sources))"
+        " `->` custom<Ranked>(type($result), ref($maps)) attr-dict"
+    )
     traits = traits_def(Pure())
 
     def __init__(
@@ -412,83 +309,6 @@ class IndexMapOp(IRDLOperation):
         if self.fill is not None:
             _verify_scalar(self.fill, element_of(self.result))
 
-    @classmethod
-    def parse(cls, parser: Parser) -> IndexMapOp:
-        scope = _parse_dims(parser, 0)
-        dims = len(scope.names)
-        maps: list[AffineMap] = []
-        conditions: list[AffineMap] = []
-
-        def one() -> UnresolvedOperand:
-            source, map = _parse_source(parser, scope)
-            stated = parser.parse_optional_keyword("where")
-            where = parse_conditions(parser, scope) if stated else []
-            maps.append(map)
-            conditions.append(AffineMap(dims, 0, tuple(where)))
-            return source
-
-        sources = parser.parse_comma_separated_list(parser.Delimiter.NONE, one)
-        fill = parser.parse_attribute() if parser.parse_optional_keyword("else") else None
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(
-            parser.Delimiter.NONE, lambda: _parse_tensor_type(parser)
-        )
-        parser.parse_punctuation("->")
-        result = _parse_tensor_type(parser)
-        if len(result.get_shape()) != dims:
-            parser.raise_error(f"expected a result of rank {dims}")
-        return cls.create(
-            operands=parser.resolve_operands(sources, types, parser.pos),
-            properties={
-                "maps": ArrayAttr([AffineMapAttr(m) for m in maps]),
-                "conditions": ArrayAttr([AffineMapAttr(m) for m in conditions]),
-            }
-            | ({} if fill is None else {"fill": fill}),
-            attributes=parser.parse_optional_attr_dict(),
-            result_types=[result],
-        )
-
-    def print(self, printer: Printer) -> None:
-        names = [f"d{n}" for n in range(len(shape_of(self.result)))]
-        printer.print_string(f" ({', '.join(names)}) -> ")
-
-        def one(index: int) -> None:
-            printer.print_ssa_value(self.sources[index])
-            print_subscripts(printer, self.maps.data[index].data, names)
-            where = self.conditions.data[index].data
-            if where.results:
-                print_where(printer, where, names)
-
-        printer.print_list(range(len(self.sources)), one)
-        if self.fill is not None:
-            printer.print_string(" else ")
-            printer.print_attribute(self.fill)
-        printer.print_string(" : ")
-        printer.print_list(self.sources, lambda v: printer.print_attribute(v.type))
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
-        printer.print_op_attributes(self.attributes)
-
-
-def _parse_dims(parser: Parser, indices: int) -> Dims:
-    """Parses `(d0, …) ->`; the names that may stand in subscripts, `indices` of them `i0`, …."""
-    names = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_identifier)
-    scope = Dims(len(names), indices)
-    expected = scope.names[: len(names)]
-    if names != expected:
-        parser.raise_error(f"expected dimensions ({', '.join(expected)})")
-    parser.parse_punctuation("->")
-    return scope
-
-
-def _parse_source(parser: Parser, scope: Dims) -> tuple[UnresolvedOperand, AffineMap]:
-    """Parses `%a[expr, …]`."""
-    source = parser.parse_unresolved_operand()
-    results = parser.parse_comma_separated_list(
-        parser.Delimiter.SQUARE, lambda: parse_expr(parser, scope)
-    )
-    return source, AffineMap(len(scope.names), 0, tuple(results))
-
 
 @irdl_op_definition
 class GatherOp(IRDLOperation):
@@ -504,6 +324,15 @@ class GatherOp(IRDLOperation):
     indices = var_operand_def(TensorType)
     map = prop_def(AffineMapAttr)
     result = result_def(TensorType)
+    custom_directives = (
+        Gathered,
+        Tensors,
+    )
+    assembly_format = (
+        "` ` `(` $indices `)` custom<Gathered>($source, $map, ref($indices))"
+        " `:` `(` custom<Tensors>(type($indices)) `)` `,` custom<Tensors>(type($source))"
+        " `->` custom<Tensors>(type($result)) attr-dict"
+    )
     traits = traits_def(Pure())
 
     def __init__(
@@ -539,48 +368,6 @@ class GatherOp(IRDLOperation):
                 f"expected a result of element type {element_of(self.source)}, found "
                 f"{element_of(self.result)}"
             )
-
-    @classmethod
-    def parse(cls, parser: Parser) -> GatherOp:
-        indices = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, parser.parse_unresolved_operand
-        )
-        source, map = _parse_source(parser, _parse_dims(parser, len(indices)))
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: _parse_tensor_type(parser)
-        )
-        parser.parse_punctuation(",")
-        source_type = _parse_tensor_type(parser)
-        parser.parse_punctuation("->")
-        result = _parse_tensor_type(parser)
-        return cls.create(
-            operands=[
-                parser.resolve_operand(source, source_type),
-                *parser.resolve_operands(indices, types, parser.pos),
-            ],
-            properties={"map": AffineMapAttr(map)},
-            attributes=parser.parse_optional_attr_dict(),
-            result_types=[result],
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        with printer.in_parens():
-            printer.print_list(self.indices, printer.print_ssa_value)
-        rank = len(shape_of(self.result))
-        names = Dims(rank, len(self.indices)).names
-        printer.print_string(f" ({', '.join(names[:rank])}) -> ")
-        printer.print_ssa_value(self.source)
-        print_subscripts(printer, self.map.data, names)
-        printer.print_string(" : ")
-        with printer.in_parens():
-            printer.print_list(self.indices, lambda v: printer.print_attribute(v.type))
-        printer.print_string(", ")
-        printer.print_attribute(self.source.type)
-        printer.print_string(" -> ")
-        printer.print_attribute(self.result.type)
-        printer.print_op_attributes(self.attributes)
 
 
 TensorIR = Dialect(
