@@ -25,9 +25,9 @@ from dlc.backend.host_program import HostProgram
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.schedule.estimate import estimate
+from dlc.schedule.occupancy import fill, occupancy
 from dlc.target import Target, get_target, target_of
 from dlc_bench import sass
-from dlc_bench.occupancy import fill, occupancy
 
 Row = dict[str, Any]
 

@@ -24,6 +24,7 @@ from itertools import chain, groupby, product
 from math import ceil, inf, prod
 
 from dlc.ir.cached import cached
+from dlc.schedule.occupancy import occupancy
 from dlc.target import WARP, Target
 
 VECTOR = 4
@@ -175,12 +176,8 @@ class Candidate:
     @cached
     def resident(self) -> int:
         """Blocks that an SM runs at once; 0 if none fits."""
-        t = self.target
-        return min(
-            t.threads_per_sm // self.thread_count,
-            t.registers_per_sm // (self.registers * self.thread_count),
-            t.shared_per_sm // (self.shared_bytes + 1024),
-        )
+        held = occupancy(self.target, self.thread_count, self.registers, self.shared_bytes)
+        return held.blocks
 
     @cached
     def step(self) -> tuple[int, int]:

@@ -16,8 +16,8 @@ import static_table
 import torch
 
 from dlc.frontend.capture import capture_text
+from dlc.schedule.occupancy import fill, occupancy
 from dlc.target import KIB, TARGETS, get_target
-from dlc_bench.occupancy import fill, occupancy
 
 
 def test_the_suite_has_84_cases() -> None:
