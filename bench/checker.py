@@ -38,7 +38,7 @@ SCHEDULE = (
     "stage-inputs{{budget=24576}},register-tile{{extents=8,8}},permute-register-tile,"
     "double-buffer{{depth=3}},{copy},pad-smem,pipeline-k-outer,mark-unroll{{limit=8}}"
 )
-COPIES = {"sm_80": "async-copy", "sm_90": "tma-copy,split-inner-for-swizzle{bytes=128}"}
+COPIES = {"sm_80": "async-copy", "sm_90": "tma-copy,split-inner-for-swizzle"}
 
 
 def measure(target: str, repeat: int) -> float:

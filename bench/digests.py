@@ -30,7 +30,7 @@ TARGETS = ("sm_80", "sm_90", "sm_120")
 QUICK = 7
 """`--quick` takes one in so many programs."""
 
-SCHEDULE = re.compile(r' ?schedule "(?:[^"\\]|\\.)*"|^// schedule.*$', re.MULTILINE)
+SCHEDULE = re.compile(r' ?schedule "(?:[^"\\]|\\.)*"|; schedule: .*(?:\n//  .*)*')
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache, partial
 from importlib import import_module
@@ -104,19 +104,25 @@ def parse_pipeline(text: str, passes: Factories | None = None) -> tuple[ModulePa
     known = pass_factories() if passes is None else passes
     text = re.sub(r"\s", " ", text)
     found: list[ModulePass] = []
-    position = 0
-    while text.strip():
-        piece = _PIECE.match(text, position)
-        assert piece is not None
-        spec = _parse_spec(text, *piece.span(), "<pipeline>")
+    for start, end in pieces(text):
+        spec = _parse_spec(text, start, end, "<pipeline>")
         if spec.name not in known:
             close = did_you_mean(spec.name, known)
-            _refuse(text, piece.start(), spec.name, f"unknown pass '{spec.name}'", close)
-        found.append(_instantiate(known[spec.name](), spec, text, piece.start(), "<pipeline>"))
-        if piece.end() == len(text):
-            break
-        position = piece.end() + 1
+            _refuse(text, start, spec.name, f"unknown pass '{spec.name}'", close)
+        found.append(_instantiate(known[spec.name](), spec, text, start, "<pipeline>"))
     return tuple(found)
+
+
+def pieces(pipeline: str) -> Iterator[tuple[int, int]]:
+    """Where each pass of a pipeline string begins and ends."""
+    position = 0
+    while pipeline.strip():
+        piece = _PIECE.match(pipeline, position)
+        assert piece is not None
+        yield piece.span()
+        if piece.end() == len(pipeline):
+            return
+        position = piece.end() + 1
 
 
 def parse_target(text: str) -> Target:

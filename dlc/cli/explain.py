@@ -107,18 +107,28 @@ class Explanation:
         """Labels and texts, in the order of the passes."""
         if ops := self._ops.get(name):
             yield "implements", ", ".join(ops)
+        decided = dict(self._decided(name))
         for remark in self._remarks:
             if remark.kernel != name or remark.text.endswith(UNNAMED):
                 continue
             word, _, rest = remark.text.partition(" ")
             if remark.pass_name != CHOOSING:
-                yield remark.pass_name, remark.text
+                yield remark.pass_name, decided.get(remark.pass_name, remark.text)
             elif word == "because":
                 yield "because", rest
             elif word == "rather":
                 yield "  rather than", rest.removeprefix("than ")
         for access in self._banks.get(name, ()):
             yield "shared memory", access
+
+    def _decided(self, name: str) -> Iterator[tuple[str, str]]:
+        """The steps whose options were decided by the kernel itself, each with the reason."""
+        for remark in self._remarks:
+            if remark.pass_name == CHOOSING and remark.kernel == name:
+                word, _, rest = remark.text.partition(" ")
+                if word == "with":
+                    step, _, why = rest.partition(": ")
+                    yield step, why
 
 
 def _wrapped(text: str) -> list[str]:

@@ -327,10 +327,10 @@ def test_ragged_threads_and_columns() -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_schedules_without_conflicts(transposed: bool, bk: int, rings: str) -> None:
     by_tma = transposed and "tma-copy" in rings
-    order = "{order=interleaved}" if by_tma else ""
+    order = "{strip=1}" if by_tma else ""
     pipeline = (
         GEMM.replace("BK", str(bk))
-        + f",permute-register-tile{order}{rings},split-inner-for-swizzle{{bytes=128}},pad-smem"
+        + f",permute-register-tile{order}{rings},split-inner-for-swizzle,pad-smem"
     )
     found = scheduled(kernels.gemm(256, 256, 256, transposed=transposed), pipeline)
     accesses = report(found)
@@ -363,7 +363,7 @@ def test_results(case: kernels.Case, bk: int) -> None:
     for steps in (
         ",permute-register-tile,pad-smem",
         ",permute-register-tile,double-buffer{depth=3},async-copy,pad-smem,mark-unroll{limit=8}",
-        ",permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},"
+        ",permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle,"
         "pipeline-k-outer",
     ):
         pipeline = small(bk, steps)

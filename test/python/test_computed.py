@@ -72,7 +72,7 @@ def test_a_transposed_input_of_a_computing_loop() -> None:
 
 @pytest.mark.parametrize("rings", ["", "double-buffer{depth=3}", "double-buffer{depth=2},tma-copy"])
 def test_schedules_have_no_conflicts(rings: str) -> None:
-    pipeline = f"{TILED},{rings},split-inner-for-swizzle{{bytes=128}},pad-smem".replace(",,", ",")
+    pipeline = f"{TILED},{rings},split-inner-for-swizzle,pad-smem".replace(",,", ",")
     accesses = report(kernel_of(tiled(kernels.silu_matmul(256, 256, 256), pipeline)))
     assert {(a.ways, a.width) for a in accesses} == {(1, 16)}
 

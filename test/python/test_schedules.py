@@ -35,12 +35,13 @@ def tiled(
     splits: int,
     depth: int,
     extents: tuple[int, int] = (2, 2),
-    bytes: int = 128,
+    bytes: int | None = None,
     compute: bool = False,
 ) -> str:
     """The schedule of a contraction in blocks of 8 x 8 threads, with each step that it can take."""
     rows, columns = (8 * n for n in extents)
-    copies = f"tma-copy,split-inner-for-swizzle{{bytes={bytes}}}"
+    swizzle = "" if bytes is None else f"{{bytes={bytes}}}"
+    copies = f"tma-copy,split-inner-for-swizzle{swizzle}"
     return (
         f"tileify,chunk-matmul-k{{bk={bk} vector=4}},"
         f'split-matmul-k{{splits={splits} then="{THEN}"}},'

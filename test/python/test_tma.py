@@ -439,7 +439,7 @@ def test_no_synchronization_can_be_left_out() -> None:
 
 def test_swizzled_step() -> None:
     case = kernels.gemm(37, 52, 52, transposed=True)
-    module = scheduled(case, 3, 4, f"split-inner-for-swizzle{{bytes=128}},{PIPELINED}")
+    module = scheduled(case, 3, 4, f"split-inner-for-swizzle,{PIPELINED}")
     assert "#kernel.swizzle<32>" in str(module)
     func = materialized(module)
     for mode, order in RUNS:

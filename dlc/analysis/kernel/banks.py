@@ -130,6 +130,11 @@ class BankAccess:
         return f"{what} of {self.name}, {self.width} bytes: {count}"
 
 
+def excess(accesses: Iterable[BankAccess]) -> float:
+    """Wavefronts that a warp loses to conflicts of accesses in the kernel."""
+    return sum(access.excess for access in accesses)
+
+
 @dataclass(frozen=True)
 class GlobalAccess:
     """A load, store or atomic add of global memory by the warps of a block."""

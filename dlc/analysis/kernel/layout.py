@@ -128,8 +128,13 @@ def alignment_of(type: MemRefType[Attribute]) -> int:
     return PERIOD * layout.bytes.data if isinstance(layout, SwizzleAttr) else MAX_BYTES
 
 
-def padded(type: MemRefType[Attribute], padding: int) -> MemRefType[Attribute]:
-    """The type with rows, along the last dimension, that are so many elements further apart."""
+def padded(type: MemRefType[Attribute], padding: int, rows: int = 1) -> MemRefType[Attribute]:
+    """
+    The type with rows, along the last dimension, or groups of so many rows, that are so many
+    elements further apart.
+    """
+    if rows > 1:
+        return _with_layout(type, PaddedGroupsAttr(rows, padding))
     strides = [1, strides_of(type)[-2] + padding]
     for extent in reversed(type.get_shape()[1:-1]):
         strides.append(strides[-1] * extent)
@@ -144,7 +149,7 @@ def group_padded(type: MemRefType[Attribute], padding: int) -> Iterator[MemRefTy
     """The type with so many elements between groups of 2, 4 or 8 rows, as far as they fit."""
     for rows in (2, 4, 8):
         if type.get_shape()[-2] % rows == 0:
-            yield _with_layout(type, PaddedGroupsAttr(rows, padding))
+            yield padded(type, padding, rows)
 
 
 def swizzled(

@@ -17,6 +17,12 @@ Buffer = tile.StageOp | tile.ComputeOp | tile.RingOp
 """What has a buffer in shared memory."""
 
 
+def buffer_type(buffer: Buffer) -> MemRefType[Attribute]:
+    """The type of a buffer in shared memory; of a ring, with its slots."""
+    assert isinstance(buffer.result.type, MemRefType)
+    return buffer.result.type
+
+
 def fragment_axis(
     op: tile.LoadOp | tile.StoreOp, registers: Sequence[BlockArgument]
 ) -> BlockArgument | None:

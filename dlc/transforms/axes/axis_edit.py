@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IndexType
@@ -14,42 +14,40 @@ from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Axis:
-    """A new axis: its name in the text, its number of points, and where it lives."""
+    """A new axis, itself and no other: its name in the text, its number of points, its kind."""
 
     name: str | None
     extent: int
     kind: str
 
 
-Meaning = Callable[[Sequence[Expr]], dict[BlockArgument, Expr]]
-"""What each of the old axes is, given the new ones."""
+Meaning = Callable[[Mapping[Axis, Expr]], dict[BlockArgument, Expr]]
+"""What each of the old axes is, given where the new ones stand."""
 
 
-def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> tuple[BlockArgument, ...]:
+def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis, BlockArgument]:
     """
     Gives `op` the axes `new`, each old axis becoming the expression that `meaning` states.
 
     Where such an expression can pass the old extent, the effects that mention the axis (stores,
     and the fold of a reduce whose own axis it is) get the condition that it does not. Axes of
-    extent 1 are left out. Returns the new block arguments, without those left out.
+    extent 1 are left out. Returns the block arguments of the others.
     """
     old = op.axes
     old_extents = [op.extent(a) for a in old]
     block = op.body.block
     kept = [axis for axis in new if axis.extent != 1]
-    arguments: list[BlockArgument] = []
+    arguments: dict[Axis, BlockArgument] = {}
     for axis in kept:
-        argument = block.insert_arg(IndexType(), len(block.args))
-        argument.name_hint = axis.name
-        arguments.append(argument)
+        arguments[axis] = block.insert_arg(IndexType(), len(block.args))
+        arguments[axis].name_hint = axis.name
     op.set_axes(
         [*old_extents, *(a.extent for a in kept)],
         [*([kept[0].kind if kept else "serial"] * len(old)), *(a.kind for a in kept)],
     )
-    values = iter(arguments)
-    exprs = [Expr() if a.extent == 1 else Expr(((next(values), 1),)) for a in new]
+    exprs = {a: Expr(((arguments[a], 1),)) if a in arguments else Expr() for a in new}
     meanings: dict[SSAValue, Expr] = {**meaning(exprs)}
     bounds: dict[SSAValue, Expr] = {}
     for axis, extent in zip(old, old_extents, strict=True):
@@ -73,7 +71,7 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> tuple[Blo
             use.operation.operands[use.index] = value
         block.erase_arg(axis)
     op.set_axes([a.extent for a in kept], [a.kind for a in kept])
-    return tuple(arguments)
+    return arguments
 
 
 def keep(axis: BlockArgument, op: AxesOp, kind: str | None = None) -> Axis:

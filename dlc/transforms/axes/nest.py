@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from xdsl.ir import BlockArgument
 
@@ -23,20 +23,17 @@ def chunk(op: Loop, axis: BlockArgument, size: int, names: tuple[str, str]) -> L
     ragged last chunk beyond the axis fold the identity and store nothing.
     """
     before, after = op.axes[: axis.index], op.axes[axis.index + 1 :]
-    new = [
-        *(keep(a, op) for a in before),
-        Axis(names[0], -(-op.extent(axis) // size), SERIAL),
-        Axis(names[1], size, SERIAL),
-        *(keep(a, op) for a in after),
-    ]
+    kept = {a: keep(a, op) for a in (*before, *after)}
+    chunks = Axis(names[0], -(-op.extent(axis) // size), SERIAL)
+    points = Axis(names[1], size, SERIAL)
+    outside = [*(kept[a] for a in before), chunks]
+    new = [*outside, points, *(kept[a] for a in after)]
 
-    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-        at = len(before)
-        others = dict(zip((*before, *after), (*e[:at], *e[at + 2 :]), strict=True))
-        return {**others, axis: e[at] * size + e[at + 1]}
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        return {**{a: e[k] for a, k in kept.items()}, axis: e[chunks] * size + e[points]}
 
     replace_axes(op, new, meaning)
-    return _nest(op, sum(a.extent != 1 for a in new[: len(before) + 1]))
+    return _nest(op, sum(a.extent != 1 for a in outside))
 
 
 def _nest(op: Loop, outside: int) -> Loop:

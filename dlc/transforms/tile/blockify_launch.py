@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
@@ -49,8 +48,8 @@ class BlockifyLaunchPass(SchedulingPass):
     """Points of each free axis in a block, aligned from the right; axes further left get 1."""
     thread: tuple[int, ...] | None = None
     """Threads along each axis of a block, aligned likewise; must divide the points."""
-    group: int | None = None
-    """Block columns (blocks along the last axis) in a panel; all if not given."""
+    group: int = 0
+    """Block columns (blocks along the last axis) in a panel; 0 for all of them."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -64,44 +63,35 @@ class BlockifyLaunchPass(SchedulingPass):
         points = [b // t for b, t in zip(blocks, threads, strict=True)]
         panel = self._panel(counts)
         grid = launch.axes_of(BLOCK)
-        rest = [a for a in launch.axes if a not in (*free, *grid)]
-        new = [keep(a, launch) for a in grid]
-        new += [Axis(f"b{a.name_hint}", n, BLOCK) for a, n in zip(free, counts, strict=True)]
-        if panel is not None:
-            row, column = new[-2:]
-            new[-2:] = [
-                Axis(f"{column.name}o", -(-column.extent // panel), BLOCK),
-                row,
-                Axis(f"{column.name}i", panel, BLOCK),
-            ]
-        new += [Axis(f"t{a.name_hint}", t, THREAD) for a, t in zip(free, threads, strict=True)]
-        new += [keep(a, launch) for a in rest]
-        new += [Axis(f"e{a.name_hint}", n, SERIAL) for a, n in zip(free, points, strict=True)]
+        kept = {a: keep(a, launch) for a in launch.axes if a not in free}
+        block = [Axis(f"b{a.name_hint}", n, BLOCK) for a, n in zip(free, counts, strict=True)]
+        thread = [Axis(f"t{a.name_hint}", t, THREAD) for a, t in zip(free, threads, strict=True)]
+        serial = [Axis(f"e{a.name_hint}", n, SERIAL) for a, n in zip(free, points, strict=True)]
+        *rows, column = block
+        panels = Axis(f"{column.name}o", -(-column.extent // panel) if panel else 1, BLOCK)
+        inner = Axis(f"{column.name}i", panel, BLOCK) if panel else column
+        order = [*rows[:-1], panels, *rows[-1:], inner]
 
-        def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-            parts = iter(e)
-            result = dict(zip(grid, islice(parts, len(grid)), strict=True))
-            block = list(islice(parts, len(free) + (panel is not None)))
-            if panel is not None:
-                outer, row, inner = block[-3:]
-                block[-3:] = [row, outer * panel + inner]
-            thread = list(islice(parts, len(free)))
-            result.update(zip(rest, islice(parts, len(rest)), strict=True))
-            for axis, *at, b, n in zip(free, block, thread, parts, blocks, points, strict=True):
-                result[axis] = at[0] * b + at[1] * n + at[2]
+        def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+            at = {**e, column: e[panels] * panel + e[inner]}
+            result = {a: at[k] for a, k in kept.items()}
+            for axis, b, t, s in zip(free, block, thread, serial, strict=True):
+                result[axis] = at[b] * (t.extent * s.extent) + at[t] * s.extent + at[s]
             return result
 
-        replace_axes(launch, new, meaning)
+        before = [k for a, k in kept.items() if a in grid]
+        after = [k for k in kept.values() if k not in before]
+        replace_axes(launch, [*before, *order, *thread, *after, *serial], meaning)
         sizes, across = (" x ".join(map(str, n)) for n in (blocks, threads))
-        order = "" if panel is None else f", in panels of {panel} block columns"
-        if panel is not None and (empty := -counts[-1] % panel):
-            order += f", of which the last {empty} have no points"
-        return f"blocks of {sizes} points, {across} threads{order}"
+        grouped = f", in panels of {panel} block columns" if panel else ""
+        if panel and (empty := -counts[-1] % panel):
+            grouped += f", of which the last {empty} have no points"
+        return f"blocks of {sizes} points, {across} threads{grouped}"
 
-    def _panel(self, counts: list[int]) -> int | None:
-        """The block columns in a panel, or None where panels would not change the order."""
-        if self.group is None or len(counts) < 2 or counts[-2] < 2 or self.group >= counts[-1]:
-            return None
+    def _panel(self, counts: list[int]) -> int:
+        """The block columns in a panel; 0 where panels would not change the order."""
+        if len(counts) < 2 or counts[-2] < 2 or self.group >= counts[-1]:
+            return 0
         return self.group
 
     def _check(self, launch: tile.LaunchOp, free: list[BlockArgument], combined: int) -> None:
@@ -109,8 +99,8 @@ class BlockifyLaunchPass(SchedulingPass):
             raise Decline("it needs block and thread, the points and threads along each axis")
         if not free:
             raise Decline("it has no free thread axis")
-        if self.group is not None and self.group < 1:
-            raise Decline(f"group must be at least 1 block column, not {self.group}")
+        if self.group < 0:
+            raise Decline(f"group must be at least 1 block column, or 0 for all, not {self.group}")
         for b, t in zip(_align(self.block, len(free)), _align(self.thread, len(free)), strict=True):
             if b < 1 or t < 1 or b % t:
                 raise Decline(f"{t} threads do not divide a block of {b} points")

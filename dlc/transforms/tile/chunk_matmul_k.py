@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -43,7 +43,7 @@ class ChunkMatmulKPass(SchedulingPass):
 
     bk: int | None = None
     """Points of K in a chunk."""
-    vector: int | None = None
+    vector: int = 1
     """Neighbouring points of K that a thread takes at once, as a register axis; divides `bk`."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
@@ -57,7 +57,7 @@ class ChunkMatmulKPass(SchedulingPass):
         ]
         if not reduces:
             raise Decline("it has no contraction")
-        vector = 1 if self.vector is None else self.vector
+        vector = self.vector
         if vector < 1 or self.bk % vector:
             raise Decline(f"a vector of {vector} points does not divide a chunk of {self.bk}")
         long = [r for r in reduces if r.extent(r.axes[-1]) > self.bk]
@@ -80,8 +80,9 @@ def _vectorize(reduce: tile.ReduceOp, size: int) -> None:
     name = last.name_hint or "ki"
     runs = Axis(name, -(-reduce.extent(last) // size), SERIAL)
     point = Axis(f"{name.removesuffix('i')}v", size, REGISTER)
+    kept = {a: keep(a, reduce) for a in outer}
 
-    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-        return {**dict(zip(outer, e, strict=False)), last: e[-2] * size + e[-1]}
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        return {**{a: e[k] for a, k in kept.items()}, last: e[runs] * size + e[point]}
 
-    replace_axes(reduce, [*(keep(a, reduce) for a in outer), runs, point], meaning)
+    replace_axes(reduce, [*kept.values(), runs, point], meaning)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -45,37 +45,35 @@ class CooperativeReducePass(SchedulingPass):
 
     threads: int | None = None
     """Threads for a row: a power of two up to 32, or a multiple of 32."""
-    rows: int | None = None
+    rows: int = 1
     """Rows (points of the innermost free axis) that share a block."""
-    vector: int | None = None
+    vector: int = 1
     """Elements that a thread takes in a run."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
         self._check(launch)
         assert self.threads is not None
-        rows, vector = self.rows or 1, self.vector or 1
+        rows, vector = self.rows, self.vector
         free = launch.axes_of(THREAD)
-        rows_inside = bool(free) and rows > 1 and _strided_reduce(launch, free[-1])
-        grid = [*launch.axes_of(BLOCK), *free[:-1]]
-        new = [keep(a, launch, BLOCK) for a in grid]
-        if free:
-            name = free[-1].name_hint
-            row_blocks = -(-launch.extent(free[-1]) // rows)
-            new.append(Axis(name if rows == 1 else f"b{name}", row_blocks, BLOCK))
-            new.append(Axis(f"t{name}", rows, THREAD))
-        thread_axis = Axis("t", self.threads, THREAD)
-        new.insert(len(new) - int(rows_inside), thread_axis)
-        row_at = len(new) - (1 if rows_inside else 2)
+        grid = {a: keep(a, launch, BLOCK) for a in (*launch.axes_of(BLOCK), *free[:-1])}
+        lane = Axis("t", self.threads, THREAD)
+        inside = [lane]
+        parts: dict[BlockArgument, tuple[Axis, Axis]] = {}
+        for row in free[-1:]:
+            name = row.name_hint
+            blocks = -(-launch.extent(row) // rows)
+            across = Axis(name if rows == 1 else f"b{name}", blocks, BLOCK)
+            within = Axis(f"t{name}", rows, THREAD)
+            strided = rows > 1 and _strided_reduce(launch, row)
+            inside = [across, lane, within] if strided else [across, within, lane]
+            parts[row] = across, within
 
-        def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-            result = dict(zip(grid, e, strict=False))
-            if free:
-                result[free[-1]] = e[len(grid)] * rows + e[row_at]
-            return result
+        def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+            found = {a: e[k] for a, k in grid.items()}
+            return found | {row: e[block] * rows + e[own] for row, (block, own) in parts.items()}
 
-        arguments = replace_axes(launch, new, meaning)
-        thread = arguments[[a for a in new if a.extent != 1].index(thread_axis)]
+        thread = replace_axes(launch, [*grid.values(), *inside], meaning)[lane]
         loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
         for op in loops:
             _deal(op, thread, self.threads, vector)
@@ -87,7 +85,7 @@ class CooperativeReducePass(SchedulingPass):
 
     def _check(self, launch: tile.LaunchOp) -> None:
         threads = self.threads
-        rows, vector = (1 if n is None else n for n in (self.rows, self.vector))
+        rows, vector = self.rows, self.vector
         if threads is None:
             raise Decline("it needs threads, the threads for a row")
         if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
@@ -142,18 +140,15 @@ def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:
     """Deals the innermost axis of a loop over the threads in runs of `vector`."""
     *outer, last = op.axes
     name = last.name_hint
-    runs = -(-op.extent(last) // (threads * vector))
-    new = [
-        *(keep(a, op) for a in outer),
-        Axis(f"{name}o", runs, SERIAL),
-        Axis(f"{name}v", vector, REGISTER),
-    ]
+    kept = {a: keep(a, op) for a in outer}
+    runs = Axis(f"{name}o", -(-op.extent(last) // (threads * vector)), SERIAL)
+    point = Axis(f"{name}v", vector, REGISTER)
 
-    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-        dealt = e[-2] * (threads * vector) + Expr.of(thread) * vector + e[-1]
-        return {**dict(zip(outer, e, strict=False)), last: dealt}
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        dealt = e[runs] * (threads * vector) + Expr.of(thread) * vector + e[point]
+        return {**{a: e[k] for a, k in kept.items()}, last: dealt}
 
-    replace_axes(op, new, meaning)
+    replace_axes(op, [*kept.values(), runs, point], meaning)
 
 
 def _combine(reduce: tile.ReduceOp, thread: SSAValue) -> None:

@@ -1,34 +1,21 @@
-"""The scheduling step `pad-smem`: see `PadSmemPass`."""
+"""Rows of shared buffers are set apart, so that a warp's accesses meet distinct banks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from typing import Self
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute
 from xdsl.rewriter import Rewriter
 
-from dlc.analysis.kernel.banks import (
-    BANK_BYTES,
-    BANKS,
-    BankAccess,
-    accesses_of,
-    reads_of,
-    writes_of,
-)
-from dlc.analysis.kernel.layout import group_padded, padded
-from dlc.analysis.tile.fragments import Buffer
+from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.dialects import tile
-from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.layouts import PaddedGroupsAttr, span_bytes, strides_of
-from dlc.dialects.staging import TMA, slot_type
-from dlc.ir.expr import unchanged_ir
+from dlc.dialects.layouts import span_bytes
+from dlc.dialects.staging import TMA
+from dlc.schedule.paddings import Padding, choose_paddings, described
 from dlc.target import target_of
-from dlc.transforms.step import Decline, SchedulingPass
-
-Type = MemRefType[Attribute]
+from dlc.transforms.step import Decline, SchedulingPass, by_name
 
 
 @dataclass(frozen=True)
@@ -36,18 +23,15 @@ class PadSmemPass(SchedulingPass):
     """
     Rows of shared buffers are padded until the warps' accesses hit distinct banks.
 
-    Legal always: a layout changes no subscript. Rows grow by as little as leaves no conflict in the
-    bank model (`dlc.analysis.kernel.banks`), reads and writes counted; by whole accesses, so that
-    what is 16 bytes wide stays so. Where that leaves some, as where lanes read every fourth row,
-    groups of rows are padded. Buffers without conflicts stay as they are, as do those that TMA
-    fills, whose boxes have no padding. Faster because conflicting accesses of a warp are served one
-    after the other.
+    *Legal when* the padding fits in shared memory: a layout changes no subscript. Buffers that TMA
+    fills stay as they are: its boxes have no padding.
+    *Faster because* conflicting accesses of a warp are served one after the other.
 
     ```
     %Ws = tile.stage %W[%bj * 128, %ko * 16] [128, 16] : … -> memref<128x16xf32, #tile.shared>
     %w = tile.load %Ws[%rj * 16 + %tj, %ki * 4 + %kv]
     ```
-    becomes
+    becomes, with `buffers=Ws padding=4`,
     ```
     %Ws = tile.stage … -> memref<128x16xf32, strided<[20, 1]>, #tile.shared>
     %w = tile.load %Ws[%rj * 16 + %tj, %ki * 4 + %kv]
@@ -56,93 +40,79 @@ class PadSmemPass(SchedulingPass):
 
     name = "pad-smem"
 
+    buffers: tuple[str, ...] = ()
+    """The buffers to pad; all that threads fill if none is named."""
+    padding: tuple[int, ...] | None = None
+    """Elements after each row, for each of the buffers or for all. As few as leave the fewest
+    conflicts (`dlc.schedule.paddings`) if the step is bare."""
+    every: tuple[int, ...] = (1,)
+    """Rows after which there is padding: 1, or groups of 2, 4 or 8 rows."""
+
+    def decided(self, kernel: tile.KernelOp, module: ModuleOp) -> tuple[Self, str]:
+        if self.padding is not None:
+            return self, ""
+        buffers = _buffers(kernel)
+        found = choose_paddings(kernel, buffers, _room(kernel, module))
+        if not found.chosen:
+            raise Decline("; ".join(found.refused) or "its buffers have no bank conflicts")
+        paddings = [found.chosen.get(buffer, Padding()) for buffer in buffers]
+        every = tuple(p.rows for p in paddings)
+        step = type(self)(
+            tuple(map(_name, buffers)),
+            tuple(p.elements for p in paddings),
+            every if set(every) != {1} else (1,),
+        )
+        return step, "; ".join([*found.notes, *found.refused])
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        found = [op for op in kernel.launch.walk() if isinstance(op, Buffer)]
-        if not found:
-            raise Decline("it has no buffer in shared memory (stage-inputs makes them)")
-        buffers = [b for b in found if not isinstance(b, tile.RingOp) or b.fill_kind != TMA]
-        if not buffers:
-            raise Decline("its buffers are filled by TMA, which writes rows without padding")
-        room = target_of(module).shared_per_block - sum(span_bytes(_type(b)) for b in found)
-        padded: dict[Buffer, Type] = {}
-        notes: list[str] = []
-        refused: list[str] = []
-        for buffer in buffers:
-            with unchanged_ir():
-                type, before = _type(buffer), accesses_of(kernel, buffer, _type(buffer))
-                if not _excess(before):
-                    continue
-                best, after = _best(kernel, buffer, before)
-            name = buffer.result.name_hint or "a buffer"
-            more = span_bytes(best) - span_bytes(type)
-            if best == type:
-                refused.append(f"no padding of {name} helps ({_ways(before)})")
-            elif more > room:
-                refused.append(f"{more} B of padding of {name} > {room} B of shared memory left")
-            else:
-                room -= more
-                padded[buffer] = best
-                notes.append(
-                    f"rows of {name} {_described(best)}: {_ways(before)}, now {_ways(after)}"
-                )
-        if not padded:
-            raise Decline("; ".join(refused) or "its buffers have no bank conflicts")
-        for buffer, type in padded.items():
+        assert self.padding is not None
+        named = [(_name(buffer), buffer) for buffer in _buffers(kernel)]
+        elements = by_name(named, "buffer", self.buffers, self.padding)
+        rows = by_name(named, "buffer", self.buffers, self.every)
+        types = {b: _padded(b, Padding(n, rows[b])) for b, n in elements.items() if n}
+        if not types:
+            raise Decline("no buffer is padded")
+        more = sum(span_bytes(type) - span_bytes(buffer_type(b)) for b, type in types.items())
+        if more > (room := _room(kernel, module)):
+            raise Decline(f"{more} B of padding > {room} B of shared memory left")
+        for buffer, type in types.items():
             if isinstance(buffer, tile.RingOp):
                 buffer.set_layout(type.layout)
             else:
                 Rewriter.replace_value_with_new_type(buffer.result, type)
-        return "; ".join([*notes, *refused])
+        return "; ".join(f"rows of {_name(b)} {described(type)}" for b, type in types.items())
 
 
-def _type(buffer: Buffer) -> Type:
-    assert isinstance(buffer.result.type, MemRefType)
-    return buffer.result.type
+def _padded(buffer: Buffer, padding: Padding) -> MemRefType[Attribute]:
+    """The type of a buffer with padding."""
+    type = buffer_type(buffer)
+    shape = type.get_shape()[isinstance(buffer, tile.RingOp) :]
+    if len(shape) < 2:
+        raise Decline(f"{_name(buffer)} has no rows to set apart")
+    if padding.elements < 0 or padding.rows < 1 or shape[-2] % padding.rows:
+        raise Decline(
+            f"expected padding after groups of rows that divide {shape[-2]} rows, found "
+            f"{padding.elements} elements every {padding.rows}"
+        )
+    return padding.of(type)
 
 
-def _described(type: Type) -> str:
-    match type.layout:
-        case PaddedGroupsAttr(rows=rows, padding=padding):
-            return f"in groups of {rows.data}, {padding.data} elements between them"
-        case _:
-            return f"{strides_of(type)[-2]} elements apart"
+def _name(buffer: Buffer) -> str:
+    return buffer.result.name_hint or "buffer"
 
 
-def _excess(accesses: Sequence[BankAccess]) -> float:
-    """Wavefronts lost to conflicts."""
-    return sum(a.excess for a in accesses)
+def _buffers(kernel: tile.KernelOp) -> list[Buffer]:
+    """The buffers in shared memory that threads fill."""
+    found = [op for op in kernel.launch.walk() if isinstance(op, Buffer)]
+    if not found:
+        raise Decline("it has no buffer in shared memory (stage-inputs makes them)")
+    filled = [b for b in found if not isinstance(b, tile.RingOp) or b.fill_kind != TMA]
+    if not filled:
+        raise Decline("its buffers are filled by TMA, which writes rows without padding")
+    return filled
 
 
-def _ways(accesses: Sequence[BankAccess]) -> str:
-    """The worst of each kind, as in `reads 4 ways, writes 1`."""
-    reads = max((a.ways for a in accesses if not a.writes), default=1)
-    writes = max((a.ways for a in accesses if a.writes), default=1)
-    return f"reads {reads:.3g} ways, writes {writes:.3g}"
-
-
-def _best(
-    kernel: tile.KernelOp, buffer: Buffer, before: Sequence[BankAccess]
-) -> tuple[Type, Sequence[BankAccess]]:
-    """The first layout with no conflicts, or else that with the fewest; with its accesses."""
-    plain = _type(buffer)
-    best, found = plain, before
-    slab = slot_type(plain) if isinstance(buffer, tile.RingOp) else plain
-    if slab.get_num_dims() < 2:
-        return best, found
-    unit = max(max(a.width for a in before) // element_bytes(plain.element_type), 1)
-    for type in chain(_paddings(plain, unit), group_padded(plain, unit)):
-        reads = reads_of(kernel, buffer, type)
-        if _excess(reads) >= _excess(found):
-            continue
-        accesses = [*reads, *writes_of(kernel, buffer, type)]
-        if _excess(accesses) < _excess(found):
-            best, found = type, accesses
-        if not _excess(found):
-            break
-    return best, found
-
-
-def _paddings(type: Type, unit: int) -> Iterator[Type]:
-    """The type with rows that are longer by a unit, by two, …, by less than all banks."""
-    banks = BANKS * BANK_BYTES // element_bytes(type.element_type)
-    return (padded(type, padding) for padding in range(unit, max(banks, unit + 1), unit))
+def _room(kernel: tile.KernelOp, module: ModuleOp) -> int:
+    """Bytes of shared memory that are left."""
+    buffers = (op for op in kernel.launch.walk() if isinstance(op, Buffer))
+    return target_of(module).shared_per_block - sum(span_bytes(buffer_type(b)) for b in buffers)

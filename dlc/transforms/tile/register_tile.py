@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -51,23 +51,19 @@ class RegisterTilePass(SchedulingPass):
                 raise Decline(
                     f"{size} does not divide the {launch.extent(axis)} points of a thread"
                 )
-        others = [a for a in launch.axes if a not in serial]
-        new = [keep(a, launch) for a in others]
-        new += [
-            Axis(a.name_hint, launch.extent(a) // n, SERIAL)
+        kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
+        rest = {
+            a: Axis(a.name_hint, launch.extent(a) // n, SERIAL)
             for a, n in zip(serial, sizes, strict=True)
-        ]
-        new += [
-            Axis(f"r{(a.name_hint or 'e')[1:]}", n, REGISTER)
+        }
+        held = {
+            a: Axis(f"r{(a.name_hint or 'e')[1:]}", n, REGISTER)
             for a, n in zip(serial, sizes, strict=True)
-        ]
+        }
 
-        def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-            result = dict(zip(others, e, strict=False))
-            outer, inner = e[len(others) : len(others) + len(serial)], e[-len(serial) :]
-            for axis, size, o, r in zip(serial, sizes, outer, inner, strict=True):
-                result[axis] = o * size + r
-            return result
+        def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+            others = {a: e[k] for a, k in kept.items()}
+            return others | {a: e[rest[a]] * held[a].extent + e[held[a]] for a in serial}
 
-        replace_axes(launch, new, meaning)
+        replace_axes(launch, [*kept.values(), *rest.values(), *held.values()], meaning)
         return f"{' x '.join(str(n) for n in sizes)} points in registers"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -17,9 +17,8 @@ from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, positions, unique_name
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit, set_values
-from dlc.registry import parse_pipeline
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
-from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step import Decline, SchedulingPass, parse_schedule
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,10 @@ class SplitMatmulKPass(SchedulingPass):
 
     splits: int | None = None
     """Parts of the reduce's outermost axis."""
-    combine: str | None = None
-    """`workspace`, which is what happens if not given, or `atomic`."""
-    then: str | None = None
-    """The schedule of the kernel that combines; `tileify` alone if not given."""
+    combine: str = "workspace"
+    """`workspace` or `atomic`."""
+    then: str = ""
+    """The schedule of the kernel that combines; `tileify` alone if it is empty."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         reduce = self._check(kernel)
@@ -128,12 +127,11 @@ class SplitMatmulKPass(SchedulingPass):
         """The reduce to split, if there is one and the options make sense."""
         if self.splits is None or self.splits < 2:
             raise Decline("it needs splits, at least 2 parts of a reduce")
-        if self.combine not in (None, "workspace", "atomic"):
+        if self.combine not in ("workspace", "atomic"):
             raise Decline(f"combine must be workspace or atomic, not {self.combine}")
-        if self.then is not None:
-            parse_pipeline(self.then)
-            if self.combine == "atomic":
-                raise Decline("combine=atomic makes no second kernel for then to schedule")
+        parse_schedule(self.then)
+        if self.combine == "atomic" and self.then:
+            raise Decline("combine=atomic makes no second kernel for then to schedule")
         launch = kernel.launch
         shared = any(isinstance(r.type, MemRefType) for op in launch.walk() for r in op.results)
         combines = any(isinstance(op, tile.CombineOp) for op in launch.walk())
@@ -173,14 +171,14 @@ def _split(
     ks.name_hint = f"{name.removesuffix('o') or name}s"
     launch.set_axes(extents, [BLOCK] + [THREAD] * (len(extents) - 1))
     each = ceil(reduce.extent(axis) / splits)
-    axes = reduce.axes
-    new = [Axis(name, each, SERIAL) if a is axis else keep(a, reduce) for a in axes]
+    new = {a: keep(a, reduce) for a in reduce.axes}
+    new[axis] = Axis(name, each, SERIAL)
 
-    def meaning(e: Sequence[Expr]) -> dict[BlockArgument, Expr]:
-        within = dict(zip(axes, e, strict=True))
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        within = {a: e[k] for a, k in new.items()}
         return {**within, axis: Expr.of(ks) * each + within[axis]}
 
-    replace_axes(reduce, new, meaning)
+    replace_axes(reduce, [*new.values()], meaning)
     return ks
 
 

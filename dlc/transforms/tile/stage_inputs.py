@@ -84,9 +84,9 @@ class StageInputsPass(SchedulingPass):
 
     budget: int | None = None
     """Bytes of shared memory that slabs may take together; at most what the target has."""
-    buffers: tuple[str, ...] | None = None
-    """The inputs that may be staged, by name; all if not given."""
-    compute: bool | None = None
+    buffers: tuple[str, ...] = ()
+    """The inputs that may be staged, by name; all if none is named."""
+    compute: bool = False
     """Give what reduces compute of staged slabs slabs of its own, in the same budget."""
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
@@ -96,7 +96,7 @@ class StageInputsPass(SchedulingPass):
         if prod(launch.extent(a) for a in launch.axes_of(THREAD)) > MAX_THREADS:
             raise Decline("its threads are not partitioned into blocks yet")
         slabs = _slabs(kernel)
-        if self.buffers is not None:
+        if self.buffers:
             names = {ref.name_hint for ref in kernel.input_refs}
             if unknown := [name for name in self.buffers if name not in names]:
                 raise Decline(f"it has no input {' or '.join(unknown)}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.dialects import loop, tile
+from dlc.dialects import tile
 from dlc.dialects.axes import THREAD
 from dlc.transforms.axes.loop_to_tile import as_tile
-from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step import Decline, Kernel, SchedulingPass
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,14 @@ class TileifyPass(SchedulingPass):
 
     name = "tileify"
 
-    def rewrite(self, kernel: loop.KernelOp | tile.KernelOp, module: ModuleOp) -> str:
+    def rewrite(self, kernel: Kernel, module: ModuleOp) -> tuple[Self, str]:
         if isinstance(kernel, tile.KernelOp):
-            return self.rewrite_tile(kernel, module)
+            return super().rewrite(kernel, module)
         launch = as_tile(kernel).launch
         while inner := _sole_loop(launch):
             _absorb(launch, inner)
         threads = ", ".join(f"%{a.name_hint}" for a in launch.axes)
-        return f"thread axes {threads}" if launch.axes else "one thread"
+        return self, f"thread axes {threads}" if launch.axes else "one thread"
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         raise Decline("the kernel is tiled already")

@@ -9,9 +9,9 @@
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=RAGGED
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=9}' | filecheck %s --check-prefix=WIDE
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,32 thread=16,8 group=3}' | filecheck %s --check-prefix=ROW
-// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=GROUP
+// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=-1}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=GROUP
 // RAGGED: blockify-launch: mm: blocks of 16 x 32 points, 16 x 8 threads, in panels of 4 block columns, of which the last 3 have no points
-// GROUP: blockify-launch: mm: skipped, group must be at least 1 block column, not 0
+// GROUP: blockify-launch: mm: skipped, group must be at least 1 block column, or 0 for all, not -1
 // DIVIDE: blockify-launch: mm: skipped, 3 threads do not divide a block of 10 points
 // MANY: blockify-launch: mm: skipped, 4096 threads are more than the 1024 that a block can have
 // NEEDS: blockify-launch: mm: skipped, it needs block and thread, the points and threads along each axis

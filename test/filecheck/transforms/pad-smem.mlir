@@ -1,8 +1,23 @@
 // RUN: dlc-opt %s -p pad-smem --split-input-file --remarks 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
+// RUN: dlc-opt %s -p 'pad-smem{buffers=xs padding=4}' --split-input-file --remarks 2>%t.given | filecheck %s --check-prefix=GIVEN
+// RUN: filecheck %s --input-file %t.given --check-prefix=NAMED
+// NAMED: pad-smem: odd: rows of xs 37 elements apart
+// NAMED: pad-smem: ring: skipped, it has no buffer xs
+// RUN: dlc-opt %s -p 'pad-smem{padding=4 every=2}' --split-input-file --remarks 2>%t.every | filecheck %s --check-prefix=EVERY
+// RUN: filecheck %s --input-file %t.every --check-prefix=PAIRS
+// PAIRS: pad-smem: odd: rows of xs in groups of 2, 4 elements between them
+// PAIRS: pad-smem: full: skipped, 6272 B of padding > 1024 B of shared memory left
+// PAIRS: pad-smem: line: skipped, xs has no rows to set apart
+// RUN: dlc-opt %s -p 'pad-smem{padding=4 every=3}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=THREE
+// THREE: pad-smem: odd: skipped, expected padding after groups of rows that divide 128 rows, found 4 elements every 3
 
 // Odd rows need no padding.
 // CHECK: tile.stage %x[0, 0] [128, 33] : memref<128x33xf32> -> memref<128x33xf32, #tile.shared>
+// GIVEN: schedule "pad-smem{buffers=xs padding=4}"
+// GIVEN: tile.stage %x[0, 0] [128, 33] : memref<128x33xf32> -> memref<128x33xf32, strided<[37, 1]>, #tile.shared>
+// EVERY: schedule "pad-smem{padding=4 every=2}"
+// EVERY: memref<128x33xf32, #kernel.padded_groups<2, 4>, #tile.shared>
 func.func @main(%x: tensor<128x33xf32>) -> tensor<128xf32> {
   // REMARK: pad-smem: odd: skipped, its buffers have no bank conflicts
   %y = tile.kernel @odd(%x: memref<128x33xf32> = %x) -> (%y: memref<128xf32>) schedule "pad-smem" {
@@ -62,6 +77,7 @@ func.func @main(%x: tensor<32x32xf32>) -> tensor<32xf32> {
 // -----
 
 // Rows of 64 bytes: every padding of rows leaves writes that conflict, that of pairs does not.
+// CHECK: schedule "pad-smem{buffers=xs padding=4 every=2}" {
 // CHECK: tile.stage %x[0, 0] [32, 16] : memref<32x16xf32> -> memref<32x16xf32, #kernel.padded_groups<2, 4>, #tile.shared>
 func.func @main(%x: tensor<32x16xf32>) -> tensor<32xf32> {
   // REMARK: pad-smem: groups: rows of xs in groups of 2, 4 elements between them: reads 4 ways, writes 1, now reads 1 ways, writes 1

@@ -1,14 +1,22 @@
 // RUN: dlc-opt %s -p permute-register-tile --split-input-file --remarks 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
-// RUN: dlc-opt %s -p 'permute-register-tile{order=interleaved}' --split-input-file | filecheck %s --check-prefix=INTERLEAVED
-// RUN: dlc-opt %s -p 'permute-register-tile{order=diagonal}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=ORDER
-// ORDER: permute-register-tile: strips: skipped, order must be strips or interleaved, not diagonal
+// RUN: dlc-opt %s -p 'permute-register-tile{strip=1}' --split-input-file | filecheck %s --check-prefix=INTERLEAVED
+// RUN: dlc-opt %s -p 'permute-register-tile{axes=r strip=3}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=THREE
+// RUN: dlc-opt %s -p 'permute-register-tile{axes=r,s strip=4}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
+// RUN: dlc-opt %s -p 'permute-register-tile{strip=4,4}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=TWO
+// RUN: dlc-opt %s -p 'permute-register-tile{strip=8}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WHOLE
+// THREE: permute-register-tile: strips: skipped, strips of 3 do not divide the 8 points of a thread
+// THREE: permute-register-tile: quotients: %t, %r in strips of 3
+// OTHER: permute-register-tile: strips: skipped, it has no register axis s
+// TWO: permute-register-tile: strips: skipped, expected a value for each register axis, found 2 for 1
+// WHOLE: permute-register-tile: strips: skipped, its register tile stays as it is
 
 // Strips, in all subscripts and conditions: loads from shared memory stay vectors.
 func.func @main(%x: tensor<16x256xf32>) -> tensor<250xf32> {
   // REMARK: permute-register-tile: strips: %t, %r in strips of 4: reads of xs from 2 ways to 1, sectors of global memory from 128 to 64
   %y = tile.kernel @strips(%x: memref<16x256xf32> = %x) -> (%y: memref<250xf32>) schedule "permute-register-tile" {
-    // CHECK: tile.launch thread(%t in 32) register(%ro in 2, %ri in 4) {
+    // CHECK: schedule "permute-register-tile{axes=r strip=4}" {
+    // CHECK-NEXT: tile.launch thread(%t in 32) register(%ro in 2, %ri in 4) {
     tile.launch thread(%t in 32) register(%r in 8) {
       %xs = tile.stage %x[0, 0] [16, 256] : memref<16x256xf32> -> memref<16x256xf32, #tile.shared>
       %s = tile.reduce add serial(%k in 16) -> f32 {

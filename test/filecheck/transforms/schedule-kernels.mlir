@@ -74,14 +74,17 @@ func.func @main(%x: tensor<1000000xf32>) -> tensor<f32> {
 // -----
 
 // A contraction is tiled: as large as fills the SMs, by estimates that are stated, with the next
-// best beside it. All steps have all of their options.
+// best beside it. All steps have all of their options; those that would decline are left out.
 // REMARK: schedule-kernels: mm: gets tileify,chunk-matmul-k
 // REMARK-NEXT: schedule-kernels: mm: because {{[0-9]+}}x{{[0-9]+}} blocks of {{[0-9]+}} threads, chunks of {{[0-9]+}}: {{.*}} us (issue {{.*}}, memory {{.*}}, L2 {{.*}} blocks, {{[0-9]+}} on an SM)
 // REMARK-NEXT: schedule-kernels: mm: rather than {{[0-9]+}}x{{[0-9]+}} blocks of
 // REMARK-NEXT: schedule-kernels: mm: rather than {{[0-9]+}}x{{[0-9]+}} blocks of
+// REMARK: schedule-kernels: mm: rather than tma-copy
+// REMARK-NEXT: schedule-kernels: mm: with permute-register-tile: %tj, %rj in strips of 4: reads of B_smem from 2 ways to 1
+// REMARK-NEXT: schedule-kernels: mm: rather than pad-smem: its buffers have no bank conflicts
 // CHECK: loop.kernel @mm
-// CHECK-SAME: schedule "tileify,chunk-matmul-k{bk={{[0-9]+}} vector=4},blockify-launch{block={{[0-9]+}},{{[0-9]+}} thread={{[0-9]+}},{{[0-9]+}}{{( group=[0-9]+)?}}},stage-inputs{budget={{[0-9]+}}},register-tile{extents={{[0-9]+}},{{[0-9]+}}},permute-register-tile,double-buffer{depth={{[2-4]}}},
-// CHECK-SAME: async-copy,pad-smem,pipeline-k-outer,mark-unroll{limit={{[0-9]+}}}" {
+// CHECK-SAME: schedule "tileify,chunk-matmul-k{bk={{[0-9]+}} vector=4},blockify-launch{block={{[0-9]+}},{{[0-9]+}} thread={{[0-9]+}},{{[0-9]+}}{{( group=[0-9]+)?}}},stage-inputs{budget={{[0-9]+}}},register-tile{extents={{[0-9]+}},{{[0-9]+}}},permute-register-tile{axes=ri,rj strip={{[0-9]+}},{{[0-9]+}}},double-buffer{depth={{[2-4]}}},
+// CHECK-SAME: async-copy,pipeline-k-outer,mark-unroll{limit={{[0-9]+}}}" {
 func.func @main(%A: tensor<4096x4096xf32>, %B: tensor<4096x4096xf32>) -> tensor<4096x4096xf32> {
   %C = loop.kernel @mm(%A: memref<4096x4096xf32> = %A, %B: memref<4096x4096xf32> = %B) -> (%C: memref<4096x4096xf32>) {
     loop.for %i in 4096, %j in 4096 {

@@ -1,11 +1,18 @@
-// RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=128}' --split-input-file --remarks 2>%t.remarks | filecheck %s
+// RUN: dlc-opt %s -p split-inner-for-swizzle --split-input-file --remarks 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=32}' --split-input-file | filecheck %s --check-prefix=NARROW
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=48}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WIDTH
-// RUN: dlc-opt %s -p 'tileify,split-inner-for-swizzle{bytes=128},materialize-tiles,place-barriers,vectorize-accesses' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
-// WIDTH: split-inner-for-swizzle: row: skipped, it needs bytes, a swizzle of 32, 64 or 128, not 48
+// RUN: dlc-opt %s -p 'tileify,split-inner-for-swizzle,materialize-tiles,place-barriers,vectorize-accesses' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
+// WIDTH: split-inner-for-swizzle: row: skipped, a swizzle is 32, 64 or 128 bytes wide, not 48
+// RUN: dlc-opt %s -p 'split-inner-for-swizzle{rings=ring bytes=128}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WIDE
+// WIDE: split-inner-for-swizzle: row: ring by 128 B
+// WIDE-NEXT: split-inner-for-swizzle: panels: ring by 128 B
+// WIDE-NEXT: split-inner-for-swizzle: narrow: skipped, the slab of 32 x 16 elements of ring has no rows of a multiple of 128 B, 8 or a multiple of them
+// RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=0}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NONE
+// NONE: split-inner-for-swizzle: row: skipped, no ring is swizzled
 
 // A row is as wide as the swizzle.
+// CHECK: schedule "split-inner-for-swizzle{rings=ring bytes=128}" {
 // CHECK: tile.ring tma %x(%n in 4)[0, %n * 32] [32, 32] : memref<32x128xf32> -> memref<2x32x32xf32, #kernel.swizzle<128>, #tile.shared>
 // CHECK: tile.acquire %ring[%ko] : memref<2x32x32xf32, #kernel.swizzle<128>, #tile.shared> -> memref<32x32xf32, #kernel.swizzle<128>, #tile.shared>
 // CHECK: tile.load %slot[%t, %k * 4 + %v] : memref<32x32xf32, #kernel.swizzle<128>, #tile.shared>
@@ -15,7 +22,7 @@
 // CUDA: load4(&ring[slot * 1024 + t * 32 + ((k * 4) ^ (t % 8 * 4))])
 func.func @main(%x: tensor<32x128xf32>) -> tensor<32xf32> {
   // REMARK: split-inner-for-swizzle: row: ring by 128 B: 8 ways, now 1
-  %y = tile.kernel @row(%x: memref<32x128xf32> = %x) -> (%y: memref<32xf32>) {
+  %y = tile.kernel @row(%x: memref<32x128xf32> = %x) -> (%y: memref<32xf32>) schedule "split-inner-for-swizzle" {
     tile.launch thread(%t in 32) {
       %ring = tile.ring tma %x(%n in 4)[0, %n * 32] [32, 32] : memref<32x128xf32> -> memref<2x32x32xf32, #tile.shared>
       %s = tile.reduce add serial(%ko in 4) -> f32 {
@@ -43,7 +50,7 @@ func.func @main(%x: tensor<32x128xf32>) -> tensor<32xf32> {
 // CUDA: load4(&ring[slot * 2048 + t * 32 + k / 8 * 1024 + ((k % 8 * 4) ^ (t % 8 * 4))])
 func.func @main(%x: tensor<32x256xf32>) -> tensor<32xf32> {
   // REMARK: split-inner-for-swizzle: panels: ring by 128 B: 8 ways, now 1
-  %y = tile.kernel @panels(%x: memref<32x256xf32> = %x) -> (%y: memref<32xf32>) {
+  %y = tile.kernel @panels(%x: memref<32x256xf32> = %x) -> (%y: memref<32xf32>) schedule "split-inner-for-swizzle" {
     tile.launch thread(%t in 32) {
       %ring = tile.ring tma %x(%n in 4)[0, %n * 64] [32, 64] : memref<32x256xf32> -> memref<2x32x64xf32, #tile.shared>
       %s = tile.reduce add serial(%ko in 4) -> f32 {
@@ -68,7 +75,7 @@ func.func @main(%x: tensor<32x256xf32>) -> tensor<32xf32> {
 // CHECK: memref<2x32x16xf32, #kernel.swizzle<64>, #tile.shared>
 func.func @main(%x: tensor<32x64xf32>) -> tensor<32xf32> {
   // REMARK: split-inner-for-swizzle: narrow: ring by 64 B: 4 ways, now 1
-  %y = tile.kernel @narrow(%x: memref<32x64xf32> = %x) -> (%y: memref<32xf32>) {
+  %y = tile.kernel @narrow(%x: memref<32x64xf32> = %x) -> (%y: memref<32xf32>) schedule "split-inner-for-swizzle" {
     tile.launch thread(%t in 32) {
       %ring = tile.ring tma %x(%n in 4)[0, %n * 16] [32, 16] : memref<32x64xf32> -> memref<2x32x16xf32, #tile.shared>
       %s = tile.reduce add serial(%ko in 4) -> f32 {
@@ -91,7 +98,7 @@ func.func @main(%x: tensor<32x64xf32>) -> tensor<32xf32> {
 
 func.func @main(%x: tensor<36x128xf32>) -> tensor<36xf32> {
   // REMARK: split-inner-for-swizzle: rows: skipped, the slab of 36 x 32 elements of ring has no rows of a multiple of 32 to 128 B, 8 or a multiple of them
-  %y = tile.kernel @rows(%x: memref<36x128xf32> = %x) -> (%y: memref<36xf32>) {
+  %y = tile.kernel @rows(%x: memref<36x128xf32> = %x) -> (%y: memref<36xf32>) schedule "split-inner-for-swizzle" {
     tile.launch thread(%t in 36) {
       %ring = tile.ring tma %x(%n in 4)[0, %n * 32] [36, 32] : memref<36x128xf32> -> memref<2x36x32xf32, #tile.shared>
       %s = tile.reduce add serial(%ko in 4) -> f32 {
@@ -114,7 +121,7 @@ func.func @main(%x: tensor<36x128xf32>) -> tensor<36xf32> {
 
 func.func @main(%x: tensor<32x128xf32>) -> tensor<32xf32> {
   // REMARK: split-inner-for-swizzle: free: skipped, ring has no bank conflicts
-  %y = tile.kernel @free(%x: memref<32x128xf32> = %x) -> (%y: memref<32xf32>) {
+  %y = tile.kernel @free(%x: memref<32x128xf32> = %x) -> (%y: memref<32xf32>) schedule "split-inner-for-swizzle" {
     tile.launch thread(%t in 32) {
       %ring = tile.ring tma %x(%n in 4)[0, %n * 32] [32, 32] : memref<32x128xf32> -> memref<2x32x32xf32, #tile.shared>
       %s = tile.reduce add serial(%ko in 4) -> f32 {
@@ -137,7 +144,7 @@ func.func @main(%x: tensor<32x128xf32>) -> tensor<32xf32> {
 
 func.func @main(%x: tensor<32x128xf32>) -> tensor<32xf32> {
   // REMARK: split-inner-for-swizzle: threads: skipped, it has no TMA ring (tma-copy makes them)
-  %y = tile.kernel @threads(%x: memref<32x128xf32> = %x) -> (%y: memref<32xf32>) {
+  %y = tile.kernel @threads(%x: memref<32x128xf32> = %x) -> (%y: memref<32xf32>) schedule "split-inner-for-swizzle" {
     tile.launch thread(%t in 32) {
       %ring = tile.ring %x(%n in 4)[0, %n * 32] [32, 32] : memref<32x128xf32> -> memref<2x32x32xf32, #tile.shared>
       %s = tile.reduce add serial(%ko in 4) -> f32 {

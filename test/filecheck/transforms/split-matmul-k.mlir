@@ -2,7 +2,7 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=3 then="tileify,blockify-launch{block=4,64 thread=4,64}"}' | dlc-opt -p blockify-launch | filecheck %s --check-prefix=LATER
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=4}' | filecheck %s --check-prefix=EVEN
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=3 combine=workspace}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{combine="workspace"}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
+// RUN: dlc-opt %s -p 'tileify,split-matmul-k{then="tileify"}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=1}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=tree}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=8,8 thread=8,8},split-matmul-k{splits=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=LATE

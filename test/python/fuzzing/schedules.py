@@ -38,12 +38,12 @@ def random_schedule(rng: random.Random) -> list[str]:
         f"stage-inputs{{budget={pick(512, 4096, 24576, 49152, 200000)}"
         f"{pick('', '', '', f' buffers={_list(buffers)}')}{pick('', ' compute=true')}}}",
         f"register-tile{{extents={_list(extents)}}}",
-        f"permute-register-tile{pick('', '', '{order=strips}', '{order=interleaved}')}",
+        f"permute-register-tile{pick('', '', '{strip=4}', '{strip=2,1}', '{strip=1}')}",
         f"double-buffer{{depth={pick(2, 3, 4)}}}",
         "tma-copy",
-        f"split-inner-for-swizzle{{bytes={pick(32, 64, 128)}}}",
+        f"split-inner-for-swizzle{pick('', '{bytes=32}', '{bytes=64}', '{bytes=128}')}",
         "async-copy",
-        "pad-smem",
+        f"pad-smem{pick('', '', '{padding=4}', '{padding=4 every=2}')}",
         "pipeline-k-outer",
         f"mark-unroll{{limit={pick(1, 4, 16)}}}",
     ]

@@ -1,0 +1,130 @@
+"""
+By how much the rows of shared buffers are padded: decided for `pad-smem`.
+
+Rows grow by as little as leaves no conflict in the bank model (`dlc.analysis.kernel.banks`), reads
+and writes counted; by whole accesses, so that what is 16 bytes wide stays so. Where that leaves
+some, as where lanes read every fourth row, groups of rows are padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute
+
+from dlc.analysis.kernel.banks import (
+    BANK_BYTES,
+    BANKS,
+    BankAccess,
+    accesses_of,
+    excess,
+    reads_of,
+    writes_of,
+)
+from dlc.analysis.kernel.layout import group_padded, padded
+from dlc.analysis.tile.fragments import Buffer, buffer_type
+from dlc.dialects import tile
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import PaddedGroupsAttr, span_bytes, strides_of
+from dlc.dialects.staging import slot_type
+from dlc.ir.expr import unchanged_ir
+
+Type = MemRefType[Attribute]
+
+
+@dataclass(frozen=True)
+class Padding:
+    """So many elements after each row, or after each group of so many rows."""
+
+    elements: int = 0
+    rows: int = 1
+
+    def of(self, type: Type) -> Type:
+        """A buffer's type, padded."""
+        return padded(type, self.elements, self.rows) if self.elements else type
+
+
+@dataclass
+class Paddings:
+    """How buffers are padded, what each gains by it, and why others are not."""
+
+    chosen: dict[Buffer, Padding] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
+def choose_paddings(kernel: tile.KernelOp, buffers: Iterable[Buffer], room: int) -> Paddings:
+    """The paddings of those buffers that it spares conflicts, in so many bytes."""
+    found = Paddings()
+    for buffer in buffers:
+        with unchanged_ir():
+            type = buffer_type(buffer)
+            before = accesses_of(kernel, buffer, type)
+            if not excess(before):
+                continue
+            best, after = _best(kernel, buffer, before)
+        name = buffer.result.name_hint or "a buffer"
+        more = span_bytes(best) - span_bytes(type)
+        if best == type:
+            found.refused.append(f"no padding of {name} helps ({_ways(before)})")
+        elif more > room:
+            found.refused.append(f"{more} B of padding of {name} > {room} B of shared memory left")
+        else:
+            room -= more
+            found.chosen[buffer] = _padding(type, best)
+            ways = f"{_ways(before)}, now {_ways(after)}"
+            found.notes.append(f"rows of {name} {described(best)}: {ways}")
+    return found
+
+
+def described(type: Type) -> str:
+    """Where the rows of a padded buffer lie, in words."""
+    if isinstance(type.layout, PaddedGroupsAttr):
+        rows, padding = type.layout.rows.data, type.layout.padding.data
+        return f"in groups of {rows}, {padding} elements between them"
+    return f"{strides_of(type)[-2]} elements apart"
+
+
+def _padding(type: Type, best: Type) -> Padding:
+    """The padding that makes one type another."""
+    if isinstance(best.layout, PaddedGroupsAttr):
+        return Padding(best.layout.padding.data, best.layout.rows.data)
+    return Padding(strides_of(best)[-2] - strides_of(type)[-2])
+
+
+def _ways(accesses: Sequence[BankAccess]) -> str:
+    """The worst of each kind, as in `reads 4 ways, writes 1`."""
+    reads = max((a.ways for a in accesses if not a.writes), default=1)
+    writes = max((a.ways for a in accesses if a.writes), default=1)
+    return f"reads {reads:.3g} ways, writes {writes:.3g}"
+
+
+def _best(
+    kernel: tile.KernelOp, buffer: Buffer, before: Sequence[BankAccess]
+) -> tuple[Type, Sequence[BankAccess]]:
+    """The first layout with no conflicts, or else that with the fewest; with its accesses."""
+    plain = buffer_type(buffer)
+    best, found = plain, before
+    slab = slot_type(plain) if isinstance(buffer, tile.RingOp) else plain
+    if slab.get_num_dims() < 2:
+        return best, found
+    unit = max(max(a.width for a in before) // element_bytes(plain.element_type), 1)
+    for type in chain(_paddings(plain, unit), group_padded(plain, unit)):
+        reads = reads_of(kernel, buffer, type)
+        if excess(reads) >= excess(found):
+            continue
+        accesses = [*reads, *writes_of(kernel, buffer, type)]
+        if excess(accesses) < excess(found):
+            best, found = type, accesses
+        if not excess(found):
+            break
+    return best, found
+
+
+def _paddings(type: Type, unit: int) -> Iterator[Type]:
+    """The type with rows that are longer by a unit, by two, …, by less than all banks."""
+    banks = BANKS * BANK_BYTES // element_bytes(type.element_type)
+    return (padded(type, padding) for padding in range(unit, max(banks, unit + 1), unit))

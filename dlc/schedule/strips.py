@@ -1,0 +1,149 @@
+"""
+How the register tile of a thread is dealt out: decided for `permute-register-tile`.
+
+The order is the one with the fewest conflicts (`dlc.analysis.kernel.banks`) under which no load
+from shared memory becomes narrower, in the layouts that `pad-smem` or `split-inner-for-swizzle` can
+give the buffers; then with the fewest sectors of global memory, instructions, and conflicts in the
+present layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute
+
+from dlc.analysis.kernel.banks import BankAccess, reads_of, report_global, report_reads
+from dlc.analysis.kernel.layout import group_padded, padded, swizzled
+from dlc.analysis.tile.fragments import Buffer
+from dlc.analysis.tile.register_pairs import Pair, register_pairs
+from dlc.dialects import tile
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.staging import slot_type
+from dlc.ir.cached import cached
+from dlc.ir.expr import unchanged_ir
+
+WIDTHS = (4, 2)
+"""Elements of a strip: 16 or 8 bytes of 4-byte elements."""
+
+Strips = Mapping[Pair, int]
+"""How many neighbouring elements of a pair of axes a thread owns at a time; 1 if every T-th."""
+
+
+def choose_strips(
+    kernel: tile.KernelOp, permute: Callable[[tile.LaunchOp, Strips], None]
+) -> tuple[Strips, list[str]]:
+    """
+    The strips of those pairs that are better dealt out anew, and what each gains. `permute` deals
+    the pairs of a launch out.
+    """
+    launch, before = kernel.launch, _Cost(kernel)
+    chosen: dict[Pair, int] = {}
+    notes: list[str] = []
+    for pair in register_pairs(launch):
+        best = before
+        for strip in _tried(launch.extent(launch.axes[pair.register])):
+            trial = kernel.clone()
+            permute(trial.launch, {pair: strip})
+            cost = _Cost(trial)
+            with unchanged_ir():
+                if cost.no_narrower(before) and cost.is_less(best):
+                    best, chosen[pair] = cost, strip
+            trial.erase()
+        if pair in chosen:
+            names = ", ".join(f"%{launch.axes[n].name_hint}" for n in (pair.thread, pair.register))
+            notes.append(f"{names} {dealt(chosen[pair])}: {best.against(before)}")
+    return chosen, notes
+
+
+def dealt(strip: int) -> str:
+    """Strips of so many elements in words."""
+    return "interleaved" if strip == 1 else f"in strips of {strip}"
+
+
+def _tried(extent: int) -> Iterator[int]:
+    """The strips that can be better for a register axis of so many points."""
+    strip = next((n for n in WIDTHS if extent % n == 0), extent)
+    if strip < extent:
+        yield strip
+    yield 1
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """
+    What the accesses of a kernel cost a warp, computed when it is first asked for. Of an order that
+    is chosen all has been asked for, so that it outlives its trial.
+    """
+
+    kernel: tile.KernelOp
+
+    @cached
+    def reads(self) -> list[BankAccess]:
+        return report_reads(self.kernel)
+
+    @cached
+    def relieved(self) -> float:
+        """Wavefronts lost to conflicts when each buffer has its best layout."""
+        buffers = dict.fromkeys(a.buffer for a in self.reads)
+        return sum(_relieved(self.kernel, b, self.reads) for b in buffers)
+
+    @cached
+    def present(self) -> tuple[float, int, float]:
+        """Sectors of global memory touched, instructions, and conflicts in the present layouts."""
+        others = report_global(self.kernel)
+        return (
+            sum(a.times * a.sectors for a in others),
+            sum(a.times for a in (*self.reads, *others)),
+            sum(a.excess for a in self.reads),
+        )
+
+    def is_less(self, other: _Cost) -> bool:
+        """True if an order is better. None loses less than nothing in the best layouts."""
+        if other.relieved == 0 and self.present >= other.present:
+            return False
+        return (self.relieved, self.present) < (other.relieved, other.present)
+
+    def no_narrower(self, other: _Cost) -> bool:
+        """True if every load from shared memory is at least as wide as under another order."""
+        return all(a.width >= b.width for a, b in zip(self.reads, other.reads, strict=True))
+
+    def against(self, other: _Cost) -> str:
+        """What is gained over another order."""
+        gains = [
+            f"reads of {new.name} from {old.ways:.3g} ways to {new.ways:.3g}"
+            for new, old in zip(self.reads, other.reads, strict=True)
+            if new.ways < old.ways
+        ]
+        if not gains and self.relieved < other.relieved:
+            gains.append("fewer conflicts once padded or swizzled")
+        (now, *_), (then, *_) = self.present, other.present
+        if now < then:
+            gains.append(f"sectors of global memory from {then:g} to {now:g}")
+        return ", ".join(dict.fromkeys(gains)) or "fewer instructions"
+
+
+def _relieved(kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess]) -> float:
+    """Wavefronts that the loads of a buffer lose to conflicts in the best layout it can get."""
+    type, mine = buffer.result.type, [a for a in reads if a.buffer is buffer]
+    assert isinstance(type, MemRefType)
+    best = sum(a.excess for a in mine)
+    slab = slot_type(type) if isinstance(buffer, tile.RingOp) else type
+    if not best or slab.get_num_dims() < 2:
+        return best
+    unit = max(a.width for a in mine) // element_bytes(type.element_type)
+    unit = max(unit, 1)
+    for layout in _layouts(type, unit):
+        best = min(best, sum(a.excess for a in reads_of(kernel, buffer, layout)))
+        if not best:
+            break
+    return best
+
+
+def _layouts(type: MemRefType[Attribute], unit: int) -> Iterator[MemRefType[Attribute]]:
+    """The type with each of the layouts that can relieve conflicts, the usual one first."""
+    yield padded(type, unit)
+    yield from group_padded(type, unit)
+    yield from swizzled(type)[:1]

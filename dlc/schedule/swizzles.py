@@ -1,0 +1,81 @@
+"""
+By which width the rings that TMA fills are swizzled: decided for `split-inner-for-swizzle`.
+
+A ring is swizzled if the bank model (`dlc.analysis.kernel.banks`) then shows fewer conflicts, by
+the width that leaves least, the widest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute
+
+from dlc.analysis.kernel.banks import accesses_of, excess
+from dlc.analysis.kernel.layout import swizzled
+from dlc.dialects import tile
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr
+
+Type = MemRefType[Attribute]
+
+
+@dataclass
+class Swizzles:
+    """How wide the swizzles of rings are in bytes, what each gains, and why others have none."""
+
+    chosen: dict[tile.RingOp, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
+def choose_swizzles(kernel: tile.KernelOp, rings: Iterable[tile.RingOp]) -> Swizzles:
+    """The swizzles of those rings that it spares conflicts."""
+    found = Swizzles()
+    for ring in rings:
+        name = ring.result.name_hint or "a ring"
+        best = before = accesses_of(kernel, ring, ring.ring_type)
+        if not excess(before):
+            found.refused.append(f"{name} has no bank conflicts")
+            continue
+        fitting = fitting_swizzles(ring)
+        for bytes, type in fitting.items():
+            accesses = accesses_of(kernel, ring, type)
+            if excess(accesses) < excess(best):
+                best, found.chosen[ring] = accesses, bytes
+        if ring in found.chosen:
+            ways, now = (max(a.ways for a in accesses) for accesses in (before, best))
+            found.notes.append(f"{name} by {found.chosen[ring]} B: {ways:.3g} ways, now {now:.3g}")
+        elif fitting:
+            found.refused.append(f"no swizzle of {name} leaves fewer bank conflicts")
+        else:
+            found.refused.append(misfit(ring, WIDTHS))
+    return found
+
+
+def fitting_swizzles(ring: tile.RingOp) -> dict[int, Type]:
+    """
+    The ring's type with each swizzle that fits it, the widest first. A box of more dimensions is
+    one panel.
+    """
+    type = ring.ring_type
+    row = type.get_shape()[-1] * element_bytes(type.element_type)
+    if type.get_num_dims() < 3:
+        return {}
+    found = {
+        new.layout.bytes.data: new for new in swizzled(type) if isinstance(new.layout, SwizzleAttr)
+    }
+    return found if type.get_num_dims() == 3 else {n: new for n, new in found.items() if n == row}
+
+
+def misfit(ring: tile.RingOp, widths: Iterable[int]) -> str:
+    """Why none of some swizzles fits a ring."""
+    shape = " x ".join(map(str, ring.ring_type.get_shape()[1:]))
+    least, *_, most = sorted({min(widths), max(widths)}) * 2
+    multiple = f"{least}" if least == most else f"{least} to {most}"
+    return (
+        f"the slab of {shape} elements of {ring.result.name_hint or 'a ring'} has no rows of a "
+        f"multiple of {multiple} B, {PERIOD} or a multiple of them"
+    )
