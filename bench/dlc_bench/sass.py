@@ -1,10 +1,9 @@
 """
 What ptxas made of a kernel: its SASS, by nvdisasm, and the loop where its time goes.
 
-Loops are the natural loops of the control flow graph (Aho, Lam, Sethi, Ullman: "Compilers",
-section 9.6): a branch back is one only where its target dominates it, so that the jumps back out of
-the slow paths that ptxas moves to the end of a kernel are none. Mnemonics are those of NVIDIA's
-"CUDA Binary Utilities".
+A loop is what stands between a branch back and its target. Behind the end of a kernel, ptxas puts
+slow paths, which jump back into it, and subroutines, which end in RET: they have no loops that
+count. Mnemonics are those of NVIDIA's "CUDA Binary Utilities".
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-import itertools
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +40,6 @@ _SECTION = re.compile(r'\s*\.section\s+\.text\.([^,\s"]+)')
 _LABEL = re.compile(r"(\.L_\w+):")
 _INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:(@!?U?P[T\d]+)\s+)?([A-Z][\w.]*)([^;]*)")
 _TARGET = re.compile(r"`\((\.L_\w+)\)")
-_ENDS = ("EXIT", "RET", "BRX", "JMP", "JMX", "KILL")
 
 
 @dataclass(frozen=True)
@@ -83,19 +80,16 @@ class Instruction:
         return found[1] if found else None
 
     @property
-    def falls_through(self) -> bool:
-        """Whether the next instruction may follow."""
-        if self.opcode == "BRA":  # the condition is a predicate or an operand before the label
-            return bool(self.predicate) or not self.operands.startswith("`")
-        return self.opcode not in _ENDS or bool(self.predicate)
+    def ends(self) -> bool:
+        """True if nothing runs after it."""
+        return self.opcode in ("EXIT", "RET") and not self.predicate
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A natural loop, of basic blocks by number."""
+    """The instructions from the target of branches back to the last of these."""
 
-    header: int
-    blocks: frozenset[int]
+    span: range
     depth: int
     """1 for a loop that is in no other."""
 
@@ -110,72 +104,34 @@ class Function:
     """The number of the instruction after each label."""
 
     @cached_property
-    def blocks(self) -> list[range]:
-        """Basic blocks, as numbers of instructions."""
-        count = len(self.instructions)
-        starts = {0, *self.labels.values()}
-        for number, instruction in enumerate(self.instructions):
-            if instruction.opcode in ("BRA", "BSYNC", *_ENDS):
-                starts.add(number + 1)
-        edges = [*sorted(start for start in starts if start < count), count]
-        return [range(start, end) for start, end in itertools.pairwise(edges)]
-
-    @cached_property
-    def successors(self) -> list[set[int]]:
-        """
-        The blocks that may follow each block. A BSYNC goes on where the BSSY before it with the
-        same barrier register says; calls come back.
-        """
-        block_at = {span.start: number for number, span in enumerate(self.blocks)}
-        joins: dict[str, str | None] = {}
-        result: list[set[int]] = []
-        for number, span in enumerate(self.blocks):
-            for instruction in self.instructions[span.start : span.stop]:
-                if instruction.opcode == "BSSY":
-                    joins[instruction.operands.split(",")[0]] = instruction.target
-            last, label, falls = self.instructions[span[-1]], None, True
-            if last.opcode == "BRA":
-                label, falls = last.target, last.falls_through
-            elif last.opcode == "BSYNC":
-                label = joins.get(last.operands)
-                falls = label is None
-            else:
-                falls = last.falls_through
-            following = {block_at[self.labels[label]]} if label in self.labels else set[int]()
-            if falls and number + 1 < len(self.blocks):
-                following.add(number + 1)
-            result.append(following)
-        return result
-
-    @cached_property
     def loops(self) -> list[Loop]:
-        """All loops in the order of their headers."""
-        if not self.blocks:
-            return []
-        dominator = _dominators(self.successors)
-        before: dict[int, set[int]] = {}
-        for block in dominator:
-            for after in self.successors[block]:
-                before.setdefault(after, set()).add(block)
-        bodies: dict[int, set[int]] = {}
-        for block in dominator:
-            for header in self.successors[block]:
-                if _dominates(header, block, dominator):
-                    body = bodies.setdefault(header, {header})
-                    body |= _reaching(block, header, before)
+        """All loops in the order of their beginnings."""
+        spans: dict[int, range] = {}
+        for number, instruction in enumerate(self.instructions):
+            start = self.labels.get(instruction.target or "", number + 1)
+            if instruction.opcode == "BRA" and start <= number < self._exit_after(start):
+                spans[start] = range(start, number + 1)
         return [
-            Loop(header, frozenset(body), sum(body <= other for other in bodies.values()))
-            for header, body in sorted(bodies.items())
+            Loop(span, sum(_is_in(span, other) for other in spans.values()))
+            for _, span in sorted(spans.items())
         ]
+
+    def _exit_after(self, start: int) -> int:
+        """The number of the instruction that ends what begins at `start`; -1 if it is no EXIT."""
+        for number in range(start, len(self.instructions)):
+            if self.instructions[number].ends:
+                return number if self.instructions[number].opcode == "EXIT" else -1
+        return -1
 
     def body(self, loop: Loop) -> list[Instruction]:
         """What one round executes: the instructions of the loop that are in no loop within it."""
-        inner = [other.blocks for other in self.loops if other.blocks < loop.blocks]
+        inner = [
+            other.span for other in self.loops if other != loop and _is_in(other.span, loop.span)
+        ]
         return [
             self.instructions[number]
-            for block in sorted(loop.blocks.difference(*inner))
-            for number in self.blocks[block]
-            if self.instructions[number].runs
+            for number in loop.span
+            if self.instructions[number].runs and not any(number in span for span in inner)
         ]
 
     @cached_property
@@ -206,61 +162,8 @@ def fma_share(instructions: Collection[Instruction]) -> float:
     return sum(i.opcode in FMA for i in instructions) / max(1, len(instructions))
 
 
-def _dominators(successors: list[set[int]]) -> dict[int, int]:
-    """
-    The immediate dominator of every block that can be reached from block 0, in reverse postorder
-    (Cooper, Harvey, Kennedy: "A Simple, Fast Dominance Algorithm").
-    """
-    order: list[int] = []
-    seen, stack = {0}, [(0, iter(sorted(successors[0])))]
-    while stack:
-        block, rest = stack[-1]
-        after = next((s for s in rest if s not in seen), None)
-        if after is None:
-            order.append(block)
-            stack.pop()
-        else:
-            seen.add(after)
-            stack.append((after, iter(sorted(successors[after]))))
-    order.reverse()
-    rank = {block: number for number, block in enumerate(order)}
-    before: dict[int, list[int]] = {block: [] for block in order}
-    for block in order:
-        for after in successors[block]:
-            before[after].append(block)
-    found = {0: 0}
-    changed = True
-    while changed:
-        changed = False
-        for block in order[1:]:
-            known = [b for b in before[block] if b in found]
-            common = known[0]
-            for other in known[1:]:
-                while common != other:
-                    if rank[common] > rank[other]:
-                        common = found[common]
-                    else:
-                        other = found[other]
-            changed |= found.get(block) != common
-            found[block] = common
-    return {block: found[block] for block in order}
-
-
-def _dominates(one: int, other: int, dominator: Mapping[int, int]) -> bool:
-    while other != one and dominator[other] != other:
-        other = dominator[other]
-    return other == one
-
-
-def _reaching(block: int, stop: int, before: Mapping[int, set[int]]) -> set[int]:
-    """The blocks from which `block` can be reached without passing `stop`."""
-    found, stack = {stop}, [block]
-    while stack:
-        block = stack.pop()
-        if block not in found:
-            found.add(block)
-            stack.extend(before.get(block, ()))
-    return found
+def _is_in(inner: range, outer: range) -> bool:
+    return outer.start <= inner.start and inner.stop <= outer.stop
 
 
 def parse(text: str) -> list[Function]:
