@@ -24,6 +24,7 @@ from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.backend.host_program import HostProgram
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
 from dlc.schedule.estimate import estimate
 from dlc.schedule.occupancy import fill, occupancy
 from dlc.target import Target, get_target, target_of
@@ -106,7 +107,7 @@ def _estimate(func: kernel.FuncOp, known: dict[str, Row], target: Target) -> Row
 def _bytes(ref: SSAValue) -> int:
     """Of the whole buffer that a kernel is given."""
     assert isinstance(ref.type, MemRefType)
-    return prod(ref.type.get_shape()) * element_bytes(ref.type.element_type)
+    return prod(shape_of(ref)) * element_bytes(ref.type.element_type)
 
 
 def examine(given: Row, target_name: str) -> Row:

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
 from dlc.backend.executor import main_of, torch_dtype
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
 
 _PRODUCTS = ("mm", "bmm", "matmul", "mv", "dot", "linear", "addmm", "baddbmm", "addmv")
@@ -105,9 +106,9 @@ def _keys_and_values(op: AtenOp) -> Iterator[SSAValue]:
 
 def _shape(type: object) -> tuple[int, ...]:
     assert isinstance(type, TensorType)
-    return tuple(type.get_shape())
+    return shape_of(type)
 
 
 def _bytes(type: object) -> int:
     assert isinstance(type, TensorType)
-    return prod(type.get_shape()) * torch_dtype(type.element_type).itemsize
+    return prod(shape_of(type)) * torch_dtype(type.element_type).itemsize

@@ -24,7 +24,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dlc.backend import BackendError
 from dlc.diagnostics import fail
 from dlc.dialects import host, kernel
-from dlc.dialects.layouts import span_bytes, strides_of
+from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.ir.elements import find_element
 
 
@@ -46,7 +46,7 @@ class Layout:
     @staticmethod
     def of(memref: Attribute) -> Layout:
         assert isinstance(memref, MemRefType)
-        shape = tuple(memref.get_shape())
+        shape = shape_of(memref)
         return Layout(shape, strides_of(memref), torch_dtype(memref.element_type))
 
     @property

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from dlc.analysis.kernel.placement import Buffer, live_bytes
 from dlc.backend.host_program import Allocate, HostProgram, Slice, main_of
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
 
 
@@ -94,4 +95,4 @@ def _gives_views(op: AtenOp) -> bool:
 
 def _bytes(value: SSAValue) -> int:
     assert isinstance(value.type, TensorType)
-    return prod(value.type.get_shape()) * element_bytes(value.type.element_type)
+    return prod(shape_of(value)) * element_bytes(value.type.element_type)

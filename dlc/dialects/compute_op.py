@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import LoadOpBase, YieldOpBase
 from dlc.dialects.axes import THREAD, AxesOp, Over, axes_properties
 from dlc.dialects.directives import MemRef
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.staging import SharedAttr, verify_buffer
 
 
@@ -62,7 +63,7 @@ class ComputeOp(AxesOp):
     @property
     def sizes(self) -> tuple[int, ...]:
         """The extents of the slab."""
-        return self.result_type.get_shape()
+        return shape_of(self.result_type)
 
     def verify_(self) -> None:
         self.verify_axes()

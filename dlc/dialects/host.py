@@ -58,7 +58,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.kernel_func import LaunchOpBase
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
-from dlc.dialects.layouts import span_bytes
+from dlc.dialects.layouts import shape_of, span_bytes
 
 BYTE = IntegerType(8, Signedness.UNSIGNED)
 """The elements of memory that slices are taken of."""
@@ -98,9 +98,9 @@ class SliceOp(IRDLOperation):
                 f"expected an offset that {DEFAULT_ALIGNMENT} divides, found {self.begin}"
             )
         end = self.begin + span_bytes(type)
-        if self.begin < 0 or end > source.get_shape()[0]:
+        if self.begin < 0 or end > shape_of(source)[0]:
             raise VerifyException(
-                f"expected bytes within 0 to {source.get_shape()[0]}, found {self.begin} to {end}"
+                f"expected bytes within 0 to {shape_of(source)[0]}, found {self.begin} to {end}"
             )
 
 

@@ -51,6 +51,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.effects import PureUnlessLaunched
+from dlc.dialects.layouts import shape_of
 from dlc.ir.verification import SoundByStructure
 
 DEFAULT_ALIGNMENT = 16
@@ -60,7 +61,7 @@ DEFAULT_ALIGNMENT = 16
 def tensor_of(memref: Attribute) -> TensorType:
     """The tensor type that a memref holds."""
     assert isinstance(memref, MemRefType)
-    return TensorType(memref.element_type, memref.get_shape())
+    return TensorType(memref.element_type, shape_of(memref))
 
 
 def unique_name(base: str, used: set[str]) -> str:

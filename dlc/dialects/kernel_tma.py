@@ -65,7 +65,7 @@ from dlc.dialects.directives import Conditions, MemRef, map_of, mentioned, set_m
 from dlc.dialects.index_syntax import parse_expr, print_subscripts
 from dlc.dialects.kernel_mbarriers import Index, MbarriersType, verify_barrier, verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
-from dlc.dialects.layouts import WIDTHS, SwizzleAttr
+from dlc.dialects.layouts import WIDTHS, SwizzleAttr, shape_of
 from dlc.ir.expr import Expr
 
 MAX_RANK = 5
@@ -141,7 +141,7 @@ class TensorMapOp(IRDLOperation):
     @property
     def dims(self) -> tuple[int, ...]:
         """The dimensions of the memref that the map has, outermost first."""
-        return map_dims(self.type.get_shape(), self.box_sizes)
+        return map_dims(shape_of(self.type), self.box_sizes)
 
     def verify_(self) -> None:
         if self.ref not in getattr(self.parent, "args", ()):
@@ -171,7 +171,7 @@ def map_dims(shape: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
 
 def box_obstacle(type: MemRefType[Attribute], box: Sequence[int]) -> str | None:
     """Why a box of these sizes cannot be copied from such a tensor; None if it can."""
-    element, shape = type.element_type, type.get_shape()
+    element, shape = type.element_type, shape_of(type)
     integers = isinstance(element, IntegerType) and element.bitwidth in (1, 8, 16, 32, 64)
     floats = isinstance(element, BFloat16Type | Float16Type | Float32Type | Float64Type)
     if not integers and not floats:
@@ -327,7 +327,7 @@ class TmaLoadOp(IndexedOp):
 
 def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -> bool:
     """Can the last dimensions of a buffer hold a box, sizes of 1 left out, as it is written?"""
-    shape, layout = target.get_shape(), target.layout
+    shape, layout = shape_of(target), target.layout
     if len(shape) < len(box):
         return False
     last = list(shape[len(shape) - len(box) :])

@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects.builtin import IntAttr, MemRefLayoutAttr, MemRefType, NoneAttr, StridedLayoutAttr
-from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    IntAttr,
+    MemRefLayoutAttr,
+    MemRefType,
+    NoneAttr,
+    ShapedType,
+    StridedLayoutAttr,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -105,9 +113,23 @@ class PaddedGroupsAttr(ParametrizedAttribute, MemRefLayoutAttr):
         raise ValueError("a layout in shared memory: see dlc.analysis.kernel.layout.place_of")
 
 
+def shape_of(of: SSAValue | Attribute) -> tuple[int, ...]:
+    """The extents of a tensor or memref, or of a value of such a type, outermost first."""
+    type = of.type if isinstance(of, SSAValue) else of
+    assert isinstance(type, ShapedType)
+    return type.get_shape()
+
+
+def static_shape(type: Attribute) -> tuple[int, ...]:
+    """The extents, all of them known, of a vector or of a buffer of a block or a thread."""
+    shape = shape_of(type)
+    assert DYNAMIC_INDEX not in shape, f"{type} has extents that are not known"
+    return shape
+
+
 def verify_layout(type: MemRefType[Attribute]) -> None:
     """Raises `VerifyException` if a buffer in shared memory cannot have its layout."""
-    shape, layout = type.get_shape(), type.layout
+    shape, layout = shape_of(type), type.layout
     if isinstance(layout, NoneAttr):
         return
     if isinstance(layout, SwizzleAttr):
@@ -135,7 +157,7 @@ def verify_layout(type: MemRefType[Attribute]) -> None:
 
 
 def _verify_swizzle(type: MemRefType[Attribute], bytes: int) -> None:
-    shape = type.get_shape()
+    shape = shape_of(type)
     row = shape[-1] * element_bytes(type.element_type) if shape else 0
     if len(shape) < 2 or row % bytes or shape[-2] % PERIOD:
         raise VerifyException(
@@ -153,7 +175,7 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     if isinstance(type.layout, StridedLayoutAttr):
         return tuple(int(s.data) for s in type.layout.strides)  # pyright: ignore
     strides = [1]
-    for extent in reversed(type.get_shape()[1:]):
+    for extent in reversed(shape_of(type)[1:]):
         strides.append(strides[-1] * max(extent, 1))
     if (groups := Groups.of(type)) is not None:
         strides[2:] = [n // strides[2] * groups.count * groups.stride for n in strides[2:]]
@@ -179,13 +201,13 @@ class Groups:
         """None if a memref has no such layout."""
         if not isinstance(layout := type.layout, PaddedGroupsAttr):
             return None
-        (rows, columns), each = type.get_shape()[-2:], layout.rows.data
+        (rows, columns), each = shape_of(type)[-2:], layout.rows.data
         return Groups(each, columns, each * columns + layout.padding.data, rows // each)
 
 
 def span(type: MemRefType[Attribute]) -> int:
     """How many elements lie between a memref's address and the end of its last element."""
-    shape = type.get_shape()
+    shape = shape_of(type)
     if 0 in shape:
         return 0
     if isinstance(type.layout, SwizzleAttr):

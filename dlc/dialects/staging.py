@@ -77,7 +77,7 @@ from dlc.dialects.directives import (
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.index_syntax import Mentioned, parse_conditions, parse_expr, print_subscripts
 from dlc.dialects.kernel_memory import element_bytes, memref_type
-from dlc.dialects.layouts import verify_layout
+from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.ir.expr import Expr, from_affine
 
 ASYNC, TMA = "async", "tma"
@@ -142,7 +142,7 @@ def slab_type(source: MemRefType[Attribute], sizes: Sequence[int]) -> MemRefType
 def verify_buffer(found: Attribute, expected: MemRefType[Attribute], what: str) -> None:
     """Checks a buffer's type; it may have any layout of shared memory."""
     assert isinstance(found, MemRefType)
-    plain = memref_type(found.element_type, found.get_shape(), space=found.memory_space)
+    plain = memref_type(found.element_type, shape_of(found), space=found.memory_space)
     if plain != expected:
         raise VerifyException(f"expected {what} of type {expected}, found {found}")
     verify_layout(found)
@@ -248,7 +248,7 @@ class RingOp(IRDLOperation):
     @property
     def depth(self) -> int:
         """The number of slots."""
-        return self.ring_type.get_shape()[0]
+        return shape_of(self.ring_type)[0]
 
     @property
     def element_bytes(self) -> int:
@@ -257,7 +257,7 @@ class RingOp(IRDLOperation):
     def set_layout(self, layout: NoneAttr | MemRefLayoutAttr) -> None:
         """Gives the ring another layout, and its acquired slots the rest of it."""
         type = self.ring_type
-        type = memref_type(type.element_type, type.get_shape(), layout, type.memory_space)
+        type = memref_type(type.element_type, shape_of(type), layout, type.memory_space)
         result = Rewriter.replace_value_with_new_type(self.result, type)
         for use in list(result.uses):
             if isinstance(use.operation, AcquireOp):
@@ -285,7 +285,7 @@ class RingOp(IRDLOperation):
             raise VerifyException(f"expected at least one chunk, found {self.chunks}")
         if self.fill_kind not in (None, ASYNC, TMA):
             raise VerifyException(f"expected the kind {ASYNC} or {TMA}, found {self.fill_kind}")
-        if not self.ring_type.get_shape() or self.depth < 1:
+        if not shape_of(self.ring_type) or self.depth < 1:
             raise VerifyException(f"expected a number of slots in front, found {self.ring_type}")
         verify_buffer(self.result.type, ring_type(self.slab, self.depth), "a result")
         verify_layout(slot_type(self.ring_type))
@@ -355,7 +355,7 @@ class RingOp(IRDLOperation):
 def ring_type(slab: SlabOp, depth: int) -> MemRefType[Attribute]:
     """The type of a ring without padding: its slots, then the slab."""
     type = slab_type(slab.source_type, slab.slab_sizes)
-    return memref_type(type.element_type, (depth, *type.get_shape()), space=SharedAttr())
+    return memref_type(type.element_type, (depth, *shape_of(type)), space=SharedAttr())
 
 
 def slot_type(ring: MemRefType[Attribute]) -> MemRefType[Attribute]:
@@ -364,7 +364,7 @@ def slot_type(ring: MemRefType[Attribute]) -> MemRefType[Attribute]:
     if isinstance(layout, StridedLayoutAttr):
         strides = list(layout.strides)[1:]
         layout = StridedLayoutAttr(strides) if strides else NoneAttr()
-    return memref_type(ring.element_type, ring.get_shape()[1:], layout, ring.memory_space)
+    return memref_type(ring.element_type, shape_of(ring)[1:], layout, ring.memory_space)
 
 
 class ChunkOp(IndexedOp, ABC):

@@ -48,16 +48,11 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.directives import Name, ResultTypes
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.nest_ops import verify_monoid
 from dlc.dialects.tensor_directives import Bound, Gathered, Ranked, Sources, Tensors
 
 Scalar = FloatAttr | IntegerAttr
-
-
-def shape_of(value: SSAValue) -> tuple[int, ...]:
-    """The extents of a tensor."""
-    assert isinstance(value.type, TensorType)
-    return tuple(value.type.get_shape())
 
 
 def element_of(value: SSAValue) -> Attribute:

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute
 from dlc.backend.host_program import attributes_of, bounds_in, main_of, torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
+from dlc.dialects.layouts import shape_of
 
 _MAX_INTEGER = 8
 
@@ -32,7 +33,7 @@ def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
     types = [a.type for a in main.body.block.args if isinstance(a.type, TensorType | MemRefType)]
     if len(types) != len(main.body.block.args):
         fail(main, "expected tensors or buffers as the arguments of @main")
-    extents = [n for t in types for n in t.get_shape() if n > 0]
+    extents = [n for t in types for n in shape_of(t) if n > 0]
     high = min([_MAX_INTEGER, *extents])
     return [
         _random(t, attributes, bounds_in(attributes, main) or (0, high - 1), generator)
@@ -46,7 +47,7 @@ def _random(
     bounds: tuple[int, int],
     generator: torch.Generator,
 ) -> torch.Tensor:
-    shape = type.get_shape()
+    shape = shape_of(type)
     dtype = torch_dtype(type.element_type)
     strides = torch.empty(shape, device="meta").stride()
     if isinstance(stated := attributes.get("dlc.strides"), DenseArrayBase):

@@ -18,7 +18,7 @@ from xdsl.ir import BlockArgument
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.layouts import strides_of
+from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
 from dlc.target import MAX_THREADS, STATIC_SHARED_LIMIT, WARP, Target
@@ -187,7 +187,7 @@ def _unit_stride(reduces: list[loop.ReduceOp], axis: BlockArgument | None) -> in
                 assert isinstance(op.ref.type, MemRefType)
                 unit = strides_of(op.ref.type)[-1] == 1
                 unit = unit and op.subscripts[-1].coefficient(along) == 1
-                count += prod(op.ref.type.get_shape()) if unit else 0
+                count += prod(shape_of(op.ref)) if unit else 0
     return count
 
 

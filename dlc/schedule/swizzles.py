@@ -17,7 +17,7 @@ from dlc.analysis.kernel.banks import accesses_of, excess
 from dlc.analysis.kernel.layout import swizzled
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr
+from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr, shape_of
 
 Type = MemRefType[Attribute]
 
@@ -61,7 +61,7 @@ def fitting_swizzles(ring: tile.RingOp) -> dict[int, Type]:
     one panel.
     """
     type = ring.ring_type
-    row = type.get_shape()[-1] * element_bytes(type.element_type)
+    row = shape_of(type)[-1] * element_bytes(type.element_type)
     if type.get_num_dims() < 3:
         return {}
     found = {
@@ -72,7 +72,7 @@ def fitting_swizzles(ring: tile.RingOp) -> dict[int, Type]:
 
 def misfit(ring: tile.RingOp, widths: Iterable[int]) -> str:
     """Why none of some swizzles fits a ring."""
-    shape = " x ".join(map(str, ring.ring_type.get_shape()[1:]))
+    shape = " x ".join(map(str, shape_of(ring.ring_type)[1:]))
     least, *_, most = sorted({min(widths), max(widths)}) * 2
     multiple = f"{least}" if least == most else f"{least} to {most}"
     return (

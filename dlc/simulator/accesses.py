@@ -10,6 +10,7 @@ from xdsl.ir import Attribute
 
 from dlc.dialects import kernel
 from dlc.dialects.access import LoadOpBase, StoreOpBase
+from dlc.dialects.layouts import static_shape
 from dlc.simulator.divergence import Step
 from dlc.simulator.executable import Program
 from dlc.simulator.scalars import Value, dtype_of
@@ -93,4 +94,4 @@ def wait(program: Program, op: kernel.WaitOp) -> Step:
 
 def _width(type: Attribute) -> int:
     """How many elements an access takes."""
-    return prod(type.get_shape()) if isinstance(type, VectorType) else 1
+    return prod(static_shape(type)) if isinstance(type, VectorType) else 1

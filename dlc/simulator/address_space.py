@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Operation, SSAValue
 
 from dlc.dialects.kernel_memory import element_bytes, is_shared
-from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, span, strides_of
+from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, shape_of, span, strides_of
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.expressions import Index
 from dlc.simulator.machine import Machine, compressed, first_of
@@ -50,7 +50,7 @@ class _Buffer:
         self.name = f"%{ref.name_hint or 'memref'}"
         self.type = type
         self.machine = machine
-        self.shape: tuple[int, ...] = type.get_shape()
+        self.shape: tuple[int, ...] = shape_of(type)
         self.strides = strides_of(type)
         self.element = dtype_of(type.element_type, op)
         self.bytes = element_bytes(type.element_type)

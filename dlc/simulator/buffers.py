@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from dlc.dialects import host
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.layouts import span_bytes, strides_of
+from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.simulator.scalars import dtype_of
 
 Array = NDArray[Any]
@@ -60,7 +60,7 @@ class Buffers:
         if not _is_bf16(buffer):
             assert isinstance(owner, Operation)
             dtype = dtype_of(type.element_type, owner)
-        shape, strides = type.get_shape(), [s * size for s in strides_of(type)]
+        shape, strides = shape_of(type), [s * size for s in strides_of(type)]
         return np.ndarray(shape, dtype, self._memory[memory].data, offset, strides)
 
 

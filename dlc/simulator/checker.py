@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.analysis.kernel.conflicts import trip_count
 from dlc.dialects import host, kernel
+from dlc.dialects.layouts import shape_of
 from dlc.simulator.hazards import Hazard
 from dlc.simulator.run import Options, run_kernel
 from dlc.simulator.scalars import dtype_of
@@ -132,7 +133,7 @@ class _Checker:
     def _random(self, type: Attribute, kernel_func: kernel.FuncOp, high: int) -> Array:
         """Normal numbers; integers that can serve as indices."""
         assert isinstance(type, MemRefType | TensorType)
-        dtype, shape = dtype_of(type.element_type, kernel_func), type.get_shape()
+        dtype, shape = dtype_of(type.element_type, kernel_func), shape_of(type)
         if dtype == np.bool_:
             return self.rng.integers(0, 2, shape).astype(dtype)
         if np.issubdtype(dtype, np.integer):
@@ -142,7 +143,7 @@ class _Checker:
 
 def _shape(type: Attribute) -> Sequence[int]:
     assert isinstance(type, MemRefType)
-    return type.get_shape()
+    return shape_of(type)
 
 
 def affordable_blocks(func: kernel.FuncOp) -> int:

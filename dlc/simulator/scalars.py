@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation
 
+from dlc.dialects.layouts import static_shape
 from dlc.ir.elements import find_element
 from dlc.ir.scalar_ops import COMPARISONS, SCALARS, Function, ScalarOp, Value, compare_floats
 from dlc.simulator.hazards import Hazard
@@ -43,7 +44,7 @@ def constant_of(op: arith.ConstantOp) -> Value:
     attribute = op.value
     if isinstance(attribute, DenseIntOrFPElementsAttr):
         values = np.array(attribute.get_values(), dtype_of(attribute.type, op))
-        return np.broadcast_to(values, (1, *attribute.get_shape()))
+        return np.broadcast_to(values, (1, *static_shape(attribute.type)))
     assert isinstance(attribute, IntegerAttr | FloatAttr)
     number = attribute.value.data
     if isinstance(op.result.type, IndexType):

@@ -118,3 +118,8 @@ def test_ir_knows_no_dialect() -> None:
 def test_names_of_modules_are_unique() -> None:
     counts = Counter(path.name for path in modules().values() if path.name != "__init__.py")
     assert not [name for name, count in counts.items() if count > 1]
+
+
+def test_shapes_are_asked_for_in_one_place():
+    asking = {name for name, path in modules().items() if ".get_shape(" in path.read_text()}
+    assert asking == {"dlc.dialects.layouts"}

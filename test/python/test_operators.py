@@ -26,7 +26,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 import dlc
 from dlc.cli import operators
-from dlc.dialects.tensor_ir import ReduceOp, shape_of
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.tensor_ir import ReduceOp
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import compare

@@ -30,6 +30,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import is_shared
+from dlc.dialects.layouts import shape_of, static_shape
 from dlc.ir.expr import Expr, Mod, constant_of, range_of
 
 
@@ -265,7 +266,7 @@ def _run_of(op: Operation) -> int:
         case kernel.LoadOp() | kernel.StoreOp():
             type = (op.result if isinstance(op, kernel.LoadOp) else op.value).type
             ref, subscripts = op.ref, op.subscripts
-            width = prod(type.get_shape()) if isinstance(type, VectorType) else 1
+            width = prod(static_shape(type)) if isinstance(type, VectorType) else 1
         case kernel.CpAsyncOp():
             ref, subscripts, width = op.target, op.target_subscripts, op.elements.value.data
         case _:
@@ -273,7 +274,7 @@ def _run_of(op: Operation) -> int:
     assert func is not None
     assert isinstance(ref.type, MemRefType)
     offset, size = Expr(), 1
-    for subscript, extent in zip(reversed(subscripts), reversed(ref.type.get_shape()), strict=True):
+    for subscript, extent in zip(reversed(subscripts), reversed(shape_of(ref)), strict=True):
         offset, size = offset + _expanded(subscript) * size, size * extent
     run = sum(f for atom, f in offset.terms if _is_thread(atom))
     if run <= 0:

@@ -25,6 +25,7 @@ from dlc.dialects.layouts import (
     PaddedGroupsAttr,
     SwizzleAttr,
     layout_offset,
+    shape_of,
     strides_of,
     verify_layout,
 )
@@ -43,7 +44,7 @@ def _panel(type: MemRefType[Attribute]) -> int | None:
 
 def has_unit_stride(type: MemRefType[Attribute]) -> bool:
     """Are elements whose last subscripts follow each other neighbours in memory?"""
-    return bool(type.get_shape()) and strides_of(type)[-1] == 1
+    return bool(shape_of(type)) and strides_of(type)[-1] == 1
 
 
 def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Expr:
@@ -54,7 +55,7 @@ def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Ex
     total = Expr((), layout_offset(type))
     strides = strides_of(type)
     if (width := _panel(type)) is not None:
-        rows, columns = type.get_shape()[-2:]
+        rows, columns = shape_of(type)[-2:]
         *outer, row, column = subscripts
         subscripts = [*outer, row, column // width, column % width]
         if columns == width:
@@ -94,7 +95,7 @@ def place_of(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Place:
     unit = UNIT // element_bytes(type.element_type)
     units = width // unit
     exchange = ((row // (PERIOD // units)) % units) * unit
-    if type.get_shape()[-1] > width:
+    if shape_of(type)[-1] > width:
         column = column % width
     return Place(offset - column, column, exchange, offset)
 
@@ -108,7 +109,7 @@ def offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
         return lambda at: sum(map(mul, (*at[:-2], *divmod(at[-2], each), at[-1]), steps))
     if width is None:
         return lambda at: first + sum(map(mul, at, strides))
-    rows = type.get_shape()[-2]
+    rows = shape_of(type)[-2]
     unit = UNIT // element_bytes(type.element_type)
     units = width // unit
 
@@ -136,19 +137,19 @@ def padded(type: MemRefType[Attribute], padding: int, rows: int = 1) -> MemRefTy
     if rows > 1:
         return _with_layout(type, PaddedGroupsAttr(rows, padding))
     strides = [1, strides_of(type)[-2] + padding]
-    for extent in reversed(type.get_shape()[1:-1]):
+    for extent in reversed(shape_of(type)[1:-1]):
         strides.append(strides[-1] * extent)
     return _with_layout(type, StridedLayoutAttr(list(reversed(strides))))
 
 
 def _with_layout(type: MemRefType[Attribute], layout: MemRefLayoutAttr) -> MemRefType[Attribute]:
-    return memref_type(type.element_type, type.get_shape(), layout, type.memory_space)
+    return memref_type(type.element_type, shape_of(type), layout, type.memory_space)
 
 
 def group_padded(type: MemRefType[Attribute], padding: int) -> Iterator[MemRefType[Attribute]]:
     """The type with so many elements between groups of 2, 4 or 8 rows, as far as they fit."""
     for rows in (2, 4, 8):
-        if type.get_shape()[-2] % rows == 0:
+        if shape_of(type)[-2] % rows == 0:
             yield padded(type, padding, rows)
 
 
@@ -217,7 +218,7 @@ def vector_width(type: MemRefType[Attribute], base: Sequence[Expr], alignment: i
     `base` plus any multiple of the width there: 1, 2 or 4, at most 16 bytes. `alignment` is that
     of the memref's address, in bytes.
     """
-    if not type.get_shape() or strides_of(type)[-1] != 1:
+    if not shape_of(type) or strides_of(type)[-1] != 1:
         return 1
     size = element_bytes(type.element_type)
     offset = known_divisor(linear_offset(type, base))

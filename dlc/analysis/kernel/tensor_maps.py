@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 from dlc.analysis.kernel.layout import linear_offset
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.kernel_tma import TensorMapOp, box_obstacle, map_dims
-from dlc.dialects.layouts import strides_of
+from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.expr import Expr
 
 ALIGNMENT = 16
@@ -46,7 +46,7 @@ def tensor_map(op: TensorMapOp) -> TensorMap:
     dims = op.dims[::-1]
     return TensorMap(
         op.type.element_type,
-        tuple(op.type.get_shape()[d] for d in dims),
+        tuple(shape_of(op.type)[d] for d in dims),
         tuple(strides_of(op.type)[d] * size for d in dims),
         tuple(op.box_sizes[d] for d in dims),
         op.swizzle_bytes,
@@ -64,16 +64,16 @@ def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int
     Why the tensor memory accelerator cannot copy boxes of these sizes from a memref whose address
     is a multiple of `alignment` bytes; None if it can.
     """
-    if not type.get_shape():
+    if not shape_of(type):
         return "expected at least one dimension, found none"
     if obstacle := box_obstacle(type, box):
         return obstacle
     if alignment % ALIGNMENT or _offset(type) % ALIGNMENT:
         return f"expected an address that is a multiple of {ALIGNMENT} bytes"
-    if max(type.get_shape()) >= MAX_EXTENT:
-        return f"expected extents below 2^31, found {max(type.get_shape())}"
+    if max(shape_of(type)) >= MAX_EXTENT:
+        return f"expected extents below 2^31, found {max(shape_of(type))}"
     size, strides = element_bytes(type.element_type), strides_of(type)
-    *outer, inner = map_dims(type.get_shape(), box)
+    *outer, inner = map_dims(shape_of(type), box)
     if strides[inner] != 1:
         return f"expected an innermost stride of 1, found {strides[inner]}"
     for d in outer:

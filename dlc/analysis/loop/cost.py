@@ -24,6 +24,7 @@ from dlc.analysis.loop.contraction import Contraction
 from dlc.analysis.loop.loops import trip_count
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance
@@ -210,7 +211,7 @@ def flops_of(op: Operation) -> float:
 
 def _numel(type: object) -> int:
     assert isinstance(type, MemRefType)
-    return prod(type.get_shape())
+    return prod(shape_of(type))
 
 
 def _bytes(type: object, elements: float) -> float:

@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from dlc.analysis.kernel.layout import MAX_BYTES, has_unit_stride, known_divisor, vector_width
 from dlc.dialects import tile
-from dlc.dialects.layouts import strides_of
+from dlc.dialects.layouts import shape_of, strides_of
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.expr import Expr
 
@@ -51,8 +51,8 @@ def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
     width = vector_width(type, base, alignment)
     walked = [s for s, n in zip(strides_of(type)[:-1], sizes[:-1], strict=True) if n != 1]
     divided = [*sizes[-1:], *walked]
-    if whole and sizes and base[-1].range[1] + sizes[-1] > type.get_shape()[-1]:
-        divided += [type.get_shape()[-1], known_divisor(base[-1])]
+    if whole and sizes and base[-1].range[1] + sizes[-1] > shape_of(type)[-1]:
+        divided += [shape_of(type)[-1], known_divisor(base[-1])]
     while any(n % width for n in divided):
         width //= 2
     return width
@@ -63,7 +63,7 @@ def run_width(type: MemRefType[Attribute]) -> int:
     How many neighbouring elements of a computed slab of a type a thread computes at once: a divisor
     of its rows, at most 16 bytes.
     """
-    shape = type.get_shape()
+    shape = shape_of(type)
     width = vector_width(type, [Expr()] * len(shape), MAX_BYTES)
     while any(n % width for n in (*shape[-1:], *strides_of(type)[:-1])):
         width //= 2

@@ -6,7 +6,7 @@ from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT, holds_box, map_dims
-from dlc.dialects.layouts import SwizzleAttr, strides_of
+from dlc.dialects.layouts import SwizzleAttr, shape_of, strides_of
 
 
 def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str | None:
@@ -49,7 +49,7 @@ def ring_obstacle(kernel: tile.KernelOp, ring: tile.RingOp) -> str | None:
     swizzle = layout.bytes.data if isinstance(layout, SwizzleAttr) else 0
     if not holds_box(ring.ring_type, box, swizzle):
         return f"expected slots without padding, found {ring.ring_type}"
-    dims = map_dims(slab.source_type.get_shape(), ring_box(ring))
+    dims = map_dims(shape_of(slab.source_type), ring_box(ring))
     for d, subscript in enumerate(slab.subscripts):
         if d not in dims and subscript.range != (0, 0):
             return f"expected subscript 0 along dimension {d}, which has one element"

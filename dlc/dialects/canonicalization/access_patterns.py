@@ -17,6 +17,7 @@ from dlc.dialects.access import (
     index_parts,
     simplify_where,
 )
+from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import within
 from dlc.ir.rounding import unrounded
 
@@ -98,7 +99,7 @@ class FreeLoad(RewritePattern):
         if op.default is None or not op.where:
             return
         assert isinstance(op.ref.type, MemRefType)
-        bounds = zip(op.subscripts, op.ref.type.get_shape(), strict=True)
+        bounds = zip(op.subscripts, shape_of(op.ref), strict=True)
         if any(within(subscript, extent) for subscript, extent in bounds):
             return
         load = type(op)(op.ref, op.subscripts)

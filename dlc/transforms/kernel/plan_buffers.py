@@ -24,7 +24,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.placement import Buffer, Placement, live_bytes, place
 from dlc.dialects import host, kernel
-from dlc.dialects.layouts import span_bytes
+from dlc.dialects.layouts import shape_of, span_bytes
 from dlc.ir.expr import unchanged_ir
 from dlc.remarks import remark
 from dlc.target import BUFFER_ALIGNMENT
@@ -178,4 +178,4 @@ def _memref(type: Attribute, attributes: DictionaryAttr) -> MemRefType:
     layout = NoneAttr()
     if isinstance(strides, DenseArrayBase):
         layout = StridedLayoutAttr([int(s) for s in strides.get_values()])
-    return MemRefType(type.element_type, type.get_shape(), layout)
+    return MemRefType(type.element_type, shape_of(type), layout)

@@ -14,6 +14,7 @@ from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.dialects.kernel_op import unique_name
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
 from dlc.ir.provenance import ops_of, values_of
 from dlc.remarks import remark
@@ -212,7 +213,7 @@ class _Fusion:
 
 
 def _elements(kernel: KernelOp) -> int:
-    return max((prod(r.type.get_shape()) for r in kernel.outputs), default=0)
+    return max((prod(shape_of(r)) for r in kernel.outputs), default=0)
 
 
 def _wish(kernel: KernelOp) -> str | None:

@@ -30,6 +30,7 @@ from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, unique_name
+from dlc.dialects.layouts import shape_of
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, unchanged_ir, within
 from dlc.ir.provenance import inherit
@@ -91,7 +92,7 @@ class _Layouts:
         assert isinstance(tensor.type, TensorType)
         strides = self.strides.get(tensor)
         layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
-        return memref_type(tensor.type.element_type, tensor.type.get_shape(), layout)
+        return memref_type(tensor.type.element_type, shape_of(tensor), layout)
 
     def alignment(self, tensor: SSAValue) -> int:
         return self.alignments.get(tensor, DEFAULT_ALIGNMENT)

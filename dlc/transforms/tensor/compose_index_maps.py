@@ -14,8 +14,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.transforms.dead_code_elimination import dce
 
 from dlc.dialects.axes import new_body
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp
-from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp, element_of, shape_of
+from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp, element_of
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, implied, to_map
 from dlc.ir.provenance import inherit, ops_of, set_ops

@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
 
 from dlc.diagnostics import OpError, file_line_col, with_hint
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, Lowering, Refused
 from dlc.transforms.tensor.decompositions.creation import RANDOM
@@ -140,5 +141,5 @@ def _make_value_signless(value: SSAValue) -> None:
 
 def _signless(type: Attribute) -> Attribute:
     if isinstance(type, TensorType) and is_unsigned(type.element_type):
-        return TensorType(storage_type(type.element_type), type.get_shape())
+        return TensorType(storage_type(type.element_type), shape_of(type))
     return type

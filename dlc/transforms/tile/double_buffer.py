@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.tile.fragments import Buffer
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
-from dlc.dialects.layouts import span_bytes, strides_of
+from dlc.dialects.layouts import span_bytes, static_shape, strides_of
 from dlc.ir.expr import Expr
 from dlc.target import target_of
 from dlc.text import counted
@@ -85,7 +85,7 @@ def _ring_type(stage: tile.StageOp, depth: int) -> MemRefType[Attribute]:
     """The type of a ring of what a stage stages; its layout goes on in every slot."""
     slot = stage.result.type
     assert isinstance(slot, MemRefType)
-    shape, layout = slot.get_shape(), slot.layout
+    shape, layout = static_shape(slot), slot.layout
     if isinstance(layout, StridedLayoutAttr):
         strides = strides_of(slot)
         layout = StridedLayoutAttr([strides[0] * shape[0] if shape else 1, *strides])

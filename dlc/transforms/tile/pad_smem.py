@@ -11,7 +11,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.dialects import tile
-from dlc.dialects.layouts import span_bytes
+from dlc.dialects.layouts import shape_of, span_bytes
 from dlc.dialects.staging import TMA
 from dlc.schedule.paddings import Padding, choose_paddings, described
 from dlc.target import target_of
@@ -86,7 +86,7 @@ class PadSmemPass(SchedulingPass):
 def _padded(buffer: Buffer, padding: Padding) -> MemRefType[Attribute]:
     """The type of a buffer with padding."""
     type = buffer_type(buffer)
-    shape = type.get_shape()[isinstance(buffer, tile.RingOp) :]
+    shape = shape_of(type)[isinstance(buffer, tile.RingOp) :]
     if len(shape) < 2:
         raise Decline(f"{_name(buffer)} has no rows to set apart")
     if padding.elements < 0 or padding.rows < 1 or shape[-2] % padding.rows:

@@ -15,6 +15,7 @@ from dlc.dialects.access import has_atomic_add
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp, new_body
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, positions, unique_name
+from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit, set_values
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
@@ -203,7 +204,7 @@ def _sole_store(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> tile.StoreOp:
         )
     (store,) = stores
     assert isinstance(store.ref.type, MemRefType)
-    points, elements = prod(map(launch.extent, launch.axes)), prod(store.ref.type.get_shape())
+    points, elements = prod(map(launch.extent, launch.axes)), prod(shape_of(store.ref))
     if store.where or store.parent_op() is not launch or points != elements:
         raise Decline(
             "atomic adds need each element to be stored at one point, unconditionally, and a store "

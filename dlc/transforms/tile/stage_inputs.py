@@ -16,6 +16,7 @@ from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, THREAD, AxesOp, loops_around, new_body
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 from dlc.target import MAX_THREADS, target_of
 from dlc.transforms.step import Decline, SchedulingPass
@@ -251,7 +252,7 @@ def _inside(value: SSAValue) -> list[Expr]:
     if not isinstance(stage, tile.StageOp):
         return []
     within = iter(load.subscripts)
-    extents = stage.source_type.get_shape()
+    extents = shape_of(stage.source_type)
     return [
         Expr((), extent - 1) - (base if size == 1 else base + next(within))
         for base, size, extent in zip(stage.subscripts, stage.slab_sizes, extents, strict=True)

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 from dlc.backend.cuda.print.prelude import PRELUDE
+from dlc.dialects.layouts import static_shape
 from dlc.ir.elements import element, find_element
 
 COLUMNS = 100
@@ -132,8 +133,8 @@ def c_type(type: Attribute) -> str | None:
     match type:
         case IndexType():
             return "long long"
-        case VectorType() if len(type.get_shape()) == 1:
-            name, width = c_type(type.element_type), type.get_shape()[0]
+        case VectorType() if len(static_shape(type)) == 1:
+            name, width = c_type(type.element_type), static_shape(type)[0]
             if name is None:
                 return None
             if width in _VECTORS.get(name, ()):

@@ -56,7 +56,7 @@ from dlc.dialects import kernel
 from dlc.dialects.access import StoreOpBase, element_type
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import element_bytes, is_local
-from dlc.dialects.layouts import span
+from dlc.dialects.layouts import shape_of, span, static_shape
 from dlc.ir.expr import Expr, constant_of, unchanged_ir
 
 __all__ = [
@@ -207,7 +207,7 @@ class _KernelPrinter(Values):
         alloc = op.ref.owner
         if not isinstance(alloc, kernel.AllocLocalOp) or alloc.parent is not op.parent:
             return False
-        if memref(op.ref).get_shape():
+        if shape_of(op.ref):
             return False
         after = op.next_op
         while after is not None:
@@ -248,7 +248,7 @@ class _KernelPrinter(Values):
             return default or Text(zeros.get(type, f"{type}()" if type in HALF_HEADERS else "0"))
         if default is None:
             return Text(f"{type}{{}}")
-        width = prod(op.result.type.get_shape())
+        width = prod(static_shape(op.result.type))
         if type.startswith("packed"):
             self.helpers.add("fill_packed")
             return call(f"fill_packed<{width}>", default)
@@ -258,7 +258,7 @@ class _KernelPrinter(Values):
         self, kind: str, type: VectorType[Attribute], op: Operation, *arguments: Text
     ) -> Text:
         name = value_type(op.results[0] if op.results else op.operands[0], op)
-        width = prod(type.get_shape())
+        width = prod(static_shape(type))
         helper = f"{kind}_packed" if name.startswith("packed") else f"{kind}{width}"
         self.helpers.add(helper)
         return call(f"{helper}<{width}>" if helper == "load_packed" else helper, *arguments)
@@ -287,7 +287,7 @@ class _KernelPrinter(Values):
         self.line(statement if where is None else f"if ({where}) {statement}")
 
     def _allocate_local(self, op: kernel.AllocLocalOp) -> None:
-        shape = memref(op.result).get_shape()
+        shape = static_shape(op.result.type)
         name = self.name(op.result, "local")
         type = c_element(op.result, op)
         if not shape:
@@ -318,7 +318,7 @@ class _KernelPrinter(Values):
     def _allocate_shared(self, op: kernel.AllocSharedOp) -> None:
         type, count = c_element(op.result, op), span(memref(op.result))
         name = self.name(op.result, "shared")
-        shape = "".join(f"[{n}]" for n in memref(op.result).get_shape())
+        shape = "".join(f"[{n}]" for n in static_shape(op.result.type))
         if self.is_static:
             note = f"  // {shape}" if shape.count("[") > 1 else ""
             align = f"alignas({static_alignment(op.result)})"

@@ -13,6 +13,7 @@ from dlc.analysis.tile.fragments import copy_width
 from dlc.analysis.tile.rings import closes_group, is_async, is_idle, loop_of, run_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.staging import TMA, SlabOpBase
 from dlc.ir.expr import Expr, within
 from dlc.transforms.kernel.materialization import tma
@@ -157,7 +158,7 @@ def _copy_run(
         if kept and width > 1:
             kept[-1] = kept[-1] + step
         conditions = list(inside)
-        for subscript, extent in zip(subscripts, slab.source_type.get_shape(), strict=True):
+        for subscript, extent in zip(subscripts, shape_of(slab.source_type), strict=True):
             conditions += within(subscript, extent, [*known, *conditions])
         return subscripts, [*slot.prefix, *kept], conditions
 

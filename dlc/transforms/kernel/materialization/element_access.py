@@ -8,6 +8,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from dlc.analysis.tile.fragments import fragment_axis
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
+from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr, within
 from dlc.transforms.kernel.materialization.emitter import Emitter, LocalArray
 
@@ -28,7 +29,7 @@ def load(e: Emitter, op: tile.LoadOp) -> SSAValue:
     """Emits a load at the current point, guarded where it could leave its memref."""
     assert isinstance(op.ref.type, MemRefType)
     subscripts, where = e.exprs(op.subscripts), e.exprs(op.where)
-    for subscript, extent in zip(subscripts, op.ref.type.get_shape(), strict=True):
+    for subscript, extent in zip(subscripts, shape_of(op.ref), strict=True):
         where += within(subscript, extent, where)
     where = simplify_where(where)
     default = e.value(op.default) if op.default is not None and where else None

@@ -14,6 +14,7 @@ from xdsl.rewriter import InsertPoint
 
 from dlc.analysis.tile.rings import pending_groups
 from dlc.dialects import kernel, tile
+from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
 
@@ -131,7 +132,7 @@ class Emitter:
         """The shared buffer of a stage or ring, with its layout."""
         type = result.type
         assert isinstance(type, MemRefType)
-        alloc = kernel.AllocSharedOp(type.element_type, type.get_shape(), type.layout)
+        alloc = kernel.AllocSharedOp(type.element_type, static_shape(type), type.layout)
         alloc.result.name_hint = result.name_hint
         self.insert_at_top(alloc)
         self.scalars[result] = alloc.result

@@ -8,6 +8,7 @@ from xdsl.ir import BlockArgument
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import BLOCK, THREAD
+from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 from dlc.target import MAX_THREADS
 from dlc.transforms.kernel.materialization.emitter import Emitter
@@ -34,7 +35,7 @@ def decode_axes(e: Emitter, func: kernel.FuncOp) -> None:
     whole = together or (bool(blocks) and thread_points <= MAX_THREADS) or thread_points <= 1
     e.threads = max(thread_points, 1) if whole else max(1, min(DEALT_THREADS, thread_points))
     dealt_blocks = 1 if whole else -(-thread_points // e.threads)
-    nothing = all(0 in ref.type.get_shape() for ref in e.source.output_refs)  # pyright: ignore
+    nothing = all(0 in shape_of(ref) for ref in e.source.output_refs)
     empty = block_points == 0 or thread_points == 0 or nothing
     func.set_launch_shape(0 if empty else block_points * dealt_blocks, e.threads)
     block_id = Expr()

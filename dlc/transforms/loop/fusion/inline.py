@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.dialects.access import IndexedOp
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, IndexOp, KernelOp, LoadOp, SelectOp, StoreOp, YieldOp
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import ops_of, set_ops
@@ -28,7 +29,7 @@ def inlinable(producer: KernelOp) -> str | None:
     axes = [op for op in store.indices if isinstance(op, BlockArgument)]
     bare = all(
         (s.is_constant and s.constant == 0 and extent == 1) or s in map(Expr.of, axes)
-        for s, extent in zip(store.subscripts, producer.outputs[0].type.get_shape(), strict=True)  # pyright: ignore
+        for s, extent in zip(store.subscripts, shape_of(producer.outputs[0]), strict=True)
     )
     around = {a for loop in producer.walk() if isinstance(loop, ForOp) for a in loop.axes}
     if not bare or set(axes) != around or len(axes) != len(around):

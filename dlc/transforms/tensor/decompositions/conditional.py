@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from dlc.dialects.tensor_ir import shape_of
+from dlc.dialects.layouts import shape_of
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.shape import slice_bounds

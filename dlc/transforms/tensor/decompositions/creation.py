@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import f64
 
-from dlc.dialects.tensor_ir import shape_of
+from dlc.dialects.layouts import shape_of
 from dlc.transforms.tensor.decompositions.builder import dimension
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Number, is_float

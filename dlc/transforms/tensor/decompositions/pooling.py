@@ -8,7 +8,8 @@ from math import inf, prod
 
 from xdsl.ir import Attribute, SSAValue
 
-from dlc.dialects.tensor_ir import ReduceOp, element_of, shape_of
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.tensor_ir import ReduceOp, element_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import dims, fixed
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
-from dlc.dialects.tensor_ir import element_of, shape_of
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.tensor_ir import element_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from xdsl.ir import SSAValue
 
-from dlc.dialects.tensor_ir import shape_of
+from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
