@@ -28,9 +28,12 @@ def load(program: Program, op: LoadOpBase) -> Step:
         return value[:, None] if width > 1 and np.ndim(value) == 1 else value
 
     def step() -> None:
-        lanes = machine.where(holds())
-        found = memory.load(op, subscripts(), lanes, width)
-        machine.values[slot] = machine.spread(found, lanes, otherwise())
+        if len(lanes := machine.where(holds())):
+            found = memory.load(op, subscripts(), lanes, width)
+            machine.values[slot] = machine.spread(found, lanes, otherwise())
+        else:
+            shape = (machine.lanes, width) if width > 1 else machine.lanes
+            machine.values[slot] = np.broadcast_to(otherwise(), shape)
 
     return step
 
@@ -43,18 +46,6 @@ def store(program: Program, op: StoreOpBase) -> Step:
     def step() -> None:
         if len(lanes := machine.where(holds())):
             memory.store(op, subscripts(), lanes, machine.of(machine.values[slot], lanes), width)
-
-    return step
-
-
-def atomic_add(program: Program, op: kernel.AtomicAddOp) -> Step:
-    machine, slot = program.machine, program.slot(op.value)
-    subscripts, holds = program.index(op.map, op.indices), program.where(op.conditions, op.indices)
-    memory = program.shared_or_global(op.ref)
-
-    def step() -> None:
-        if len(lanes := machine.where(holds())):
-            memory.add(op, subscripts(), lanes, machine.of(machine.values[slot], lanes))
 
     return step
 
@@ -75,8 +66,9 @@ def cp_async(program: Program, op: kernel.CpAsyncOp) -> Step:
         if not len(lanes):
             return
         elements, writers = target.elements(op, targets(), lanes, width)
-        found = source.load(op, sources(), copied, width).reshape(len(copied), width)
-        values = machine.spread(found, copied, 0)
+        values = np.zeros((machine.lanes, width), target.element)
+        if len(copied):
+            values[copied] = source.load(op, sources(), copied, width).reshape(-1, width)
         reads = np.isin(writers, copied)
         program.copies.request(op, target, elements, writers, values[lanes].reshape(-1), reads)
 

@@ -7,14 +7,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Operation, SSAValue
 
+from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, shape_of, span, strides_of
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.expressions import Index
-from dlc.simulator.machine import Machine, compressed, first_of
+from dlc.simulator.machine import Machine, first_of
 from dlc.simulator.scalars import Value, dtype_of
 from dlc.simulator.shadow import Elements, Shadow
 
@@ -53,7 +54,9 @@ class _Buffer:
         self.shape: tuple[int, ...] = shape_of(type)
         self.strides = strides_of(type)
         self.element = dtype_of(type.element_type, op)
-        self.bytes = element_bytes(type.element_type)
+        # Only a thread's own memory holds indices.
+        is_index = isinstance(type.element_type, IndexType)
+        self.bytes = self.element.itemsize if is_index else element_bytes(type.element_type)
         self.alignment = alignment
         self.shared = is_shared(ref)
         self.size = span(type) if self.shared else int(np.prod(self.shape))
@@ -88,9 +91,9 @@ class _Buffer:
     ) -> Index:
         """
         The place in the memref of the (first) element that each lane accesses: an int if that is
-        one for all. Hazard where the access leaves the memref or is not aligned.
+        one for all. Hazard where the access leaves the memref or is not aligned. There is a lane.
         """
-        inner = [compressed(s, lanes, self.machine) for s in subscripts]
+        inner: list[Index] = [self.machine.of(s, lanes) for s in subscripts]
         ends = list(self.shape)
         if width > 1:
             ends[-1] -= width - 1
@@ -98,8 +101,8 @@ class _Buffer:
             if isinstance(subscript, int):
                 outside: Any = not 0 <= subscript < end
             else:
-                outside = bool(subscript.size) and (subscript.min() < 0 or subscript.max() >= end)
-            if outside and len(lanes):
+                outside = subscript.min() < 0 or subscript.max() >= end
+            if outside:
                 bad = np.asarray((subscript < 0) | (subscript >= end))
                 raise self._outside(op, inner, lanes, bad)
         if self.swizzle or self.group:
@@ -134,7 +137,7 @@ class _Buffer:
             )
             raise self.machine.hazard("misaligned", op, sentence)
         bad = np.atleast_1d(np.asarray(offset % width != 0))
-        if bad.any() and len(lanes):
+        if bad.any():
             at = first_of(bad)
             where = int(np.atleast_1d(offset)[at]) * self.bytes
             sentence = f"{size} bytes are accessed at {self.name} + {where} bytes"
@@ -175,7 +178,7 @@ class Memory(_Buffer):
         count = self.size * (self.machine.blocks if self.shared else 1)
         self.data = np.zeros(count, self.element)
         self.guard = None
-        self.shadow = Shadow(self.place, count, self.machine, zeroed=zeroed)
+        self.shadow = Shadow(self.place, count, self.machine, shared=self.shared, zeroed=zeroed)
 
     def fill(self, array: NDArray[Any]) -> None:
         """The contents of an input."""
@@ -196,15 +199,16 @@ class Memory(_Buffer):
             first = np.full(len(lanes), first)
         if self.observer is not None:
             self.observer(self, op, first, lanes, width)
-        if width == 1:
-            return first, lanes
-        return (first[:, None] + np.arange(width)).reshape(-1), np.repeat(lanes, width)
+        elements = first
+        if width > 1:
+            elements, lanes = (first[:, None] + np.arange(width)).reshape(-1), lanes.repeat(width)
+        if self.guard is not None:
+            self.guard(op, elements, lanes)
+        return elements, lanes
 
     def load(self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int) -> Value:
         """What each lane reads: a vector along the last dimension if `width` is more than 1."""
         elements, readers = self.elements(op, subscripts, lanes, width)
-        if self.guard is not None:
-            self.guard(op, elements, readers)
         if self.shadow is not None:
             self.shadow.read(op, elements, readers)
         values = self.data[elements]
@@ -213,22 +217,15 @@ class Memory(_Buffer):
     def store(
         self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, value: Value, width: int
     ) -> None:
-        """Writes what each of these lanes has in `value`."""
+        """Writes what each of these lanes has in `value`, or adds it in the order of the lanes."""
         assert self.shadow is not None
         elements, writers = self.elements(op, subscripts, lanes, width)
-        if self.guard is not None:
-            self.guard(op, elements, writers)
-        self.shadow.write(op, elements, writers)
-        self.data[elements] = np.ravel(value)
-
-    def add(self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, value: Value) -> None:
-        """Atomic additions, in the order of the lanes."""
-        assert self.shadow is not None
-        elements, _ = self.elements(op, subscripts, lanes, 1)
-        if self.guard is not None:
-            self.guard(op, elements, lanes)
-        self.shadow.atomic_update(op, elements, lanes)
-        np.add.at(self.data, elements, value)
+        if isinstance(op, kernel.AtomicAddOp):
+            self.shadow.atomic_update(op, elements, writers)
+            np.add.at(self.data, elements, value)
+        else:
+            self.shadow.write(op, elements, writers)
+            self.data[elements] = np.ravel(value)
 
 
 Observer: TypeAlias = Callable[[Memory, Operation, Elements, Lanes, int], None]
@@ -250,23 +247,21 @@ class LocalMemory(_Buffer):
             shape = self.size, self.machine.lanes
             self.data = np.zeros(shape, self.element)
             self.initialized = np.zeros(shape, np.bool_)
-        self.initialized[:, self.machine.active] = False
+        else:
+            self.initialized[:, self.machine.active] = False
 
     def _index(
         self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int
     ) -> tuple[Any, Any]:
         """Rows and lanes of the elements that these lanes access."""
+        if not all(type(s) is int for s in subscripts):
+            at: Any = self.offset(op, subscripts, lanes, width)
+            return (at if width == 1 else at + np.arange(width)[:, None]), lanes
         key: Any = (*subscripts, width)
-        shared_by_all = all(type(s) is int for s in subscripts)
-        at: Any = self._offsets.get(key) if shared_by_all else None
-        if at is None:
-            at = self.offset(op, subscripts, lanes, width)
-        if shared_by_all:
-            self._offsets[key] = at
-        if width > 1:
-            at = at + np.arange(width)[:, None]
-        everywhere = width == 1 and shared_by_all and lanes is self.machine.everyone
-        return at, slice(None) if everywhere else lanes
+        if (first := self._offsets.get(key)) is None:
+            first = self._offsets[key] = int(np.max(self.offset(op, subscripts, lanes, width)))
+        rows = first if width == 1 else slice(first, first + width)
+        return rows, slice(None) if lanes is self.machine.everyone else lanes
 
     def load(self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int) -> Value:
         """What each lane reads: a vector along the last dimension if `width` is more than 1."""
@@ -274,7 +269,8 @@ class LocalMemory(_Buffer):
         known = self.initialized[index]
         if np.count_nonzero(known) < known.size:
             missing = first_of(~known.reshape(-1))
-            at = np.broadcast_to(index[0], known.shape).reshape(-1)[missing]
+            numbers = np.broadcast_to(np.arange(self.size)[:, None], self.data.shape)
+            at = numbers[index].reshape(-1)[missing]
             sentence = f"{self.name} is read at offset {at}, which nothing has written"
             lane = lanes[missing % len(lanes)]
             self.machine.report(self.machine.hazard("uninitialized", op, sentence, [lane]))

@@ -67,7 +67,6 @@ class AsyncCopies:
     ) -> None:
         """Each lane asks for a value of its element, 0 unless it `reads` the source."""
         assert target.shadow is not None
-        self._check(target, op, elements, lanes)
         target.shadow.write(op, elements, lanes)
         target.guard = partial(self._check, target)
         event = self.machine.event(op)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir.affine import AffineMap
 
 from dlc.dialects import kernel
 from dlc.simulator.address_space import Memory, swizzled
@@ -25,9 +24,7 @@ def tma_load(program: Program, op: kernel.TmaLoadOp) -> Step:
     source, target = program.input(op, map_op.ref), program.shared_or_global(op.target)
     rank = len(map_op.box_sizes)
     subscripts = program.index(op.map, op.indices)
-    map = op.map.data
-    last = AffineMap(map.num_dims, 0, map.results[-1:])
-    number = mbarrier_number(program, op, op.barriers, last, op.indices)
+    number = mbarrier_number(program, op, result=-1)
 
     def at(index: Index, lane: int) -> int:
         return index if isinstance(index, int) else int(index[lane])

@@ -24,42 +24,44 @@ class Clock:
     """
 
     def __init__(self, blocks: int, threads: int, mbarriers: int, *, together: bool) -> None:
-        self.threads = threads
         self.rows = 1 if together else threads
         """Of a block; as many columns, and one for each mbarrier."""
-        self.known = np.zeros((blocks, self.rows, self.rows + mbarriers), np.int32)
-
-    def row_of(self, lanes: Lanes) -> Lanes:
+        self.columns = self.rows + mbarriers
+        self.known = np.zeros((blocks, self.rows, self.columns), np.int32)
+        lanes = np.arange(blocks * threads)
+        self.row_of = lanes % threads * self.rows // threads
         """Each lane's row among those of its block, which is its column, too."""
-        return lanes % self.threads * self.rows // self.threads
+        self._row = lanes // threads * self.rows + self.row_of
+        """Each lane's row among those of all blocks."""
+        self._own = self._row * self.columns + self.row_of
+        """Where each lane's own time stands in `known`."""
 
     def now(self, lanes: Lanes) -> Times:
         """The time of each lane's next access."""
-        row = self.row_of(lanes)
-        return self.known[lanes // self.threads, row, row] + 1
+        return self.known.reshape(-1)[self._own[lanes]] + 1
 
     def unordered(self, lanes: Lanes, actors: NDArray[np.int64], times: Times) -> NDArray[np.bool_]:
         """
         Where an access, by an actor of the lane's block at a time, is not known to have come
         before the lane's present. An actor's own accesses may be among those.
         """
-        columns = np.minimum(actors, self.known.shape[2] - 1)
-        return self.known[lanes // self.threads, self.row_of(lanes), columns] < times
+        columns = np.minimum(actors, self.columns - 1)
+        return self.known.reshape(-1)[self._row[lanes] * self.columns + columns] < times
 
     def rows_of(self, lanes: Lanes) -> Times:
         """All that lanes know: a row of times per lane."""
-        return self.known[lanes // self.threads, self.row_of(lanes)]
+        return self.known.reshape(-1, self.columns)[self._row[lanes]]
 
     def publish(self, lanes: Lanes) -> Times:
         """What lanes know, with all that they have done so far; what they do next is later."""
-        row = self.row_of(lanes)
-        self.known[lanes // self.threads, row, row] += 1
+        self.known.reshape(-1)[self._own[lanes]] += 1
         return self.rows_of(lanes)
 
     def learn(self, lanes: Lanes, rows: Times) -> None:
         """These lanes get to know what `rows`, one for each or for all, say."""
-        at = lanes // self.threads, self.row_of(lanes)
-        self.known[at] = np.maximum(self.known[at], rows)
+        at = self._row[lanes]
+        known = self.known.reshape(-1, self.columns)
+        known[at] = np.maximum(known[at], rows)
 
     def meet(self, lanes: Lanes, scopes: NDArray[np.int64]) -> None:
         """Lanes of the same scope, which follow each other, get to know what all of them know."""

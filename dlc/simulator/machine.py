@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from dlc.simulator.clocks import Clock, Lanes
-from dlc.simulator.expressions import Holds, Index
+from dlc.simulator.expressions import Holds
 from dlc.simulator.hazards import Access, Hazard, Kind
 from dlc.target import WARP
 
@@ -19,6 +19,9 @@ MAX_WARPS = 32
 """Of a block."""
 ACTOR_BITS = 32
 ACTOR_MASK = (1 << ACTOR_BITS) - 1
+
+
+Number = TypeVar("Number", int, NDArray[np.int64])
 
 
 class Machine:
@@ -34,6 +37,7 @@ class Machine:
         self.threads = threads
         self.mbarriers = mbarriers
         self.actors = threads + mbarriers
+        self._actor_bits = (self.actors - 1).bit_length()
         self.together = together
         """True if nothing orders some threads of a block without the others."""
         self.values: list[Any] = []
@@ -58,7 +62,7 @@ class Machine:
         self.thread_of = self.everyone % self.threads
         self.warp_of = self.block_of * MAX_WARPS + self.thread_of // WARP
         """The number of each lane's warp, not counting without gaps."""
-        self.actor_of = self.block_ids[self.block_of] * self.actors + self.thread_of
+        self.actor_of = self.actor(self.block_ids[self.block_of], self.thread_of)
         self.activate(None)
         self.clock = Clock(blocks, self.threads, self.mbarriers, together=self.together)
 
@@ -80,7 +84,8 @@ class Machine:
 
     def of(self, value: Any, lanes: Lanes) -> Any:
         """A value in these lanes; a number if it is the same in all."""
-        return value if np.ndim(value) == 0 or lanes is self.everyone else value[lanes]
+        everywhere = not isinstance(value, np.ndarray) or lanes is self.everyone
+        return value if everywhere else value[lanes]
 
     def spread(self, value: Any, lanes: Lanes, otherwise: Any) -> Any:
         """A value of these lanes as one of all lanes, `otherwise` in the others."""
@@ -98,6 +103,18 @@ class Machine:
         self.events.append((op, tuple(self.iteration)))
         return len(self.events) - 1
 
+    def actor(self, block: Number, inside: Number) -> Number:
+        """The number among those of the whole grid of an actor inside a block."""
+        return block << self._actor_bits | inside
+
+    def block_in(self, packed: Number) -> Number:
+        """The block of an access."""
+        return (packed & ACTOR_MASK) >> self._actor_bits
+
+    def actor_in(self, packed: Number) -> Number:
+        """The number inside its block of the actor of an access."""
+        return packed & ((1 << self._actor_bits) - 1)
+
     def packed(self, op: Operation, lanes: Lanes) -> NDArray[np.int64]:
         """The access that each of these lanes makes now: event and actor in one number."""
         return (self.event(op) << ACTOR_BITS) | self.actor_of[lanes]
@@ -113,12 +130,12 @@ class Machine:
 
     def past_access(self, packed: int) -> Access:
         """An access of shadow memory; one for an mbarrier is that of its request."""
-        event, (block, actor) = packed >> ACTOR_BITS, divmod(packed & ACTOR_MASK, self.actors)
+        event, actor = packed >> ACTOR_BITS, self.actor_in(packed)
         what = self.events[event]
         assert what is not None
         if actor >= self.threads:
             actor = self.requests[event] % self.threads
-        return Access(what[0], block, actor, what[1])
+        return Access(what[0], self.block_in(packed), actor, what[1])
 
     def hazard(self, kind: Kind, op: Operation, sentence: str, lanes: Iterable[int] = ()) -> Hazard:
         """A hazard that these lanes meet now."""
@@ -132,8 +149,3 @@ def _raise(hazard: Hazard) -> None:
 def first_of(bad: Mask) -> int:
     """The position of the first that is true."""
     return int(np.argmax(bad))
-
-
-def compressed(index: Index, lanes: Lanes, machine: Machine) -> Index:
-    """An index value in these lanes."""
-    return index if isinstance(index, int) or lanes is machine.everyone else index[lanes]

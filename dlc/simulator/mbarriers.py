@@ -21,7 +21,7 @@ from dlc.simulator.clocks import Clock, Lanes, Times
 from dlc.simulator.divergence import Wait
 from dlc.simulator.expressions import Index
 from dlc.simulator.hazards import Access, Hazard
-from dlc.simulator.machine import ACTOR_BITS, ACTOR_MASK, Machine, first_of
+from dlc.simulator.machine import ACTOR_BITS, Machine, first_of
 
 
 @dataclass
@@ -233,8 +233,7 @@ class Mbarriers:
         packed = target.shadow.check_write(op, elements, lanes)
         self._check_proxy(op, lane, target, elements)
         self.machine.requests[int(packed[0]) >> ACTOR_BITS] = lane
-        actor = int(self.machine.block_ids[block])
-        actor = actor * self.machine.actors + self.machine.threads + n
+        actor = self.machine.actor(int(self.machine.block_ids[block]), self.machine.threads + n)
         target.shadow.writer[elements] = (packed >> ACTOR_BITS << ACTOR_BITS) | actor
         target.shadow.time[elements] = len(barrier.ended) + 1
         target.data[elements] = values
@@ -270,7 +269,7 @@ class Mbarriers:
         """Ordinary stores come before the accelerator's only across a fence."""
         assert target.shadow is not None
         writers = target.shadow.writer[elements]
-        threads = (writers & ACTOR_MASK) % self.machine.actors
+        threads = self.machine.actor_in(writers)
         ordinary = (writers > 0) & (threads < self.machine.threads)
         if not ordinary.any():
             return

@@ -31,47 +31,51 @@ class Readers:
     time, and of the whole grid the first one and one of another block, which nothing ever orders.
     """
 
-    def __init__(self, size: int, machine: Machine) -> None:
+    def __init__(self, size: int, machine: Machine, shared: bool) -> None:
         self.machine = machine
-        rows = machine.clock.rows
-        self.time = np.zeros((size, rows), np.int32)
-        self.newest = np.zeros((size, rows), np.int64)
-        self.other = np.zeros((size, rows), np.int64)
+        self.shared = shared
+        cells = size * machine.clock.rows
+        self.time = np.zeros(cells, np.int32)
+        self.newest = np.zeros(cells, np.int64)
+        self.other = np.zeros(cells, np.int64)
         self.first = np.zeros(size, np.int64)
         self.foreign = np.zeros(size, np.int64)
 
-    def _block(self, packed: Packed) -> NDArray[np.int64]:
-        return (packed & ACTOR_MASK) // self.machine.actors
-
     def note(self, elements: Elements, lanes: Lanes, packed: Packed) -> None:
         """Each lane reads its element."""
-        rows, now = self.machine.clock.row_of(lanes), self.machine.clock.now(lanes)
-        stale = self.time[elements, rows] < now
-        renewed = elements[stale], rows[stale]
-        self.time[renewed] = now[stale]
-        self.newest[renewed] = packed[stale]
-        if self.other[renewed].any():
-            self.other[renewed] = NOBODY
-        other = ((self.newest[elements, rows] ^ packed) & ACTOR_MASK) != 0
-        self.other[elements[other], rows[other]] = packed[other]
+        clock = self.machine.clock
+        cells, now = elements * clock.rows + clock.row_of[lanes], clock.now(lanes)
+        stale = self.time[cells] < now
+        if stale.any():
+            renewed = cells[stale]
+            self.time[renewed] = now[stale]
+            self.newest[renewed] = packed[stale]
+            if self.other[renewed].any():
+                self.other[renewed] = NOBODY
+        other = ((self.newest[cells] ^ packed) & ACTOR_MASK) != 0
+        if other.any():
+            self.other[cells[other]] = packed[other]
+        if self.shared:
+            return
         new = self.first[elements] == NOBODY
         self.first[elements[new]] = packed[new]
-        foreign = self._block(self.first[elements]) != self._block(packed)
+        foreign = self.machine.block_in(self.first[elements]) != self.machine.block_in(packed)
         self.foreign[elements[foreign]] = packed[foreign]
 
     def conflict(self, elements: Elements, lanes: Lanes) -> tuple[int, int] | None:
         """A position whose lane may not write its element yet, and a read that forbids it."""
         mine = self.machine.block_ids[self.machine.block_of[lanes]]
-        for readers in (self.first[elements], self.foreign[elements]):
-            bad = (readers != NOBODY) & (self._block(readers) != mine)
+        for readers in () if self.shared else (self.first[elements], self.foreign[elements]):
+            bad = (readers != NOBODY) & (self.machine.block_in(readers) != mine)
             if bad.any():
                 return first_of(bad), int(readers[first_of(bad)])
         rows = self.machine.clock.rows
-        recent = self.time[elements] > self.machine.clock.rows_of(lanes)[:, :rows]
+        cells = elements[:, None] * rows + np.arange(rows)
+        recent = self.time[cells] > self.machine.clock.rows_of(lanes)[:, :rows]
         if not recent.any():
             return None
         myself = self.machine.actor_of[lanes][:, None]
-        for readers in (self.newest[elements], self.other[elements]):
+        for readers in (self.newest[cells], self.other[cells]):
             bad = recent & (readers != NOBODY) & ((readers & ACTOR_MASK) != myself)
             if bad.any():
                 at = divmod(first_of(bad.reshape(-1)), rows)
@@ -86,11 +90,18 @@ class Shadow:
     """
 
     def __init__(
-        self, place: Callable[[int], str], size: int, machine: Machine, *, zeroed: bool = False
+        self,
+        place: Callable[[int], str],
+        size: int,
+        machine: Machine,
+        *,
+        shared: bool,
+        zeroed: bool = False,
     ) -> None:
         self.place = place
         """How an element is written."""
         self.machine = machine
+        self.shared = shared
         self.writer = np.full(size, BEFORE, np.int64) if zeroed else np.zeros(size, np.int64)
         self.time = np.zeros(size, np.int32)
         self._reads: Readers | None = None
@@ -102,7 +113,7 @@ class Shadow:
         self._after_writes(op, elements, lanes, reads=True)
         self._after(self._atomics, op, elements, lanes, "reads", "added to")
         # Most outputs need none.
-        self._reads = self._reads or Readers(len(self.writer), self.machine)
+        self._reads = self._reads or Readers(len(self.writer), self.machine, self.shared)
         self._reads.note(elements, lanes, self.machine.packed(op, lanes))
 
     def write(self, op: Operation, elements: Elements, lanes: Lanes) -> None:
@@ -132,7 +143,7 @@ class Shadow:
         """Each lane changes its element, in any order with other atomic operations."""
         self._after_writes(op, elements, lanes, reads=True)
         self._after(self._reads, op, elements, lanes, "adds to", "read")
-        self._atomics = self._atomics or Readers(len(self.writer), self.machine)
+        self._atomics = self._atomics or Readers(len(self.writer), self.machine, self.shared)
         self._atomics.note(elements, lanes, self.machine.packed(op, lanes))
 
     def written(self) -> NDArray[np.bool_]:
@@ -143,9 +154,9 @@ class Shadow:
         self, op: Operation, elements: Elements, lanes: Lanes, *, reads: bool
     ) -> None:
         writers, machine = self.writer[elements], self.machine
-        blocks, inside = np.divmod(writers & ACTOR_MASK, machine.actors)
-        late = machine.clock.unordered(lanes, inside, self.time[elements])
-        late |= blocks != machine.block_ids[machine.block_of[lanes]]
+        late = machine.clock.unordered(lanes, machine.actor_in(writers), self.time[elements])
+        if not self.shared:
+            late |= machine.block_in(writers) != machine.block_ids[machine.block_of[lanes]]
         unwritten = writers == NOBODY
         late |= unwritten
         late &= writers != BEFORE
@@ -180,7 +191,7 @@ class Shadow:
     ) -> None:
         here, there = self.machine.access(op, int(lane)), self.machine.past_access(past)
         who = f"thread {there.thread}"
-        if (past & ACTOR_MASK) % self.machine.actors >= self.machine.threads:
+        if self.machine.actor_in(past) >= self.machine.threads:
             who = "the tensor memory accelerator"
         elif here.block != there.block:
             who += f" of block {there.block}"

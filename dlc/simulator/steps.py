@@ -33,7 +33,7 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
     kernel.AllocLocalOp: accesses.alloc_local,
     kernel.LoadOp: accesses.load,
     kernel.StoreOp: accesses.store,
-    kernel.AtomicAddOp: accesses.atomic_add,
+    kernel.AtomicAddOp: accesses.store,
     kernel.CpAsyncOp: accesses.cp_async,
     kernel.CommitOp: accesses.commit,
     kernel.WaitOp: accesses.wait,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineMap
 
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
-from dlc.simulator.expressions import Index, compile_map
-from dlc.simulator.machine import compressed, first_of
+from dlc.simulator.expressions import Index
+from dlc.simulator.machine import first_of
 from dlc.target import WARP
 
 
@@ -58,49 +56,42 @@ def shuffle(program: Program, op: kernel.ShuffleOp) -> Step:
 
 
 def mbarrier_number(
-    program: Program, op: Operation, barriers: SSAValue, map: AffineMap, indices: Sequence[SSAValue]
+    program: Program, op: MbarrierOpBase | kernel.TmaLoadOp, result: int = 0
 ) -> Callable[[], Index]:
-    """The number among a block's mbarriers that an expression names."""
-    first = program.numbers[barriers]
-    assert isinstance(barriers.owner, kernel.AllocMbarriersOp)
-    count = barriers.owner.count.value.data
-    subscripts = compile_map(map, program.slots(indices), program.machine.values)
+    """The number among a block's mbarriers of the one that a result of `op.map` names."""
+    first, machine = program.numbers[op.barriers], program.machine
+    assert isinstance(op.barriers.owner, kernel.AllocMbarriersOp)
+    count = op.barriers.owner.count.value.data
+    subscripts = program.index(op.map, op.indices)
 
     def number() -> Index:
-        (n,) = subscripts()
-        inner = np.atleast_1d(np.asarray(compressed(n, program.machine.active, program.machine)))
+        n = subscripts()[result]
+        inner = np.atleast_1d(machine.of(n, machine.active))
         if ((inner < 0) | (inner >= count)).any():
             sentence = f"one of {count} mbarriers is named by {int(inner.max())}"
-            raise program.machine.hazard("out of bounds", op, sentence)
+            raise machine.hazard("out of bounds", op, sentence)
         return first + n
 
     return number
 
 
-def _own_number(program: Program, op: MbarrierOpBase) -> Callable[[], Index]:
-    return mbarrier_number(program, op, op.barriers, op.map.data, op.indices)
-
-
 def mbarrier_init(program: Program, op: kernel.MbarrierInitOp) -> Step:
-    number, count = _own_number(program, op), op.count.value.data
+    number, count = mbarrier_number(program, op), op.count.value.data
     return lambda: program.mbarriers.initialize(op, number(), count)
 
 
 def mbarrier_arrive(program: Program, op: kernel.MbarrierArriveOp) -> Step:
-    number = _own_number(program, op)
+    number = mbarrier_number(program, op)
     return lambda: program.mbarriers.arrive(op, number(), 0)
 
 
 def mbarrier_expect_tx(program: Program, op: kernel.MbarrierExpectTxOp) -> Step:
-    number, bytes = _own_number(program, op), op.bytes.value.data
+    number, bytes = mbarrier_number(program, op), op.bytes.value.data
     return lambda: program.mbarriers.arrive(op, number(), bytes)
 
 
 def mbarrier_wait(program: Program, op: kernel.MbarrierWaitOp) -> Step:
-    map = op.map.data
-    first = AffineMap(map.num_dims, 0, map.results[:1])
-    number = mbarrier_number(program, op, op.barriers, first, op.indices)
-    subscripts = program.index(op.map, op.indices)
+    number, subscripts = mbarrier_number(program, op), program.index(op.map, op.indices)
     return lambda: program.mbarriers.wait(op, number(), subscripts()[1])
 
 
