@@ -7,6 +7,8 @@ from typing import Any
 
 from ratios import DLC, best_peer, geometric_mean, microseconds, ratio, ratios
 
+from dlc_bench.records import markdown_table
+
 Row = dict[str, Any]
 SUITE, SQUARE = "suite", "square"
 EAGER, COMPILE, AUTOTUNE = "eager", "torch.compile", "max-autotune"
@@ -17,8 +19,8 @@ STREAMING = ("rmsnorm.", "softmax.", "silu_mul.")
 
 def bars(rows: Mapping[str, Row], runs: list[Row]) -> list[str]:
     """A table of what was to be reached and what was; nothing where nothing of it was timed."""
-    lines = [f"| {what} | {bar} | {found} |" for what, bar, found in _found(rows, runs)]
-    return ["| what | bar | found |", "|---|---|---|", *lines] if lines else []
+    found = list(_found(rows, runs))
+    return markdown_table(["what", "bar", "found"], found) if found else []
 
 
 def _found(rows: Mapping[str, Row], runs: list[Row]) -> Iterator[tuple[str, str, str]]:

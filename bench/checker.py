@@ -10,11 +10,8 @@ Seconds are of the CPU, the least of `repeat` runs; importing and compiling are 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 import time
-from datetime import date
 from pathlib import Path
 
 import torch
@@ -30,6 +27,7 @@ from dlc.pipeline import run_pipeline
 from dlc.registry import register
 from dlc.simulator.checker import check_module
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from dlc_bench.records import markdown_table, where_and_when
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "torch.randn(64, 64) @ torch.randn(64, 64)"
@@ -71,15 +69,17 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "checker.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    lines = [
-        f"Measured {date.today().isoformat()} on {machine}: a product of 64 x 64 x 64, checked.",
-        "",
-        "| ring of three slots, filled by | CPU seconds |",
-        "|---|---|",
+    rows = [
+        [f"{copy.split(',')[0]}, {target}", f"{measure(target, options.repeat):.2f}"]
+        for target, copy in COPIES.items()
     ]
-    for target, copy in COPIES.items():
-        lines.append(f"| {copy.split(',')[0]}, {target} | {measure(target, options.repeat):.2f} |")
+    lines = [
+        "Measured {date} on {machine}: a product of 64 x 64 x 64, checked.".format(
+            **where_and_when()
+        ),
+        "",
+        *markdown_table(["ring of three slots, filled by", "CPU seconds"], rows),
+    ]
     text = "\n".join(lines) + "\n"
     options.output.write_text(text)
     print(text, end="")

@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import argparse
 import compileall
-import json
 import os
-import platform
 import re
-import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 
 from dlc.cli.status_line import bar, progress
+from dlc_bench.records import markdown_table, run_dlc, where_and_when, write_record
 
 ROOT = Path(__file__).resolve().parent.parent
-DLC = Path(sys.executable).with_name("dlc")
 
 EXAMPLES: dict[str, tuple[list[str], float]] = {
     "RMSNorm": (["-c", "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"], 0),
@@ -40,26 +36,21 @@ EXAMPLES: dict[str, tuple[list[str], float]] = {
 }
 """Arguments of `dlc`, and the floating-point operations of the matrix products."""
 
-
-def dlc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command; a failure ends the benchmark with its message."""
-    done = subprocess.run([DLC, *arguments], capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        sys.exit(done.stderr or done.stdout)
-    return done
+HEADER = ("example", "kernels", "dlc's own share", "torch's import and export", "peak memory",
+          "host")  # fmt: skip
 
 
 def measure(arguments: list[str], flops: float, repeat: int) -> dict[str, float]:
     """Seconds of dlc's own phases and of torch's, MiB, kernels, and seconds on the host."""
     own, torch, memory = [], [], []
     for _ in range(repeat):
-        report = dlc("compile", *arguments, "--timing", "-o", os.devnull).stderr
+        report = run_dlc("compile", *arguments, "--timing", "-o", os.devnull).stderr
         own.append(float(re.search(r"dlc +total +([\d.]+)", report)[1]))
         torch.append(float(re.search(r"torch +total +([\d.]+)", report)[1]))
         memory.append(float(re.search(r"peak memory: ([\d.]+)", report)[1]))
     seconds = []
     for _ in range(repeat):
-        table = dlc("run", *arguments).stdout
+        table = run_dlc("run", *arguments).stdout
         rows = re.findall(r"([\d.]+) (µs|us|ms|s)$", table, re.MULTILINE)
         if "WRONG" in table or not rows:
             sys.exit(table)
@@ -91,31 +82,26 @@ def main() -> None:
         for number, (name, (arguments, flops)) in enumerate(EXAMPLES.items()):
             show(f"{bar(number / len(EXAMPLES))} {name}")
             rows[name] = measure(arguments, flops, options.repeat)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    record = {
-        "date": date.today().isoformat(),
-        "machine": machine,
-        "lines_of_python": lines_of_python(),
-        "examples": rows,
-    }
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n")
-    table = [
-        f"Measured {record['date']} on {machine}; {record['lines_of_python']} lines of Python.",
+    record = {**where_and_when(), "lines_of_python": lines_of_python(), "examples": rows}
+    lines = [
+        f"Measured {record['date']} on {record['machine']}; {record['lines_of_python']} lines of "
+        "Python.",
         "",
-        "| example | kernels | dlc's own share | torch's import and export | peak memory | host |",
-        "|---|---|---|---|---|---|",
+        *markdown_table(HEADER, (cells(name, row) for name, row in rows.items())),
     ]
-    for name, row in rows.items():
-        speed = f", {row['host_gflops']:.1f} GFLOP/s" if row["host_gflops"] > 1 else ""
-        table.append(
-            f"| {name} | {row['kernels']} | {row['dlc_seconds']:.2f} s | "
-            f"{row['torch_seconds']:.2f} s | {row['peak_mib']:.0f} MiB | "
-            f"{row['host_seconds'] * 1e3:.3g} ms{speed} |"
-        )
-    text = "\n".join(table) + "\n"
-    options.output.with_suffix(".md").write_text(text)
-    print(text, end="")
+    write_record(options.output, record, "\n".join(lines) + "\n")
+
+
+def cells(name: str, row: dict[str, float]) -> list[str]:
+    speed = f", {row['host_gflops']:.1f} GFLOP/s" if row["host_gflops"] > 1 else ""
+    return [
+        name,
+        str(row["kernels"]),
+        f"{row['dlc_seconds']:.2f} s",
+        f"{row['torch_seconds']:.2f} s",
+        f"{row['peak_mib']:.0f} MiB",
+        f"{row['host_seconds'] * 1e3:.3g} ms{speed}",
+    ]
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from suite import parse_budget
+
 ROOT = Path(__file__).resolve().parent.parent
 PURE = ("xdsl==0.74.0", "immutabledict==4.3.1", "ordered-set==4.1.0")
 """What dlc needs and a machine with PyTorch may lack; wheels for every Python."""
@@ -302,20 +304,12 @@ def measure(run: Run) -> None:
     )  # fmt: skip
 
 
-def minutes(text: str) -> float:
-    """Seconds of `9.5m` or `90s`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m)", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"expected a time such as 9.5m or 90s, found {text}")
-    return float(found[1]) * {"s": 1, "m": 60}[found[2]]
-
-
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
     default = Path(os.environ.get("OUT") or ROOT / "build" / "first_run")
     parser.add_argument("--wheels", type=Path, default=ROOT / "wheels")
     parser.add_argument("--output", type=Path, default=default)
-    parser.add_argument("--budget", type=minutes, default=minutes("9.5m"))
+    parser.add_argument("--budget", type=parse_budget, default=parse_budget("9.5m"))
     parser.add_argument("--patience", type=float, default=1.0, help="times as long for a stage")
     parser.add_argument("--rehearse", action="store_true", help="on the host backend, in small")
     parser.add_argument("--fill", type=Path, metavar="FOLDER", help="download wheels, and end")

@@ -11,18 +11,14 @@ not run. Writes JSON and a Markdown table.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import re
-import subprocess
 import sys
 import tempfile
-from datetime import date
 from pathlib import Path
 
+from dlc_bench.records import markdown_table, run_dlc, where_and_when, write_record
+
 ROOT = Path(__file__).resolve().parent.parent
-DLC = Path(sys.executable).with_name("dlc")
 MODELS = ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "Qwen/Qwen2.5-7B")
 PHASES = {
     "imports": r"import of (torch|transformers|dlc and xDSL|the frontend)",
@@ -43,11 +39,11 @@ def measure(arguments: list[str]) -> dict[str, float]:
     """Seconds per part, MiB, kernels printed and launches of one compilation."""
     with tempfile.TemporaryDirectory() as directory:
         text = Path(directory) / "kernels.cu"
-        report = dlc("compile", *arguments, "--timing", "-o", str(text)).stderr
+        report = run_dlc("compile", *arguments, "--timing", "-o", str(text)).stderr
         kernels = text.read_text().count('extern "C" __global__')
         size = text.stat().st_size
-    launches = dlc("compile", *arguments, "--ir", "kernel").stdout.count("host.launch ")
-    account = dlc("compile", *arguments, "--explain").stdout
+    launches = run_dlc("compile", *arguments, "--ir", "kernel").stdout.count("host.launch ")
+    account = run_dlc("compile", *arguments, "--explain").stdout
     phases = re.findall(r"^\S+ +(\S.*?) +([\d.]+)$", report, re.MULTILINE)
     seconds = {
         name: sum(float(value) for phase, value in phases if re.fullmatch(pattern, phase))
@@ -73,28 +69,24 @@ def _bytes(account: str, row: str) -> int:
     return int(found[1])
 
 
-def dlc(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command; a failure ends the benchmark with its message."""
-    done = subprocess.run([DLC, *arguments], capture_output=True, text=True, cwd=ROOT)
-    if done.returncode:
-        sys.exit(done.stderr or done.stdout)
-    return done
-
-
 def table(record: dict[str, object], rows: dict[str, dict[str, float]]) -> str:
+    header = ("model", "kernels", "launches", *PHASES, "in all", "peak", "workspace", "of tensors",
+              "eager's peak")  # fmt: skip
     lines = [
         f"Measured {record['date']} on {record['machine']}; {record['seq_len']} tokens, sm_90.",
         "",
-        "| model | kernels | launches | imports | export | passes | printing | in all | peak "
-        "| workspace | of tensors | eager's peak |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *markdown_table(header, (cells(name, row) for name, row in rows.items())),
     ]
-    for name, row in rows.items():
-        seconds = " | ".join(f"{row[key]:.2f} s" for key in (*PHASES, "total"))
-        counts = f"{row['kernels']:.0f} | {row['launches']:.0f}"
-        sizes = " | ".join(f"{row[key]:.0f} MiB" for key in ("peak_mib", *MEMORY))
-        lines.append(f"| {name} | {counts} | {seconds} | {sizes} |")
     return "\n".join(lines) + "\n"
+
+
+def cells(name: str, row: dict[str, float]) -> list[str]:
+    return [
+        name,
+        *(f"{row[key]:.0f}" for key in ("kernels", "launches")),
+        *(f"{row[key]:.2f} s" for key in (*PHASES, "total")),
+        *(f"{row[key]:.0f} MiB" for key in ("peak_mib", *MEMORY)),
+    ]
 
 
 def main() -> None:
@@ -109,15 +101,8 @@ def main() -> None:
             print(name, file=sys.stderr, flush=True)
             length = ["--seq-len", str(options.seq_len), "--target", "sm_90"]
             rows[name] = measure([model, *flags, *length])
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    record = {"date": date.today().isoformat(), "machine": machine, "seq_len": options.seq_len}
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.with_suffix(".json").write_text(
-        json.dumps({**record, "models": rows}, indent=2) + "\n"
-    )
-    text = table(record, rows)
-    options.output.with_suffix(".md").write_text(text)
-    print(text, end="")
+    record = {**where_and_when(), "seq_len": options.seq_len}
+    write_record(options.output, {**record, "models": rows}, table(record, rows))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from ratios import (
     worst_first,
 )
 
+from dlc_bench.records import markdown_table
+
 Row = dict[str, Any]
 WORST = 5
 NO_PART = "takes no part"
@@ -68,18 +70,15 @@ def _run_line(run: Row, count: int) -> str:
 
 
 def _summary(rows: Mapping[str, Row]) -> list[str]:
-    lines = [
-        "| peer | cases | geomean of peer / dlc | dlc is faster | worst |",
-        "|---|---|---|---|---|",
-    ]
+    means: list[list[str]] = []
     for peer in peers(rows):
-        found = ratios(rows, peer)
-        if found:
+        if found := ratios(rows, peer):
             worst = min(found, key=lambda name: found[name])
-            lines.append(
-                f"| {peer} | {len(found)} | {geometric_mean(found.values()):.3f} | "
-                f"{sum(r > 1 for r in found.values())} | {found[worst]:.2f} ({worst}) |"
-            )
+            mean, won = geometric_mean(found.values()), sum(r > 1 for r in found.values())
+            row = [peer, len(found), f"{mean:.3f}", won, f"{found[worst]:.2f} ({worst})"]
+            means.append([*map(str, row)])
+    header = ["peer", "cases", "geomean of peer / dlc", "dlc is faster", "worst"]
+    lines = markdown_table(header, means)
     best = {name: b for name, row in rows.items() if (b := best_peer(row)) is not None}
     if best:
         order = sorted(best, key=lambda name: best[name][1])[:WORST]
@@ -101,11 +100,8 @@ def _table(rows: Mapping[str, Row], runs: list[Row]) -> list[str]:
     names = [DLC, *peers(rows)]
     header = ["case", *(f"{n} us" for n in names), "p20-p80", "warm us", "best peer / dlc", "GB/s",
               "TFLOP/s", "roofline", "launches", "error vs fp64"]  # fmt: skip
-    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
-    for name in worst_first(rows):
-        lines.append(f"| {' | '.join(_cells(name, rows[name], names, runs))} |")
-    lines += ["", LEGEND]
-    return lines
+    cells = (_cells(name, rows[name], names, runs) for name in worst_first(rows))
+    return [*markdown_table(header, cells), "", LEGEND]
 
 
 def _cells(name: str, row: Row, names: list[str], runs: list[Row]) -> list[str]:

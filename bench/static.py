@@ -23,8 +23,6 @@ import compileall
 import gc
 import json
 import multiprocessing
-import os
-import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import (
@@ -34,7 +32,6 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     as_completed,
 )
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +44,7 @@ from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.cli.status_line import bar, progress
 from dlc.target import TARGETS, get_target
 from dlc_bench import sass, statics
+from dlc_bench.records import where_and_when
 
 ROOT = Path(__file__).resolve().parent.parent
 GEMM = "matmul.tl.gate_proj.s128"
@@ -260,11 +258,7 @@ def main() -> None:
     compileall.compile_dir(ROOT / "dlc", quiet=1)  # as a first use leaves it behind
     compiler = compiler_key()
     record = Record(options.output.with_suffix(".json"), compiler)
-    record.data |= {
-        "date": date.today().isoformat(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}",
-    }
+    record.data |= where_and_when()
     try:
         for target in options.targets:
             keys = {case.name: content_key(case.text, target, compiler) for case in cases}

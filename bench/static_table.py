@@ -8,6 +8,7 @@ from typing import Any
 
 from dlc.target import TARGETS
 from dlc_bench.diagnosis import GOOD_FMA_SHARE
+from dlc_bench.records import markdown_table
 from dlc_bench.statics import narrow, worst_ways
 
 Row = dict[str, Any]
@@ -42,12 +43,10 @@ def markdown(data: Row) -> str:
     if old := sum(row["compiler"] != data["compiler"] for row in every):
         lines += [f"{old} of {len(every)} rows are of an earlier state of dlc.", ""]
     targets = {target: rows for target, rows in data["rows"].items() if rows}
-    lines += ["| | " + " | ".join(targets) + " |", "|---|" + "---|" * len(targets)]
     counts = {target: summary(rows, target) for target, rows in targets.items()}
-    for name in dict.fromkeys(name for found in counts.values() for name in found):
-        cells = (str(counts[target][name]) for target in targets)
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += ["", LEGEND]
+    names = dict.fromkeys(name for found in counts.values() for name in found)
+    cells = ([name, *(str(counts[target][name]) for target in targets)] for name in names)
+    lines += [*markdown_table(["", *targets], cells), "", LEGEND]
     for target, rows in targets.items():
         lines += ["", f"## {target}", "", *_table(rows)]
         if failed := {name: row["error"] for name, row in rows.items() if "error" in row}:
@@ -126,12 +125,10 @@ def is_product(kernel: Row) -> bool:
 
 
 def _table(rows: dict[str, Row]) -> list[str]:
-    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
     done = {name: row for name, row in rows.items() if "error" not in row}
-    for name in sorted(done, key=lambda name: -done[name]["times_floor"]):
-        for kernel in done[name]["kernels"]:
-            lines.append("| " + " | ".join(_cells(name, done[name], kernel)) + " |")
-    return lines
+    order = sorted(done, key=lambda name: -done[name]["times_floor"])
+    cells = (_cells(n, done[n], kernel) for n in order for kernel in done[n]["kernels"])
+    return markdown_table(HEADER, cells)
 
 
 def _cells(name: str, row: Row, kernel: Row) -> list[str]:
