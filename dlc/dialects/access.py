@@ -38,8 +38,6 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import IsTerminator, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -53,12 +51,6 @@ from dlc.dialects.directives import (
     Types,
     Value,
     Where,
-)
-from dlc.dialects.directives import parse_memref_type as parse_memref_type
-from dlc.dialects.index_syntax import (
-    parse_conditions,
-    parse_expr,
-    print_where,
 )
 from dlc.ir.expr import Expr, from_affine, once, to_map
 
@@ -116,10 +108,6 @@ class IndexedOp(IRDLOperation, ABC):
             )
         verify_maps([self.map, self.conditions], len(self.indices))
 
-    def print_where(self, printer: Printer) -> None:
-        if self.conditions is not None:
-            print_where(printer, self.conditions.data, self.indices)
-
 
 def exprs_of(map: AffineMapAttr, indices: Sequence[SSAValue]) -> tuple[Expr, ...]:
     """The results of a map over index operands."""
@@ -160,25 +148,6 @@ def _as_tuple(operand: SSAValue | Sequence[SSAValue] | None) -> Sequence[SSAValu
     if operand is None:
         return ()
     return (operand,) if isinstance(operand, SSAValue) else operand
-
-
-def parse_index(
-    parser: Parser, *, subscripts: bool
-) -> tuple[list[SSAValue], AffineMapAttr, AffineMapAttr | None]:
-    """Parses `[expr, …]` if `subscripts`, then an optional `where (condition, …)`."""
-    indices: list[SSAValue] = []
-    exprs = []
-    if subscripts:
-        exprs = parser.parse_comma_separated_list(
-            parser.Delimiter.SQUARE, lambda: parse_expr(parser, indices)
-        )
-    where = parse_conditions(parser, indices) if parser.parse_optional_keyword("where") else []
-    count = len(indices)
-    return (
-        indices,
-        AffineMapAttr(AffineMap(count, 0, tuple(exprs))),
-        AffineMapAttr(AffineMap(count, 0, tuple(where))) if where else None,
-    )
 
 
 def element_type(ref: Attribute) -> Attribute:

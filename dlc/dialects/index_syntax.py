@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
@@ -35,54 +35,61 @@ Names = Sequence[SSAValue | str]
 """What dimension n of an affine expression is called."""
 
 
-class Dims(list[SSAValue]):
-    """
-    Stands for `operands` where expressions are over numbered dimensions instead of SSA values:
-    `d0`, `d1`, … and, after the first `count` of them, `i0`, `i1`, ….
-    """
+class Dims:
+    """Numbered dimensions: `d0`, `d1`, … and, after the first `count` of them, `i0`, `i1`, …."""
 
     def __init__(self, count: int, indices: int = 0) -> None:
-        super().__init__()
         self.names = [f"d{n}" for n in range(count)] + [f"i{n}" for n in range(indices)]
+
+    def parse(self, parser: Parser) -> AffineExpr:
+        """Parses the name of a dimension."""
+        pos = parser.pos
+        name = parser.parse_identifier(f": one of {', '.join(self.names)}, or an integer")
+        if name not in self.names:
+            parser.raise_error(f"expected one of {', '.join(self.names)}", pos, parser.pos)
+        return AffineDimExpr(self.names.index(name))
 
 
 class Mentioned(list[UnresolvedOperand]):
     """The values that expressions mention, each once, in the order of the text."""
 
-    def dim(self, operand: UnresolvedOperand) -> AffineExpr:
-        """The dimension that a value is."""
+    def parse(self, parser: Parser) -> AffineExpr:
+        """Parses a value, which is added if it is new."""
+        operand = parser.parse_optional_unresolved_operand()
+        if operand is None:
+            parser.raise_error("expected an index: a value such as %i, or an integer")
         names = [(o.operand_name, o.index) for o in self]
         name = (operand.operand_name, operand.index)
-        if name not in names:
-            self.append(operand)
-            return AffineDimExpr(len(names))
-        return AffineDimExpr(names.index(name))
+        if name in names:
+            return AffineDimExpr(names.index(name))
+        self.append(operand)
+        return AffineDimExpr(len(names))
 
 
-Scope = Mentioned | Dims | list[SSAValue]
+Scope = Mentioned | Dims
 """What expressions may mention."""
 
 
-def parse_expr(parser: Parser, operands: Scope) -> AffineExpr:
-    """Parses one expression; values that it mentions are added to `operands`."""
-    total = _parse_term(parser, operands)
+def parse_expr(parser: Parser, scope: Scope) -> AffineExpr:
+    """Parses one expression."""
+    total = _parse_term(parser, scope)
     while True:
         if parser.parse_optional_punctuation("+"):
-            total = _add(total, _parse_term(parser, operands))
+            total = _add(total, _parse_term(parser, scope))
         elif parser.parse_optional_punctuation("-"):
-            total = _add(total, _scale(_parse_term(parser, operands), -1))
+            total = _add(total, _scale(_parse_term(parser, scope), -1))
         else:
             return total
 
 
-def _parse_term(parser: Parser, operands: Scope) -> AffineExpr:
+def _parse_term(parser: Parser, scope: Scope) -> AffineExpr:
     if parser.parse_optional_punctuation("-"):  # binds less than `mod`: -%i mod 2 is -(%i mod 2)
-        return _scale(_parse_term(parser, operands), -1)
-    value = _parse_primary(parser, operands)
+        return _scale(_parse_term(parser, scope), -1)
+    value = _parse_primary(parser, scope)
     while True:
         pos = parser.pos
         if parser.parse_optional_punctuation("*"):
-            factor = _parse_primary(parser, operands)
+            factor = _parse_primary(parser, scope)
             if isinstance(factor, AffineConstantExpr):
                 value = _scale(value, factor.value)
             elif isinstance(value, AffineConstantExpr):
@@ -99,53 +106,50 @@ def _parse_term(parser: Parser, operands: Scope) -> AffineExpr:
             return value
 
 
-def _parse_primary(parser: Parser, operands: Scope) -> AffineExpr:
+def _parse_primary(parser: Parser, scope: Scope) -> AffineExpr:
     if parser.parse_optional_punctuation("("):
-        value = parse_expr(parser, operands)
+        value = parse_expr(parser, scope)
         parser.parse_punctuation(")")
         return value
     if parser.parse_optional_punctuation("-"):
-        return _scale(_parse_primary(parser, operands), -1)
+        return _scale(_parse_primary(parser, scope), -1)
     integer = parser.parse_optional_integer(allow_boolean=False, allow_negative=False)
     if integer is not None:
         return AffineConstantExpr(integer)
-    if isinstance(operands, Dims):
-        pos = parser.pos
-        name = parser.parse_identifier(f": one of {', '.join(operands.names)}, or an integer")
-        if name not in operands.names:
-            parser.raise_error(f"expected one of {', '.join(operands.names)}", pos, parser.pos)
-        return AffineDimExpr(operands.names.index(name))
-    operand = parser.parse_optional_unresolved_operand()
-    if operand is None:
-        parser.raise_error("expected an index: a value such as %i, or an integer")
-    if isinstance(operands, Mentioned):
-        return operands.dim(operand)
-    value = parser.resolve_operand(operand, IndexType())
-    if value not in operands:
-        operands.append(value)
-    return AffineDimExpr(operands.index(value))
+    return scope.parse(parser)
 
 
-def parse_conditions(parser: Parser, operands: Scope) -> list[AffineExpr]:
+def parse_conditions(parser: Parser, scope: Scope) -> list[AffineExpr]:
     """Parses `(` condition (`,` condition)* `)`."""
     results: list[AffineExpr] = []
 
     def one() -> None:
-        lhs = parse_expr(parser, operands)
+        lhs = parse_expr(parser, scope)
         if parser.parse_optional_punctuation("<"):
             strict = parser.parse_optional_punctuation("=") is None
-            results.append(_at_least(parse_expr(parser, operands), lhs, strict))
+            results.append(_at_least(parse_expr(parser, scope), lhs, strict))
         elif parser.parse_optional_punctuation(">"):
             strict = parser.parse_optional_punctuation("=") is None
-            results.append(_at_least(lhs, parse_expr(parser, operands), strict))
+            results.append(_at_least(lhs, parse_expr(parser, scope), strict))
         else:
             parser.parse_punctuation("=", ": a condition compares with <, <=, >, >= or ==")
             parser.parse_punctuation("=")
-            rhs = parse_expr(parser, operands)
+            rhs = parse_expr(parser, scope)
             results.extend((_at_least(lhs, rhs, False), _at_least(rhs, lhs, False)))
 
     parser.parse_comma_separated_list(parser.Delimiter.PAREN, one)
     return results
+
+
+def parse_at(parser: Parser) -> tuple[Mentioned, AffineMapAttr, AffineMapAttr | None]:
+    """Parses `[expr, …] (where (condition, …))?`: the values that it mentions, and the maps."""
+    scope = Mentioned()
+    exprs = parser.parse_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: parse_expr(parser, scope)
+    )
+    where = parse_conditions(parser, scope) if parser.parse_optional_keyword("where") else []
+    map, conditions = (AffineMap(len(scope), 0, tuple(part)) for part in (exprs, where))
+    return scope, AffineMapAttr(map), AffineMapAttr(conditions) if where else None
 
 
 def _at_least(lhs: AffineExpr, rhs: AffineExpr, strict: bool) -> AffineExpr:

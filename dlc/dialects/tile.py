@@ -21,8 +21,8 @@ tile.launch block(%row in 32) thread(%t in 256) {
 A value varies along the axes that its definition mentions, directly or through operands. Effects
 happen once per point of the axes in their subscripts and conditions, and of those that an atomic
 add is said to go across. Barriers do not exist here.
-Slabs of inputs in shared memory, and the rings that fetch them ahead, are in `staging`; slabs that
-are computed in `computing`.
+Slabs in shared memory are in `dlc.dialects.staging`, the rings that fetch them ahead in
+`dlc.dialects.ring_ops`.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ from dlc.dialects.access import (
 )
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.dialects.canonical import ArithConstants
-from dlc.dialects.compute_op import ComputeOp
 from dlc.dialects.directives import Name, SameType
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
-from dlc.dialects.staging import AcquireOp, FillOp, ReleaseOp, RingOp, SharedAttr, SlabOp, StageOp
+from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
+from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.variance import variance

@@ -29,7 +29,7 @@ from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import PaddedGroupsAttr, span_bytes, strides_of
-from dlc.dialects.staging import slot_type
+from dlc.dialects.ring_ops import slot_type
 from dlc.ir.expr import unchanged_ir
 
 Type = MemRefType[Attribute]

@@ -21,7 +21,7 @@ from dlc.analysis.tile.fragments import Buffer
 from dlc.analysis.tile.register_pairs import Pair, register_pairs
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.staging import slot_type
+from dlc.dialects.ring_ops import slot_type
 from dlc.ir.cached import cached
 from dlc.ir.expr import unchanged_ir
 

@@ -27,7 +27,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import SwizzleAttr
-from dlc.dialects.staging import TMA, slot_type
+from dlc.dialects.ring_ops import TMA, slot_type
 from dlc.ir.expr import Expr, once
 from dlc.target import WARP
 

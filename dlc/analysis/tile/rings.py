@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from dlc.diagnostics import fail
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
-from dlc.dialects.staging import ASYNC
+from dlc.dialects.ring_ops import ASYNC
 from dlc.ir.expr import Expr, once
 
 

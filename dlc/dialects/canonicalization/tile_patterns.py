@@ -15,7 +15,8 @@ from dlc.dialects.canonicalization.access_patterns import (
 )
 from dlc.dialects.canonicalization.axes_patterns import DissolveLoop, DropEmptyLoop, DropUnitAxes
 from dlc.dialects.canonicalization.signature_patterns import DropUnusedInputs
-from dlc.dialects.staging import AcquireOp, FillOp, ReleaseOp, SlabOp, StageOp
+from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, SlabOp
+from dlc.dialects.staging import StageOp
 from dlc.dialects.tile import (
     AtomicAddOp,
     ForOp,

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from dlc.analysis.tile.fragments import copy_width
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.staging import ASYNC
+from dlc.dialects.ring_ops import ASYNC
 from dlc.transforms.step import Decline, SchedulingPass
 
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
-from dlc.dialects.staging import ChunkOp
+from dlc.dialects.ring_ops import ChunkOp
 from dlc.text import counted
 from dlc.transforms.step import Decline, SchedulingPass
 

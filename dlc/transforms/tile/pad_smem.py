@@ -12,7 +12,7 @@ from xdsl.rewriter import Rewriter
 from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.dialects import tile
 from dlc.dialects.layouts import shape_of, span_bytes
-from dlc.dialects.staging import TMA
+from dlc.dialects.ring_ops import TMA
 from dlc.schedule.paddings import Padding, choose_paddings, described
 from dlc.target import target_of
 from dlc.transforms.step import Decline, SchedulingPass, by_name

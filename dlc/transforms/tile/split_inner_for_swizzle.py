@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from dlc.dialects import tile
 from dlc.dialects.layouts import WIDTHS
-from dlc.dialects.staging import TMA
+from dlc.dialects.ring_ops import TMA
 from dlc.schedule.swizzles import choose_swizzles, fitting_swizzles, misfit
 from dlc.transforms.step import Decline, SchedulingPass, by_name
 

@@ -12,7 +12,7 @@ from dlc.analysis.tile.tma_rings import loop_obstacle, ring_obstacle
 from dlc.dialects import tile
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 from dlc.dialects.layouts import SwizzleAttr, strides_of
-from dlc.dialects.staging import TMA
+from dlc.dialects.ring_ops import TMA
 from dlc.target import target_of
 from dlc.transforms.step import Decline, SchedulingPass
 

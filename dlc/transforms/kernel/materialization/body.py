@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
-from dlc.dialects.staging import TMA, ChunkOp
+from dlc.dialects.ring_ops import TMA, ChunkOp
 from dlc.transforms.kernel.materialization import tma
 from dlc.transforms.kernel.materialization.copies import acquire, fill, stage
 from dlc.transforms.kernel.materialization.element_access import (

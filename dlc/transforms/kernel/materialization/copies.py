@@ -14,7 +14,8 @@ from dlc.analysis.tile.rings import closes_group, is_async, is_idle, loop_of, ru
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.staging import TMA, SlabOpBase
+from dlc.dialects.ring_ops import TMA
+from dlc.dialects.staging import SlabOpBase
 from dlc.ir.expr import Expr, within
 from dlc.transforms.kernel.materialization import tma
 from dlc.transforms.kernel.materialization.emitter import Emitter

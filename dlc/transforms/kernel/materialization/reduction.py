@@ -12,7 +12,7 @@ from xdsl.rewriter import Rewriter
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
-from dlc.dialects.staging import ChunkOp
+from dlc.dialects.ring_ops import ChunkOp
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
 from dlc.target import WARP

@@ -33,7 +33,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.layouts import SwizzleAttr
-from dlc.dialects.staging import TMA
+from dlc.dialects.ring_ops import TMA
 from dlc.ir.expr import Expr
 from dlc.target import WARP
 from dlc.transforms.kernel.materialization.emitter import Emitter, Pipeline
