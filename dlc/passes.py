@@ -53,7 +53,8 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("k:001", "materialize-tiles"),  # axes become block and thread numbers
     ("k:002", "place-barriers"),  # threads wait where the order of their accesses matters
     ("k:003", "vectorize-accesses"),  # runs of elements become 16-byte accesses
-    ("k:004", "plan-buffers"),  # launches get memory: one workspace, used again and again
+    ("k:004", "eliminate-dead-code"),  # what nobody needs goes
+    ("k:005", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}

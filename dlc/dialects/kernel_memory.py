@@ -41,6 +41,12 @@ def verify_space(type: Attribute, space: Attribute) -> None:
         raise VerifyException(f"expected a memref in {space}, found {type}")
 
 
+def memref_of(ref: SSAValue) -> MemRefType[Attribute]:
+    """The type of a buffer."""
+    assert isinstance(ref.type, MemRefType)
+    return ref.type
+
+
 def is_shared(ref: SSAValue) -> bool:
     """Does a memref live in shared memory?"""
     return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, SharedAttr)

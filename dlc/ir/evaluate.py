@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
-import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation
@@ -56,7 +55,7 @@ def evaluate(op: Operation, operands: Sequence[Scalar]) -> Scalar | None:
     values = [_value(c) for c in operands]
     if isinstance(op, arith.CmpfOp):
         name = arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
-        return scalar(bool(compare_floats(name)(*map(np.float64, values))), IntegerType(1))
+        return scalar(bool(compare_floats(name)(*values)), IntegerType(1))
     if isinstance(op, arith.CmpiOp):
         name = arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
         if name.startswith("u"):
@@ -74,6 +73,8 @@ def _computed(row: ScalarOp, values: Sequence[float], type: Attribute) -> Scalar
     """What a function gives; None for a quotient of integers by 0 and for poles and NaN of math."""
     if row.unsigned or (row.divides and values[1] == 0):
         return None
+    import numpy as np
+
     with np.errstate(all="ignore"):
         known = [np.float64(v) for v in values] if isinstance(type, AnyFloat) else values
         value = row.numpy(*known)

@@ -7,7 +7,7 @@ A value that all threads share is a NumPy scalar, of type index a Python `int`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith
@@ -24,8 +24,12 @@ from xdsl.ir import Attribute, Operation
 
 from dlc.dialects.layouts import static_shape
 from dlc.ir.elements import find_element
-from dlc.ir.scalar_ops import COMPARISONS, SCALARS, Function, ScalarOp, Value, compare_floats
+from dlc.ir.scalar_ops import COMPARISONS, SCALARS, ScalarOp, compare_floats
 from dlc.simulator.hazards import Hazard
+
+Value: TypeAlias = Any
+"""An array over the threads, a NumPy scalar or, of type index, an int."""
+Function: TypeAlias = Callable[..., Value]
 
 
 def dtype_of(type: Attribute, op: Operation) -> np.dtype[Any]:

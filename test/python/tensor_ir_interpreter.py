@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.dialects import tensor_ir
 from dlc.dialects.math_functions import OPERATIONS
-from dlc.ir.scalar_ops import fma
+from dlc.ir.scalar_functions import fma
 
 Array = np.ndarray
 Values = dict[SSAValue, Array]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from harness import apply
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
@@ -44,11 +45,13 @@ def kernel_of(module: ModuleOp) -> FuncOp:
     return next(op for op in module.walk() if isinstance(op, FuncOp))
 
 
-def printed(body: str, head: str = "", *, grid: int = 4, block: int = 32) -> str:
-    """The lines of a kernel's body in C."""
+def printed(body: str, head: str = "", *, grid: int = 4, block: int = 32, after: str = "") -> str:
+    """The lines of a kernel's body in C, after a pass if one is named."""
     head = head or "(%x: memref<64x128xf32>, %n: memref<64xi64>) -> (%y: memref<64x128xf32>)"
     text = f"kernel.func @k{head} grid {grid} block {block} {{\n{body}\n}}"
-    source = print_kernel(kernel_of(parse(text)))
+    module = parse(text)
+    apply(module, after)
+    source = print_kernel(kernel_of(module))
     text = source[source.index("// grid") :]
     return "\n".join(line.strip() for line in text.splitlines()[3:-1])
 
@@ -550,7 +553,8 @@ def test_dead_code_is_not_printed() -> None:
         scf.for %k = %c0 to %c1 step %c1 {
           kernel.store %v, %s[%k] : memref<8xf32, #kernel.shared>
         }
-        %u = arith.addf %v, %v : f32"""
+        %u = arith.addf %v, %v : f32""",
+        after="eliminate-dead-code",
     )
     assert text == ""
 
@@ -566,6 +570,7 @@ def test_what_bounds_make_needless_is_not_printed() -> None:
         kernel.store %w, %y[%t, %b] : memref<1x4xf32, strided<[1, 0]>>""",
         "(%x: memref<2xf32>) -> (%y: memref<1x4xf32, strided<[1, 0]>>)",
         block=1,
+        after="eliminate-dead-code",
     )
     assert text == "y[0] = x[0];"
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from dlc.analysis.kernel.layout import alignment_of
 from dlc.dialects import kernel
@@ -16,15 +14,11 @@ MBARRIER_BYTES = 8
 """Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
 
 
-def shared_slots(
-    func: kernel.FuncOp, live: Container[Operation] | None = None
-) -> tuple[dict[SSAValue, int], int]:
-    """The offset in bytes of every buffer, or of those that are `live`, and the total."""
+def shared_slots(func: kernel.FuncOp) -> tuple[dict[SSAValue, int], int]:
+    """The offset in bytes of every buffer, and the total."""
     slots: dict[SSAValue, int] = {}
     end = 0
     for op in func.walk():
-        if live is not None and op not in live:
-            continue
         if isinstance(op, kernel.AllocSharedOp):
             type = op.result.type
             assert isinstance(type, MemRefType)

@@ -17,8 +17,9 @@ from dlc.dialects.access import (
     index_parts,
     simplify_where,
 )
-from dlc.dialects.layouts import shape_of
-from dlc.ir.expr import within
+from dlc.dialects.kernel_memory import memref_of
+from dlc.dialects.layouts import shape_of, strides_of
+from dlc.ir.expr import Expr, within
 from dlc.ir.rounding import unrounded
 
 
@@ -44,6 +45,18 @@ class SimplifyIndex(RewritePattern):
         indices, map, conditions = index_parts(subscripts, where)
         if indices != [*op.indices] or map != op.map or conditions != op.conditions:
             op.set_index(subscripts, where)
+            rewriter.notify_op_modified(op)
+
+
+class FlattenIndex(RewritePattern):
+    """A subscript along a dimension of stride 0 is 0: all its elements are one."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LoadOpBase | StoreOpBase, rewriter: PatternRewriter, /) -> None:
+        pairs = zip(op.subscripts, strides_of(memref_of(op.ref)), strict=True)
+        subscripts = [subscript if stride else Expr() for subscript, stride in pairs]
+        if subscripts != [*op.subscripts]:
+            op.set_index(subscripts, op.where)
             rewriter.notify_op_modified(op)
 
 

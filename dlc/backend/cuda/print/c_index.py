@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
 from dlc.backend.cuda.print.c_text import Level, Text, binary, call, cast, integer
-from dlc.backend.cuda.print.liveness import unsure
+from dlc.dialects.access import simplify_where
 from dlc.ir.expr import Atom, Expr, FloorDiv, Mod, Range, range_of
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
@@ -114,7 +114,7 @@ class IndexText:
 
     def conditions(self, conditions: Sequence[Expr]) -> Text | None:
         """All conditions, each `>= 0`, joined; None where their bounds make all of them sure."""
-        left = unsure(conditions)
+        left = simplify_where(conditions)
         if not left:
             return None
         if any(c.range[1] < 0 for c in left):

@@ -10,7 +10,6 @@ from xdsl.ir import Operation, SSAValue
 
 from dlc.backend.cuda.print.c_scalar import ACCUMULATIONS, COMMUTATIVE, is_conditional, value_type
 from dlc.backend.cuda.print.c_text import Level, Names, Text, broken_lines
-from dlc.backend.cuda.print.liveness import mentioned
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import is_local
 
@@ -30,12 +29,11 @@ class Values:
     as a constant of its own before anything changes the memory that it reads.
     """
 
-    def __init__(self, live: set[Operation], taken: Iterable[str]) -> None:
+    def __init__(self, taken: Iterable[str]) -> None:
         self.lines: list[str] = []
         self.indent = 0
         self.names = Names(taken)
         self.text: dict[SSAValue, Text] = {}
-        self._live = live
         self._pending: dict[SSAValue, Memory] = {}
         self._uses_left: dict[SSAValue, int] = {}
         self._reads: Memory = frozenset()
@@ -45,9 +43,8 @@ class Values:
         self.lines += broken_lines(text, "  " * self.indent)
 
     def users(self, value: SSAValue) -> list[Operation]:
-        """The operations that use a value and are printed, once for each operand."""
-        users = (use.operation for use in value.uses)
-        return [user for user in users if user in self._live and value in mentioned(user)]
+        """The operations that use a value, once for each operand."""
+        return [use.operation for use in value.uses]
 
     def name(self, value: SSAValue, default: str) -> str:
         """Gives a value a name of its own."""

@@ -8,10 +8,10 @@ from dlc.analysis.kernel.layout import alignment_of
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.analysis.kernel.tensor_maps import TensorMap, tensor_map, tma_obstacle
 from dlc.backend.cuda.print.c_text import c_type, kernel_name
-from dlc.backend.cuda.print.liveness import live_ops, memref
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
+from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 from dlc.target import STATIC_SHARED_LIMIT
 
@@ -37,7 +37,7 @@ def tensor_maps(func: kernel.FuncOp) -> list[tuple[int, TensorMap]]:
 
 def shared_bytes(func: kernel.FuncOp) -> int:
     """The bytes of shared memory of a block, static or dynamic."""
-    return shared_slots(func, live_ops(func))[1]
+    return shared_slots(func)[1]
 
 
 def dynamic_shared_bytes(func: kernel.FuncOp) -> int:
@@ -53,7 +53,7 @@ def c_name(func: kernel.FuncOp) -> str:
 
 def static_alignment(ref: SSAValue) -> int:
     """What a buffer that is declared in the kernel is aligned to, in bytes."""
-    alignment = alignment_of(memref(ref))
+    alignment = alignment_of(memref_of(ref))
     if any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses):
         return max(BOX_ALIGNMENT, alignment)
     return alignment

@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
+from dlc.analysis.kernel.layout import place_of
 from dlc.analysis.kernel.shared_memory import MBARRIER_BYTES, shared_slots
 from dlc.backend.cuda.print.c_index import IndexText
 from dlc.backend.cuda.print.c_scalar import function_name, mentions_twice, scalar, value_type
@@ -49,15 +50,14 @@ from dlc.backend.cuda.print.interface import (
     shared_bytes,
     static_alignment,
 )
-from dlc.backend.cuda.print.liveness import live_ops, memref, place_in, unsure
 from dlc.backend.cuda.print.prelude import prelude_for
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import StoreOpBase, element_type
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
-from dlc.dialects.kernel_memory import element_bytes, is_local
+from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
 from dlc.dialects.layouts import shape_of, span, static_shape
-from dlc.ir.expr import Expr, constant_of, unchanged_ir
+from dlc.ir.expr import Expr, constant_of, once, unchanged_ir
 
 __all__ = [
     "CudaTarget",
@@ -116,14 +116,12 @@ class _KernelPrinter(Values):
     """The state of printing one kernel."""
 
     def __init__(self, func: kernel.FuncOp) -> None:
-        live = live_ops(func)
         called = (name for op in func.walk() if (name := function_name(op)) is not None)
-        super().__init__(live, called)
+        super().__init__(called)
         self.func = func
-        self.live = live
         self.helpers: set[str] = set()
         self.index = IndexText(self.use, self.helpers)
-        self.slots, self.total = shared_slots(func, live)
+        self.slots, self.total = shared_slots(func)
         self.is_static = self.total <= STATIC_SHARED_LIMIT
         self.smem = ""
         self.undeclared: set[SSAValue] = set()
@@ -165,7 +163,7 @@ class _KernelPrinter(Values):
 
     def _ops(self, block: Block) -> None:
         for op in block.ops:
-            if op in self.live and not isinstance(op, scf.YieldOp):
+            if not isinstance(op, scf.YieldOp):
                 self._op(op)
 
     def _body(self, block: Block, results: Sequence[Text]) -> None:
@@ -186,7 +184,7 @@ class _KernelPrinter(Values):
         name = self.text[ref].text
         if is_local(ref):
             return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
-        place = place_in(op, ref, subscripts)
+        place = once((op, ref), lambda: place_of(memref_of(ref), subscripts))
         offset = self.index.expr(place.base + place.unit)
         if place.exchange != Expr():
             offset = self.index.expr(place.exchange)
@@ -220,8 +218,6 @@ class _KernelPrinter(Values):
         """Is a load's only use the next statement, under the load's own conditions?"""
         users = self.users(op.result)
         after = op.next_op
-        while after is not None and after not in self.live:
-            after = after.next_op
         if len(users) != 1 or users[0] is not after or not isinstance(after, kernel.StoreOp):
             return False
         return set(op.where) <= set(after.where)
@@ -231,7 +227,7 @@ class _KernelPrinter(Values):
         where = None if guarded else self.index.conditions(op.where)
         vector = op.result.type if isinstance(op.result.type, VectorType) else None
         use = self.use if vector is None else self.named
-        default = None if op.default is None or not unsure(op.where) else use(op.default)
+        default = None if op.default is None else use(op.default)
         place = self._element_text(op, op.ref, op.subscripts)
         value = Text(place.text, depth=0 if is_local(op.ref) else 1)
         if vector is not None:
@@ -301,7 +297,7 @@ class _KernelPrinter(Values):
         self.line(f"{align}{type} {name}{''.join(f'[{n}]' for n in shape)};")
 
     def _first_access(self, op: Operation) -> Operation | None:
-        """The first live operation of the block whose memory `op` allocates, or what holds it."""
+        """The first operation of the block whose memory `op` allocates, or what holds it."""
         users = set(self.users(op.results[0]))
         after = op.next_op
         while after is not None and not any(inner in users for inner in after.walk()):
@@ -316,7 +312,7 @@ class _KernelPrinter(Values):
         )
 
     def _allocate_shared(self, op: kernel.AllocSharedOp) -> None:
-        type, count = c_element(op.result, op), span(memref(op.result))
+        type, count = c_element(op.result, op), span(memref_of(op.result))
         name = self.name(op.result, "shared")
         shape = "".join(f"[{n}]" for n in static_shape(op.result.type))
         if self.is_static:
@@ -379,7 +375,7 @@ class _KernelPrinter(Values):
         self.flush_all()
         self.line(f"if ({condition}) {{")
         self._body(op.true_region.block, results)
-        if op.false_region.blocks and any(o in self.live for o in op.false_region.block.ops):
+        if op.false_region.blocks:
             otherwise = op.false_region.block
             if results or any(not isinstance(o, scf.YieldOp) for o in otherwise.ops):
                 self.line("} else {")
