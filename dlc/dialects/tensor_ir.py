@@ -29,6 +29,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
+from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Block, Dialect, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
@@ -44,9 +45,10 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.traits import IsTerminator, Pure
+from xdsl.traits import ConstantLike, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import Name, ResultTypes
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.nest_ops import verify_monoid
@@ -71,7 +73,7 @@ def _verify_scalar(value: Attribute, element: Attribute) -> None:
 
 
 @irdl_op_definition
-class ConstantOp(IRDLOperation):
+class ConstantOp(IRDLOperation, HasFolderInterface):
     """`%c = tensor_ir.constant 1.0 : f32 -> tensor<4xf32>`: one scalar, everywhere."""
 
     name = "tensor_ir.constant"
@@ -79,10 +81,13 @@ class ConstantOp(IRDLOperation):
     result = result_def(TensorType)
     custom_directives = (Tensors,)
     assembly_format = "$value `->` custom<Tensors>(type($result)) attr-dict"
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ConstantLike())
 
     def __init__(self, value: Scalar, shape: Sequence[int]) -> None:
         super().__init__(properties={"value": value}, result_types=[TensorType(value.type, shape)])
+
+    def fold(self) -> Sequence[Attribute]:
+        return [self.value]
 
     def verify_(self) -> None:
         _verify_scalar(self.value, element_of(self.result))
@@ -148,7 +153,7 @@ class ElementwiseOp(IRDLOperation):
     body = region_def("single_block")
     custom_directives = (Bound,)
     assembly_format = "custom<Bound>($inputs, type($inputs), type($result), $body) attr-dict"
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), CanonicalizedByDialect())
 
     def __init__(self, inputs: Sequence[SSAValue], result: TensorType, body: Region) -> None:
         super().__init__(operands=[inputs], result_types=[result], regions=[body])
@@ -199,7 +204,7 @@ class ReduceOp(IRDLOperation):
         "custom<Name>($monoid) `over` $axes ` ` `(` $inputs `)`"
         " `:` custom<Tensors>(type($inputs)) custom<ResultTypes>(type($results_)) attr-dict"
     )
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), CanonicalizedByDialect())
 
     def __init__(self, monoid: str, axes: Sequence[int], inputs: Sequence[SSAValue]) -> None:
         shape = [n for d, n in enumerate(shape_of(inputs[0])) if d not in axes]
@@ -259,7 +264,7 @@ class IndexMapOp(IRDLOperation):
         " `:` custom<Tensors>(type($sources))"
         " `->` custom<Ranked>(type($result), ref($maps)) attr-dict"
     )
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), CanonicalizedByDialect())
 
     def __init__(
         self,
@@ -328,7 +333,7 @@ class GatherOp(IRDLOperation):
         " `:` `(` custom<Tensors>(type($indices)) `)` `,` custom<Tensors>(type($source))"
         " `->` custom<Tensors>(type($result)) attr-dict"
     )
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), CanonicalizedByDialect())
 
     def __init__(
         self, source: SSAValue, indices: Sequence[SSAValue], map: AffineMap, shape: Sequence[int]

@@ -35,6 +35,7 @@ from xdsl.dialects.builtin import (
     i1,
     i64,
 )
+from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -54,6 +55,12 @@ Argument: TypeAlias = "bool | int | float | str | list[Argument] | None"
 
 OVERLOAD = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
 OPERAND_NAME = re.compile(r"[A-Za-z_]\w*(\.\d+)?")
+
+SAME_ELEMENTS = frozenset(
+    "alias clone contiguous detach expand lift_fresh_copy reshape squeeze to _to_copy unsafe_view "
+    "_unsafe_view unsqueeze view".split()
+)
+"""Operations of one tensor that keep its elements in order; of its type, they give it back."""
 
 
 def to_attribute(value: Argument) -> Attribute:
@@ -96,7 +103,7 @@ def from_attribute(attribute: Attribute) -> Argument:
 
 
 @irdl_op_definition
-class AtenOp(IRDLOperation):
+class AtenOp(IRDLOperation, HasFolderInterface):
     """
     One ATen op, with value semantics: it reads its operands and makes new tensors.
 
@@ -164,6 +171,12 @@ class AtenOp(IRDLOperation):
         """The non-tensor argument `name` as a Python value, or `default` if it was not given."""
         value = self.arguments.data.get(name)
         return default if value is None else from_attribute(value)
+
+    def fold(self) -> Sequence[SSAValue] | None:
+        """The operand, where an operation gives it back as it is."""
+        if self.overload.data.split(".")[0] not in SAME_ELEMENTS:
+            return None
+        return [self.operands[0]] if self.operand_types == self.result_types else None
 
     def verify_(self) -> None:
         if OVERLOAD.fullmatch(self.overload.data) is None:

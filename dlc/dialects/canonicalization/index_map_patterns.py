@@ -1,0 +1,236 @@
+"""Patterns of index maps and gathers: what they read through index maps, they read themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects.axes import new_body
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.loop import ForOp
+from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp, element_of
+from dlc.ir.evaluate import scalar
+from dlc.ir.expr import Expr, from_affine, implied, to_map
+from dlc.ir.provenance import inherit, ops_of, set_ops
+
+
+@dataclass
+class ComposeIndexMap(RewritePattern):
+    """
+    An index map of index maps reads their sources itself; what is sure from extents is dropped. One
+    that changes nothing is its source, and one of a constant is a constant.
+    """
+
+    spaces: dict[tuple[int, ...], IndexSpace] = field(default_factory=dict)
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: IndexMapOp, rewriter: PatternRewriter, /) -> None:
+        shape = shape_of(op.result)
+        if shape not in self.spaces:
+            self.spaces[shape] = IndexSpace(shape)
+        composed = Pieces.of(op, self.spaces[shape])
+        composed.merge_equal()
+        if (value := composed.whole(op)) is not None:
+            rewriter.replace(op, [], [value])
+        elif not composed.equals(op):
+            new = composed.build(op)
+            new.location = op.location
+            inherit(new, op, *composed.composed)
+            rewriter.replace(op, new)
+
+
+class ComposeGather(RewritePattern):
+    """A gather of an index map of one tensor reads that tensor."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: GatherOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.source.owner
+        while isinstance(inner, IndexMapOp) and not inner.conditions.data[0].data.results:
+            axes = IndexSpace(shape_of(op.result)).axes
+            indices = Block(arg_types=[IndexType()] * len(op.indices))
+            operands = [*axes, *indices.args]
+            outer = [from_affine(e, operands) for e in op.map.data.results]
+            space = IndexSpace(shape_of(inner.result))
+            subscripts = space.exprs_at(outer, inner.maps.data[0].data)
+            op.map = AffineMapAttr(to_map(subscripts, operands))
+            op.operands[0] = inner.sources[0]
+            inherit(op, op, inner)
+            rewriter.notify_op_modified(op)
+            inner = op.source.owner
+
+
+class IndexSpace:
+    """The points of a shape: an index value per dimension, whose range is known."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.loop = ForOp(shape, new_body(len(shape)))
+        self.axes: list[SSAValue] = list(self.loop.axes)
+
+    def exprs(self, map: AffineMap) -> list[Expr]:
+        return [from_affine(e, self.axes) for e in map.results]
+
+    def exprs_at(self, point: Sequence[Expr], map: AffineMap) -> list[Expr]:
+        """The results of a map over this shape at a point that is given by expressions."""
+        values = dict(zip(self.axes, point, strict=True))
+        return [e.substitute(values.get) for e in self.exprs(map)]
+
+    def map(self, exprs: Sequence[Expr]) -> AffineMap:
+        return to_map(exprs, list(self.axes))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Where `where` holds (each `>= 0`), the elements of `source` at `subscripts`."""
+
+    source: SSAValue
+    subscripts: tuple[Expr, ...]
+    where: tuple[Expr, ...]
+
+
+@dataclass
+class Pieces:
+    """A tensor as the first piece that holds at a point, or a final scalar."""
+
+    space: IndexSpace
+    pieces: list[Piece]
+    fill: Attribute | None
+    composed: list[Operation] = field(default_factory=list)
+    """The operations that the pieces stand for, beside the index map itself."""
+
+    @staticmethod
+    def of(op: IndexMapOp, space: IndexSpace) -> Pieces:
+        """What an index map means, with the index maps that it reads composed into it."""
+        result = Pieces(space, [], op.fill)
+        for source, map, where in zip(op.sources, op.maps, op.conditions, strict=True):
+            subscripts = tuple(space.exprs(map.data))
+            conditions = result.simplified(space.exprs(where.data))
+            if conditions is None:
+                continue
+            result.add(Piece(source, subscripts, conditions))
+            if not conditions:
+                break
+        return result
+
+    def simplified(self, conditions: Sequence[Expr]) -> tuple[Expr, ...] | None:
+        """The conditions that are not sure; None if they cannot all hold."""
+        needed: list[Expr] = []
+        for condition in conditions:
+            if condition.range[1] < 0:
+                return None
+            if not implied(condition, needed):
+                needed = [c for c in needed if not implied(c, [condition])]
+                needed.append(condition)
+        return tuple(needed)
+
+    def add(self, piece: Piece) -> None:
+        """Appends a piece, or the pieces that its source is made of."""
+        owner = piece.source.owner
+        if not piece.where:
+            self.fill = None
+        if isinstance(owner, ConstantOp | IndexMapOp):
+            self.composed.append(owner)
+        if isinstance(owner, ConstantOp):
+            if piece.where:
+                self.pieces.append(Piece(scalar_of(owner), (), piece.where))
+            else:
+                self.fill = owner.value
+        elif isinstance(owner, IndexMapOp):
+            self._add_pieces_of(owner, piece)
+        else:
+            self.pieces.append(piece)
+
+    def _add_pieces_of(self, inner: IndexMapOp, outer: Piece) -> None:
+        space = IndexSpace(shape_of(inner.result))
+        for source, map, where in zip(inner.sources, inner.maps, inner.conditions, strict=True):
+            further = space.exprs_at(outer.subscripts, where.data)
+            conditions = self.simplified([*outer.where, *further])
+            if conditions is None:
+                continue
+            self.add(Piece(source, tuple(space.exprs_at(outer.subscripts, map.data)), conditions))
+            if conditions == outer.where:
+                return
+        if inner.fill is None:
+            return
+        if outer.where:
+            # What comes after the inner scalar may still be another source of the outer map.
+            self.pieces.append(Piece(constant_before(inner, inner.fill), (), outer.where))
+        else:
+            self.fill = inner.fill
+
+    def merge_equal(self) -> None:
+        """Drops the last pieces that are the same scalar as the rest: nothing is to choose."""
+        while self.pieces and self.fill is not None:
+            last = self.pieces[-1].source.owner
+            if not isinstance(last, ConstantOp) or last.value != self.fill:
+                break
+            self.pieces.pop()
+
+    def whole(self, op: IndexMapOp) -> SSAValue | None:
+        """The tensor that `op` only repeats, if it does."""
+        if not self.pieces or 0 in shape_of(op.result):
+            return None
+        first = self.pieces[0]
+        identity = list(first.subscripts) == [Expr.of(a) for a in self.space.axes]
+        same = identity and not first.where and first.source.type == op.result.type
+        return first.source if same else None
+
+    def equals(self, op: IndexMapOp) -> bool:
+        """True if `op` is what `build` would give."""
+        return (
+            bool(self.pieces)
+            and 0 not in shape_of(op.result)
+            and [p.source for p in self.pieces] == [*op.sources]
+            and op.fill == self.fill
+            and op.maps == _maps(self.space.map(p.subscripts) for p in self.pieces)
+            and op.conditions == _maps(self.space.map(p.where) for p in self.pieces)
+        )
+
+    def build(self, op: IndexMapOp) -> IndexMapOp | ConstantOp:
+        """An operation that gives what `op` gives."""
+        shape, fill = shape_of(op.result), self.fill
+        if not self.pieces or 0 in shape:
+            # A tensor without elements may have any value.
+            value = scalar(0, element_of(op.result)) if fill is None else fill
+            assert isinstance(value, FloatAttr | IntegerAttr)
+            return ConstantOp(value, shape)
+        assert fill is None or isinstance(fill, FloatAttr | IntegerAttr)
+        return IndexMapOp(
+            [p.source for p in self.pieces],
+            [self.space.map(p.subscripts) for p in self.pieces],
+            shape,
+            [self.space.map(p.where) for p in self.pieces],
+            fill,
+        )
+
+
+def _maps(maps: Iterable[AffineMap]) -> ArrayAttr[AffineMapAttr]:
+    return ArrayAttr([AffineMapAttr(map) for map in maps])
+
+
+def scalar_of(constant: ConstantOp) -> SSAValue:
+    """A constant of rank 0 with the value of `constant`."""
+    if not shape_of(constant.result):
+        return constant.result
+    return constant_before(constant, constant.value)
+
+
+def constant_before(op: Operation, value: Attribute) -> SSAValue:
+    assert isinstance(value, FloatAttr | IntegerAttr)
+    constant = ConstantOp(value, ())
+    constant.location = op.location
+    set_ops(constant, ops_of(op))
+    constant.result.name_hint = "constant"
+    Rewriter.insert_op(constant, InsertPoint.before(op))
+    return constant.result

@@ -1,0 +1,112 @@
+// RUN: dlc-opt %s --split-input-file -p canonicalize | filecheck %s
+// RUN: dlc-opt %s --split-input-file -p cse | filecheck %s --check-prefix CSE
+// RUN: dlc-opt %s --split-input-file -p dce | filecheck %s --check-prefix DCE
+
+// Axes, loads, selects, index values and casts as `canonicalize-loops` has them
+// (transforms/canonicalize-loops.mlir); what is dead goes, stores stay.
+
+// CHECK-LABEL: loop.kernel @k(%x: memref<1x8xbf16> = %x) -> (%y: memref<1x8xf32>) {
+// CHECK-NEXT:  loop.for %j in 8 {
+// CHECK-NEXT:    %a = loop.load %x[0, %j] : memref<1x8xbf16>
+// CHECK-NEXT:    %b = arith.extf %a {storage} : bf16 to f32
+// CHECK-NEXT:    %c = math.exp %b : f32
+// CHECK-NEXT:    %f = loop.select %c where (%j < 5) else %b : f32
+// CHECK-NEXT:    loop.store %f, %y[0, %j] : memref<1x8xf32>
+// CHECK-NEXT:  }
+
+// CSE-LABEL: loop.kernel @k
+// DCE-LABEL: loop.kernel @k
+// DCE:         loop.for %i in 1, %j in 8 {
+// DCE-NOT:     loop.index
+// DCE-NOT:     loop.reduce
+// DCE:         loop.for %i_1 in 0 {
+// DCE-NOT:     loop.for
+func.func @main(%x: tensor<1x8xbf16>, %z: tensor<8xf32>) -> tensor<1x8xf32> {
+  %y = loop.kernel @k(%x: memref<1x8xbf16> = %x, %z: memref<8xf32> = %z) -> (%y: memref<1x8xf32>) {
+    loop.for %i in 1, %j in 8 {
+      %a = loop.load %x[%i, %j] where (%j < 8) : memref<1x8xbf16>
+      %b = arith.extf %a {storage} : bf16 to f32
+      %c = math.exp %b : f32
+      %d = arith.truncf %c {storage} : f32 to bf16
+      %e = arith.extf %d {storage} : bf16 to f32
+      %f = loop.select %e where (%j < 5, %i < 2) else %b : f32
+      %g = loop.index %i + %j
+      %h = loop.load %z[%g] : memref<8xf32>
+      %r = loop.reduce add %k in 8 -> f32 {
+        %l = loop.load %z[%k] : memref<8xf32>
+        loop.yield %l : f32
+      }
+      loop.store %f, %y[%i, %j] : memref<1x8xf32>
+      loop.store %f, %y[%i, %j] where (%j >= 8) : memref<1x8xf32>
+    }
+    loop.for %i in 8 {
+      %h = loop.load %z[%i] : memref<8xf32>
+    }
+    loop.for %i in 0 {
+      %h = loop.load %z[%i] : memref<8xf32>
+      loop.store %h, %y[0, %i] : memref<1x8xf32>
+    }
+  }
+  func.return %y : tensor<1x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: loop.kernel @reads
+// CHECK-NOT:   @unread
+
+// Equal loads, and equal reduces, are one where no store lies between.
+// CSE-LABEL: loop.kernel @reads
+// CSE:         %a = loop.load %x[%i] : memref<8xf32>
+// CSE-NEXT:    %r = loop.reduce add %k in 8 -> f32 {
+// CSE-NEXT:      %l = loop.load %x[%k] : memref<8xf32>
+// CSE-NEXT:      loop.yield %l : f32
+// CSE-NEXT:    }
+// CSE-NEXT:    %c = arith.addf %a, %a : f32
+// CSE-NEXT:    %d = arith.addf %r, %r : f32
+// CSE-NEXT:    loop.store %c, %y[%i] : memref<8xf32>
+// CSE-NEXT:    %e = loop.load %y[%i] : memref<8xf32>
+// CSE-NEXT:    loop.store %d, %y[%i] : memref<8xf32>
+// CSE-NEXT:    %f = loop.load %y[%i] : memref<8xf32>
+
+// A kernel that nobody reads goes, but not one that is launched again.
+// DCE-LABEL: loop.kernel @reads
+// DCE-NOT:   @unread
+// DCE:       loop.kernel @again
+// DCE:       kernel.launch @again
+// DCE-NOT:   kernel.launch
+func.func @main(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %y = loop.kernel @reads(%x: memref<8xf32> = %x) -> (%y: memref<8xf32>) {
+    loop.for %i in 8 {
+      %a = loop.load %x[%i] : memref<8xf32>
+      %b = loop.load %x[%i] : memref<8xf32>
+      %r = loop.reduce add %k in 8 -> f32 {
+        %l = loop.load %x[%k] : memref<8xf32>
+        loop.yield %l : f32
+      }
+      %s = loop.reduce add %k in 8 -> f32 {
+        %l = loop.load %x[%k] : memref<8xf32>
+        loop.yield %l : f32
+      }
+      %c = arith.addf %a, %b : f32
+      %d = arith.addf %r, %s : f32
+      loop.store %c, %y[%i] : memref<8xf32>
+      %e = loop.load %y[%i] : memref<8xf32>
+      loop.store %d, %y[%i] : memref<8xf32>
+      %f = loop.load %y[%i] : memref<8xf32>
+      %g = arith.addf %e, %f : f32
+      loop.store %g, %y[%i] : memref<8xf32>
+    }
+  }
+  %u = loop.kernel @unread(%x: memref<8xf32> = %x) -> (%y: memref<8xf32>) {
+  }
+  %v = loop.kernel @again(%x: memref<8xf32> = %x) -> (%y: memref<8xf32>) {
+    loop.for %i in 8 {
+      %a = loop.load %x[%i] : memref<8xf32>
+      loop.store %a, %y[%i] : memref<8xf32>
+    }
+  }
+  %w = kernel.launch @again(%y) : (tensor<8xf32>) -> (tensor<8xf32>)
+  %t = kernel.launch @again(%w) : (tensor<8xf32>) -> (tensor<8xf32>)
+  func.return %y, %w : tensor<8xf32>, tensor<8xf32>
+}
