@@ -7,10 +7,10 @@ The first full run on a GPU: one command, offline, under ten minutes, nobody wat
 
 Needs a checkout, PyTorch, nvcc, and the folder of wheels, from which dlc's dependencies are
 installed beside them without touching them. The stages: install, build PyCUDA if it is missing
-(without it launches go through ctypes), the GPU tests, the results of all 84 cases, their times,
-what a launch costs, compute-sanitizer, counters of a few kernels. A stage that fails or outruns its
-time is ended, told, and the next one begins. Writes into DIRECTORY: results.json, results.md,
-results.png, launch.json, stages.md, log.txt.
+(without it cuda-bindings launches, which PyTorch for CUDA brings along), the GPU tests, the results
+of all 84 cases, their times, what a launch costs, compute-sanitizer, counters of a few kernels. A
+stage that fails or outruns its time is ended, told, and the next one begins. Writes into DIRECTORY:
+results.json, results.md, results.png, launch.json, stages.md, log.txt.
 """
 
 from __future__ import annotations

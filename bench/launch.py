@@ -109,13 +109,13 @@ def make_backends(name: str) -> dict[str, Backend]:
     if name == "host":
         return {"dlc (host)": get_backend("host")}
     first = get_backend("cuda")
-    from dlc.backend.cuda.run.ctypes_driver import CtypesDriver
-    from dlc.backend.cuda.run.driver import open_driver
+    from dlc.backend.cuda.run.bindings_driver import BindingsDriver
     from dlc.backend.cuda.run.gpu_backend import CudaBackend
+    from dlc.backend.cuda.run.open_driver import open_driver
 
     drivers = [open_driver(first.device.index)]
-    if drivers[0].name != "ctypes":
-        drivers.append(CtypesDriver(first.device.index))
+    if drivers[0].name == "pycuda":
+        drivers.append(BindingsDriver(first.device.index))
     return {f"dlc ({driver.name})": CudaBackend(driver=driver) for driver in drivers}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 from dataclasses import dataclass, replace
@@ -11,13 +10,11 @@ from pathlib import Path
 import torch
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.run.libcuda import load_library
+from dlc.backend.cuda.run.bindings import call, load_bindings
+from dlc.backend.cuda.run.driver import DriverError
 from dlc.backend.executor import default_target
 from dlc.target import CPU_CORE, get_target
 from dlc_bench.work import Work
-
-_CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS_WIDTH, _L2_BYTES = 13, 16, 36, 37, 38
-"""Of CUdevice_attribute of the CUDA driver API; clocks in kHz, widths in bits."""
 
 ROTATED_CACHES = 4
 """How many times the cache the tensors fill that are gone through to find it cold."""
@@ -95,32 +92,32 @@ def _host_rates() -> Rates:
 def _gpu_rates(index: int) -> Rates:
     """Of the GPU itself where the driver says, else of the target that stands for its kind."""
     target = get_target(default_target())
-    clock = _attribute(index, _CLOCK) * 1e3 or target.clock
-    sms = _attribute(index, _MULTIPROCESSORS) or target.sms
-    bus_bytes = _attribute(index, _BUS_WIDTH) / 8
-    memory = 2 * _attribute(index, _MEMORY_CLOCK) * 1e3 * bus_bytes  # double data rate
+    clock = _attribute(index, "CLOCK_RATE") * 1e3 or target.clock
+    sms = _attribute(index, "MULTIPROCESSOR_COUNT") or target.sms
+    bus_bytes = _attribute(index, "GLOBAL_MEMORY_BUS_WIDTH") / 8
+    memory = 2 * _attribute(index, "MEMORY_CLOCK_RATE") * 1e3 * bus_bytes  # double data rate
     own = replace(target, clock=clock, sms=sms)
     return Rates(
         own.flops,
         memory or target.memory_bandwidth,
         own.most_l2_bandwidth,
-        _attribute(index, _L2_BYTES) or target.l2_bytes,
+        _attribute(index, "L2_CACHE_SIZE") or target.l2_bytes,
     )
 
 
-def _attribute(index: int, attribute: int) -> int:
-    """What the driver says of a GPU; 0 where it does not."""
+def _attribute(index: int, attribute: str) -> int:
+    """
+    What the driver says of a GPU by a name in CUdevice_attribute (CUDA driver API), clocks in kHz,
+    widths in bits; 0 where it does not.
+    """
     try:
-        driver = load_library()
-    except BackendError:
+        cuda = load_bindings()
+        call(cuda, "cuInit", 0)
+        kinds = cuda.CUdevice_attribute
+        kind = getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{attribute}")
+        return call(cuda, "cuDeviceGetAttribute", kind, call(cuda, "cuDeviceGet", index))
+    except (BackendError, DriverError):
         return 0
-    device, value = ctypes.c_int(), ctypes.c_int()
-    failed = (
-        driver.cuInit(0)
-        or driver.cuDeviceGet(ctypes.byref(device), index)
-        or driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
-    )
-    return 0 if failed else value.value
 
 
 def _cpu_name() -> str:

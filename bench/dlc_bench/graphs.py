@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,8 @@ from typing import Any
 import torch
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.run.libcuda import load_library
+from dlc.backend.cuda.run.bindings import call, load_bindings
+from dlc.backend.cuda.run.driver import DriverError
 from dlc_bench.device import ROTATED_CACHES, Rates
 from dlc_bench.subject import Call, Subject, results_of
 from dlc_bench.timer import Times, Waiting, poison
@@ -71,21 +71,12 @@ def _no_collection() -> Iterator[None]:
 def count_work_nodes(graph: int) -> int | None:
     """Kernels, copies and fills in a CUgraph; None where the driver does not say."""
     try:
-        driver = load_library()
-    except BackendError:
+        cuda = load_bindings()
+        _, count = call(cuda, "cuGraphGetNodes", graph)
+        nodes, _ = call(cuda, "cuGraphGetNodes", graph, count)
+        kinds = [call(cuda, "cuGraphNodeGetType", node) for node in nodes]
+    except (BackendError, DriverError):
         return None
-    handle, count = ctypes.c_void_p(graph), ctypes.c_size_t()
-    if driver.cuGraphGetNodes(handle, None, ctypes.byref(count)):
-        return None
-    nodes = (ctypes.c_void_p * count.value)()
-    if driver.cuGraphGetNodes(handle, nodes, ctypes.byref(count)):
-        return None
-    kinds: list[int] = []
-    for node in nodes:
-        kind = ctypes.c_int()
-        if driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)):
-            return None
-        kinds.append(kind.value)
     return sum(kind in _WORK_NODES for kind in kinds)
 
 

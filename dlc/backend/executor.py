@@ -63,11 +63,6 @@ class Backend(Protocol):
         """Fills a tensor with zeros, after the launches before."""
         ...
 
-    def keep(self, tensor: torch.Tensor) -> None:
-        """The memory of a tensor is used by launches to come: it must not be taken before they end,
-        even if the tensor is dropped."""
-        ...
-
     def launch(self, func: kernel.FuncOp, addresses: Sequence[int]) -> None:
         """Runs a prepared kernel on its inputs and outputs. LaunchError if it fails."""
         ...
@@ -160,8 +155,6 @@ class Executor:
         home = tensors[0].device if tensors else device
         values = {i: to_device(t, device) for i, t in enumerate(tensors)}
         with self.backend.running():
-            for tensor in values.values():
-                self.backend.keep(tensor)
             self._run(values, on_launch)
         return [to_device(values[i], home) for i in self.results]
 
@@ -185,7 +178,6 @@ class Executor:
             elif isinstance(step, Allocate):
                 tensor = values[step.number] = step.layout.allocate(backend.device)
                 addresses[step.number] = tensor.data_ptr()
-                backend.keep(tensor)
             elif isinstance(step, Zero):
                 memory = values[step.memory]
                 whole = step.number == step.memory

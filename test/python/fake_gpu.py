@@ -1,12 +1,12 @@
 """
-A GPU that is none: what stands where libcuda, PyCUDA and torch's streams stand, over CPU tensors.
+A GPU that is none: what stands where cuda-bindings, PyCUDA and torch's streams stand, over CPU
+tensors. (`stub_driver.py` has what stands where libcuda stands, below the true cuda-bindings.)
 
-The functions of `FakeGpu.library` are called through the C ABI, as ctypes calls libcuda. A
-"cubin" is a file with the printed text of a kernel; launching it unpacks the parameters from the
+A "cubin" is a file with the printed text of a kernel; launching it unpacks the parameters from the
 buffer by the types in that text, as the hardware would find them, and runs it on the host backend.
 
 Work is queued on streams and done at the latest moment, the newest stream first or the oldest:
-what is not ordered by an event is done in the wrong order in one of the two. While `active`, the
+what is on another stream is done in the wrong order in one of the two. While `active`, the
 in-place operations of torch that programs use go to the current stream, too.
 """
 
@@ -18,7 +18,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import c_size_t, c_void_p
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from dlc.backend import LaunchError
 from dlc.backend.cuda.run import gpu_backend as runtime
-from dlc.backend.cuda.run.ctypes_driver import CtypesDriver
+from dlc.backend.cuda.run.bindings_driver import BindingsDriver
 from dlc.backend.cuda.run.gpu_backend import CudaBackend
 from dlc.backend.cuda.run.nvcc import Cubin
 from dlc.backend.cuda.run.pycuda_driver import PyCudaDriver
@@ -46,13 +46,31 @@ _TEXTS = {
 }  # fmt: skip
 _IN_PLACE = (torch.ops.aten.copy_.default, torch.ops.aten.zero_.default)
 _ALLOCATIONS = (torch.ops.aten.empty.memory_format, torch.ops.aten.empty_strided.default)
-_SWIZZLE_BYTES = (0, 32, 64, 128)
-_ELEMENT_BYTES = {0: 1, 1: 2, 3: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2}
+_SWIZZLE_BYTES = {"NONE": 0, "32B": 32, "64B": 64, "128B": 128}
+_ELEMENT_BYTES = {
+    "UINT8": 1, "UINT16": 2, "INT32": 4, "INT64": 8, "FLOAT16": 2, "FLOAT32": 4, "FLOAT64": 8,
+    "BFLOAT16": 2,
+}  # fmt: skip
 
 
-@dataclass
-class Event:
-    done: bool = False
+class CUresult(int):
+    """A status that, as an enumeration's, is there once."""
+
+    CUDA_SUCCESS: CUresult
+
+
+CUresult.CUDA_SUCCESS = CUresult(OK)
+
+
+class Names:
+    """An enumeration whose members are their names without a prefix, if they are known."""
+
+    def __init__(self, prefix: str, *names: str) -> None:
+        self.__dict__.update({prefix + name: name for name in names})
+
+
+class Number(int):
+    """What takes the place of cuuint32_t and cuuint64_t, which take no other numbers."""
 
 
 @dataclass
@@ -85,127 +103,137 @@ class FakeGpu:
     broken: str = ""
     """The kernel that accesses what it must not."""
     calls: list[str] = field(default_factory=list)
-    streams: dict[int, deque[Callable[[], bool]]] = field(default_factory=lambda: {0: deque()})
+    streams: dict[int, deque[Callable[[], object]]] = field(default_factory=lambda: {0: deque()})
     current: int = 0
-    capturing: set[int] = field(default_factory=set)
-    """The streams whose work goes into the graph that is being captured."""
+    capturing: int = 0
+    """The stream whose work goes into the graph that is being captured; 0 if there is none."""
     sticky: int = 0
     contexts: int = 0
     alive: list[torch.Tensor] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
+    attributes: Sequence[Any] = ()
+    """Of the latest extended launch."""
 
-    def __post_init__(self) -> None:
-        handle, pointer = c_void_p, POINTER(c_void_p)
-        signatures: dict[str, list[Any]] = {
-            "cuInit": [c_uint],
-            "cuGetErrorString": [c_int, POINTER(c_char_p)],
-            "cuDeviceGet": [POINTER(c_int), c_int],
-            "cuDeviceGetAttribute": [POINTER(c_int), c_int, c_int],
-            "cuDevicePrimaryCtxRetain": [pointer, c_int],
-            "cuCtxPushCurrent_v2": [handle],
-            "cuCtxPopCurrent_v2": [pointer],
-            "cuModuleLoad": [pointer, c_char_p],
-            "cuModuleGetFunction": [pointer, handle, c_char_p],
-            "cuFuncSetAttribute": [handle, c_int, c_int],
-            "cuMemsetD8Async": [c_uint64, ctypes.c_ubyte, c_size_t, handle],
-            "cuStreamSynchronize": [handle],
-            "cuLaunchKernel": [handle, *[c_uint] * 7, handle, pointer, pointer],
-            "cuTensorMapEncodeTiled": [
-                handle, c_int, c_uint, handle, POINTER(c_uint64), POINTER(c_uint64),
-                POINTER(c_uint), POINTER(c_uint), c_int, c_int, c_int, c_int,
-            ],
-        }  # fmt: skip
-        self.library = SimpleNamespace(
-            **{
-                name: CFUNCTYPE(c_int, *types)(partial(self._called, name))
-                for name, types in signatures.items()
-            }
+    @property
+    def cuda(self) -> Any:
+        """The module cuda.bindings.driver, as far as it is used."""
+        functions = [name[1:] for name in dir(self) if name.startswith("_cu")]
+        return SimpleNamespace(
+            **{name: partial(self.called, name) for name in functions},
+            CUresult=CUresult,
+            CUstream=int,
+            CUlaunchConfig=SimpleNamespace,
+            CUlaunchAttribute=lambda: SimpleNamespace(
+                value=SimpleNamespace(clusterDim=SimpleNamespace())
+            ),
+            CUlaunchAttributeID=Names(
+                "CU_LAUNCH_ATTRIBUTE_", "CLUSTER_DIMENSION", "PROGRAMMATIC_STREAM_SERIALIZATION"
+            ),
+            CU_LAUNCH_PARAM_END_AS_INT=0,
+            CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT=1,
+            CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT=2,
+            CUdevice_attribute=Names("CU_DEVICE_ATTRIBUTE_", "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            CUfunction_attribute=Names("CU_FUNC_ATTRIBUTE_", "MAX_DYNAMIC_SHARED_SIZE_BYTES"),
+            cuuint32_t=Number,
+            cuuint64_t=Number,
+            CUtensorMapDataType=Names("CU_TENSOR_MAP_DATA_TYPE_", *_ELEMENT_BYTES),
+            CUtensorMapSwizzle=Names("CU_TENSOR_MAP_SWIZZLE_", *_SWIZZLE_BYTES),
+            CUtensorMapInterleave=Names("CU_TENSOR_MAP_INTERLEAVE_", "NONE"),
+            CUtensorMapL2promotion=Names("CU_TENSOR_MAP_L2_PROMOTION_", "L2_128B"),
+            CUtensorMapFloatOOBfill=Names("CU_TENSOR_MAP_FLOAT_OOB_FILL_", "NONE"),
         )
 
-    def _called(self, name: str, *arguments: Any) -> int:
+    def called(self, name: str, *arguments: Any) -> tuple[Any, ...]:
+        """What a function of cuda-bindings gives: the status, and at most one value."""
         self.calls.append(name)
         if name in self.refuse:
-            return self.refuse[name]
-        return getattr(self, f"_{name.removesuffix('_v2')}")(*arguments)
+            return CUresult(self.refuse[name]), None
+        given = getattr(self, f"_{name}")(*arguments)
+        status, *values = given if isinstance(given, tuple) else (given,)
+        return (CUresult(status) if status else CUresult.CUDA_SUCCESS), *values
 
-    # libcuda
+    # cuda-bindings
 
     def _cuInit(self, flags: int) -> int:
         return OK
 
-    def _cuGetErrorString(self, code: int, text: Any) -> int:
-        text[0] = _TEXTS.get(code, f"the fake GPU's error {code}").encode()
-        return OK
+    def _cuGetErrorString(self, code: CUresult) -> tuple[int, bytes]:
+        return OK, _TEXTS.get(code, f"the fake GPU's error {int(code)}").encode()
 
-    def _cuDeviceGet(self, device: Any, ordinal: int) -> int:
-        device[0] = ordinal
-        return OK
+    def _cuDeviceGet(self, ordinal: int) -> tuple[int, int]:
+        return OK, ordinal
 
-    def _cuDeviceGetAttribute(self, value: Any, attribute: int, device: int) -> int:
-        value[0] = {97: self.shared_limit}[attribute]
-        return OK
+    def _cuDeviceGetAttribute(self, attribute: str, device: int) -> tuple[int, int]:
+        return OK, {"MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": self.shared_limit}[attribute]
 
-    def _cuDevicePrimaryCtxRetain(self, context: Any, device: int) -> int:
-        context[0] = 0xC0
-        return OK
+    def _cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int, int]:
+        return OK, 0xC0
 
     def _cuCtxPushCurrent(self, context: int) -> int:
         assert context == 0xC0
         self.contexts += 1
         return OK
 
-    def _cuCtxPopCurrent(self, context: Any) -> int:
+    def _cuCtxPopCurrent(self) -> tuple[int, int]:
         self.contexts -= 1
-        return OK if self.contexts >= 0 else INVALID_CONTEXT
+        return (OK if self.contexts >= 0 else INVALID_CONTEXT), 0xC0
 
-    def _cuModuleLoad(self, module: Any, path: bytes) -> int:
+    def _cuModuleLoad(self, path: bytes) -> tuple[int, int]:
         if self.capturing or not self.contexts:
-            return CAPTURE_UNSUPPORTED if self.capturing else INVALID_CONTEXT
+            return (CAPTURE_UNSUPPORTED if self.capturing else INVALID_CONTEXT), 0
         self.modules.append(Path(path.decode()).read_text())
-        module[0] = len(self.modules)
-        return OK
+        return OK, len(self.modules)
 
-    def _cuModuleGetFunction(self, function: Any, module: int, name: bytes) -> int:
+    def _cuModuleGetFunction(self, module: int, name: bytes) -> tuple[int, int]:
         text = self.modules[module - 1]
         head = re.search(rf"__global__ void[^;{{]*?\b{name.decode()}\(([^)]*)\)", text)
         if head is None:
-            return NOT_FOUND
+            return NOT_FOUND, 0
         # A parameter is its type and its name.
         types = [re.sub(r"\w+\s*$", "", p) for p in head[1].split(",")]
         self.kernels.append(Kernel(HostKernel(text, name.decode(), types)))
-        function[0] = len(self.kernels)
-        return OK
+        return OK, len(self.kernels)
 
-    def _cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> int:
-        if attribute != 8 or value > self.shared_limit:
+    def _cuFuncSetAttribute(self, function: int, attribute: str, value: int) -> int:
+        if attribute != "MAX_DYNAMIC_SHARED_SIZE_BYTES" or value > self.shared_limit:
             return INVALID_VALUE
         self.kernels[function - 1].opted_in = value
         return OK
 
-    def _cuMemsetD8Async(self, address: int, value: int, size: int, stream: int | None) -> int:
-        return self._queue(stream or 0, lambda: ctypes.memset(address, value, size))
+    def _cuMemsetD8Async(self, address: int, value: int, size: int, stream: int) -> int:
+        return self._queue(stream, lambda: ctypes.memset(address, value, size))
 
-    def _cuStreamSynchronize(self, stream: int | None) -> int:
+    def _cuStreamSynchronize(self, stream: int) -> int:
         if self.capturing:
             return CAPTURE_UNSUPPORTED
         self.synchronize()
         return self.sticky
 
+    def _cuLaunchKernelEx(self, config: Any, function: int, parameters: int, extra: int) -> int:
+        assert config.numAttrs == len(config.attrs)
+        self.attributes = config.attrs
+        grid = config.gridDimX, config.gridDimY, config.gridDimZ
+        block = config.blockDimX, config.blockDimY, config.blockDimZ
+        return self.called(
+            "cuLaunchKernel", function, *grid, *block, config.sharedMemBytes, config.hStream,
+            parameters, extra,
+        )[0]  # fmt: skip
+
     def _cuLaunchKernel(
         self, function: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int,
-        stream: int | None, parameters: Any, extra: Any,
+        stream: int, parameters: int, extra: int,
     ) -> int:  # fmt: skip
-        kernel = self.kernels[function - 1]
-        if parameters or (extra[0], extra[2], extra[4]) != (1, 2, None) or (gy, gz) != (1, 1):
+        kernel, entries = self.kernels[function - 1], (c_void_p * 5).from_address(extra)
+        if parameters or (entries[0], entries[2], entries[4]) != (1, 2, None) or (gy, gz) != (1, 1):
             return INVALID_VALUE
         if not gx or shared > max(kernel.opted_in, STATIC_SHARED_LIMIT) or bx * by * bz > 1024:
             return INVALID_VALUE
-        size = ctypes.cast(extra[3], POINTER(c_size_t))[0]
-        values = kernel.unpack(ctypes.string_at(extra[1], size))
+        size = c_size_t.from_address(entries[3] or 0).value
+        values = kernel.unpack(ctypes.string_at(entries[1] or 0, size))
         if values is None:
             return OUT_OF_RESOURCES  # what cuda.h says of arguments of the wrong size
-        return self._queue(stream or 0, lambda: self._run(kernel, values, gx, bx, shared))
+        return self._queue(stream, lambda: self._run(kernel, values, gx, bx, shared))
 
     def _run(self, kernel: Kernel, values: list[int | bytes], *shape: int) -> None:
         try:
@@ -216,25 +244,19 @@ class FakeGpu:
             self.sticky = ILLEGAL_ADDRESS
 
     def _cuTensorMapEncodeTiled(
-        self, map: int, element: int, rank: int, address: int, extents: Any, strides: Any, box: Any,
-        steps: Any, *options: int,
-    ) -> int:  # fmt: skip
-        interleave, swizzle, _, fill = options
+        self, element: str, rank: int, address: int, extents: Any, strides: Any, box: Any,
+        steps: Any, interleave: str, swizzle: str, promotion: str, fill: str,
+    ) -> tuple[int, Any]:  # fmt: skip
         size = _ELEMENT_BYTES[element]
-        if (
-            map % 64
-            or address % 16
-            or interleave
-            or fill
-            or any(steps[d] != 1 for d in range(rank))
-        ):
-            return INVALID_VALUE
+        assert all(isinstance(n, Number) for n in (*extents, *strides, *box, *steps))
+        assert (interleave, promotion, fill) == ("NONE", "L2_128B", "NONE")
+        if address % 16 or any(steps[d] != 1 for d in range(rank)):
+            return INVALID_VALUE, None
         form = encode_tensor_map(
             address, extents[:rank], [size, *strides[: rank - 1]], box[:rank], size,
             _SWIZZLE_BYTES[swizzle],
         )  # fmt: skip
-        ctypes.memmove(map, form, 128)
-        return OK
+        return OK, SimpleNamespace(opaque=struct.unpack("<16Q", form))
 
     # Streams
 
@@ -243,37 +265,26 @@ class FakeGpu:
             return self.sticky or INVALID_CONTEXT
         if stream not in self.streams:
             return INVALID_HANDLE
-        if self.capturing and stream not in self.capturing:
+        if self.capturing and stream != self.capturing:
             return CAPTURE_UNSUPPORTED
         self.push(stream, work)
         return OK
 
     def push(self, stream: int, work: Callable[[], object]) -> None:
-        self.streams[stream].append(lambda: (work(), True)[1])
+        self.streams[stream].append(work)
 
     def new_stream(self) -> int:
         self.streams[0x5000 + len(self.streams)] = deque()
         return max(self.streams)
 
-    def order(self, first: int, then: int) -> None:
-        """`then` waits for what `first` has to do so far; a capture spreads that way."""
-        event = Event()
-        self.push(first, lambda: setattr(event, "done", True))
-        self.streams[then].append(lambda: event.done)
-        if first in self.capturing:
-            self.capturing.add(then)
-
     def synchronize(self) -> None:
-        """Does all work, stream by stream as far as each can go."""
+        """Does all work, stream by stream."""
         assert not self.capturing
-        while any(self.streams.values()):
-            before = sum(map(len, self.streams.values()))
-            for stream in sorted(self.streams, reverse=self.newest_first):
-                queue = self.streams[stream]
-                with _disable_current_modes():  # this is the GPU
-                    while queue and queue[0]():
-                        queue.popleft()
-            assert sum(map(len, self.streams.values())) < before, "streams wait for each other"
+        for stream in sorted(self.streams, reverse=self.newest_first):
+            queue = self.streams[stream]
+            with _disable_current_modes():  # this is the GPU
+                while queue:
+                    queue.popleft()()
         self.alive.clear()
 
 
@@ -312,34 +323,26 @@ class FakeDevice:
         return self.gpu.current
 
     def capturing(self) -> bool:
-        return self.gpu.current in self.gpu.capturing
+        return bool(self.gpu.capturing) and self.gpu.current == self.gpu.capturing
 
-    def fork(self, stream: int) -> None:
-        self.gpu.order(self.gpu.current, stream)
-
-    def join(self, stream: int) -> None:
-        self.gpu.order(stream, self.gpu.current)
-
-    def capture(self, run: Callable[[], Any], stream: int | None) -> tuple[Callable[[], None], Any]:
+    def capture(self, run: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         gpu = self.gpu
         gpu.synchronize()
-        with self.stream(stream or gpu.new_stream()) as origin:
-            gpu.capturing = {origin}
+        with self.stream(gpu.new_stream()) as origin:
+            gpu.capturing = origin
             try:
                 result = run()
             finally:
-                streams, gpu.capturing = gpu.capturing, set()
-        nodes = {s: list(gpu.streams[s]) for s in streams}
-        for s in streams:
-            gpu.streams[s].clear()
+                gpu.capturing = 0
+        nodes = list(gpu.streams[origin])
+        gpu.streams[origin].clear()
         held = list(gpu.alive)
 
         def replay() -> None:
             """In the order of the current stream, which does nothing else here."""
             assert held is not None
             gpu.synchronize()
-            for s, work in nodes.items():
-                gpu.streams[s].extend(work)
+            gpu.streams[origin].extend(nodes)
             gpu.synchronize()
 
         return replay, result
@@ -355,30 +358,26 @@ class FakeDevice:
 
 def pycuda(gpu: FakeGpu) -> Any:
     """The module pycuda.driver, as far as launching needs it."""
-    library = gpu.library
 
     class Error(Exception):
         pass
 
-    def call(name: str, *arguments: Any) -> None:
-        if status := getattr(library, name)(*arguments):
-            text = c_char_p()
-            library.cuGetErrorString(status, ctypes.byref(text))
-            raise Error(f"{name} failed: {(text.value or b'').decode()}")
+    def call(name: str, *arguments: Any) -> Any:
+        status, *given = gpu.called(name, *arguments)
+        if status:
+            _, text = gpu.called("cuGetErrorString", status)
+            raise Error(f"{name} failed: {text.decode()}")
+        return given[0] if given else None
 
     class Context:
         def detach(self) -> None:
             pass
 
         def push(self) -> None:
-            call("cuCtxPushCurrent_v2", 0xC0)
+            call("cuCtxPushCurrent", 0xC0)
 
         def pop(self) -> None:
-            call("cuCtxPopCurrent_v2", ctypes.byref(c_void_p()))
-
-        @staticmethod
-        def synchronize() -> None:
-            call("cuStreamSynchronize", None)
+            call("cuCtxPopCurrent")
 
     class Device:
         def __init__(self, ordinal: int) -> None:
@@ -387,61 +386,41 @@ def pycuda(gpu: FakeGpu) -> Any:
         def retain_primary_context(self) -> Context:
             return Context()
 
-        def get_attribute(self, attribute: int) -> int:
-            value = c_int()
-            call("cuDeviceGetAttribute", ctypes.byref(value), attribute, self.ordinal)
-            return value.value
-
-    class Stream:
-        def __init__(self, flags: int = 0) -> None:
-            assert flags == 1, "a blocking stream waits for the default one"
-            self.handle = gpu.new_stream()
-
-        def synchronize(self) -> None:
-            call("cuStreamSynchronize", self.handle)
-
     class Function:
         def __init__(self, handle: int) -> None:
             self.handle = handle
 
-        def set_attribute(self, attribute: int, value: int) -> None:
+        def set_attribute(self, attribute: str, value: int) -> None:
             call("cuFuncSetAttribute", self.handle, attribute, value)
 
         def _launch_kernel(
             self, grid: tuple[int, ...], block: tuple[int, int, int], arguments: bytes,
-            shared: int, stream: Stream | None,
+            shared: int, stream: None,
         ) -> None:  # fmt: skip
+            assert stream is None, "nobody has made a stream of PyCUDA's"
             buffer = ctypes.create_string_buffer(arguments)
             size = c_size_t(len(buffer) - 1)
             extra = (c_void_p * 5)(1, ctypes.addressof(buffer), 2, ctypes.addressof(size), 0)
             call(
-                "cuLaunchKernel", self.handle, *grid, *[1] * (3 - len(grid)), *block, shared,
-                stream and stream.handle, None, extra,
+                "cuLaunchKernel", self.handle, *grid, *[1] * (3 - len(grid)), *block, shared, 0, 0,
+                ctypes.addressof(extra),
             )  # fmt: skip
 
     class Module:
         def __init__(self, path: str) -> None:
-            self.handle = c_void_p()
-            call("cuModuleLoad", ctypes.byref(self.handle), path.encode())
+            self.handle = call("cuModuleLoad", path.encode())
 
         def get_function(self, name: str) -> Function:
-            function = c_void_p()
-            call("cuModuleGetFunction", ctypes.byref(function), self.handle, name.encode())
-            return Function(function.value or 0)
-
-    def memset_d8_async(dest: int, data: int, size: int, stream: Stream | None = None) -> None:
-        call("cuMemsetD8Async", dest, data, size, stream and stream.handle)
+            return Function(call("cuModuleGetFunction", self.handle, name.encode()))
 
     return SimpleNamespace(
         Error=Error,
-        Context=Context,
         Device=Device,
-        Stream=Stream,
         init=lambda: call("cuInit", 0),
         module_from_file=Module,
-        memset_d8_async=memset_d8_async,
-        device_attribute=SimpleNamespace(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=97),
-        function_attribute=SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES=8),
+        function_attribute=SimpleNamespace(
+            MAX_DYNAMIC_SHARED_SIZE_BYTES="MAX_DYNAMIC_SHARED_SIZE_BYTES"
+        ),
     )
 
 
@@ -461,14 +440,14 @@ def text_cubins(folder: Path) -> Callable[..., list[Cubin]]:
     return compile_cubins
 
 
-DRIVERS = ("ctypes", "pycuda")
+DRIVERS = ("cuda-bindings", "pycuda")
 
 
 def fake_backend(gpu: FakeGpu, driver: str, folder: Path, monkeypatch: Any, **options: Any) -> Any:
     """The backend `cuda` on a GPU that is none."""
     monkeypatch.setattr(runtime, "compile_cubins", text_cubins(folder))
-    if driver == "ctypes":
-        made = CtypesDriver(0, gpu.library)
+    if driver == "cuda-bindings":
+        made = BindingsDriver(0, gpu.cuda)
     else:
-        made = PyCudaDriver(0, pycuda(gpu), gpu.library)
+        made = PyCudaDriver(0, gpu.cuda, pycuda(gpu))
     return CudaBackend(torch_device=FakeDevice(gpu), driver=made, **options)

@@ -26,9 +26,10 @@ from test_tma import scheduled as with_tma
 import dlc
 from dlc import dynamo
 from dlc.backend import BackendError
-from dlc.backend.cuda.run.ctypes_driver import CtypesDriver
-from dlc.backend.cuda.run.driver import Driver, open_driver
+from dlc.backend.cuda.run.bindings_driver import BindingsDriver
+from dlc.backend.cuda.run.driver import Driver
 from dlc.backend.cuda.run.gpu_backend import CudaBackend
+from dlc.backend.cuda.run.open_driver import open_driver
 from dlc.backend.executor import Executor, default_backend, default_target
 from dlc.backend.host.host_backend import HostBackend
 from dlc.judge.accuracy import compare
@@ -56,13 +57,13 @@ def exact_products() -> Iterator[None]:
 
 
 def driver(name: str) -> Driver:
-    if name == "ctypes":
-        return CtypesDriver(torch.cuda.current_device())
+    if name == "cuda-bindings":
+        return BindingsDriver(torch.cuda.current_device())
     pytest.importorskip("pycuda.driver", reason="PyCUDA is not installed", exc_type=ImportError)
     return open_driver(torch.cuda.current_device())
 
 
-@pytest.fixture(scope="module", params=["ctypes", "pycuda"])
+@pytest.fixture(scope="module", params=["cuda-bindings", "pycuda"])
 def backend(request: pytest.FixtureRequest) -> Any:
     if not USABLE:
         if request.param == "pycuda":

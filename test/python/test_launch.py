@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import re
 import struct
 import subprocess
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from fake_gpu import DRIVERS, FakeGpu, InPlace, fake_backend
 from harness import parse
+from stub_driver import needs_bindings, run_with_driver
 from test_executor import ZEROED
 from test_nvcc import needs_nvcc
 from xdsl.dialects.builtin import StringAttr, f32
@@ -26,9 +25,8 @@ from xdsl.dialects.builtin import StringAttr, f32
 import dlc
 from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend import BackendError, LaunchError
-from dlc.backend.cuda.run import driver as cuda_driver
-from dlc.backend.cuda.run import libcuda, torch_device
-from dlc.backend.cuda.run.driver import DriverError
+from dlc.backend.cuda.run import bindings, open_driver, torch_device
+from dlc.backend.cuda.run.driver import DriverError, LaunchShape
 from dlc.backend.cuda.run.gpu_backend import Arguments
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.executor import Executor, get_backend
@@ -60,7 +58,7 @@ def make(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.fixture
 def new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Where both drivers do the same."""
-    with backends("ctypes", tmp_path, monkeypatch) as make:
+    with backends("cuda-bindings", tmp_path, monkeypatch) as make:
         yield make
 
 
@@ -94,12 +92,11 @@ def close(a: torch.Tensor, b: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("newest_first", [True, False], ids=["newest", "oldest"])
-@pytest.mark.parametrize("where", ["default", "side", "own"])
+@pytest.mark.parametrize("where", ["default", "side"])
 def test_programs_run_in_the_order_of_torchs_stream(make: Make, where: str, newest_first: bool):
     gpu, backend = make(FakeGpu(newest_first))
     f = compile_chain(backend)
-    own = backend.driver.own_stream
-    stream = {"default": 0, "side": gpu.new_stream(), "own": own or gpu.new_stream()}[where]
+    stream = {"default": 0, "side": gpu.new_stream()}[where]
     x, result = torch.zeros_like(X), torch.zeros_like(CHAIN)
     f(x, W)  # compiled and loaded
     gpu.synchronize()
@@ -111,51 +108,51 @@ def test_programs_run_in_the_order_of_torchs_stream(make: Make, where: str, newe
         gpu.synchronize()
     close(result, CHAIN)
     assert gpu.contexts == 0
-    assert backend._held == []
 
 
-@pytest.mark.parametrize(("missing", "newest_first"), [("fork", False), ("join", True)])
+@pytest.mark.parametrize("newest_first", [True, False], ids=["newest", "oldest"])
 def test_the_fake_tells_what_is_not_ordered(
-    missing: str, newest_first: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, newest_first: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    with backends("pycuda", tmp_path, monkeypatch) as make:
-        gpu, backend = make(FakeGpu(newest_first))
-        f = compile_chain(backend)
-        f(X, W)
+    gpu, backend = make(FakeGpu(newest_first))
+    f = compile_chain(backend)
+    f(X, W)
+    gpu.synchronize()
+    monkeypatch.setattr(backend._torch, "current_stream", lambda: 0)
+    x, result = torch.zeros_like(X), torch.zeros_like(CHAIN)
+    with backend._torch.stream(gpu.new_stream()):
+        x.copy_(X)
+        result.copy_(f(x, W))
         gpu.synchronize()
-        monkeypatch.setattr(backend._torch, missing, lambda stream: None)
-        x, result = torch.zeros_like(X), torch.zeros_like(CHAIN)
-        with backend._torch.stream(gpu.new_stream()):
-            x.copy_(X)
-            result.copy_(f(x, W))
-            gpu.synchronize()
     assert not torch.allclose(result, CHAIN, rtol=1e-4, atol=1e-5)
 
 
-def test_memory_is_held_until_torchs_stream_has_waited(make: Make):
+def test_pycuda_launches_on_the_default_stream(make: Make):
+    """It can launch on no other, where cuda-bindings takes its place."""
     gpu, backend = make()
     f = compile_chain(backend)
     f(X, W)
-    alive: list[int] = []
-    seen: list[weakref.ref[torch.Tensor]] = []
-    keep, join = backend.keep, backend._torch.join
-
-    def kept(tensor: torch.Tensor) -> None:
-        seen.append(weakref.ref(tensor))
-        keep(tensor)
-
-    def joined(stream: int) -> None:
-        gc.collect()
-        alive.append(sum(ref() is not None for ref in seen))
-        join(stream)
-
-    backend.keep, backend._torch.join = kept, joined
+    usual = gpu.calls.count("cuLaunchKernelEx")
+    assert gpu.calls.count("cuLaunchKernel") == len(f.kernels)
+    assert usual == (0 if backend.driver.name == "pycuda" else len(f.kernels))
     with backend._torch.stream(gpu.new_stream()):
         f(X, W)
-    gpu.synchronize()
-    assert len(seen) >= 4, "arguments, and what is allocated"
-    assert alive == ([len(seen)] if backend.driver.own_stream else [])
-    assert not backend._held
+    assert gpu.calls.count("cuLaunchKernelEx") == usual + len(f.kernels)
+
+
+def test_a_launch_says_what_it_has_beside_sizes(make: Make, tmp_path: Path):
+    gpu, backend = make()
+    (tmp_path / "k.cubin").write_text('extern "C" __global__ void k(float* x) {}')
+    shape = LaunchShape("k", 4, 32, 0, 8, cluster=2, overlaps=True)
+    backend.driver.push()
+    backend.driver.load(str(tmp_path / "k.cubin"), shape)(0, bytes(8))
+    backend.driver.pop()
+    cluster, overlap = gpu.attributes
+    assert (cluster.id, vars(cluster.value.clusterDim)) == (
+        "CLUSTER_DIMENSION", {"x": 2, "y": 1, "z": 1},
+    )  # fmt: skip
+    assert overlap.id == "PROGRAMMATIC_STREAM_SERIALIZATION"
+    assert overlap.value.programmaticStreamSerializationAllowed == 1
 
 
 def test_tensor_maps_come_first_and_are_made_once(make: Make):
@@ -225,7 +222,7 @@ def test_more_than_48_kib_of_shared_memory_is_asked_for(make: Make):
     (y,) = Executor(parse(SHARED), backend)([x])
     gpu.synchronize()
     assert torch.equal(y, x.flip(0))
-    assert gpu.kernels[0].opted_in == 65536
+    assert {kernel.opted_in for kernel in gpu.kernels} == {65536}
 
 
 def test_a_grid_that_no_launch_can_have_is_refused(new: Make):
@@ -324,11 +321,11 @@ def test_a_users_own_capture_takes_our_launches(make: Make):
     f = compile_chain(backend)
     x = X.clone()
     with pytest.raises(BackendError, match="call the program once before"):
-        backend._torch.capture(lambda: f(x, W), None)
+        backend._torch.capture(lambda: f(x, W))
     gpu.streams = {s: type(q)() for s, q in gpu.streams.items()}
     f(x, W)
     gpu.synchronize()
-    replay, y = backend._torch.capture(lambda: f(x, W), None)
+    replay, y = backend._torch.capture(lambda: f(x, W))
     x.mul_(3)
     replay()
     close(y, chain(3 * X, W))
@@ -412,7 +409,7 @@ def test_what_fails_after_the_last_launch_is_not_lost(new: Make):
     gpu, backend = new()
     f = compile_chain(backend)
     f(X, W)
-    gpu.refuse["cuCtxPopCurrent_v2"] = 700
+    gpu.refuse["cuCtxPopCurrent"] = 700
     with pytest.raises(LaunchError, match="a kernel failed on cpu"):
         f(X, W)
     gpu.refuse.clear()
@@ -429,7 +426,7 @@ def test_what_fails_after_the_last_launch_is_not_lost(new: Make):
         ("cuFuncSetAttribute", 1, "cannot be loaded for sm_90"),
         ("cuMemsetD8Async", 700, "a kernel failed on cpu .* run again with --sync"),
         ("cuMemsetD8Async", 1, "the CUDA driver refuses a call on cpu: cuMemsetD8Async: "),
-        ("cuCtxPushCurrent_v2", 700, "a kernel failed on cpu .* run again with --sync"),
+        ("cuCtxPushCurrent", 700, "a kernel failed on cpu .* run again with --sync"),
     ],
 )
 def test_what_the_driver_refuses(make: Make, call: str, code: int, message: str):
@@ -508,18 +505,23 @@ def test_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch):
         torch_device.CudaDevice()
 
 
-def test_there_is_no_driver(monkeypatch: pytest.MonkeyPatch):
+def test_there_is_no_wheel_and_no_driver(monkeypatch: pytest.MonkeyPatch):
     def missing(name: str) -> None:
-        raise OSError(f"{name}: cannot open shared object file")
+        raise ModuleNotFoundError(f"No module named '{name}'")
 
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    with pytest.raises(BackendError, match=r"libcuda.so.1: cannot open .*; install the driver"):
-        libcuda.load_library()
+    def unloaded() -> None:
+        raise RuntimeError("Failed to dlopen libcuda.so.1")
+
+    monkeypatch.setattr(bindings.importlib, "import_module", missing)
+    with pytest.raises(BackendError, match=r"'cuda\.bindings.driver'\): .* pip install 'dlc\[gpu"):
+        bindings.load_bindings()
+    module = SimpleNamespace(cuDriverGetVersion=unloaded)
+    monkeypatch.setattr(bindings.importlib, "import_module", lambda name: module)
+    with pytest.raises(BackendError, match=r"dlopen libcuda.so.1\); install the driver, or take"):
+        bindings.load_bindings()
 
 
 def test_which_driver_is_taken(monkeypatch: pytest.MonkeyPatch):
-    from dlc.backend.cuda.run import ctypes_driver, pycuda_driver
-
     made: list[str] = []
 
     def pycuda(device: int) -> str:
@@ -529,17 +531,105 @@ def test_which_driver_is_taken(monkeypatch: pytest.MonkeyPatch):
     def plain(device: int) -> str:
         raise DriverError("cuInit", 100, "no CUDA-capable device is detected")
 
-    monkeypatch.setattr(pycuda_driver, "PyCudaDriver", pycuda)
-    monkeypatch.setattr(ctypes_driver, "CtypesDriver", lambda device: f"ctypes {device}")
-    monkeypatch.setattr(cuda_driver.importlib.util, "find_spec", lambda name: object())
-    cuda_driver.open_driver.cache_clear()
+    monkeypatch.setattr(open_driver, "PyCudaDriver", pycuda)
+    monkeypatch.setattr(open_driver, "BindingsDriver", lambda device: f"cuda-bindings {device}")
+    monkeypatch.setattr(open_driver.importlib.util, "find_spec", lambda name: object())
+    open_driver.open_driver.cache_clear()
     with pytest.warns(UserWarning, match=r"PyCUDA cannot be imported \(libcurand.so.10\)"):
-        assert cuda_driver.open_driver(3) == "ctypes 3"
+        assert open_driver.open_driver(3) == "cuda-bindings 3"
     assert made == ["pycuda"]
-    monkeypatch.setattr(cuda_driver.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(ctypes_driver, "CtypesDriver", plain)
+    monkeypatch.setattr(open_driver.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(open_driver, "BindingsDriver", plain)
     with pytest.raises(BackendError, match=r"no CUDA-capable device .*; take the backend 'host'"):
-        cuda_driver.open_driver(4)
+        open_driver.open_driver(4)
+
+
+# The true cuda-bindings
+
+
+LAUNCH = """
+struct config {
+  unsigned grid[3], block[3], shared;
+  void *stream;
+  struct { int id, pad, value[16]; } *attributes;
+  unsigned count;
+};
+u64 last[16];
+result cuFuncSetAttribute(void *function, int attribute, int value) {
+  return attribute != 8 || value != 50000;
+}
+result cuDeviceGetAttribute(int *value, int attribute, int device) {
+  *value = attribute == 97 ? 232448 : 0;
+  return 0;
+}
+result cuMemsetD8Async(u64 address, unsigned char value, size_t size, void *stream) {
+  last[0] = address, last[1] = value, last[2] = size, last[3] = (u64)stream;
+  return 0;
+}
+result cuStreamSynchronize(void *stream) { return stream == (void *)7 ? 700 : 0; }
+result cuLaunchKernelEx(struct config *config, void *function, void **parameters, void **extra) {
+  if (extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] || parameters) return 1;
+  memcpy(last, extra[1], *(size_t *)extra[3]);
+  last[4] = *(size_t *)extra[3];
+  last[5] = (u64)config->stream;
+  last[6] = config->grid[0], last[7] = config->grid[1] * config->grid[2];
+  last[8] = config->block[0], last[9] = config->block[1] * config->block[2];
+  last[10] = config->shared;
+  last[11] = config->count;
+  if (config->count) {
+    last[12] = config->attributes[0].id, last[13] = config->attributes[1].id;
+    memcpy(&last[14], config->attributes[0].value, 8);
+  }
+  return config->stream == (void *)7 ? 701 : 0;
+}
+"""
+LAUNCH_ALL = """
+import ctypes, json, struct
+from dlc.backend.cuda.run.bindings_driver import BindingsDriver
+from dlc.backend.cuda.run.driver import DriverError, LaunchShape
+def last():
+    return list((ctypes.c_uint64 * 16).in_dll(ctypes.CDLL("libcuda.so.1"), "last"))
+def refused(call, *arguments):
+    try:
+        call(*arguments)
+    except DriverError as error:
+        return str(error), error.code
+found = {"device": refused(BindingsDriver, 1)}
+driver = BindingsDriver(0)
+found["limit"] = driver.shared_limit()
+driver.push()
+plain = driver.load("k.cubin", LaunchShape("k", 5, 64, 50000, 24))
+shape = LaunchShape("k", 6, 64, 0, 16, cluster=2, overlaps=True)
+clustered = driver.load("k.cubin", shape)
+plain(0x5000, struct.pack("3Q", 11, 12, 13))
+found["plain"] = last()[:12]
+clustered(0, struct.pack("2Q", 14, 15))
+found["clustered"] = last()
+driver.zero(3, 4096, 100)
+found["zero"] = last()[:4]
+found["refused"] = refused(plain, 7, bytes(24)), refused(driver.synchronize, 7)
+driver.synchronize(0)
+driver.pop()
+print(json.dumps(found))
+"""
+
+
+@needs_bindings
+def test_the_driver_gets_what_a_launch_says(tmp_path: Path):
+    found = run_with_driver(LAUNCH, LAUNCH_ALL, tmp_path)
+    assert found["device"] == ["cuDeviceGet: what it says (CUDA error 101)", 101]
+    assert found["limit"] == 232448
+    assert found["plain"] == [11, 12, 13, 0, 24, 0x5000, 5, 1, 64, 1, 50000, 0]
+    arguments, size, config, attributes = (
+        found["clustered"][a:b] for a, b in ((0, 2), (4, 6), (6, 11), (11, 15))
+    )
+    assert (arguments, size, config) == ([14, 15], [16, 0], [6, 1, 64, 1, 0])
+    assert attributes == [2, 4, 6, 2 | 1 << 32]  # clusters of 2 x 1, programmatic serialization
+    assert found["zero"] == [4096, 0, 100, 3]
+    assert found["refused"] == [
+        ["cuLaunchKernelEx: what it says (CUDA error 701)", 701],
+        ["cuStreamSynchronize: what it says (CUDA error 700)", 700],
+    ]
 
 
 # Parameters as nvcc lays them out

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from stub_driver import needs_bindings, run_with_driver
 
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc_bench import graphs
 from dlc_bench.contender import Contender, dlc, eager
-from dlc_bench.device import Device, Rates, _gpu_rates, find_device
+from dlc_bench.device import Device, Rates, find_device
 from dlc_bench.environment import environment, forbid_tf32
 from dlc_bench.measure import Plan, Result, Spread, measure
 from dlc_bench.program import program_subject
@@ -346,10 +345,7 @@ def test_how_many_sets_leave_a_cache() -> None:
 
 
 DRIVER = """
-#include <stddef.h>
-int cuInit(unsigned flags) { return 0; }
-int cuDeviceGet(int *device, int number) { *device = number; return number > 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) {
+result cuDeviceGetAttribute(int *value, int attribute, int device) {
   switch (attribute) {
     case 13: *value = 1980000; return 0;
     case 16: *value = 132; return 0;
@@ -359,29 +355,32 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
   }
   return 1;
 }
-int cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
+result cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
   if (nodes == NULL) { *count = 4; return graph != (void *)0x123456789abcULL; }
   for (size_t i = 0; i < *count; ++i) nodes[i] = (void *)(0x7000000000000ULL + i);
   return 0;
 }
-int cuGraphNodeGetType(void *node, int *type) {
+result cuGraphNodeGetType(void *node, int *type) {
   static const int types[] = {0, 6, 2, 0};
   *type = types[(size_t)node - 0x7000000000000ULL];
   return 0;
 }
 """
+ASKED = """
+import json
+from dlc_bench.device import _gpu_rates
+from dlc_bench.graphs import count_work_nodes
+rates, other = _gpu_rates(0), _gpu_rates(1)
+nodes = count_work_nodes(0x123456789ABC), count_work_nodes(1)
+print(json.dumps([rates.flops, rates.bandwidth, rates.cache_bytes, other.bandwidth, *nodes]))
+"""
 
 
-def test_what_the_driver_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "driver.c").write_text(DRIVER)
-    library = tmp_path / "libcuda.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "driver.c"], check=True)
-    load = ctypes.CDLL
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: load(str(library)))
-    rates = _gpu_rates(0)
-    assert rates.flops == pytest.approx(66.9e12, rel=1e-3)
-    assert rates.bandwidth == pytest.approx(3.352e12, rel=1e-3)
-    assert rates.cache_bytes == 50 << 20
-    assert _gpu_rates(1).bandwidth == 3.35e12  # the driver says nothing: the target's
-    assert graphs.count_work_nodes(0x123456789ABC) == 3  # two kernels and a fill
-    assert graphs.count_work_nodes(1) is None
+@needs_bindings
+def test_what_the_driver_is_asked(tmp_path: Path) -> None:
+    flops, bandwidth, cache_bytes, other, *nodes = run_with_driver(DRIVER, ASKED, tmp_path)
+    assert flops == pytest.approx(66.9e12, rel=1e-3)
+    assert bandwidth == pytest.approx(3.352e12, rel=1e-3)
+    assert cache_bytes == 50 << 20
+    assert other == 3.35e12  # the driver says nothing: the target's
+    assert nodes == [3, None]  # two kernels and a fill; no graph

@@ -110,9 +110,6 @@ class HostBackend:
     def zero(self, tensor: torch.Tensor) -> None:
         tensor.zero_()
 
-    def keep(self, tensor: torch.Tensor) -> None:
-        pass  # a launch ends before the next begins
-
     def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
         prepared = self._kernels[func]
         prepared.kernel.launch(

@@ -1,20 +1,13 @@
 """
-The calls to the CUDA driver that launching needs, as one small interface.
-
-`open_driver` chooses who makes them: PyCUDA where it is installed, else ctypes. Streams are the
-integers that the driver knows them by; 0 is the legacy default stream, which is also torch's.
+The calls to the CUDA driver that launching needs, as one small interface. Streams are the integers
+that the driver knows them by; 0 is the legacy default stream, which is also torch's.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol, TypeAlias
-from warnings import warn
-
-from dlc.backend import BackendError
 
 OUT_OF_MEMORY = 2
 LOAD_FAILURES = (200, 209, 218, 222)
@@ -22,13 +15,6 @@ LOAD_FAILURES = (200, 209, 218, 222)
 OUT_OF_RESOURCES = 701
 FATAL = (214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721)
 """After these the process must end: cuda.h says so of each. They may be of an earlier kernel."""
-
-MAX_DYNAMIC_SHARED = 8
-"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
-SHARED_OPT_IN = 97
-"""CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN."""
-NON_BLOCKING = 1
-"""CU_STREAM_NON_BLOCKING: a stream that does not wait for the legacy default stream."""
 
 
 class DriverError(Exception):
@@ -50,6 +36,11 @@ class LaunchShape:
     dynamic_bytes: int
     """Of shared memory for each block, beside what is static."""
     argument_bytes: int
+    cluster: int = 1
+    """Blocks that are started together, on one cluster of multiprocessors; divides the grid."""
+    overlaps: bool = False
+    """True if it may start before the kernel ahead of it ends, which it waits for by itself
+    (programmatic dependent launch, CUDA C++ Programming Guide)."""
 
 
 Launch: TypeAlias = Callable[[int, bytes], None]
@@ -63,13 +54,8 @@ class Driver(Protocol):
     def name(self) -> str: ...
 
     @property
-    def library(self) -> Any:
-        """libcuda as ctypes loads it."""
-        ...
-
-    @property
-    def own_stream(self) -> int | None:
-        """The one stream beside 0 that launches can go to; None where they can go to any."""
+    def cuda(self) -> Any:
+        """The module cuda.bindings.driver, for calls that no launch needs."""
         ...
 
     def push(self) -> None:
@@ -93,25 +79,3 @@ class Driver(Protocol):
     def synchronize(self, stream: int) -> None:
         """Waits for the work of a stream; raises what went wrong in it."""
         ...
-
-
-@cache
-def open_driver(device: int) -> Driver:
-    """
-    The driver for a device by its number, one for the process: torch's allocator may remember its
-    stream. BackendError if there is no driver.
-    """
-    from dlc.backend.cuda.run.ctypes_driver import CtypesDriver
-    from dlc.backend.cuda.run.pycuda_driver import PyCudaDriver
-
-    try:
-        if importlib.util.find_spec("pycuda") is not None:
-            try:
-                return PyCudaDriver(device)
-            except ImportError as error:
-                warn(f"PyCUDA cannot be imported ({error}); kernels are launched through ctypes")
-        return CtypesDriver(device)
-    except DriverError as error:
-        raise BackendError(
-            f"the CUDA driver cannot be used ({error}); take the backend 'host'"
-        ) from error

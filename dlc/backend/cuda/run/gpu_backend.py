@@ -1,8 +1,6 @@
 """
-The GPU as a backend of the executor: nvcc's cubins, launched on torch's memory.
-
-A program's launches go to torch's current stream where the driver can reach it, and else to a
-stream of the driver's own, which waits for torch's before the program and is waited for after it.
+The GPU as a backend of the executor: nvcc's cubins, launched on torch's memory and on torch's
+current stream, so that they are ordered with torch's own work.
 """
 
 from __future__ import annotations
@@ -23,8 +21,9 @@ from dlc.backend import BackendError
 from dlc.backend.cuda.print.interface import c_name, dynamic_shared_bytes, tensor_maps
 from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run import failures
-from dlc.backend.cuda.run.driver import Driver, DriverError, Launch, LaunchShape, open_driver
+from dlc.backend.cuda.run.driver import Driver, DriverError, Launch, LaunchShape
 from dlc.backend.cuda.run.nvcc import Cubin, compile_cubins
+from dlc.backend.cuda.run.open_driver import open_driver
 from dlc.backend.cuda.run.tensor_map import MAP_BYTES, encode_tensor_map
 from dlc.backend.cuda.run.torch_device import CudaDevice, TorchDevice
 from dlc.backend.parallel import OnDone
@@ -104,9 +103,7 @@ class CudaBackend:
         self.on_compiled = on_compiled
         self._stream = 0
         """Where launches go while a program runs."""
-        self._forked = self._waits = False
-        self._held: list[torch.Tensor] = []
-        """Tensors that torch must not give to others before the program's end."""
+        self._waits = False
         self._kernels: dict[FuncOp, _Loaded] = {}
         self._lock = threading.RLock()
 
@@ -158,7 +155,7 @@ class CudaBackend:
 
     def _load(self, func: FuncOp, cubin: str) -> _Loaded:
         maps = tensor_maps(func)
-        encode = partial(encode_tensor_map, self.driver.library)
+        encode = partial(encode_tensor_map, self.driver.cuda)
         arguments = Arguments(len(func.refs), maps, encode)
         shape = LaunchShape(
             c_name(func),
@@ -176,7 +173,6 @@ class CudaBackend:
         return self
 
     def __enter__(self) -> None:
-        """Launches go after torch's work so far."""
         self._lock.acquire()
         try:
             self._begin()
@@ -186,21 +182,16 @@ class CudaBackend:
             raise
 
     def _begin(self) -> None:
-        current, own = self._torch.current_stream(), self.driver.own_stream
         self._waits = self.looks
-        self._forked = own is not None and current not in (0, own)
-        self._stream = own if self._forked and own is not None else current
-        if self._forked:
-            self._torch.fork(self._stream)
+        self._stream = self._torch.current_stream()
         self.driver.push()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Torch's later work goes after the launches."""
         try:
-            self._end()
-        except (RuntimeError, DriverError) as later:
+            self.driver.pop()
+        except DriverError as later:
             if error is None:
                 self._raise_explained(later)
                 raise
@@ -208,14 +199,6 @@ class CudaBackend:
             self._lock.release()
         if error is not None:
             self._raise_explained(error)
-
-    def _end(self) -> None:
-        try:
-            if self._forked:
-                self._torch.join(self._stream)
-        finally:
-            self._held.clear()
-            self.driver.pop()
 
     def _raise_explained(self, error: BaseException) -> None:
         """What the GPU raises, as a sentence; nothing for another error."""
@@ -227,10 +210,6 @@ class CudaBackend:
             extents = zip(tensor.shape, tensor.stride(), strict=True)
             elements = 1 + sum((extent - 1) * stride for extent, stride in extents)
             self.driver.zero(self._stream, tensor.data_ptr(), elements * tensor.element_size())
-
-    def keep(self, tensor: torch.Tensor) -> None:
-        if self._forked:
-            self._held.append(tensor)
 
     def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
         loaded = self._kernels[func]
@@ -253,4 +232,4 @@ class CudaBackend:
         """
         if self.sync:
             raise BackendError("a graph has no place to wait for a kernel: take sync or a graph")
-        return self._torch.capture(run, self.driver.own_stream)
+        return self._torch.capture(run)

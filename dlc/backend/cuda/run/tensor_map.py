@@ -1,8 +1,8 @@
-"""Tensor maps as the CUDA driver encodes them, through the driver's own library."""
+"""Tensor maps as the CUDA driver encodes them."""
 
 from __future__ import annotations
 
-import ctypes
+import struct
 from typing import Any
 
 from dlc.analysis.kernel.tensor_maps import TensorMap
@@ -11,50 +11,41 @@ from dlc.ir.elements import element
 
 MAP_BYTES = 128
 """Size of a CUtensorMap."""
-_L2_PROMOTION_128 = 2
-
-# The values of cuda.h's enumerations.
-_DATA_TYPES = (
-    "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64",
-    "BFLOAT16",
-)  # fmt: skip
-"""CUtensorMapDataType, in the order of its values."""
-_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
-def encode_tensor_map(library: Any, map: TensorMap, address: int) -> bytes:
+def encode_tensor_map(cuda: Any, map: TensorMap, address: int) -> bytes:
     """
-    The bytes of a CUtensorMap for a memref at `address`, as cuTensorMapEncodeTiled of libcuda
-    makes them. BackendError if the driver is older than tensor maps, LaunchError if it refuses.
+    The bytes of a CUtensorMap for a memref at `address`, as cuTensorMapEncodeTiled of `cuda`, the
+    module cuda.bindings.driver, makes them. BackendError if the driver is older than tensor maps,
+    LaunchError if it refuses.
     """
     rank = len(map.extents)
-    memory = ctypes.create_string_buffer(2 * MAP_BYTES)
-    start = -ctypes.addressof(memory) % MAP_BYTES  # CUtensorMap is aligned to its size
+    long, short = cuda.cuuint64_t, cuda.cuuint32_t
+    types, swizzles = cuda.CUtensorMapDataType, cuda.CUtensorMapSwizzle
+    swizzle = f"{map.swizzle_bytes}B" if map.swizzle_bytes else "NONE"
     try:
-        encode = library.cuTensorMapEncodeTiled
-    except AttributeError as error:
+        status, made = cuda.cuTensorMapEncodeTiled(
+            getattr(types, f"CU_TENSOR_MAP_DATA_TYPE_{element(map.element).tensor_map}"),
+            rank,
+            address + map.offset,
+            [long(n) for n in map.extents],
+            [long(n) for n in (*map.strides[1:], 0)],  # the innermost is left out
+            [short(n) for n in map.box],
+            [short(1)] * rank,  # every element is copied
+            cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(swizzles, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"),
+            cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,  # zeros outside
+        )
+    except RuntimeError as error:
         raise BackendError(
             f"the CUDA driver has no cuTensorMapEncodeTiled ({error}): update it to one of CUDA "
             "12 or newer, or compile for sm_89, which makes no use of it"
         ) from None
-    status = encode(
-        ctypes.c_void_p(ctypes.addressof(memory) + start),
-        ctypes.c_int(_DATA_TYPES.index(element(map.element).tensor_map)),
-        ctypes.c_uint32(rank),
-        ctypes.c_void_p(address + map.offset),
-        (ctypes.c_uint64 * rank)(*map.extents),
-        (ctypes.c_uint64 * rank)(*map.strides[1:]),  # without the innermost
-        (ctypes.c_uint32 * rank)(*map.box),
-        (ctypes.c_uint32 * rank)(*[1] * rank),  # every element is copied
-        ctypes.c_int(0),  # not interleaved
-        ctypes.c_int(_SWIZZLES[map.swizzle_bytes]),
-        ctypes.c_int(_L2_PROMOTION_128),
-        ctypes.c_int(0),  # zeros outside
-    )
     if status:
         raise LaunchError(
-            f"the CUDA driver refuses a tensor map (error {status}) with extents "
+            f"the CUDA driver refuses a tensor map (error {int(status)}) with extents "
             f"{map.extents}, strides {map.strides} in bytes, box {map.box} and swizzle "
             f"{map.swizzle_bytes}, innermost dimension first, at address {address + map.offset:#x}"
         )
-    return memory.raw[start : start + MAP_BYTES]
+    return struct.pack("<16Q", *(int(word) for word in made.opaque))

@@ -32,18 +32,10 @@ class TorchDevice(Protocol):
         """Whether the current stream's work goes into a graph."""
         ...
 
-    def fork(self, stream: int) -> None:
-        """`stream` waits for what the current stream has to do so far."""
-        ...
-
-    def join(self, stream: int) -> None:
-        """The current stream waits for what `stream` has to do so far."""
-        ...
-
-    def capture(self, run: Callable[[], T], stream: int | None) -> tuple[Callable[[], None], T]:
+    def capture(self, run: Callable[[], T]) -> tuple[Callable[[], None], T]:
         """
-        Calls `run` with `stream`, or any other than the default one, as the current stream, and
-        puts its work into a graph instead of doing it: what replays the graph, and the result.
+        Calls `run` with a stream other than the default one as the current stream, and puts its
+        work into a graph instead of doing it: what replays the graph, and the result.
         """
         ...
 
@@ -66,20 +58,13 @@ class CudaDevice:
         with torch.cuda.device(self.device):
             return torch.cuda.is_current_stream_capturing()
 
-    def fork(self, stream: int) -> None:
-        self._external(stream).wait_stream(torch.cuda.current_stream(self.device))
-
-    def join(self, stream: int) -> None:
-        torch.cuda.current_stream(self.device).wait_stream(self._external(stream))
-
-    def capture(self, run: Callable[[], T], stream: int | None) -> tuple[Callable[[], None], T]:
+    def capture(self, run: Callable[[], T]) -> tuple[Callable[[], None], T]:
         graph = torch.cuda.CUDAGraph()
-        given = None if stream is None else self._external(stream)
         failure: Exception | None = None
         results: list[T] = []
         with torch.cuda.device(self.device):
             try:
-                with torch.cuda.graph(graph, stream=given):
+                with torch.cuda.graph(graph):
                     try:
                         results.append(run())
                     except Exception as error:  # what ends the capture may fail because of it
@@ -89,9 +74,6 @@ class CudaDevice:
         if failure is not None:
             raise failure
         return graph.replay, results[0]
-
-    def _external(self, stream: int) -> torch.cuda.Stream:
-        return torch.cuda.ExternalStream(stream, device=self.device)
 
 
 def _missing() -> str:
