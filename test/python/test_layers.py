@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from dlc.passes import STEPS
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +70,6 @@ def test_imports_go_down() -> None:
     assert not wrong
 
 
-@pytest.mark.xfail(strict=True, reason="the simulator and the drivers still do")
 def test_no_modules_import_each_other() -> None:
     assert not list(cycles({module: imports(module) for module in modules()}))
 
