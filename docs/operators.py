@@ -1,5 +1,5 @@
 """
-What becomes of each operation of PyTorch: `python -m dlc.cli.operators > docs/operators.md`.
+What becomes of each operation of PyTorch: `python docs/operators.py > docs/operators.md`.
 
 An overload is lowered by dlc, taken apart by PyTorch when a program is imported, or refused. The
 list has the core ATen operations, of which PyTorch says that all others can be made, and beside
@@ -62,7 +62,7 @@ def table() -> str:
     lines = [
         "# Operations",
         "",
-        f"Made by `python -m dlc.cli.operators` with PyTorch {version}. An operation is lowered",
+        f"Made by `python docs/operators.py` with PyTorch {version}. An operation is lowered",
         "by dlc (`dlc/transforms/tensor/decompositions/`), taken apart by PyTorch when a program",
         "is imported (`dlc/frontend/torch_export.py`), or refused with a sentence that names it",
         "and where it stands.",
