@@ -83,7 +83,8 @@ class AxesOp(IRDLOperation, ABC):
 
     def most(self, axis: SSAValue) -> float:
         """The largest number of points that one of this operation's axes can have."""
-        return self.size(axis).range[1]
+        size = self._size(axis)  # most are constants: their ranges need no expression
+        return size.value if isinstance(size, AffineConstantExpr) else self.size(axis).range[1]
 
     def _size(self, axis: SSAValue) -> AffineExpr:
         assert isinstance(axis, BlockArgument)
