@@ -56,7 +56,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.kernel_func import LaunchOpBase
+from dlc.dialects.kernel_func import Callee, LaunchOpBase
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.dialects.layouts import shape_of, span_bytes
 
@@ -138,10 +138,12 @@ class Buffers(CustomDirective):
 
 
 def _known_type(parser: Parser, buffer: UnresolvedOperand) -> Attribute:
-    if (known := parser.ssa_values.get(buffer.operand_name)) is None:
-        found = f"%{buffer.operand_name}, which nothing before defines"
-        parser.raise_error(f"expected a buffer, found {found}", buffer.span.start, buffer.span.end)
-    return known[buffer.index].type
+    known = parser.ssa_values.get(buffer.operand_name)
+    type = None if known is None else known[buffer.index].type
+    if not isinstance(type, MemRefType):
+        what = "which nothing before defines" if type is None else f"of type {type}"
+        parser.raise_error(f"expected a buffer, found {buffer.span.text}, {what}", buffer.span)
+    return type
 
 
 @irdl_op_definition
@@ -156,9 +158,9 @@ class LaunchOp(LaunchOpBase):
     inputs = var_operand_def(MemRefType)
     outputs = var_operand_def(MemRefType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    custom_directives = (Buffers,)
+    custom_directives = (Callee, Buffers)
     assembly_format = (
-        "$kernel `` custom<Buffers>($inputs, type($inputs))"
+        "custom<Callee>($kernel) `` custom<Buffers>($inputs, type($inputs))"
         " `->` custom<Buffers>($outputs, type($outputs)) attr-dict"
     )
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())

@@ -26,6 +26,13 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    irdl_custom_directive,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
@@ -145,6 +152,19 @@ def _own(grid: int, block: int, lockstep: bool) -> Properties:
     }
 
 
+@irdl_custom_directive
+class Callee(CustomDirective):
+    """`@k`: the name of a kernel."""
+
+    kernel: AttributeVariable
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        self.kernel.set(state, SymbolRefAttr(parser.parse_symbol_name()))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        self.kernel.print(printer, state, op)
+
+
 class LaunchOpBase(IRDLOperation, ABC):
     """A launch of a kernel by its name."""
 
@@ -175,7 +195,7 @@ class LaunchOpBase(IRDLOperation, ABC):
         input_types: Sequence[Attribute],
         output_types: Sequence[Attribute],
     ) -> None:
-        """Are inputs and outputs as many as the kernel's, and of its types?"""
+        """Checks that inputs and outputs are as many as the kernel's, and of its types."""
         found = [v.type for v in (*inputs, *outputs)]
         expected = [*input_types, *output_types]
         if found != expected or len(inputs) != len(input_types):
@@ -197,9 +217,8 @@ class LaunchOp(LaunchOpBase):
     name = "kernel.launch"
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
-    assembly_format = (
-        "$kernel `(` $inputs `)` attr-dict `:` `(` type($inputs) `)` `->` `(` type($outputs) `)`"
-    )
+    custom_directives = (Callee,)
+    assembly_format = "custom<Callee>($kernel) `(` $inputs `)` attr-dict `:` `(` type($inputs) `)` `->` `(` type($outputs) `)`"
     traits = traits_def(Pure())
 
     def __init__(

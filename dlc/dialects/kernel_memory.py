@@ -48,12 +48,12 @@ def memref_of(ref: SSAValue) -> MemRefType[Attribute]:
 
 
 def is_shared(ref: SSAValue) -> bool:
-    """Does a memref live in shared memory?"""
+    """True if a memref lives in shared memory."""
     return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, SharedAttr)
 
 
 def is_local(ref: SSAValue) -> bool:
-    """Does a memref live in a thread's own memory?"""
+    """True if a memref lives in a thread's own memory."""
     return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, LocalAttr)
 
 

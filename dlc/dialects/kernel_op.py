@@ -92,7 +92,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
     body = region_def("single_block")
 
     IN_GRAPH: ClassVar[bool] = False
-    """Are inputs bound to tensors, the operands, and are outputs results?"""
+    """True if inputs are bound to tensors, the operands, and outputs are results."""
 
     @staticmethod
     def signature(

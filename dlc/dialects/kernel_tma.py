@@ -326,7 +326,7 @@ class TmaLoadOp(IndexedOp):
 
 
 def holds_box(target: MemRefType[Attribute], box: Sequence[int], swizzle: int) -> bool:
-    """Can the last dimensions of a buffer hold a box, sizes of 1 left out, as it is written?"""
+    """True if a buffer's last dimensions hold a box, sizes of 1 left out, as it is written."""
     shape, layout = shape_of(target), target.layout
     if len(shape) < len(box):
         return False

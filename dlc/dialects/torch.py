@@ -290,7 +290,7 @@ def _print_value(printer: Printer, value: Attribute) -> None:
 
 
 def _is_decimal(value: float) -> bool:
-    """Whether xDSL prints `value` with a decimal point; else it prints bits, which need a type."""
+    """True if xDSL prints `value` with a decimal point; else it prints bits, which need a type."""
     return isfinite(value) and ("." in f"{value:.17g}" or float(f"{value:.5e}") == value)
 
 

@@ -63,6 +63,14 @@ func.func @main(%x: memref<64xf32>) {
 
 // -----
 
+func.func @main(%x: tensor<64xf32>) {
+  host.launch @one(%x) -> ()
+  func.return
+}
+// CHECK: expected a buffer, found %x, of type tensor<64xf32>
+
+// -----
+
 kernel.func @one(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 32 {}
 func.func @main(%x: memref<64xf32>) {
   %a = memref.alloc() : memref<64xf32>

@@ -317,3 +317,12 @@ kernel.func @k(%x: memref<4x100x64xf32>) -> () grid 1 block 64 {
   %f = kernel.alloc_mbarriers 1
   kernel.tma_load %m[0, 0, 0] -> %s[0, 0, 0], %f[0] : memref<2x8x64xf32, #kernel.swizzle<128>, #kernel.shared>
 }
+
+// -----
+
+// CHECK: expected no conditions: put the operation into an scf.if
+kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
+  %t = kernel.thread_id
+  %f = kernel.alloc_mbarriers 1
+  kernel.mbarrier_arrive %f[0] where (%t < 3)
+}
