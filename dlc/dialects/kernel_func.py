@@ -218,7 +218,10 @@ class LaunchOp(LaunchOpBase):
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
     custom_directives = (Callee,)
-    assembly_format = "custom<Callee>($kernel) `(` $inputs `)` attr-dict `:` `(` type($inputs) `)` `->` `(` type($outputs) `)`"
+    assembly_format = (
+        "custom<Callee>($kernel) `(` $inputs `)` attr-dict"
+        " `:` `(` type($inputs) `)` `->` `(` type($outputs) `)`"
+    )
     traits = traits_def(Pure())
 
     def __init__(
