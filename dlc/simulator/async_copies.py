@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 from dlc.simulator.address_space import Memory
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.hazards import Hazard
-from dlc.simulator.machine import Machine, first_of
+from dlc.simulator.machine import Machine, Mask, first_of
 from dlc.simulator.shadow import Elements
 
 Count = NDArray[np.int64]
@@ -30,18 +30,10 @@ class _Request:
     lanes: Lanes
     groups: Count
     values: NDArray[Any]
-    reads: NDArray[np.bool_]
+    reads: Mask
     """Where the source is read; elsewhere zeros are written."""
-
-    def part(self, chosen: NDArray[np.bool_]) -> _Request:
-        return replace(
-            self,
-            elements=self.elements[chosen],
-            lanes=self.lanes[chosen],
-            groups=self.groups[chosen],
-            values=self.values[chosen],
-            reads=self.reads[chosen],
-        )
+    flying: Mask
+    """Where the copy has not landed."""
 
 
 class AsyncCopies:
@@ -54,7 +46,7 @@ class AsyncCopies:
         self.machine = machine
         self.committed: Count = np.zeros(machine.lanes, np.int64)
         self.requests: list[_Request] = []
-        self.flying: dict[Memory, NDArray[np.bool_]] = {}
+        self.flying: dict[Memory, Mask] = {}
 
     def request(
         self,
@@ -63,15 +55,15 @@ class AsyncCopies:
         elements: Elements,
         lanes: Lanes,
         values: NDArray[Any],
-        reads: NDArray[np.bool_],
+        reads: Mask,
     ) -> None:
         """Each lane asks for a value of its element, 0 unless it `reads` the source."""
         assert target.shadow is not None
         target.shadow.write(op, elements, lanes)
         target.guard = partial(self._check, target)
         event = self.machine.event(op)
-        groups = self.committed[lanes]
-        request = _Request(op, event, target, elements, lanes, groups, values, reads)
+        groups, flying = self.committed[lanes], np.ones(len(lanes), np.bool_)
+        request = _Request(op, event, target, elements, lanes, groups, values, reads, flying)
         self.requests.append(request)
         mask = self.flying.setdefault(target, np.zeros(len(target.data), np.bool_))
         mask[elements] = True
@@ -83,21 +75,19 @@ class AsyncCopies:
         """All groups of the active threads land but for the newest `pending`."""
         active = np.zeros(self.machine.lanes, np.bool_)
         active[self.machine.active] = True
-        flying: list[_Request] = []
         for request in self.requests:
             done = request.groups < (self.committed - pending)[request.lanes]
-            done &= active[request.lanes]
+            done &= active[request.lanes] & request.flying
             if done.any():
-                self._land(request.part(done))
-            if not done.all():
-                flying.append(request.part(~done))
-        self.requests = flying
+                self._land(request, done)
+        self.requests = [request for request in self.requests if request.flying.any()]
 
-    def _land(self, request: _Request) -> None:
+    def _land(self, request: _Request, done: Mask) -> None:
         assert request.target.shadow is not None
-        self.flying[request.target][request.elements] = False
-        request.target.data[request.elements] = request.values
-        request.target.shadow.land(request.event, request.elements, request.lanes)
+        elements = request.elements[done]
+        self.flying[request.target][elements] = request.flying[done] = False
+        request.target.data[elements] = request.values[done]
+        request.target.shadow.land(request.event, elements, request.lanes[done])
 
     def _check(self, memory: Memory, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """A hazard if one of these elements, which lanes access, is being copied."""
@@ -106,24 +96,22 @@ class AsyncCopies:
             return
         at = first_of(hit)
         element = elements[at]
-        request, n = next(
-            (r, first_of(r.elements == element)) for r in self.requests if element in r.elements
-        )
+        found = ((r, (r.elements == element) & r.flying) for r in self.requests)
+        request, n = next((r, first_of(there)) for r, there in found if there.any())
         past = self.machine.access_at(request.event, int(request.lanes[n]))
-        here = self.machine.access(op, int(lanes[at]))
         closed = request.groups[n] < self.committed[request.lanes[n]]
         why = "has not waited for its group" if closed else "has not committed its group"
         sentence = (
             f"{memory.place(int(element))} is accessed while a copy to it is in flight: "
             f"thread {past.thread} requested it and {why}"
         )
-        self.machine.report(Hazard("copy in flight", op, sentence, [here, past]))
+        self.machine.report(self.machine.hazard("copy in flight", op, sentence, [lanes[at]], past))
 
     def finish(self) -> None:
         """A hazard if a copy is in flight when the kernel ends; zeros may be."""
         for request in self.requests:
-            if request.reads.any():
-                lane = int(request.lanes[first_of(request.reads)])
+            if (late := request.reads & request.flying).any():
+                lane = int(request.lanes[first_of(late)])
                 past = self.machine.access_at(request.event, lane)
                 sentence = f"nothing waits for a copy to {request.target.name}"
                 hazard = Hazard("copy never awaited", request.op, sentence, [past])

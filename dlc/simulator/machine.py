@@ -44,8 +44,8 @@ class Machine:
         """What every SSA value is: see `dlc.simulator.scalars.Value`."""
         self.iteration: list[int] = []
         """The indices of the loops that are running."""
-        self.events: list[tuple[Operation, tuple[int, ...]] | None] = [None]
-        """What was executed, and when; number 0 stands for nothing."""
+        self.events: list[tuple[Operation, tuple[int, ...]]] = []
+        """What was executed, and when; the numbers of events count from 1."""
         self.requests: dict[int, int] = {}
         """The lane of events that are requests of the tensor memory accelerator."""
         self.report: Callable[[Hazard], None] = _raise
@@ -101,7 +101,7 @@ class Machine:
     def event(self, op: Operation) -> int:
         """Notes that an operation is executed; its number stands for it in shadow memory."""
         self.events.append((op, tuple(self.iteration)))
-        return len(self.events) - 1
+        return len(self.events)
 
     def actor(self, block: Number, inside: Number) -> Number:
         """The number among those of the whole grid of an actor inside a block."""
@@ -131,15 +131,16 @@ class Machine:
     def past_access(self, packed: int) -> Access:
         """An access of shadow memory; one for an mbarrier is that of its request."""
         event, actor = packed >> ACTOR_BITS, self.actor_in(packed)
-        what = self.events[event]
-        assert what is not None
         if actor >= self.threads:
             actor = self.requests[event] % self.threads
-        return Access(what[0], self.block_in(packed), actor, what[1])
+        op, iteration = self.events[event - 1]
+        return Access(op, self.block_in(packed), actor, iteration)
 
-    def hazard(self, kind: Kind, op: Operation, sentence: str, lanes: Iterable[int] = ()) -> Hazard:
-        """A hazard that these lanes meet now."""
-        return Hazard(kind, op, sentence, [self.access(op, int(lane)) for lane in lanes])
+    def hazard(
+        self, kind: Kind, op: Operation, sentence: str, lanes: Iterable[int] = (), *past: Access
+    ) -> Hazard:
+        """A hazard that these lanes meet now, and accesses of before that show it with them."""
+        return Hazard(kind, op, sentence, [*(self.access(op, int(lane)) for lane in lanes), *past])
 
 
 def _raise(hazard: Hazard) -> None:

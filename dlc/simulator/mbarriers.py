@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from dlc.simulator.address_space import Memory
-from dlc.simulator.clocks import Clock, Lanes, Times
+from dlc.simulator.clocks import Lanes, Times
 from dlc.simulator.divergence import Wait
 from dlc.simulator.expressions import Index
 from dlc.simulator.hazards import Access, Hazard
@@ -79,6 +79,7 @@ class Mbarriers:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.clock = machine.clock
         self.all: dict[tuple[int, int], Mbarrier] = {}
         shape = machine.blocks, machine.threads
         self.init_fences = _Fences(*shape)
@@ -86,21 +87,14 @@ class Mbarriers:
         self.proxy_fences = _Fences(*shape)
         """Of ordinary accesses."""
 
-    @property
-    def clock(self) -> Clock:
-        return self.machine.clock
-
     def initialize(self, op: Operation, number: Index, count: int) -> None:
         lanes = self.machine.active
         event = self.machine.packed(op, lanes)
         for lane, block, n in self._each(number, lanes):
             if (old := self.all.get((block, n))) is not None:
                 sentence = "an mbarrier is initialized a second time"
-                accesses = [
-                    self.machine.access(op, lane),
-                    self.machine.past_access(old.initializer),
-                ]
-                raise Hazard("mbarrier", op, sentence, accesses)
+                first = self.machine.past_access(old.initializer)
+                raise self.machine.hazard("mbarrier", op, sentence, [lane], first)
             access = int(event[int(np.argmax(lanes == lane))])
             time = int(self.clock.now(np.array([lane]))[0])
             row = np.zeros(self.machine.actors, np.int32)
@@ -158,11 +152,8 @@ class Mbarriers:
                 "seen the end of the one before it, which it then waits for in vain"
             )
             there = self.machine.block_of[lane] * self.machine.threads + thread
-            accesses = [
-                self.machine.access(op, lane),
-                self.machine.access_at(int(barrier.waits[thread]), int(there)),
-            ]
-            self.machine.report(Hazard("mbarrier", op, sentence, accesses))
+            wait = self.machine.access_at(int(barrier.waits[thread]), int(there))
+            self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane], wait))
         barrier.gathered[self.machine.threads + n] = len(barrier.ended) + 1
         barrier.ended.append(barrier.gathered)
         barrier.gathered = np.zeros_like(barrier.gathered)
@@ -260,8 +251,7 @@ class Mbarriers:
         fence = self.init_fences.newest(block, np.array([first.thread]), known)
         if fence[0] < barrier.initialized:
             sentence = "no kernel.fence_mbarrier_init stands between this and the initialization"
-            accesses = [self.machine.access(op, lane), first]
-            self.machine.report(Hazard("mbarrier", op, sentence, accesses))
+            self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane], first))
 
     def _check_proxy(
         self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64]
@@ -282,7 +272,7 @@ class Mbarriers:
             sentence = (
                 f"no kernel.fence_proxy_async stands between a store to {target.name} and this"
             )
-            self.machine.report(Hazard("race", op, sentence, [self.machine.access(op, lane), past]))
+            self.machine.report(self.machine.hazard("race", op, sentence, [lane], past))
 
     def _initialized(self, op: Operation, lanes: Lanes, block: int, n: int) -> Mbarrier:
         """The mbarrier of a block that these lanes of it use."""
@@ -300,9 +290,7 @@ class Mbarriers:
                 f"thread {self.machine.thread_of[lane]} uses an mbarrier that thread "
                 f"{first.thread} initialized, and nothing orders the two"
             )
-            self.machine.report(
-                Hazard("race", op, sentence, [self.machine.access(op, lane), first])
-            )
+            self.machine.report(self.machine.hazard("race", op, sentence, [lane], first))
         return barrier
 
     def _each(self, number: Index, lanes: Lanes) -> list[tuple[int, int, int]]:
