@@ -50,11 +50,12 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("t:015", "pipeline-k-outer"),  # the next chunk is requested before this one is used
     ("t:016", "mark-unroll"),  # small loops unroll
     # Tile IR -> Kernel IR: hardware primitives
-    ("k:001", "materialize-tiles"),  # axes become block and thread numbers
-    ("k:002", "place-barriers"),  # threads wait where the order of their accesses matters
-    ("k:003", "vectorize-accesses"),  # runs of elements become 16-byte accesses
-    ("k:004", "eliminate-dead-code"),  # what nobody needs goes
-    ("k:005", "plan-buffers"),  # launches get memory: one workspace, used again and again
+    ("k:001", "bind-axes"),  # axes become block and thread numbers
+    ("k:002", "materialize-tiles"),  # what is left of tiles becomes loops, copies, registers
+    ("k:003", "place-barriers"),  # threads wait where the order of their accesses matters
+    ("k:004", "vectorize-accesses"),  # runs of elements become 16-byte accesses
+    ("k:005", "eliminate-dead-code"),  # what nobody needs goes
+    ("k:006", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}

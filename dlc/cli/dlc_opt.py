@@ -203,7 +203,7 @@ class DlcOptMain(xDSLOptMain):
                     verify(done, module, todo)
             except Exception as error:
                 raise with_context(error, f"after pass {done}") if done is not None else error
-            if self.args.check_hazards and todo is not None and todo.name == "materialize-tiles":
+            if self.args.check_hazards and todo is not None and todo.name == "bind-axes":
                 from dlc.cli.check import bank_conflicts
 
                 self._conflicts |= bank_conflicts(module)

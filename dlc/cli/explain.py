@@ -81,7 +81,7 @@ class Explanation:
                 self._banks[kernel.name_] = list(dict.fromkeys(map(str, report(kernel))))
 
     def __str__(self) -> str:
-        made = [r.kernel for r in self._remarks if r.pass_name == "materialize-tiles"]
+        made = [r.kernel for r in self._remarks if r.pass_name == "bind-axes"]
         kernels = dict.fromkeys(made)
         parts = [self._table] if self._table else []
         return "\n\n".join([*parts, *map(self._kernel, kernels)]) or "no kernel was scheduled"

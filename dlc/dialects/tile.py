@@ -27,15 +27,18 @@ Slabs in shared memory are in `dlc.dialects.staging`, the rings that fetch them 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
+    DenseArrayBase,
     IndexType,
     MemRefType,
     StringAttr,
+    i32,
 )
-from xdsl.ir import Block, Dialect, SSAValue
+from xdsl.ir import Block, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
@@ -73,7 +76,7 @@ from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
 from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, range_of
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.variance import variance
 
@@ -256,28 +259,37 @@ class SelectOp(SelectOpBase):
 @irdl_op_definition
 class CombineOp(IRDLOperation):
     """
-    `%r = tile.combine add %part across(%t) : f32`
+    `%r = tile.combine add %part across(%t) (among(%row, %t))? : f32`
 
     Folds the values that the points of thread axes hold, in the order of the axes; the result is
-    the same at all of them.
+    the same at all of them. Where the axes are no longer a launch's but values that the threads
+    compute of their number, `among` lists all of them, the last one running fastest.
     """
 
     name = "tile.combine"
     monoid_name = prop_def(StringAttr, prop_name="monoid")
     values = var_operand_def(AnyAttr())
     axes = var_operand_def(IndexType())
+    threads = var_operand_def(IndexType())
     results_ = var_result_def(AnyAttr())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     custom_directives = (Name, SameType)
     assembly_format = (
-        "custom<Name>($monoid) $values `across` `(` $axes `)` attr-dict"
+        "custom<Name>($monoid) $values `across` `(` $axes `)`"
+        " (`among` `(` $threads^ `)`)? attr-dict"
         " `:` custom<SameType>(type($values), type($results_))"
     )
     traits = traits_def(MemoryReadEffect())
 
-    def __init__(self, monoid: str, values: Sequence[SSAValue], axes: Sequence[SSAValue]) -> None:
+    def __init__(
+        self,
+        monoid: str,
+        values: Sequence[SSAValue],
+        axes: Sequence[SSAValue],
+        threads: Sequence[SSAValue] = (),
+    ) -> None:
         super().__init__(
-            operands=[values, axes],
+            operands=[values, axes, threads],
             properties={"monoid": StringAttr(monoid)},
             result_types=[[v.type for v in values]],
         )
@@ -291,9 +303,28 @@ class CombineOp(IRDLOperation):
         if [v.type for v in self.values] != [r.type for r in self.results]:
             raise VerifyException("expected results of the values' types")
         for axis in self.axes:
-            launch = axis.owner.parent_op() if hasattr(axis.owner, "parent_op") else None
-            if not isinstance(launch, LaunchOp) or launch.kind(axis) != THREAD:
+            launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
+            of_launch = isinstance(launch, LaunchOp) and launch.kind(axis) == THREAD
+            if axis not in self.threads and not of_launch:
                 raise VerifyException(f"expected thread axes, found %{axis.name_hint}")
+        for thread in self.threads:
+            low, high = range_of(thread)
+            if low != 0 or high == inf:
+                raise VerifyException(
+                    f"expected values from 0 up to a known bound, found %{thread.name_hint}"
+                )
+
+    def bind(self, axes: Sequence[SSAValue], threads: Sequence[SSAValue]) -> None:
+        """Replaces the axes by values, those among all that the threads compute of their number."""
+        segments = [self.values, axes, threads]
+        self.operands = [value for segment in segments for value in segment]
+        sizes = DenseArrayBase.from_list(i32, [len(segment) for segment in segments])
+        self.properties["operandSegmentSizes"] = sizes
+
+
+def tile_ops(func: Operation) -> Iterator[Operation]:
+    """The operations of this dialect that a kernel still has."""
+    return (op for op in func.walk() if op.dialect_name() == Tile.name)
 
 
 Tile = Dialect(

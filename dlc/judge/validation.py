@@ -4,11 +4,10 @@ Translation validation: the states of a program between passes are run, and must
     validation = Validation(ctx, Question.of(ctx, module, arguments))
     run_pipeline(ctx, module, "kernel", [validation])      # WrongResult names the first wrong pass
 
-Every state that is not Kernel IR yet becomes it in the plainest way, by `lift-to-loops`,
-`materialize-tiles` and `place-barriers` alone, and runs as printed CUDA C: so those three, the
-printer and the backend take part in each answer. On the host each state runs twice, with threads in
-order and asynchronous copies landing late, and with threads in a random order and copies landing
-early.
+Every state that is not Kernel IR yet becomes it in the plainest way, by the passes `PLAINEST`
+alone, and runs as printed CUDA C: so those, the printer and the backend take part in each answer.
+On the host each state runs twice, with threads in order and asynchronous copies landing late, and
+with threads in a random order and copies landing early.
 
 Each state is compiled once and also runs, in one of the two ways, on unusual inputs (see
 `unusual_inputs`). There Torch IR is judged by how well its results can be known (`conditioning`),
@@ -47,7 +46,13 @@ from dlc.pipeline import apply_pass, stage_of, text_of
 from dlc.remarks import Remark
 from dlc.text import counted
 
-PLAINEST = ("decompose-torch", "lift-to-loops", "materialize-tiles", "place-barriers")
+PLAINEST = (
+    "decompose-torch",
+    "lift-to-loops",
+    "bind-axes",
+    "materialize-tiles",
+    "place-barriers",
+)
 """The passes that make Kernel IR of a program, and nothing better than that."""
 
 MOST = 1 << 22

@@ -24,7 +24,7 @@ from dlc.registry import PASSES, parse_pipeline, register
 from dlc.simulator import Hazard, run_module
 from dlc.target import TARGET_ATTRIBUTE
 
-STEPS = tuple(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("materialize-tiles")]
+STEPS = tuple(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("bind-axes")]
 """The sixteen scheduling steps, in order."""
 GUARD, CANARY = 1024, -12344
 EPSILON = float(np.finfo(np.float32).eps)
@@ -68,7 +68,7 @@ def scheduled(case: kernels.Case, schedule: str | None, target: str = "sm_90") -
 def lowered(module: ModuleOp, *, round_trip: bool = True) -> ModuleOp:
     """A copy of a module at any step, in Kernel IR."""
     module = module.clone()
-    apply(module, "materialize-tiles", round_trip=round_trip)
+    apply(module, "bind-axes,materialize-tiles", round_trip=round_trip)
     check_bounds(module)
     apply(module, "place-barriers,vectorize-accesses", round_trip=round_trip)
     return module

@@ -16,7 +16,7 @@ def explain(*remarks: tuple[str, str], colour: bool = False) -> list[str]:
     explanation = Explanation(colour)
     module = ModuleOp([])
     explanation.start(module, STEPS)
-    said = [Remark(name, "k", text) for name, text in (*remarks, ("materialize-tiles", "grid 1"))]
+    said = [Remark(name, "k", text) for name, text in (*remarks, ("bind-axes", "grid 1"))]
     explanation.passed(STEPS[-1], module, [*said, Remark("tileify", "other", "axes")], 0)
     return str(explanation).split("\n")
 
@@ -51,7 +51,7 @@ def test_what_a_schedule_does_not_name_is_left_out() -> None:
         ("pad-smem", "skipped, the kernel's schedule does not name it"),
         ("async-copy", "skipped, it has no ring (double-buffer makes them)"),
     )
-    assert [line.split()[0] for line in lines[1:]] == ["async-copy", "materialize-tiles"]
+    assert [line.split()[0] for line in lines[1:]] == ["async-copy", "bind-axes"]
 
 
 def test_colours() -> None:

@@ -23,7 +23,7 @@ from dlc.ir.locations import LocParser
 from dlc.registry import PASSES, parse_pipeline, register
 from dlc.simulator import Hazard, run_kernel, run_module
 
-STEPS = list(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("materialize-tiles")]
+STEPS = list(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("bind-axes")]
 GEMM = (
     "tileify,chunk-matmul-k{{bk=16}},blockify-launch{{block=32,32 thread=8,8}},"
     "stage-inputs{{budget=49152}},register-tile{{extents=4,4}},double-buffer{{depth={depth}}},"
@@ -44,7 +44,7 @@ def func_in(module: ModuleOp) -> kernel.FuncOp:
 def lowered(case: kernels.Case, schedule: Sequence[str] | str = STEPS) -> ModuleOp:
     module = parse(case.text)
     steps = schedule if isinstance(schedule, str) else ",".join(schedule)
-    rest = "materialize-tiles,place-barriers,vectorize-accesses"
+    rest = "bind-axes,materialize-tiles,place-barriers,vectorize-accesses"
     for step in parse_pipeline(f"{steps},{rest}" if steps else rest):
         step.apply(Context(), module)
     return module
@@ -83,7 +83,7 @@ RACING = [
 @pytest.mark.parametrize("case", RACING, ids=lambda c: c.name)
 def test_lockstep_orders_what_barriers_do(case: kernels.Case) -> None:
     module = parse(case.text)
-    for step in parse_pipeline(",".join([*STEPS, "materialize-tiles"])):
+    for step in parse_pipeline(",".join([*STEPS, "bind-axes,materialize-tiles"])):
         step.apply(Context(), module)
     assert error_of(run_module(module, case.inputs), case) <= max(4, 2 * case.longest**0.5)
     func_in(module).lockstep = None

@@ -11,16 +11,16 @@ from itertools import product
 from xdsl.ir import Operation, SSAValue
 
 from dlc.diagnostics import fail
-from dlc.dialects import tile
+from dlc.dialects import kernel, tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.ring_ops import ASYNC
 from dlc.ir.expr import Expr, once
 
 
-def rings_by_loop(launch: tile.LaunchOp) -> dict[tile.ReduceOp | None, list[tile.RingOp]]:
-    """The rings of a launch under the reduce that works through them, None for any other ring."""
+def rings_by_loop(root: Operation) -> dict[tile.ReduceOp | None, list[tile.RingOp]]:
+    """The rings in `root` under the reduce that works through them, None for any other ring."""
     found: dict[tile.ReduceOp | None, list[tile.RingOp]] = {}
-    for op in launch.walk():
+    for op in root.walk():
         if isinstance(op, tile.RingOp):
             found.setdefault(loop_of(op), []).append(op)
     return found
@@ -110,10 +110,10 @@ def closes_group(op: tile.FillOp, pending: Iterable[int]) -> bool:
     return True
 
 
-def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:
+def pending_groups(root: tile.LaunchOp | kernel.FuncOp) -> dict[tile.AcquireOp, int]:
     """
     For the first acquire of every run: how many of the newest groups may be unfinished when it
-    goes on. Found by playing through the fills and acquires of a launch, every loop up to where
+    goes on. Found by playing through its fills and acquires, every loop up to where
     its slots have been through all their states; the least count over all visits holds. `OpError`
     for a chunk that is acquired before it is filled.
     """
@@ -138,7 +138,7 @@ def pending_groups(launch: tile.LaunchOp) -> dict[tile.AcquireOp, int]:
             newest = max(group_of[chunk] for chunk in chunks)
             pending[op] = min(pending.get(op, groups), groups - 1 - newest)
 
-    _play(launch.body.block.ops, {}, visit)
+    _play(root.body.block.ops, {}, visit)
     return pending
 
 

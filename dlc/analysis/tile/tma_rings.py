@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.dialects import tile
-from dlc.dialects.axes import SERIAL
+from dlc.dialects.axes import SERIAL, AxesOp
+from dlc.dialects.kernel_op import KernelSignature
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT, holds_box, map_dims
 from dlc.dialects.layouts import SwizzleAttr, shape_of, strides_of
 
@@ -16,12 +17,12 @@ def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str |
     """
     if loop is None:
         return "no single loop acquires and releases chunk after chunk"
-    launch = loop.parent_op()
-    if not isinstance(launch, tile.LaunchOp):
-        return "its loop stands in another one and would be entered again"
-    if launch.axes_of(SERIAL):
+    around = loop.parent_op()
+    if isinstance(around, tile.LaunchOp | tile.ForOp) and around.axes_of(SERIAL):
         return "its loop would be entered again at each serial point (register-tile first)"
-    if any(ring.parent_op() is not launch for ring in rings):
+    if not isinstance(around, tile.LaunchOp | tile.ForOp) or isinstance(around.parent_op(), AxesOp):
+        return "its loop stands in another one and would be entered again"
+    if any(ring.parent_op() is not around for ring in rings):
         return "its ring stands inside of its loop"
     if len({(ring.depth, ring.chunks) for ring in rings}) != 1:
         return "its rings have different numbers of slots or chunks"
@@ -37,12 +38,12 @@ def ring_box(ring: tile.RingOp) -> tuple[int, ...]:
     return (*outer, inner)
 
 
-def ring_obstacle(kernel: tile.KernelOp, ring: tile.RingOp) -> str | None:
+def ring_obstacle(kernel: KernelSignature, ring: tile.RingOp) -> str | None:
     """Why the accelerator cannot copy a ring's slabs from their source; None if it can."""
     slab = ring.slab
     if not slab.slab_sizes:
         return "expected at least one dimension, found none"
-    alignment = kernel.alignment(slab.source)  # pyright: ignore[reportArgumentType]
+    alignment = kernel.alignment(slab.source)
     if obstacle := tma_obstacle(slab.source_type, ring_box(ring), alignment):
         return obstacle
     layout, box = ring.ring_type.layout, [n for n in ring_box(ring) if n != 1]

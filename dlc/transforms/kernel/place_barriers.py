@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.kernel.barriers import Uniformity, missing_barriers
 from dlc.analysis.kernel.conflicts import Conflict, Slots
 from dlc.diagnostics import fail
-from dlc.dialects import kernel
+from dlc.dialects import kernel, tile
 from dlc.ir.expr import unchanged_ir
 from dlc.remarks import remark
 from dlc.text import counted
@@ -46,6 +46,10 @@ class PlaceBarriersPass(ModulePass):
         for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
             if func.lockstep is None:
                 continue
+            for left in tile.tile_ops(func):
+                fail(
+                    left, f"expected Kernel IR, found '{left.name}'", "run materialize-tiles first"
+                )
             with unchanged_ir():
                 count = place_barriers(func)
             func.lockstep = None

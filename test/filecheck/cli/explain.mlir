@@ -20,7 +20,7 @@
 // CHECK: {{^}}  tileify                 thread axes %i, %j{{$}}
 // CHECK-NEXT: {{^}}  chunk-matmul-k          K in chunks of
 // CHECK: {{^}}  pipeline-k-outer        chunks are requested {{[1-3]}} ahead{{$}}
-// CHECK: {{^}}  materialize-tiles       grid {{[0-9]+}}, block {{[0-9]+}}{{$}}
+// CHECK: {{^}}  bind-axes               grid {{[0-9]+}}, block {{[0-9]+}}{{$}}
 // CHECK-NEXT: {{^}}  place-barriers          1 barrier{{$}}
 // CHECK-NEXT: {{^}}  vectorize-accesses      the copy of
 // CHECK-NEXT: {{^}}                          the copy of
@@ -47,7 +47,7 @@
 // WRITTEN-NEXT: {{^}}  tileify                 thread axes %i, %j{{$}}
 // WRITTEN-NEXT: {{^}}  blockify-launch         blocks of 1 x 64 points, 1 x 32 threads{{$}}
 // WRITTEN-NEXT: {{^}}  pad-smem                skipped, it has no buffer in shared memory (stage-inputs makes them){{$}}
-// WRITTEN-NEXT: {{^}}  materialize-tiles       grid 3200, block 32{{$}}
+// WRITTEN-NEXT: {{^}}  bind-axes               grid 3200, block 32{{$}}
 // WRITTEN-NEXT: {{^}}  place-barriers          0 barriers{{$}}
 // WRITTEN: {{^}}again for sm_90, 132 SMs{{$}}
 // WRITTEN: {{^}}  because                 independent points

@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s -p materialize-tiles,place-barriers --split-input-file | filecheck %s
+// RUN: dlc-opt %s -p bind-axes,materialize-tiles,place-barriers --split-input-file | filecheck %s
 
 // How the threads themselves fill rings: see materialize-tma.mlir for those that TMA fills.
 

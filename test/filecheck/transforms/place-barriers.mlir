@@ -111,3 +111,14 @@ kernel.func @divergent(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 
     kernel.store %w, %y[%t] : memref<64xf32>
   }
 }
+
+// -----
+
+// CHECK: expected Kernel IR, found 'tile.for'
+kernel.func @early(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 64 lockstep {
+  %t = kernel.thread_id
+  tile.for {
+    %v = tile.load %x[%t] : memref<64xf32>
+    tile.store %v, %y[%t] : memref<64xf32>
+  }
+}

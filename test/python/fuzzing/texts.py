@@ -106,7 +106,7 @@ def random_passes(rng: random.Random) -> list[str]:
     first = rng.randrange(len(names))
     if kind == 2:
         return ["-p", ",".join(names[first:])]
-    return ["-p", ",".join(names[names.index("materialize-tiles") :]), "-t", "cuda"]
+    return ["-p", ",".join(names[names.index("bind-axes") :]), "-t", "cuda"]
 
 
 def answer(text: str, arguments: list[str]) -> str | None:

@@ -70,6 +70,9 @@ __all__ = [
 ]
 
 
+_GO_ON = "`dlc compile` goes on from here, by the passes that are left"
+
+
 def print_module(module: ModuleOp) -> str:
     """All kernels of a module in one text, after the prelude functions that they use."""
     for op in module.walk():
@@ -77,7 +80,7 @@ def print_module(module: ModuleOp) -> str:
             fail(
                 op,
                 f"the CUDA printer expects kernel.func, found {op.name}",
-                "run materialize-tiles first",
+                _GO_ON,
             )
     return _print([op for op in module.walk() if isinstance(op, kernel.FuncOp)])
 
@@ -90,7 +93,7 @@ def print_kernel(func: kernel.FuncOp) -> str:
 def _independent(func: kernel.FuncOp) -> kernel.FuncOp:
     """A kernel whose threads run independently; OpError for one in lockstep."""
     if func.lockstep is not None:
-        fail(func, f"@{func.name_} runs in lockstep, as no GPU does", "run place-barriers first")
+        fail(func, f"@{func.name_} runs in lockstep, as no GPU does", _GO_ON)
     return func
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import takewhile
 
 from xdsl.dialects import arith
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import IndexedOp, YieldOpBase
+from dlc.dialects.access import YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.dialects.ring_ops import TMA, ChunkOp
 from dlc.transforms.kernel.materialization import tma
@@ -36,29 +37,12 @@ _TOGETHER = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp | Chunk
 """What the threads of a block do together."""
 
 
-def emit_launch(e: Emitter) -> None:
-    """Emits the body of the launch; its serial axes become loops around what mentions them."""
-    launch = e.source.launch
-    e.extents.update((a, launch.extent(a)) for a in launch.axes)
-    e.registers = launch.axes_of(REGISTER)
-    _emit_levels(e, list(launch.body.block.ops), launch.axes_of(SERIAL))
-
-
-def _emit_levels(e: Emitter, ops: list[Operation], serial: list[BlockArgument]) -> None:
-    """Emits what mentions no serial axis, then the rest in a loop over the first."""
-    outside = [op for op in ops if not _mentioned(e, op) & set(serial)]
-    emit_ops(e, outside)
-    rest = [op for op in ops if op not in outside]
-    if rest:
-        axis, *inner = serial
-        with e.loop(e.extents[axis], axis.name_hint, unroll=False) as index:
-            e.scalars[axis] = index
-            _emit_levels(e, rest, inner)
-
-
-def _mentioned(e: Emitter, op: Operation) -> set[SSAValue]:
-    """Along what anything in an op varies."""
-    return {axis for inner in op.walk() for v in inner.operands for axis in e.along[v]}
+def emit_body(e: Emitter) -> None:
+    """Emits the body of the kernel; the constants that it begins with stay its first."""
+    ops = list(e.source.body.block.ops)
+    for op in takewhile(lambda op: isinstance(op, arith.ConstantOp), ops):
+        e.value(op.results[0])
+    emit_ops(e, ops)
 
 
 def emit_ops(
@@ -184,8 +168,6 @@ def _emit_scalar(e: Emitter, op: Operation) -> None:
         return
     if isinstance(op, tile.SelectOp):
         new: Operation = kernel.SelectOp(e.value(op.value), e.exprs(op.where), e.value(op.default))
-    elif isinstance(op, IndexedOp):
-        raise ValueError(f"{op.name} cannot be materialized")
     else:
         new = op.clone({v: e.value(v) for v in dict.fromkeys(op.operands)})
     new.location = op.location

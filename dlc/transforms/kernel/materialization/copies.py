@@ -92,7 +92,7 @@ def _copy(
     beyond the source are 0. `known` conditions hold here.
     """
     sizes = slab.slab_sizes
-    alignment = e.source.alignment(slab.source)  # pyright: ignore[reportArgumentType]
+    alignment = e.source.alignment(slab.source)
     width = copy_width(slab, alignment, whole=asynchronous)
     base = e.exprs(slab.subscripts)
 

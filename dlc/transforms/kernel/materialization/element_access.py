@@ -9,7 +9,7 @@ from dlc.analysis.tile.fragments import fragment_axis
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.layouts import shape_of
-from dlc.ir.expr import Expr, within
+from dlc.ir.expr import within
 from dlc.transforms.kernel.materialization.emitter import Emitter, LocalArray
 
 
@@ -40,11 +40,8 @@ def load(e: Emitter, op: tile.LoadOp) -> SSAValue:
 
 
 def store(e: Emitter, op: tile.StoreOp | tile.AtomicAddOp) -> None:
-    """Emits a store or an atomic add at the current point, once per point of its axes."""
-    along = frozenset[SSAValue]().union(*(e.along[i] for i in tile.once_along(op)))
-    where = [*e.exprs(op.where), *e.guard]
-    where += [Expr() - index for axis, index in e.once.items() if axis not in along]
-    subscripts = e.exprs(op.subscripts)
+    """Emits a store or an atomic add at the current point."""
+    subscripts, where = e.exprs(op.subscripts), e.exprs(op.where)
     effect = kernel.AtomicAddOp if isinstance(op, tile.AtomicAddOp) else kernel.StoreOp
     new = effect(e.value(op.value), e.scalars[op.ref], subscripts, simplify_where(where))
     new.location = op.location

@@ -54,12 +54,19 @@ class Pipeline:
 
 
 class Emitter:
-    """Emits Kernel IR for a tile launch; see `materialize_tiles`."""
+    """Emits a kernel in which nothing of the tile dialect is left; see `materialize_tiles`."""
 
-    def __init__(self, source: tile.KernelOp) -> None:
+    def __init__(self, source: kernel.FuncOp) -> None:
         self.source = source
-        self.along: Variance = variance(source.launch)
+        threads = [op for op in source.body.block.ops if isinstance(op, kernel.ThreadIdOp)]
+        self.along: Variance = variance(source, [op.result for op in threads])
         self.body = Block(arg_types=[ref.type for ref in source.refs])
+        self.func = kernel.FuncOp.create(
+            properties=dict(source.properties),
+            attributes=dict(source.attributes),
+            regions=[Region(self.body)],
+        )
+        self.func.location = source.location
         self.builder = Builder(InsertPoint.at_end(self.body))
         self.scalars: dict[SSAValue, SSAValue] = {}
         self.arrays: dict[SSAValue, LocalArray] = {}
@@ -68,16 +75,12 @@ class Emitter:
         self.extents: dict[SSAValue, int] = {}
         self.accumulators: dict[Operation, Accumulators] = {}
         """What each reduce in progress folds into."""
-        self.threads = 1
+        self.threads = source.block_size
         """Threads of a block."""
-        self.thread_id = Expr()
-        self.once: dict[BlockArgument, Expr] = {}
-        """Block and thread axes that effects may be restricted along: axis to its expression."""
-        self.guard: list[Expr] = []
-        """Conditions that hold for the threads that have work."""
+        self._thread_ids = threads
         self.slots: dict[SSAValue, tuple[SSAValue, Expr]] = {}
         """Acquired slots: a ring's buffer, and the slot's number in it."""
-        self.pending = pending_groups(source.launch)
+        self.pending = pending_groups(source)
         self.pipelines: dict[tile.RingOp, Pipeline] = {}
         self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
         self.meanings: dict[SSAValue, Expr] = {}
@@ -92,6 +95,11 @@ class Emitter:
         for ref, argument in zip(source.refs, self.body.args, strict=True):
             argument.name_hint = ref.name_hint
             self.scalars[ref] = argument
+
+    @property
+    def thread_id(self) -> Expr:
+        """The number of the thread, in the kernel that is emitted."""
+        return Expr.of(self.scalars[self._thread_ids[0].result]) if self._thread_ids else Expr()
 
     def insert(self, op: Operation, name: str | None = None) -> SSAValue:
         """Inserts an op with one result and names it."""

@@ -11,9 +11,9 @@ from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
+from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.dialects.ring_ops import ChunkOp
-from dlc.ir.expr import Expr
+from dlc.ir.expr import Expr, range_of
 from dlc.ir.monoid import MONOIDS
 from dlc.target import WARP
 from dlc.transforms.kernel.materialization.emitter import Accumulators, Emitter, LocalArray
@@ -58,7 +58,7 @@ def uniform_conditions(e: Emitter, op: tile.ReduceOp) -> list[Expr]:
     The fold's conditions if they are the same for all threads of the block and iterations in which
     they do not hold can be skipped, else none.
     """
-    if e.guard or not _can_skip(e, op):
+    if not _can_skip(e, op):
         return []
     for condition in op.yielded.where:
         for value in condition.values():
@@ -103,7 +103,7 @@ def conditions_at(e: Emitter, loop: tile.ReduceOp, chunk: Expr) -> list[Expr]:
 def _is_uniform(axis: SSAValue) -> bool:
     owner = axis.owner
     loop = owner.parent_op() if isinstance(owner, Block) else None
-    return isinstance(loop, AxesOp) and loop.kind(axis) in (BLOCK, SERIAL)
+    return isinstance(loop, AxesOp) and loop.kind(axis) == SERIAL
 
 
 def _folded_axes(e: Emitter, op: tile.ReduceOp) -> frozenset[SSAValue]:
@@ -180,10 +180,8 @@ def finish(e: Emitter, op: tile.ReduceOp, acc: Accumulators) -> None:
 
 def combine(e: Emitter, op: tile.CombineOp) -> None:
     """Emits the fold across threads: by shuffles within a warp, through shared memory beyond."""
-    launch = e.source.launch
-    threads = launch.axes_of(THREAD)
-    width = prod(launch.extent(a) for a in op.axes)
-    innermost = threads[len(threads) - len(op.axes) :] == list(op.axes)
+    width = prod(map(_extent, op.axes))
+    innermost = op.threads[len(op.threads) - len(op.axes) :] == op.axes
     lanes = min(width, WARP) if innermost and (width % WARP == 0 or WARP % width == 0) else 1
     along = frozenset[SSAValue]().union(*(e.along[r] for r in op.results))
     axes = [a for a in e.registers if a in along]
@@ -195,11 +193,10 @@ def combine(e: Emitter, op: tile.CombineOp) -> None:
         _bind(e, op, arrays)
         return
     # Thread numbers along the combined axes and along the others.
-    others = [a for a in threads if a not in op.axes]
-    part = _linear(e, list(op.axes), launch)
-    other = _linear(e, others, launch)
+    others = [a for a in op.threads if a not in op.axes]
+    part, other = _linear(e, op.axes), _linear(e, others)
     parts = width // lanes
-    shape = [prod(launch.extent(a) for a in others), parts]
+    shape = [prod(map(_extent, others)), parts]
     kept = [n for n, size in enumerate(shape) if size != 1]
     scratch = [
         e.scratch(t, [*(e.extents[a] for a in axes), *(shape[n] for n in kept)], f"{n}_parts")
@@ -255,9 +252,14 @@ def _fold_lanes(e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray], la
         mask //= 2
 
 
-def _linear(e: Emitter, axes: Sequence[SSAValue], launch: tile.LaunchOp) -> Expr:
-    """The running number along some thread axes, the last one fastest."""
+def _extent(thread: SSAValue) -> int:
+    """How many values a part of the thread's number has."""
+    return int(range_of(thread)[1]) + 1
+
+
+def _linear(e: Emitter, threads: Sequence[SSAValue]) -> Expr:
+    """The running number along some parts of the thread's number, the last one fastest."""
     number = Expr()
-    for axis in axes:
-        number = number * launch.extent(axis) + Expr.of(e.scalars[axis])
+    for thread in threads:
+        number = number * _extent(thread) + Expr.of(e.scalars[thread])
     return number

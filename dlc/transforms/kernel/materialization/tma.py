@@ -56,7 +56,7 @@ def start(e: Emitter, ring: tile.RingOp) -> None:
 
 def _start_pipelines(e: Emitter) -> None:
     pipelines: list[Pipeline] = []
-    for loop, rings in rings_by_loop(e.source.launch).items():
+    for loop, rings in rings_by_loop(e.source).items():
         if all(ring.fill_kind != TMA for ring in rings):
             continue
         obstacle = loop_obstacle(loop, rings)

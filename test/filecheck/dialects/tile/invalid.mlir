@@ -30,7 +30,7 @@ tile.kernel @combine() -> () {
 tile.kernel @combine_type() -> () {
   tile.launch thread(%t in 4) {
     %v = "test.op"(%t) : (index) -> f32
-    %r = "tile.combine"(%v, %t) <{monoid = "add", operandSegmentSizes = array<i32: 1, 1>}> : (f32, index) -> i32
+    %r = "tile.combine"(%v, %t) <{monoid = "add", operandSegmentSizes = array<i32: 1, 1, 0>}> : (f32, index) -> i32
   }
 }
 // CHECK: expected results of the values' types
@@ -220,3 +220,13 @@ tile.kernel @yields() -> () {
   }
 }) : () -> tensor<4xf32>
 // CHECK: expected rising positions of zeroed outputs below 1, found [1]
+
+// -----
+
+// CHECK: expected values from 0 up to a known bound, found %n
+kernel.func @unbounded(%x: memref<1xi64>) -> (%y: memref<1xf32>) grid 1 block 8 lockstep {
+  %one = arith.constant 1.0 : f32
+  %v = kernel.load %x[0] : memref<1xi64>
+  %n = arith.index_cast %v : i64 to index
+  %s = tile.combine add %one across(%n) among(%n) : f32
+}

@@ -1,0 +1,234 @@
+"""The pass `bind-axes`: see `BindAxesPass`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.builder import Builder
+from xdsl.context import Context
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import kernel, loop, tile
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
+from dlc.dialects.layouts import shape_of
+from dlc.ir.expr import Expr
+from dlc.ir.provenance import inherit
+from dlc.ir.variance import Variance, variance
+from dlc.remarks import remark
+from dlc.target import MAX_THREADS
+from dlc.transforms.axes.loop_to_tile import as_tile
+
+DEALT_THREADS = 256
+"""Threads of a block where free thread axes are dealt over blocks."""
+
+
+@dataclass(frozen=True)
+class BindAxesPass(ModulePass):
+    """
+    Block and thread axes become what the numbers of block and thread say, serial axes loops.
+
+    Every kernel becomes a `kernel.func`, and a `kernel.launch` in its place. Thread axes that a
+    combine or a stage needs, or that fit in a block beside block axes, stay whole, the last one
+    innermost; others are flattened and dealt over blocks of 256. A serial axis becomes a loop
+    around all that mentions it. Along axes that an effect does not mention, it is restricted to
+    the first point. Register axes stay.
+
+    *Legal for* every state of a kernel: one still in the loop dialect becomes one thread. The
+    threads of a block run in lockstep until `place-barriers`.
+    *Why*: a GPU knows one number of the block and one of the thread; grids in more dimensions end
+    at 65,535.
+
+    ```
+    tile.launch block(%b in 4)                  kernel.func @k(…) -> (…) grid 4 block 8 lockstep {
+        thread(%t in 8) serial(%s in 2)           %b = kernel.block_id
+        register(%r in 3) {                       %t = kernel.thread_id
+      %a = tile.load %x[%b, %r]                   tile.for register(%r in 3) {
+      tile.store %a, %y[%b, %s, %r]       →         %a = tile.load %x[%b, %r]
+    }                                               tile.for serial(%s in 2) {
+                                                      tile.store %a, %y[%b, %s, %r] where (%t < 1)
+                                                    }
+                                                  }
+                                                }
+    ```
+    """
+
+    name = "bind-axes"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for source in [k for k in op.walk() if isinstance(k, loop.KernelOp | tile.KernelOp)]:
+            if isinstance(source, loop.KernelOp):
+                source = as_tile(source)
+            func = _Binding(source).func
+            _launch(source, func, op)
+            remark(self.name, func.name_, f"grid {func.grid_size}, block {func.block_size}")
+
+
+def _launch(source: tile.KernelOp, func: kernel.FuncOp, module: ModuleOp) -> None:
+    """Puts a launch where the kernel was, and the kernel itself into the module."""
+    launch = kernel.LaunchOp(source.name_, source.inputs, [r.type for r in source.outputs])
+    launch.location = func.location = source.location
+    inherit(launch, source)
+    Rewriter.replace_op(source, launch)
+    outermost = launch
+    while (parent := outermost.parent_op()) is not module and parent is not None:
+        outermost = parent
+    Rewriter.insert_op(func, InsertPoint.before(outermost))
+
+
+class _Binding:
+    """Moves the body of a tile kernel into a `func`."""
+
+    def __init__(self, source: tile.KernelOp) -> None:
+        self._launch = launch = source.launch
+        self._along: Variance = variance(launch)
+        self._extents: dict[SSAValue, int] = {a: launch.extent(a) for a in launch.axes}
+        kinds = {kind: launch.axes_of(kind) for kind in (BLOCK, THREAD, SERIAL, REGISTER)}
+        self._blocks, self._threads = kinds[BLOCK], kinds[THREAD]
+        zeroed = [source.output_refs.index(ref) for ref in source.zeroed_refs]
+        empty = all(0 in shape_of(ref) for ref in source.output_refs)
+        alignments = [int(a) for a in source.alignments.get_values()]
+        schedule = None if source.schedule is None else source.schedule.data
+        self.func = kernel.FuncOp(
+            source.name_, source.detach_region(0), alignments, 1, 1, schedule, zeroed, lockstep=True
+        )
+        self._outside = [op for op in self.func.body.block.ops if op is not launch]
+        self._builder = Builder(InsertPoint.before(launch))
+        self._zero: SSAValue | None = None
+        self._guard: list[Expr] = []
+        """Conditions that hold for the threads that have work."""
+        self._values: dict[SSAValue, SSAValue] = {}
+        """What block and thread axes become."""
+        self._number(empty)
+        self._rewrite_body()
+        self._nest(launch.body.block, kinds[SERIAL])
+        self._replace_launch(kinds[REGISTER])
+
+    def _number(self, empty: bool) -> None:
+        """States grid and block, and defines each block and thread axis by their numbers."""
+        block_points, thread_points = self._points(self._blocks), self._points(self._threads)
+        buffers = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp
+        together = any(isinstance(op, buffers) for op in self._launch.walk())
+        beside = bool(self._blocks) and thread_points <= MAX_THREADS
+        whole = together or beside or thread_points <= 1
+        threads = max(thread_points, 1) if whole else min(DEALT_THREADS, thread_points)
+        dealt_blocks = 1 if whole else -(-thread_points // threads)
+        empty = empty or block_points == 0 or thread_points == 0
+        self.func.set_launch_shape(0 if empty else block_points * dealt_blocks, threads)
+        block_id = thread_id = Expr()
+        if self.func.grid_size > 1:
+            name = self._sole_name(self._blocks) if dealt_blocks == 1 else None
+            block_id = self._define(kernel.BlockIdOp(), name or "bid")
+        if threads > 1:
+            name = self._sole_name(self._threads) if whole else None
+            thread_id = self._define(kernel.ThreadIdOp(), name or "tid")
+        self._decode(self._blocks, block_id // dealt_blocks)
+        if not whole:
+            thread_id = (block_id % dealt_blocks) * threads + thread_id
+            if len(self._threads) > 1:
+                thread_id = self._define(kernel.IndexOp(thread_id), "point")
+            last = Expr((), thread_points - 1)
+            if (last - thread_id).range[0] < 0:
+                self._guard.append(last - thread_id)
+        self._decode(self._threads, thread_id)
+
+    def _points(self, axes: list[BlockArgument]) -> int:
+        return prod(self._extents[a] for a in axes)
+
+    def _sole_name(self, axes: list[BlockArgument]) -> str | None:
+        return axes[0].name_hint if len(axes) == 1 else None
+
+    def _define(self, op: Operation, name: str | None) -> Expr:
+        """Inserts the definition of an index value."""
+        self._builder.insert(op)
+        op.results[0].name_hint = name
+        return Expr.of(op.results[0])
+
+    def _decode(self, axes: list[BlockArgument], point: Expr) -> None:
+        """Gives each axis its part of a running number, the last axis running fastest."""
+        extents = [max(self._extents[a], 1) for a in axes]  # an empty axis decodes no points
+        rest = prod(extents)
+        for number, (axis, extent) in enumerate(zip(axes, extents, strict=True)):
+            rest //= extent
+            part = point // rest if number == 0 else (point // rest) % extent
+            if part.is_constant:
+                self._values[axis] = self._zero_at_top()
+                continue
+            if part != Expr.of(part.values()[0]):
+                part = self._define(kernel.IndexOp(part), axis.name_hint)
+            self._values[axis] = part.values()[0]
+
+    def _zero_at_top(self) -> SSAValue:
+        """The number of the only point of an axis."""
+        if self._zero is None:
+            top = Builder(InsertPoint.at_start(self.func.body.block))
+            self._zero = top.insert(arith.ConstantOp(IntegerAttr(0, IndexType()))).result
+        return self._zero
+
+    def _rewrite_body(self) -> None:
+        """Makes axes values, and restricts effects along axes that they do not mention."""
+        for op in list(self._launch.body.block.walk()):
+            if isinstance(op, tile.StoreOp | tile.AtomicAddOp):
+                self._restrict(op)
+            elif isinstance(op, tile.CombineOp):
+                op.bind(self._several(op.axes), self._several(self._threads))
+            elif isinstance(op, IndexedOp):
+                op.substitute(self._values.get)
+
+    def _several(self, axes: Sequence[SSAValue]) -> list[SSAValue]:
+        """What axes of several points became."""
+        return [self._values[a] for a in axes if self._extents[a] != 1]
+
+    def _restrict(self, op: tile.StoreOp | tile.AtomicAddOp) -> None:
+        along = frozenset[SSAValue]().union(*(self._along[i] for i in tile.once_along(op)))
+        once = [Expr() - Expr.of(v) for axis, v in self._values.items() if axis not in along]
+        if isinstance(op, tile.AtomicAddOp):
+            new = tile.AtomicAddOp(op.value, op.ref, op.subscripts, [], op.where)
+            new.location = op.location
+            Rewriter.replace_op(op, new)
+            op = new
+        op.substitute(self._values.get, [*self._guard, *once])
+
+    def _nest(self, block: Block, serial: list[BlockArgument]) -> None:
+        """Moves what mentions serial axes into loops over them, the first one outermost."""
+        ops = list(block.ops)[:-1]
+        mentioned = {op: self._mentioned(op) for op in ops}
+        rest = [op for op in ops if mentioned[op] & set(serial)]
+        if not rest:
+            return
+        axis, *inner = serial
+        body = new_body(1, [axis.name_hint])
+        for op in rest:
+            op.detach()
+            body.block.add_op(op)
+        nest = tile.ForOp([self._extents[axis]], body, [SERIAL])
+        assert block.last_op is not None
+        block.insert_op_before(nest, block.last_op)
+        self._nest(body.block, inner)
+        axis.replace_all_uses_with(body.block.args[0])
+
+    def _mentioned(self, op: Operation) -> set[SSAValue]:
+        """Along what anything in an op varied."""
+        operands = (v for inner in op.walk() for v in inner.operands)
+        return {axis for v in operands for axis in self._along.get(v, ())}
+
+    def _replace_launch(self, registers: list[BlockArgument]) -> None:
+        """Leaves a loop over the register axes, which defines the kernel's constants, too."""
+        launch = self._launch
+        extents = [self._extents[a] for a in registers]
+        body = launch.detach_region(0)
+        for axis in [a for a in body.block.args if a not in registers]:
+            body.block.erase_arg(axis)
+        inside = Builder(InsertPoint.at_start(body.block))
+        for op in self._outside:
+            op.detach()
+            inside.insert(op)
+        program = tile.ForOp(extents, body, [REGISTER] * len(extents))
+        program.location = launch.location
+        Rewriter.replace_op(launch, program, [])
