@@ -18,18 +18,14 @@ from dlc.backend.executor import default_target
 from dlc.compiler import compile as dlc_compile
 from dlc_bench.ceilings import measure_ceilings
 from dlc_bench.contender import (
-    AUTOTUNE,
     COMPILE,
     DLC,
-    EAGER,
+    PEERS,
     RUN_SECONDS,
     Contender,
     Report,
     TakesNoPart,
-    autotune,
     dlc,
-    eager,
-    torch_compile,
 )
 from dlc_bench.device import Device, find_device
 from dlc_bench.environment import environment, forbid_tf32
@@ -38,7 +34,6 @@ from dlc_bench.subject import Call, Subject
 from dlc_bench.work import Work
 
 Announce = Callable[[str, str, float], None]
-PYTORCH = {EAGER: eager, COMPILE: torch_compile, AUTOTUNE: autotune}
 CHECK_ONLY = Plan(warm_up_seconds=0, seconds=0, least_rounds=1, most_rounds=1)
 CEILINGS = Plan(seconds=0.3)
 COMPILE_SECONDS = 120.0
@@ -79,7 +74,7 @@ def build(job: dict[str, Any], announce: Announce) -> None:
         for name in compiled:
             announce(name, "building", COMPILE_SECONDS)
             with torch.no_grad():
-                PYTORCH[name]().make(subject, lambda step, seconds: None)
+                PEERS[name]().make(subject, lambda step, seconds: None)
         forget_tuning()
 
 
@@ -168,8 +163,8 @@ def make_contenders(job: dict[str, Any], case: Case) -> list[Contender]:
     for name in job["contenders"]:
         if name == DLC:
             found.append(dlc(job["target"], job["backend"]))
-        elif name in PYTORCH:
-            found.append(PYTORCH[name]())
+        elif name in PEERS:
+            found.append(PEERS[name]())
         else:
             found.append(plug_in(name, job["plugged"][name], case))
     return found

@@ -59,6 +59,10 @@ def autotune() -> Contender:
     return Contender(AUTOTUNE, lambda subject, report: _compiled(subject, mode), AUTOTUNE_SECONDS)
 
 
+PEERS = {EAGER: eager, COMPILE: torch_compile, AUTOTUNE: autotune}
+"""What makes the contenders that are PyTorch, by name."""
+
+
 def _compiled(subject: Subject, mode: str | None) -> Call:
     # Tensors are arguments of their own: the elements of a list would be guarded one by one.
     def function(*tensors: torch.Tensor) -> Any:

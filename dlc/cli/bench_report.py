@@ -14,17 +14,7 @@ from dlc.compiler import Variant
 from dlc.diagnostics import UsageError, did_you_mean, with_hint
 from dlc.frontend.imported import ImportedProgram
 from dlc_bench.ceilings import measure_ceilings
-from dlc_bench.contender import (
-    AUTOTUNE,
-    COMPILE,
-    DLC,
-    EAGER,
-    Contender,
-    autotune,
-    dlc_module,
-    eager,
-    torch_compile,
-)
+from dlc_bench.contender import AUTOTUNE, COMPILE, DLC, EAGER, PEERS, Contender, dlc_module
 from dlc_bench.device import find_device
 from dlc_bench.environment import forbid_tf32, tf32_allowed
 from dlc_bench.measure import Result, make_timer, measure
@@ -32,7 +22,6 @@ from dlc_bench.program import module_subject, program_subject
 from dlc_bench.subject import Subject
 from dlc_bench.table import device_lines, results_table
 
-PEERS = {EAGER: eager, COMPILE: torch_compile, AUTOTUNE: autotune}
 DEFAULT = {"cuda": (DLC, EAGER, COMPILE, AUTOTUNE), "host": (DLC, EAGER, COMPILE)}
 """Contenders by backend: on the host, Inductor's autotuning has nothing to choose from."""
 
