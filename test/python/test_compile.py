@@ -26,7 +26,7 @@ from dlc.frontend.capture import capture_text
 from dlc.frontend.source import ImportFailure
 from dlc.ir.locations import LocParser
 from dlc.judge.reference import evaluate
-from dlc.passes import STAGES, STEPS
+from dlc.passes import STAGES, STEPS, Stage
 from dlc.pipeline import run_pipeline, stage_of, text_of
 from dlc.registry import register
 from dlc.transforms.tile.mark_unroll import MarkUnrollPass
@@ -176,6 +176,27 @@ def test_each_prefix_of_the_schedule_runs():
             get_pass(finishing.pass_name)().apply(ctx, kernels)
         (result,) = Executor(kernels, get_backend("host"))(bound)
         torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", ["matmul", "softmax"])
+def test_canonicalization_keeps_what_any_ir_computes(name: str, stage: Stage):
+    """`canonicalize,cse,dce` between any two IRs, and of the last."""
+    from dlc.backend.executor import Executor, get_backend
+    from dlc.registry import parse_pipeline
+
+    module, args = captured(name, 20, 40)
+    compiled = dlc.compile(module, args, target="sm_90", backend="host")
+    variant = compiled.variant(args)
+    ctx = register(Context())
+    state = variant.module(stage).clone()
+    for cleanup in parse_pipeline("canonicalize,cse,dce"):
+        cleanup.apply(ctx, state)
+        state.verify()
+    run_pipeline(ctx, state, "kernel")
+    bound = [t.detach() for t in variant.program.bind(args)]
+    (result,) = Executor(state, get_backend("host"))(bound)
+    torch.testing.assert_close(result, compiled(*args), rtol=1e-5, atol=1e-5)
 
 
 def test_kernels_say_how_they_are_launched():

@@ -69,7 +69,7 @@ class _Hoist:
         return needed
 
     def _is_around(self, op: Operation) -> bool:
-        """Whether an operation that was visited stands in a block around the one being visited."""
+        """True if an operation that was visited stands in a block around the one being visited."""
         return any(op.parent is outer.parent for outer in self.path)
 
     def _movable(self, op: Operation) -> bool:

@@ -27,10 +27,7 @@ def nest(kernel: KernelOp) -> None:
 
 
 def _nest(loop: ForOp) -> None:
-    """
-    Rebuilds the chain of loops that begins with `loop` so that every reduce stands inside the axes
-    that it varies along and no others, as far as these sets are nested in each other.
-    """
+    """`nest` for the chain of loops that begins with `loop`, and for the loops in the last one."""
     chain = [loop]
     while (inner := _sole_loop(chain[-1].body.block)) is not None:
         chain.append(inner)
@@ -65,8 +62,6 @@ def _rebuild(chain: Sequence[ForOp], levels: Sequence[Sequence[BlockArgument]]) 
         _append(loops[level], op)
     for outer, inner in pairwise(loops):
         _append(outer, inner)
-    block = loop.parent
-    assert block is not None
     Rewriter.replace_op(loop, loops[0])
 
 

@@ -20,10 +20,6 @@ def sink(kernel: KernelOp) -> None:
 
 
 def _sink(block: Block, outputs: set[SSAValue]) -> None:
-    """
-    Moves what no reduce of a block needs after the last one: an epilogue loads its operands there,
-    and no register holds them through the loop.
-    """
     last = block.last_op
     while last is not None and not isinstance(last, ReduceOp):
         last = last.prev_op
