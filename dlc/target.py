@@ -22,6 +22,16 @@ MAX_THREADS = 1024
 """Threads that a block can have, on every chip."""
 WARP = 32
 """Lanes of a warp, on every chip."""
+WIDEST_ACCESS = 16
+"""Bytes of the widest access of a thread, and what such an address has to be a multiple of (PTX
+ISA, "Vector Data Types" and "cp.async")."""
+TMA_ALIGNMENT = 128
+"""Bytes that divide the address in shared memory of a box that the tensor memory accelerator copies
+(PTX ISA, "cp.async.bulk.tensor")."""
+BANKS, BANK_BYTES = 32, 4
+"""Banks of shared memory, and the bytes of a bank's words, on every chip."""
+SECTOR_BYTES = 32
+"""Bytes that are fetched from global memory at once, on every chip."""
 BUFFER_ALIGNMENT = 256
 """Bytes that divide the address of any allocation of the CUDA driver or of PyTorch (CUDA C++
 Programming Guide, "Device Memory Accesses")."""

@@ -16,7 +16,7 @@ from typing import Any
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import SSAValue
 
-from dlc.analysis.kernel.banks import report
+from dlc.analysis.kernel.bank_accesses import report
 from dlc.analysis.loop.contraction import contractions
 from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.cuda.print.printer import print_kernel

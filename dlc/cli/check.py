@@ -22,7 +22,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation
 
-from dlc.analysis.kernel.banks import report
+from dlc.analysis.kernel.bank_accesses import report
 from dlc.cli.program_input import Loaded
 from dlc.cli.status_line import STATUS, bar, progress
 from dlc.diagnostics import OpError, file_line_col, format_error

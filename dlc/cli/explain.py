@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.analysis.kernel.banks import report
+from dlc.analysis.kernel.bank_accesses import report
 from dlc.cli.kernel_table import kernel_table
 from dlc.dialects import tile
 from dlc.ir.provenance import ops_of

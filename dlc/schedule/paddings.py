@@ -15,15 +15,7 @@ from itertools import chain
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 
-from dlc.analysis.kernel.banks import (
-    BANK_BYTES,
-    BANKS,
-    BankAccess,
-    accesses_of,
-    excess,
-    reads_of,
-    writes_of,
-)
+from dlc.analysis.kernel.bank_accesses import BankAccess, accesses_of, excess, reads_of, writes_of
 from dlc.analysis.kernel.layout import group_padded, padded
 from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.dialects import tile
@@ -31,6 +23,7 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import PaddedGroupsAttr, span_bytes, strides_of
 from dlc.dialects.ring_ops import slot_type
 from dlc.ir.expr import unchanged_ir
+from dlc.target import BANK_BYTES, BANKS
 
 Type = MemRefType[Attribute]
 

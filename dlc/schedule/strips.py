@@ -10,14 +10,20 @@ present layouts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, BlockArgument
 
-from dlc.analysis.kernel.banks import BankAccess, reads_of, report_global, report_reads
+from dlc.analysis.kernel.bank_accesses import (
+    BankAccess,
+    read_of,
+    reads_of,
+    report_global,
+    shared_loads,
+)
 from dlc.analysis.kernel.layout import group_padded, padded, swizzled
-from dlc.analysis.tile.fragments import Buffer
+from dlc.analysis.tile.fragments import Buffer, shared_by
 from dlc.analysis.tile.register_pairs import Pair, register_pairs
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
@@ -43,11 +49,11 @@ def choose_strips(
     chosen: dict[Pair, int] = {}
     notes: list[str] = []
     for pair in register_pairs(launch):
-        best = before
+        best, others = before, _loads_without(kernel, pair)
         for strip in _tried(launch.extent(launch.axes[pair.register])):
             trial = kernel.clone()
             permute(trial.launch, {pair: strip})
-            cost = _Cost(trial)
+            cost = _Cost(trial, before, others)
             with unchanged_ir():
                 if cost.no_narrower(before) and cost.is_less(best):
                     best, chosen[pair] = cost, strip
@@ -79,16 +85,39 @@ class _Cost:
     """
 
     kernel: tile.KernelOp
+    like: _Cost | None = None
+    """The cost of a kernel with the same loads, some of which are the same."""
+    same: frozenset[int] = frozenset()
+    """The numbers of these."""
 
     @cached
     def reads(self) -> list[BankAccess]:
-        return report_reads(self.kernel)
+        """What loads from shared memory cost, in program order."""
+        known = {n: self.like.reads[n] for n in self.same} if self.like else {}
+        return [
+            replace(known[n], op=op, buffer=shared_by(op.ref))
+            if n in known
+            else read_of(self.kernel, op)
+            for n, op in enumerate(shared_loads(self.kernel))
+        ]
 
     @cached
+    def relieved_of(self) -> list[float]:
+        """Wavefronts lost to conflicts when a buffer has its best layout, for each buffer."""
+        of: dict[Buffer, set[int]] = {}
+        for n, access in enumerate(self.reads):
+            of.setdefault(access.buffer, set()).add(n)
+        return [
+            self.like.relieved_of[number]
+            if self.like and loads <= self.same
+            else _relieved(self.kernel, buffer, self.reads)
+            for number, (buffer, loads) in enumerate(of.items())
+        ]
+
+    @property
     def relieved(self) -> float:
         """Wavefronts lost to conflicts when each buffer has its best layout."""
-        buffers = dict.fromkeys(a.buffer for a in self.reads)
-        return sum(_relieved(self.kernel, b, self.reads) for b in buffers)
+        return sum(self.relieved_of)
 
     @cached
     def present(self) -> tuple[float, int, float]:
@@ -123,6 +152,16 @@ class _Cost:
         if now < then:
             gains.append(f"sectors of global memory from {then:g} to {now:g}")
         return ", ".join(dict.fromkeys(gains)) or "fewer instructions"
+
+
+def _loads_without(kernel: tile.KernelOp, pair: Pair) -> frozenset[int]:
+    """The numbers of the loads from shared memory that do not mention a pair of axes."""
+    axes = {kernel.launch.axes[pair.thread], kernel.launch.axes[pair.register]}
+    return frozenset(
+        n
+        for n, op in enumerate(shared_loads(kernel))
+        if all(isinstance(i, BlockArgument) and i not in axes for i in op.indices)
+    )
 
 
 def _relieved(kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess]) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute
 
-from dlc.analysis.kernel.banks import accesses_of, excess
+from dlc.analysis.kernel.bank_accesses import accesses_of, excess
 from dlc.analysis.kernel.layout import swizzled
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes

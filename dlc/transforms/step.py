@@ -50,19 +50,23 @@ class SchedulingPass(ModulePass, ABC):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in list(kernels_of(op)):
-            name, step = kernel.name_, self._step_for(kernel, op)
-            if step is None:
-                remark(self.name, name, f"{SKIPPED}the kernel's schedule does not name it")
-                continue
-            schedule = kernel.schedule
-            try:
-                step, done = step.rewrite(kernel, op)
-            except Decline as reason:
-                done = f"{SKIPPED}{reason}"
-            else:
-                if schedule is not None:
-                    _note(step, name, schedule.data, op)
-            remark(self.name, name, done)
+            self.act(kernel, op)
+
+    def act(self, kernel: Kernel, module: ModuleOp) -> None:
+        """Does the step to a kernel of a module, and remarks what was done or why it was not."""
+        name, step = kernel.name_, self._step_for(kernel, module)
+        if step is None:
+            remark(self.name, name, f"{SKIPPED}the kernel's schedule does not name it")
+            return
+        schedule = kernel.schedule
+        try:
+            step, done = step.rewrite(kernel, module)
+        except Decline as reason:
+            done = f"{SKIPPED}{reason}"
+        else:
+            if schedule is not None:
+                _note(step, name, schedule.data, module)
+        remark(self.name, name, done)
 
     def _step_for(self, kernel: Kernel, module: ModuleOp) -> Self | None:
         if self != type(self)():
@@ -168,13 +172,17 @@ def _decided(kernel: loop.KernelOp, schedule: str, module: ModuleOp) -> tuple[st
     copy = kernel.clone()
     copy.schedule = StringAttr(schedule)
     trial = ModuleOp([copy], dict(module.attributes))
+
+    def done() -> Kernel:
+        return next(k for k in kernels_of(trial) if k.name_ == kernel.name_)
+
     with collect() as remarks:
         for step in steps[: last + 1]:
-            type(step)().apply(Context(), trial)
-    done = next(k for k in kernels_of(trial) if k.name_ == kernel.name_)
-    assert done.schedule is not None
-    texts = _texts(done.schedule.data)
-    for step in parse_schedule(done.schedule.data):
+            type(step)().act(done(), trial)
+    found = done().schedule
+    assert found is not None
+    texts = _texts(found.data)
+    for step in parse_schedule(found.data):
         if step.is_open:
             del texts[step.name]
     trial.erase()

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from dlc.analysis.kernel.banks import BANK_BYTES, BANKS, phases, report, wavefronts
+from dlc.analysis.kernel.bank_accesses import report
+from dlc.analysis.kernel.banks import phases, wavefronts
 from dlc.dialects import tile
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.kernel import CpAsyncOp
 from dlc.simulator import Access, run_module
 from dlc.simulator.address_space import Memory
-from dlc.target import WARP
+from dlc.target import BANK_BYTES, BANKS, WARP
 
 Promises: TypeAlias = Mapping[tuple[str, bool, int], float]
 """The ways of the reads (True: writes) of a buffer, by its name, that take so many bytes."""

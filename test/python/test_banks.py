@@ -12,15 +12,8 @@ from harness import scheduled as loops_of
 from xdsl.dialects.builtin import MemRefType, StridedLayoutAttr, f32
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.analysis.kernel.banks import (
-    BankAccess,
-    phases,
-    report,
-    report_global,
-    sectors,
-    wavefronts,
-    ways,
-)
+from dlc.analysis.kernel.bank_accesses import BankAccess, report, report_global
+from dlc.analysis.kernel.banks import phases, sectors, wavefronts, ways
 from dlc.analysis.kernel.layout import group_padded, offset_in, padded, place_of, swizzled
 from dlc.backend.cuda.print.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.host_kernel import HostKernel

@@ -9,7 +9,7 @@ import pytest
 from harness import STEPS, apply, interpret, lowered, parse, scheduled
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.analysis.kernel.banks import report
+from dlc.analysis.kernel.bank_accesses import report
 from dlc.backend import BackendError
 from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
