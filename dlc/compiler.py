@@ -217,7 +217,7 @@ class CompiledProgram:
     @property
     def memory(self) -> MemoryUse:
         """What the first variant needs beside its arguments."""
-        return MemoryUse.of(self.variants[0].module("kernel"))
+        return MemoryUse.of(self.variants[0].executor.program)
 
     @property
     def kernels(self) -> list[Kernel]:

@@ -111,7 +111,7 @@ def dlc_module(executor: Executor, finish: Callable[..., Any] | None = None) -> 
 def first_run(executor: Executor, tensors: Sequence[torch.Tensor], report: Report) -> None:
     """Runs kernel by kernel, so that one that hangs or crashes is known by its name."""
     executor.prepare()
-    names = [launch.func.name_ for launch in executor.launches if launch.func.grid_size > 0]
+    names = [launch.func.name_ for launch in executor.launches if launch.grid > 0]
     steps = iter(f"kernel {name}, {i} of {len(names)}" for i, name in enumerate(names, 1))
 
     def announce() -> None:
@@ -123,4 +123,4 @@ def first_run(executor: Executor, tensors: Sequence[torch.Tensor], report: Repor
 
 def launches_of(executor: Executor) -> int:
     """Kernels of a call."""
-    return sum(launch.func.grid_size > 0 for launch in executor.launches)
+    return sum(launch.grid > 0 for launch in executor.launches)

@@ -4,9 +4,9 @@ Runs `@main` of a Kernel IR module on torch tensors.
     executor = Executor(module, get_backend("host"))
     results = executor(tensors)
 
-`@main` is a list of launches and of the memory that they use: see `program.py`. A planned program
-asks torch for one workspace and for each of its results at a call; launches then cost no more than
-looking up addresses. Where kernels run is behind the interface `Backend`.
+`@main`, bound, is a list of launches and of the memory that they use: see `host_program.py`. A
+planned program asks torch for one workspace and for each of its results at a call; launches then
+cost no more than looking up addresses. Where kernels run is behind the interface `Backend`.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ OnLaunch: TypeAlias = Callable[[kernel.FuncOp, float], None]
 
 
 class Executor:
-    """A Kernel IR module that can be called. OpError as of `HostProgram`."""
+    """A Kernel IR module that can be called. OpError as of `HostProgram.bind`."""
 
     def __init__(self, module: ModuleOp, backend: Backend) -> None:
         self.backend = backend
-        self.program = HostProgram.of(module)
+        self.program = HostProgram.of(module).bind({})
         self.funcs = tuple(self.program.funcs)
         self._prepared = False
 
@@ -136,7 +136,8 @@ class Executor:
     def prepare(self) -> None:
         """Compiles the kernels, once. BackendError with the reason where that fails."""
         if not self._prepared:
-            self.backend.prepare([f for f in self.funcs if f.grid_size > 0])
+            launched = (launch.func for launch in self.launches if launch.grid > 0)
+            self.backend.prepare(list(dict.fromkeys(launched)))
             self._prepared = True
 
     def __call__(
@@ -166,7 +167,7 @@ class Executor:
             addresses[number] = tensor.data_ptr()
         for step in self.program.steps:
             if isinstance(step, Launch):
-                if step.func.grid_size == 0:
+                if step.grid == 0:
                     continue
                 begin = time.perf_counter()
                 backend.launch(step.func, [addresses[i] for i in step.inputs + step.outputs])

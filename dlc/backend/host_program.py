@@ -1,6 +1,6 @@
 """
-What `@main` of a Kernel IR module does, as a list of steps: what runs it, exports it or counts its
-bytes goes by them.
+What `@main` of a Kernel IR module does: a host program, and once it is bound to sizes, a list of
+steps. What runs it, exports it or counts its bytes goes by them.
 
 Before `plan-buffers`, launches make tensors: each is an allocation, dropped after its last use.
 After it, `@main` says itself what is allocated (`dlc/dialects/host.py`).
@@ -116,9 +116,10 @@ class Zero:
 
 @dataclass(frozen=True)
 class Launch:
-    """Runs a kernel on buffers."""
+    """Runs so many blocks of a kernel on buffers."""
 
     func: kernel.FuncOp
+    grid: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     op: host.LaunchOp | kernel.LaunchOp
@@ -135,11 +136,8 @@ Step: TypeAlias = Allocate | Slice | Zero | Launch | Drop
 
 
 @dataclass(frozen=True)
-class HostProgram:
-    """
-    `@main` as steps on numbered buffers, arguments first. OpError for a module whose `@main` does
-    anything but launch kernels on memory.
-    """
+class BoundProgram:
+    """`@main` as steps on numbered buffers, arguments first; every size is a number."""
 
     arguments: tuple[Layout | None, ...]
     """How each argument lies in memory; None if no kernel reads it."""
@@ -159,14 +157,30 @@ class HostProgram:
         """The kernels, in the order of their first launches."""
         return list(dict.fromkeys(launch.func for launch in self.launches))
 
+
+@dataclass(frozen=True)
+class HostProgram:
+    """`@main` of a Kernel IR module as it is written, whatever the sizes of its tensors are."""
+
+    main: func.FuncOp
+
     @staticmethod
     def of(module: ModuleOp) -> HostProgram:
-        main = main_of(module)
+        return HostProgram(main_of(module))
+
+    def bind(self, sizes: Mapping[str, int]) -> BoundProgram:
+        """
+        What is done where the sizes that tensors leave open, by name, have these values. No tensor
+        leaves one open. OpError where `@main` does anything but launch kernels on memory.
+        """
+        main = self.main
+        if sizes:
+            fail(main, f"expected no values of sizes, found some of {', '.join(sizes)}")
         reader = _Reader(main)
         steps = tuple(reader.steps())
         arguments = (reader.arguments.get(a) for a in main.body.block.args)
         bounds = tuple(bounds_in(attributes, main) for attributes in attributes_of(main))
-        return HostProgram(tuple(arguments), bounds, steps, reader.results, len(reader.numbers))
+        return BoundProgram(tuple(arguments), bounds, steps, reader.results, len(reader.numbers))
 
 
 def attributes_of(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:
@@ -205,7 +219,7 @@ class _Reader:
                 case kernel.LaunchOp():
                     yield from self._tensors(op)
                 case host.LaunchOp(callee=kernel.FuncOp() as callee):
-                    yield Launch(callee, self._all(op.inputs), self._all(op.outputs), op)
+                    yield self._launch(op, callee)
                 case memref.AllocOp():
                     yield Allocate(*self._new(op.memref), Layout.of(op.memref.type))
                 case host.SliceOp():
@@ -225,6 +239,10 @@ class _Reader:
 
     def _all(self, values: Sequence[SSAValue]) -> tuple[int, ...]:
         return tuple(self.numbers[v] for v in values)
+
+    def _launch(self, op: host.LaunchOp | kernel.LaunchOp, callee: kernel.FuncOp) -> Launch:
+        inputs, outputs = self._all(op.inputs), self._all(op.outputs)
+        return Launch(callee, callee.grid_size, inputs, outputs, op)
 
     def _new(self, value: SSAValue) -> tuple[int, str]:
         """A number and a name for a buffer."""
@@ -251,7 +269,7 @@ class _Reader:
             yield Allocate(number, name, Layout.of(ref.type))
             if ref in callee.zeroed_refs:
                 yield Zero(number, number, 0, span_bytes(ref.type))
-        yield Launch(callee, self._all(op.inputs), self._all(op.outputs), op)
+        yield self._launch(op, callee)
         unused = [v for v in op.outputs if v not in self.last_use]
         ended = [v for v in dict.fromkeys(op.inputs) if self.last_use[v] is op]
         if dead := self._all([*ended, *unused]):

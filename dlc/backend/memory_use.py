@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
 from dlc.analysis.kernel.placement import Buffer, live_bytes
-from dlc.backend.host_program import Allocate, HostProgram, Slice, main_of
+from dlc.backend.host_program import Allocate, BoundProgram, Slice, main_of
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
@@ -34,9 +34,8 @@ class MemoryUse:
         return self.workspace + self.results
 
     @staticmethod
-    def of(module: ModuleOp) -> MemoryUse:
-        """Of a module of Kernel IR, after `plan-buffers`."""
-        program = HostProgram.of(module)
+    def of(program: BoundProgram) -> MemoryUse:
+        """Of a program whose buffers are planned."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for step, launch in enumerate(program.launches):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
+from dlc.backend.host_program import HostProgram
 from dlc.backend.memory_use import MemoryUse, eager_peak
 from dlc.dialects import host
 from dlc.passes import Step
@@ -33,7 +34,7 @@ class MemoryReport:
 
     def _look(self, module: ModuleOp) -> None:
         if self.use is None and any(isinstance(op, host.LaunchOp) for op in module.walk()):
-            self.use = MemoryUse.of(module)
+            self.use = MemoryUse.of(HostProgram.of(module).bind({}))
 
     def __str__(self) -> str:
         """A table; empty for a program that is not planned."""

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.backend import LaunchError
 from dlc.backend.executor import Executor, get_backend, to_device
 from dlc.backend.host.host_backend import HostBackend
+from dlc.backend.host_program import HostProgram
 from dlc.diagnostics import OpError
 from dlc.dialects.kernel import FuncOp
 from dlc.ir.locations import LocParser
@@ -105,6 +106,15 @@ def test_launches_run_in_order():
     tripled, same = Executor(parse(CHAIN), get_backend("host"))([x])
     assert torch.equal(tripled, 8 * x)
     assert same is x
+
+
+def test_a_program_is_bound_before_it_runs():
+    program = HostProgram.of(parse(CHAIN))
+    bound = program.bind({})
+    assert [launch.grid for launch in bound.launches] == [1] * 4
+    assert bound == program.bind({})
+    with pytest.raises(OpError, match="expected no values of sizes, found some of batch, length"):
+        program.bind({"batch": 3, "length": 5})
 
 
 def test_tensors_are_dropped_after_their_last_use(monkeypatch: pytest.MonkeyPatch):

@@ -154,4 +154,4 @@ def test_a_call_asks_for_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
     module = planned(LocParser(register(Context()), SHARED, "shared.mlir").parse_module())
     program = Executor(module, HostBackend()).program
     assert sum(isinstance(step, Allocate) for step in program.steps) == 1 + 3
-    assert MemoryUse.of(module).workspace == 512
+    assert MemoryUse.of(program).workspace == 512

@@ -76,7 +76,7 @@ class ExportPlan:
         main = main_of(module)
         if not any(isinstance(op, host.LaunchOp) for op in main.body.block.ops):
             fail(main, "expected a host program, found none", "run plan-buffers first")
-        program = HostProgram.of(module)
+        program = HostProgram.of(module).bind({})
         scope = Names(_TAKEN)
         names: dict[int, str] = {}
         layouts: dict[str, Layout] = {}
