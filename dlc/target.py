@@ -35,6 +35,8 @@ SECTOR_BYTES = 32
 BUFFER_ALIGNMENT = 256
 """Bytes that divide the address of any allocation of the CUDA driver or of PyTorch (CUDA C++
 Programming Guide, "Device Memory Accesses")."""
+BLOCK_THREADS = 256
+"""Threads of a block that is free to have any number: a multiple of which every SM holds."""
 STATIC_SHARED_LIMIT = 48 * KIB
 """Bytes of shared memory that a block gets without opting in, on every chip."""
 

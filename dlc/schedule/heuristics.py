@@ -21,7 +21,7 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
-from dlc.target import MAX_THREADS, STATIC_SHARED_LIMIT, WARP, Target
+from dlc.target import BLOCK_THREADS, MAX_THREADS, STATIC_SHARED_LIMIT, WARP, WIDEST_ACCESS, Target
 
 PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
@@ -29,9 +29,6 @@ SPLIT_POINTS = 4096
 """Points of a reduce that are worth a block of their own."""
 RUN = 4
 """Elements of fp32 in the widest access."""
-RUN_BYTES = 16
-"""The widest access."""
-BLOCK_THREADS = 256
 
 
 @dataclass(frozen=True)
@@ -204,7 +201,7 @@ def _run(nest: AxesOp, axes: Sequence[BlockArgument]) -> int:
         for op in accesses
         if op.subscripts and op.subscripts[-1].coefficient(axes[-1]) == 1
     ]
-    run = max(RUN, RUN_BYTES // max(sizes, default=RUN_BYTES))
+    run = max(RUN, WIDEST_ACCESS // max(sizes, default=WIDEST_ACCESS))
     return run if nest.extent(axes[-1]) % run == 0 else RUN
 
 

@@ -8,6 +8,7 @@ from harness import STEPS, apply, parse, scheduled
 from xdsl.dialects.builtin import StringAttr
 
 from dlc.dialects import tile
+from dlc.registry import get_pass
 from dlc.remarks import collect
 from dlc.transforms.step import SKIPPED, kernels_of, parse_schedule
 
@@ -115,3 +116,18 @@ def test_names_that_buffers_share_stand_once_for_each() -> None:
         stage.result.name_hint = "s"
     apply(module, "pad-smem", round_trip=False)
     assert ["strided<[36, 1]>" in str(stage.result.type) for stage in stages] == [False, True]
+
+
+def test_steps_of_no_default_schedule_say_so() -> None:
+    """And name a schedule that uses them; `test_schedules.py` runs such."""
+    named: set[str] = set()
+    for target in ("sm_80", "sm_90"):
+        for case in CASES:
+            for kernel in kernels_of(scheduled(case, None, target)):
+                assert kernel.schedule is not None
+                named.update(step.name for step in parse_schedule(kernel.schedule.data))
+    unnamed = [name for name in STEPS if name not in named]
+    assert unnamed == ["chunk-reduce", "tma-copy", "split-inner-for-swizzle"]
+    for name in STEPS:
+        said = "No default schedule names it" in (get_pass(name).__doc__ or "")
+        assert said == (name in unnamed)

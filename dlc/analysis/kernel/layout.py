@@ -30,9 +30,7 @@ from dlc.dialects.layouts import (
     verify_layout,
 )
 from dlc.ir.expr import Expr, FloorDiv, Mod
-
-MAX_BYTES = 16
-"""The widest access of a thread (PTX ISA, ld.global.v4.b32)."""
+from dlc.target import WIDEST_ACCESS
 
 
 def _panel(type: MemRefType[Attribute]) -> int | None:
@@ -126,7 +124,7 @@ def offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
 def alignment_of(type: MemRefType[Attribute]) -> int:
     """What the address of a buffer in shared memory is aligned to, in bytes."""
     layout = type.layout
-    return PERIOD * layout.bytes.data if isinstance(layout, SwizzleAttr) else MAX_BYTES
+    return PERIOD * layout.bytes.data if isinstance(layout, SwizzleAttr) else WIDEST_ACCESS
 
 
 def padded(type: MemRefType[Attribute], padding: int, rows: int = 1) -> MemRefType[Attribute]:
@@ -222,7 +220,7 @@ def vector_width(type: MemRefType[Attribute], base: Sequence[Expr], alignment: i
         return 1
     size = element_bytes(type.element_type)
     offset = known_divisor(linear_offset(type, base))
-    width = MAX_BYTES // size
+    width = WIDEST_ACCESS // size
     while width > 1 and (offset % width or (width * size) > alignment):
         width //= 2
     return max(width, 1)

@@ -28,10 +28,7 @@ from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance
-from dlc.target import Target
-
-THREADS = 256
-"""The threads of a block among which a reduce is dealt."""
+from dlc.target import BLOCK_THREADS, WARP, Target
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ def _steps(block: Block) -> int:
     sweeps = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
     if any(_serial(op.body.block) for op in sweeps):
         return _serial(block)
-    return sum(ceil(trip_count(op) / THREADS) for op in sweeps)
+    return sum(ceil(trip_count(op) / BLOCK_THREADS) for op in sweeps)
 
 
 def _serial(block: Block) -> int:
@@ -156,7 +153,7 @@ class _Walk:
         row = self._touch(op, points)
         outer = [a for a in self.along[op.result] if isinstance(a.owner, Block)]
         innermost = _innermost_axis(op)
-        warp = 1 if innermost is None or innermost in outer else 32
+        warp = 1 if innermost is None or innermost in outer else WARP
         self.l2[row] = max(self.l2.get(row, 0), _bytes(op.ref.type, points / warp))
 
     def _touch(self, op: LoadOp, points: int) -> object:

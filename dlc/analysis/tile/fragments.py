@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
-from dlc.analysis.kernel.layout import MAX_BYTES, has_unit_stride, known_divisor, vector_width
+from dlc.analysis.kernel.layout import has_unit_stride, known_divisor, vector_width
 from dlc.dialects import tile
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.expr import Expr
+from dlc.target import WIDEST_ACCESS
 
 Buffer = tile.StageOp | tile.ComputeOp | tile.RingOp
 """What has a buffer in shared memory."""
@@ -64,7 +65,7 @@ def run_width(type: MemRefType[Attribute]) -> int:
     of its rows, at most 16 bytes.
     """
     shape = shape_of(type)
-    width = vector_width(type, [Expr()] * len(shape), MAX_BYTES)
+    width = vector_width(type, [Expr()] * len(shape), WIDEST_ACCESS)
     while any(n % width for n in (*shape[-1:], *strides_of(type)[:-1])):
         width //= 2
     return width

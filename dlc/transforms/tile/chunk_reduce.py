@@ -36,6 +36,9 @@ class ChunkReducePass(SchedulingPass):
       tile.yield %s_chunk : f32
     }
     ```
+
+    No default schedule names it, as these hold a row in shared memory or read it again. Schedules
+    such as `cooperative-reduce{threads=8},chunk-reduce{bk=2},stage-inputs{budget=8192}` use it.
     """
 
     name = "chunk-reduce"
