@@ -14,23 +14,23 @@ from dlc.dialects.access import YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.dialects.ring_ops import TMA, ChunkOp
 from dlc.transforms.kernel.materialization import tma
-from dlc.transforms.kernel.materialization.copies import acquire, fill, stage
+from dlc.transforms.kernel.materialization.copies import emit_acquire, emit_fill, emit_stage
 from dlc.transforms.kernel.materialization.element_access import (
+    emit_fragment,
+    emit_load,
+    emit_store,
     fragment_axes,
-    load,
-    load_fragment,
-    store,
 )
 from dlc.transforms.kernel.materialization.emitter import Accumulators, Emitter, LocalArray
 from dlc.transforms.kernel.materialization.reduction import (
-    accumulate,
-    combine,
-    continued,
-    finish,
-    start,
+    accumulators_around,
+    emit_accumulators,
+    emit_combine,
+    emit_fold,
+    emit_results,
     uniform_conditions,
 )
-from dlc.transforms.kernel.materialization.slabs import compute
+from dlc.transforms.kernel.materialization.slabs import emit_computed_slab
 
 Tail = Callable[[], None]
 _TOGETHER = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp | ChunkOp
@@ -130,26 +130,26 @@ def _emit(e: Emitter, op: Operation) -> None:
     """Emits an op with loops of its own, or one that varies along no register axis."""
     match op:
         case tile.LoadOp() if e.register_axes(op):
-            e.arrays[op.result] = load_fragment(e, op)
+            e.arrays[op.result] = emit_fragment(e, op)
         case tile.StoreOp() if e.register_axes(op):
-            e.over(fragment_axes(e, op) or e.register_axes(op), lambda: store(e, op))
+            e.over(fragment_axes(e, op) or e.register_axes(op), lambda: emit_store(e, op))
         case tile.StageOp():
-            stage(e, op)
+            emit_stage(e, op)
         case tile.ComputeOp():
-            compute(e, op, lambda ops: emit_ops(e, ops))
+            emit_computed_slab(e, op, lambda ops: emit_ops(e, ops))
         case tile.RingOp():
             e.allocate_shared(op.result)
             if op.fill_kind == TMA:
-                tma.start(e, op)
+                tma.emit_tensor_map(e, op)
         case tile.FillOp():
-            (tma.fill if op.source.fill_kind == TMA else fill)(e, op)
+            (tma.emit_request if op.source.fill_kind == TMA else emit_fill)(e, op)
         case tile.AcquireOp():
-            acquire(e, op)
+            emit_acquire(e, op)
         case tile.ReleaseOp():
             if op.source.fill_kind == TMA:  # else a barrier is placed where accesses demand it
-                tma.release(e, op)
+                tma.emit_release(e, op)
         case tile.CombineOp():
-            combine(e, op)
+            emit_combine(e, op)
         case tile.ReduceOp():
             _emit_reduce(e, op)
         case tile.ForOp():
@@ -161,10 +161,10 @@ def _emit(e: Emitter, op: Operation) -> None:
 def _emit_scalar(e: Emitter, op: Operation) -> None:
     """Emits one op at the current point of the register axes."""
     if isinstance(op, tile.LoadOp):
-        e.scalars[op.result] = load(e, op)
+        e.scalars[op.result] = emit_load(e, op)
         return
     if isinstance(op, tile.StoreOp | tile.AtomicAddOp):
-        store(e, op)
+        emit_store(e, op)
         return
     if isinstance(op, tile.SelectOp):
         new: Operation = kernel.SelectOp(e.value(op.value), e.exprs(op.where), e.value(op.default))
@@ -178,13 +178,13 @@ def _emit_scalar(e: Emitter, op: Operation) -> None:
 
 
 def _emit_reduce(e: Emitter, op: tile.ReduceOp) -> None:
-    acc = continued(e, op)
+    acc = accumulators_around(e, op)
     own = acc is None
     if acc is None:
-        acc = start(e, op)
+        acc = emit_accumulators(e, op)
     _emit_loops(e, op, acc)
     if own:
-        finish(e, op, acc)
+        emit_results(e, op, acc)
 
 
 def _emit_loops(e: Emitter, op: AxesOp, acc: Accumulators | None) -> None:
@@ -195,8 +195,7 @@ def _emit_loops(e: Emitter, op: AxesOp, acc: Accumulators | None) -> None:
         for axis in op.axes_of(SERIAL):
             loop = e.loop(e.extents[axis], axis.name_hint, unroll=unroll)
             e.scalars[axis] = stack.enter_context(loop)
-        own = op.axes_of(REGISTER)
-        e.registers = [*own, *e.registers]
+        stack.enter_context(e.along_registers(op.axes_of(REGISTER)))
         ops = list(op.body.block.ops)
         if acc is None or not isinstance(op, tile.ReduceOp):
             emit_ops(e, ops)
@@ -204,5 +203,4 @@ def _emit_loops(e: Emitter, op: AxesOp, acc: Accumulators | None) -> None:
             e.accumulators[op] = acc
             where = uniform_conditions(e, op)
             stack.enter_context(e.only_if(e.exprs(where)))
-            emit_ops(e, ops, accumulate(e, op, acc, where))
-        e.registers = [a for a in e.registers if a not in own]
+            emit_ops(e, ops, emit_fold(e, op, acc, where))

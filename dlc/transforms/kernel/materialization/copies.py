@@ -25,13 +25,13 @@ UNROLLED_ROUNDS = 8
 """Most rounds of a copy that are written without a loop."""
 
 
-def stage(e: Emitter, op: tile.StageOp) -> None:
+def emit_stage(e: Emitter, op: tile.StageOp) -> None:
     """Emits the copy of a slab; the stage's result becomes the shared buffer."""
     buffer = e.allocate_shared(op.result)
-    _copy(e, op, _Slot(buffer))
+    _copy(e, op, e.exprs(op.subscripts), _Slot(buffer))
 
 
-def fill(e: Emitter, op: tile.FillOp) -> None:
+def emit_fill(e: Emitter, op: tile.FillOp) -> None:
     """
     Emits the copies of a run of fills, which request the same chunk of several rings; those of
     asynchronous rings are closed as one group.
@@ -44,10 +44,9 @@ def fill(e: Emitter, op: tile.FillOp) -> None:
     for where, rings in () if is_idle(op) else requested:
         with e.only_if(where):
             for ring in rings:
-                e.meanings[ring.chunk] = chunk
                 slot = _Slot(e.scalars[ring.result], (e.slot(chunk, ring.depth),))
-                _copy(e, ring.slab, slot, where, asynchronous=is_async(op))
-                del e.meanings[ring.chunk]
+                base = e.exprs(ring.slab.subscripts, {ring.chunk: chunk})
+                _copy(e, ring.slab, base, slot, where, asynchronous=is_async(op))
     if is_async(op) and closes_group(op, e.pending.values()):
         e.builder.insert(kernel.CommitOp())
 
@@ -60,13 +59,13 @@ def _requested(e: Emitter, ring: tile.RingOp, chunk: Expr) -> list[Expr]:
     return simplify_where(where)
 
 
-def acquire(e: Emitter, op: tile.AcquireOp) -> None:
+def emit_acquire(e: Emitter, op: tile.AcquireOp) -> None:
     """Names a chunk's slot; the first acquire of an asynchronous run waits for its copies."""
     ring = op.source
     if is_async(op) and run_of(op)[0] is op:
         e.builder.insert(kernel.WaitOp(e.pending[op]))
     if ring.fill_kind == TMA:
-        tma.wait(e, op)
+        tma.emit_wait(e, op)
     slot = e.slot(e.expr(op.chunk), ring.depth)
     e.slots[op.result] = (e.scalars[ring.result], slot)
 
@@ -82,19 +81,19 @@ class _Slot:
 def _copy(
     e: Emitter,
     slab: SlabOpBase,
+    base: Sequence[Expr],
     slot: _Slot,
     known: Sequence[Expr] = (),
     *,
     asynchronous: bool = False,
 ) -> None:
     """
-    Emits the copy of a slab: thread t copies run t of it, run t + threads, and so on. Elements
-    beyond the source are 0. `known` conditions hold here.
+    Emits the copy of a slab that begins at `base`: thread t copies run t of it, run t + threads,
+    and so on. Elements beyond the source are 0. `known` conditions hold here.
     """
     sizes = slab.slab_sizes
     alignment = e.source.alignment(slab.source)
     width = copy_width(slab, alignment, whole=asynchronous)
-    base = e.exprs(slab.subscripts)
 
     def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
         _copy_run(e, slab, slot, base, place, inside, known, width, asynchronous)

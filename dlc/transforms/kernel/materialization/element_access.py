@@ -25,7 +25,7 @@ def fragment_axes(e: Emitter, op: Operation) -> tuple[BlockArgument, ...] | None
     return None if last is None else (*(a for a in axes if a is not last), last)
 
 
-def load(e: Emitter, op: tile.LoadOp) -> SSAValue:
+def emit_load(e: Emitter, op: tile.LoadOp) -> SSAValue:
     """Emits a load at the current point, guarded where it could leave its memref."""
     assert isinstance(op.ref.type, MemRefType)
     subscripts, where = e.exprs(op.subscripts), e.exprs(op.where)
@@ -39,7 +39,7 @@ def load(e: Emitter, op: tile.LoadOp) -> SSAValue:
     return e.insert(new, op.result.name_hint)
 
 
-def store(e: Emitter, op: tile.StoreOp | tile.AtomicAddOp) -> None:
+def emit_store(e: Emitter, op: tile.StoreOp | tile.AtomicAddOp) -> None:
     """Emits a store or an atomic add at the current point."""
     subscripts, where = e.exprs(op.subscripts), e.exprs(op.where)
     effect = kernel.AtomicAddOp if isinstance(op, tile.AtomicAddOp) else kernel.StoreOp
@@ -48,13 +48,13 @@ def store(e: Emitter, op: tile.StoreOp | tile.AtomicAddOp) -> None:
     e.builder.insert(new)
 
 
-def load_fragment(e: Emitter, op: tile.LoadOp) -> LocalArray:
+def emit_fragment(e: Emitter, op: tile.LoadOp) -> LocalArray:
     """Emits a load at every point of its register axes, into a local array."""
     axes = fragment_axes(e, op) or e.register_axes(op)
     array = e.local(op.result.type, axes, op.result.name_hint)
 
     def element() -> None:
-        e.builder.insert(kernel.StoreOp(load(e, op), array.ref, e.at(array)))
+        e.builder.insert(kernel.StoreOp(emit_load(e, op), array.ref, e.at(array)))
 
     e.over(axes, element)
     return array

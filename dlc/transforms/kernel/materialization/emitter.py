@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -75,8 +75,6 @@ class Emitter:
         self.extents: dict[SSAValue, int] = {}
         self.accumulators: dict[Operation, Accumulators] = {}
         """What each reduce in progress folds into."""
-        self.threads = source.block_size
-        """Threads of a block."""
         self._thread_ids = threads
         self.slots: dict[SSAValue, tuple[SSAValue, Expr]] = {}
         """Acquired slots: a ring's buffer, and the slot's number in it."""
@@ -84,9 +82,7 @@ class Emitter:
         self.pipelines: dict[tile.RingOp, Pipeline] = {}
         self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
         self.meanings: dict[SSAValue, Expr] = {}
-        """Index values that stand for expressions, over Kernel IR values, at the moment."""
-        self.origins: dict[SSAValue, Expr] = {}
-        """Where register axes that stand for a run of points begin, at the moment."""
+        """What axes of the slab that is computed stand for; of a register axis, where it begins."""
         self.loaded: dict[SSAValue, SSAValue] = {}
         """What has been read from arrays at the current point."""
         self._constants: dict[Attribute, SSAValue] = {}
@@ -95,6 +91,11 @@ class Emitter:
         for ref, argument in zip(source.refs, self.body.args, strict=True):
             argument.name_hint = ref.name_hint
             self.scalars[ref] = argument
+
+    @property
+    def threads(self) -> int:
+        """The number of threads of a block."""
+        return self.source.block_size
 
     @property
     def thread_id(self) -> Expr:
@@ -199,6 +200,17 @@ class Emitter:
         with self.inside(block):
             yield
 
+    @contextmanager
+    def along_registers(
+        self, axes: Sequence[BlockArgument], meanings: Mapping[SSAValue, Expr] | None = None
+    ) -> Iterator[None]:
+        """Emits where further register axes are in scope, and what some axes stand for is known."""
+        outer = self.registers, self.meanings
+        self.registers = [*axes, *self.registers]
+        self.meanings = {**self.meanings, **(meanings or {})}
+        yield
+        self.registers, self.meanings = outer
+
     def over(self, axes: Sequence[BlockArgument], emit: Callable[[], None]) -> None:
         """Emits unrolled loops over register axes, `emit` in the innermost."""
         if not axes:
@@ -245,20 +257,21 @@ class Emitter:
                 return self.insert(kernel.IndexOp(self.expr(owner.subscripts[0])), value.name_hint)
         return self.scalars[value]
 
-    def expr(self, expr: Expr) -> Expr:
-        """An index expression over what its tile values became."""
+    def expr(self, expr: Expr, at: Mapping[SSAValue, Expr] | None = None) -> Expr:
+        """An index expression over what its tile values became, some of them as `at` says."""
 
         def replace(value: SSAValue) -> Expr | SSAValue:
+            if at is not None and value in at:
+                return at[value]
             if value in self.meanings:
-                return self.meanings[value]
-            if value in self.origins:
-                return self.origins[value] + self.value(value)
+                begin = self.meanings[value]
+                return begin + self.value(value) if value in self.registers else begin
             owner = value.owner
             if isinstance(owner, tile.IndexOp):
-                return self.expr(owner.subscripts[0])
+                return self.expr(owner.subscripts[0], at)
             return self.value(value)
 
         return expr.substitute(replace)
 
-    def exprs(self, exprs: Sequence[Expr]) -> list[Expr]:
-        return [self.expr(e) for e in exprs]
+    def exprs(self, exprs: Sequence[Expr], at: Mapping[SSAValue, Expr] | None = None) -> list[Expr]:
+        return [self.expr(e, at) for e in exprs]

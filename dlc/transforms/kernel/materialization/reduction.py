@@ -19,7 +19,7 @@ from dlc.target import WARP
 from dlc.transforms.kernel.materialization.emitter import Accumulators, Emitter, LocalArray
 
 
-def continued(e: Emitter, op: tile.ReduceOp) -> Accumulators | None:
+def accumulators_around(e: Emitter, op: tile.ReduceOp) -> Accumulators | None:
     """The accumulators of the reduce around, if this one is only yielded straight into it."""
     around = op.parent_op()
     if not isinstance(around, tile.ReduceOp) or around not in e.accumulators:
@@ -32,7 +32,7 @@ def continued(e: Emitter, op: tile.ReduceOp) -> Accumulators | None:
     return None
 
 
-def start(e: Emitter, op: tile.ReduceOp) -> Accumulators:
+def emit_accumulators(e: Emitter, op: tile.ReduceOp) -> Accumulators:
     """Allocates accumulators and sets them to the monoid's identity."""
     along = frozenset[SSAValue]().union(*(e.along[r] for r in op.results))
     axes = [a for a in e.registers if a in along]
@@ -91,13 +91,7 @@ def conditions_at(e: Emitter, loop: tile.ReduceOp, chunk: Expr) -> list[Expr]:
     it are not requested.
     """
     (axis,) = loop.axes_of(SERIAL)
-    before = e.meanings.get(axis)
-    e.meanings[axis] = chunk
-    conditions = e.exprs(uniform_conditions(e, loop))
-    del e.meanings[axis]
-    if before is not None:
-        e.meanings[axis] = before
-    return conditions
+    return e.exprs(uniform_conditions(e, loop), {axis: chunk})
 
 
 def _is_uniform(axis: SSAValue) -> bool:
@@ -110,12 +104,12 @@ def _folded_axes(e: Emitter, op: tile.ReduceOp) -> frozenset[SSAValue]:
     """The register axes of a reduce, and of those around that it is yielded straight into."""
     axes = frozenset[SSAValue](op.axes_of(REGISTER))
     around = op.parent_op()
-    if continued(e, op) is not None and isinstance(around, tile.ReduceOp):
+    if accumulators_around(e, op) is not None and isinstance(around, tile.ReduceOp):
         return axes | _folded_axes(e, around)
     return axes
 
 
-def accumulate(
+def emit_fold(
     e: Emitter, op: tile.ReduceOp, acc: Accumulators, known: Sequence[Expr]
 ) -> tuple[Sequence[BlockArgument], Callable[[], None]]:
     """
@@ -128,7 +122,7 @@ def accumulate(
     yielded = op.yielded
     values = list(yielded.values)
     inner = values[0].owner
-    if isinstance(inner, tile.ReduceOp) and continued(e, inner) is acc:
+    if isinstance(inner, tile.ReduceOp) and accumulators_around(e, inner) is acc:
         return (), lambda: None
     along = frozenset[SSAValue]().union(*(e.along[v] for v in yielded.operands))
     along |= _folded_axes(e, op)
@@ -169,7 +163,7 @@ def _where(e: Emitter, conditions: Sequence[Expr], value: SSAValue, other: SSAVa
     return e.insert(kernel.SelectOp(value, conditions, other)) if conditions else value
 
 
-def finish(e: Emitter, op: tile.ReduceOp, acc: Accumulators) -> None:
+def emit_results(e: Emitter, op: tile.ReduceOp, acc: Accumulators) -> None:
     """Makes the accumulators the reduce's results."""
     for result, array in zip(op.results, acc.arrays, strict=True):
         if array.axes:
@@ -178,7 +172,7 @@ def finish(e: Emitter, op: tile.ReduceOp, acc: Accumulators) -> None:
             e.scalars[result] = e.insert(kernel.LoadOp(array.ref, []), result.name_hint)
 
 
-def combine(e: Emitter, op: tile.CombineOp) -> None:
+def emit_combine(e: Emitter, op: tile.CombineOp) -> None:
     """Emits the fold across threads: by shuffles within a warp, through shared memory beyond."""
     width = prod(map(_extent, op.axes))
     innermost = op.threads[len(op.threads) - len(op.axes) :] == op.axes

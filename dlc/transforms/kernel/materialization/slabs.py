@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from dlc.analysis.tile.fragments import run_width
 from dlc.dialects import kernel, tile
@@ -14,7 +14,9 @@ from dlc.transforms.kernel.materialization.copies import deal
 from dlc.transforms.kernel.materialization.emitter import Emitter, LocalArray
 
 
-def compute(e: Emitter, op: tile.ComputeOp, emit: Callable[[Sequence[Operation]], None]) -> None:
+def emit_computed_slab(
+    e: Emitter, op: tile.ComputeOp, emit: Callable[[Sequence[Operation]], None]
+) -> None:
     """
     Emits the computation of a slab: each thread computes runs of neighbouring elements, whose loads
     and stores are wide. Within a run, the slab's last axis is a register axis. `emit` emits
@@ -27,19 +29,14 @@ def compute(e: Emitter, op: tile.ComputeOp, emit: Callable[[Sequence[Operation]]
     zero = MONOIDS["add"].identity([value.type])[0]
 
     def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
-        for axis, at in zip(op.axes, place, strict=True):
-            (e.origins if axis in lanes else e.meanings)[axis] = at
-        e.registers = [*lanes, *e.registers]
-        with e.only_if(inside):
+        meanings: dict[SSAValue, Expr] = dict(zip(op.axes, place, strict=True))
+        with e.along_registers(lanes, meanings), e.only_if(inside):
             emit(list(op.body.block.ops))
             if op.yielded.where:
                 kept = e.local(value.type, lanes, value.name_hint)
                 e.over(lanes, lambda: select(kept))
                 e.arrays[value] = kept
             e.over(lanes, store)
-        e.registers = e.registers[len(lanes) :]
-        for axis in op.axes:
-            (e.origins if axis in lanes else e.meanings).pop(axis)
 
     def select(kept: LocalArray) -> None:
         where = e.exprs(op.yielded.where)

@@ -40,7 +40,7 @@ from dlc.transforms.kernel.materialization.emitter import Emitter, Pipeline
 from dlc.transforms.kernel.materialization.reduction import conditions_at
 
 
-def start(e: Emitter, ring: tile.RingOp) -> None:
+def emit_tensor_map(e: Emitter, ring: tile.RingOp) -> None:
     """Emits the tensor map of a ring; the first one initializes the mbarriers of all."""
     if obstacle := ring_obstacle(e.source, ring) or slot_obstacle(ring):
         fail(ring, f"the tensor memory accelerator cannot fill this ring: {obstacle}")
@@ -91,7 +91,7 @@ def _first_thread(e: Emitter) -> list[Expr]:
     return simplify_where([Expr() - e.thread_id])
 
 
-def fill(e: Emitter, op: tile.FillOp) -> None:
+def emit_request(e: Emitter, op: tile.FillOp) -> None:
     """Emits the request of a chunk for all rings of a loop, at the first of their fills."""
     pipeline = e.pipelines[op.source]
     run = run_of(op)
@@ -115,9 +115,7 @@ def fill(e: Emitter, op: tile.FillOp) -> None:
 
 def _loads(e: Emitter, ring: tile.RingOp, chunk: Expr, slot: Expr) -> Sequence[kernel.TmaLoadOp]:
     """The requests of a chunk's slab: one, or one for each panel of a swizzled slab."""
-    e.meanings[ring.chunk] = chunk
-    base = e.exprs(ring.slab.subscripts)
-    del e.meanings[ring.chunk]
+    base = e.exprs(ring.slab.subscripts, {ring.chunk: chunk})
     sizes, pipeline = ring.slab.slab_sizes, e.pipelines[ring]
     width = ring_box(ring)[-1]
 
@@ -133,7 +131,7 @@ def _loads(e: Emitter, ring: tile.RingOp, chunk: Expr, slot: Expr) -> Sequence[k
     return [load(column) for column in range(0, sizes[-1], width)]
 
 
-def wait(e: Emitter, op: tile.AcquireOp) -> None:
+def emit_wait(e: Emitter, op: tile.AcquireOp) -> None:
     """Emits the wait for a chunk, at the first of neighbouring acquires."""
     pipeline = e.pipelines[op.source]
     if run_of(op)[0] is op:
@@ -142,7 +140,7 @@ def wait(e: Emitter, op: tile.AcquireOp) -> None:
         e.builder.insert(kernel.MbarrierWaitOp(pipeline.full, e.slot(chunk, depth), parity))
 
 
-def release(e: Emitter, op: tile.ReleaseOp) -> None:
+def emit_release(e: Emitter, op: tile.ReleaseOp) -> None:
     """Emits the arrival of each warp, at the last release of a chunk in the loop."""
     pipeline = e.pipelines[op.source]
     if pipeline.empty is None:
