@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -519,6 +520,15 @@ def test_there_is_no_wheel_and_no_driver(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bindings.importlib, "import_module", lambda name: module)
     with pytest.raises(BackendError, match=r"dlopen libcuda.so.1\); install the driver, or take"):
         bindings.load_bindings()
+
+
+def test_compiling_loads_no_driver():
+    script = """
+import sys, torch, dlc
+dlc.compile(torch.relu, (torch.randn(4),), target="sm_90", backend="host").ir("cuda")
+assert "dlc.backend.cuda.run.bindings" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_which_driver_is_taken(monkeypatch: pytest.MonkeyPatch):
