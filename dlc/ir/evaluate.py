@@ -80,4 +80,4 @@ def _computed(row: ScalarOp, values: Sequence[float], type: Attribute) -> Scalar
         value = row.numpy(*known)
     if row.in_f64 and not math.isfinite(value) and all(map(math.isfinite, values)):
         return None
-    return scalar(value, type)
+    return scalar(math.nan if math.isnan(value) else value, type)  # NaN has no sign of its own
