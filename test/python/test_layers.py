@@ -8,25 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from architecture import LAYERS
+
 from dlc.passes import STEPS
 
 ROOT = Path(__file__).parents[2]
-
-LAYERS = (
-    ("dlc.cli",),
-    ("dlc.dynamo", "dlc_bench"),
-    ("dlc",),
-    ("dlc.compiler",),
-    ("dlc.transforms", "dlc.judge", "dlc.cuda_graph"),
-    ("dlc.schedule", "dlc.backend", "dlc.simulator", "dlc.models"),
-    ("dlc.analysis", "dlc.frontend", "dlc.pipeline"),
-    ("dlc.dialects",),
-    ("dlc.target",),
-    ("dlc.ir", "dlc.registry"),
-    ("dlc.passes",),
-    ("dlc.diagnostics", "dlc.remarks", "dlc.text"),
-)
-"""Top to bottom: a module imports from its own part and from layers below."""
 
 
 @cache

@@ -1,0 +1,73 @@
+"""
+The layers of dlc, and the picture of them in docs/architecture.md: python docs/architecture.py
+
+`test/python/test_layers.py` holds every import to them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+LAYERS: tuple[dict[str, str], ...] = (
+    {"dlc.cli": "the commands dlc and dlc-opt"},
+    {"dlc.dynamo": 'torch.compile(backend="dlc")', "dlc_bench": "contenders, timers, counters"},
+    {"dlc": "what users import"},
+    {"dlc.compiler": "dlc.compile: a program, its variants, its kernels"},
+    {
+        "dlc.transforms": "passes: one file each, a folder for each IR",
+        "dlc.judge": "is a result right?",
+        "dlc.cuda_graph": "captured programs",
+    },
+    {
+        "dlc.schedule": "which schedule, by which estimate",
+        "dlc.backend": "CUDA text, drivers, the host, exports",
+        "dlc.simulator": "runs Kernel IR, finds races",
+        "dlc.models": "Hugging Face models",
+    },
+    {
+        "dlc.analysis": "questions to the IR; edits nothing",
+        "dlc.frontend": "FX graphs to Torch IR",
+        "dlc.pipeline": "runs passes, shows observers",
+    },
+    {"dlc.dialects": "the six IRs: operations, verifiers, text, canonical forms"},
+    {"dlc.target": "what is a fact of a chip"},
+    {"dlc.ir": "index expressions, monoids, scalars, elements", "dlc.registry": "names to classes"},
+    {"dlc.passes": "the list of passes"},
+    {
+        "dlc.diagnostics": "errors with a place and a hint",
+        "dlc.remarks": "what a pass did",
+        "dlc.text": "tables, diffs",
+    },
+)
+"""Top to bottom, each part with what it is: a module imports from its own part and from below."""
+
+PICTURE = Path(__file__).with_name("layers.svg")
+WIDTH, HEIGHT, GAP = 960, 46, 8
+
+
+def picture() -> str:
+    """The layers as SVG, light or dark as the reader's page is."""
+    boxes: list[str] = []
+    for row, layer in enumerate(LAYERS):
+        width = (WIDTH - GAP * (len(layer) - 1)) / len(layer)
+        for column, (part, what) in enumerate(layer.items()):
+            x, y = column * (width + GAP), row * (HEIGHT + GAP)
+            middle = x + width / 2
+            boxes += [
+                f'<rect x="{x:.0f}" y="{y}" width="{width:.0f}" height="{HEIGHT}" rx="4"/>',
+                f'<text class="part" x="{middle:.0f}" y="{y + 19}">{escape(part)}</text>',
+                f'<text x="{middle:.0f}" y="{y + 36}">{escape(what)}</text>',
+            ]
+    height = len(LAYERS) * (HEIGHT + GAP) - GAP
+    style = (
+        "rect{fill:#f4f1ea;stroke:#8a8170}text{font:11px sans-serif;text-anchor:middle;fill:#222}"
+        ".part{font:bold 13px monospace}@media(prefers-color-scheme:dark){rect{fill:#26241f;"
+        "stroke:#8a8170}text{fill:#eee}}"
+    )
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-1 -1 {WIDTH + 2} {height + 2}">'
+    return "\n".join([head, f"<style>{style}</style>", *boxes, "</svg>"]) + "\n"
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(picture())
