@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -52,9 +53,21 @@ from dlc.dialects.directives import (
     Value,
     Where,
 )
-from dlc.ir.expr import Expr, from_affine, once, to_map
+from dlc.ir.expr import Expr, Range, from_affine, range_of, to_map
 
 Replace = Callable[[SSAValue], Expr | SSAValue | int | None]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The results of a map over index operands, and all that they follow from."""
+
+    exprs: tuple[Expr, ...]
+    map: Attribute
+    operands: Sequence[SSAValue]
+    segments: Attribute | None
+    indices: Sequence[SSAValue]
+    ranges: list[Range]
 
 
 class IndexedOp(IRDLOperation, ABC):
@@ -68,15 +81,38 @@ class IndexedOp(IRDLOperation, ABC):
     @property
     def subscripts(self) -> tuple[Expr, ...]:
         """The subscripts, outermost dimension first."""
-        return once(self, lambda: exprs_of(self.map, self.indices))
+        return self.exprs("map")
 
     @property
     def where(self) -> tuple[Expr, ...]:
         """The conditions, each holding where it is >= 0."""
-        if self.conditions is None:
+        return self.exprs("conditions")
+
+    def exprs(self, name: str) -> tuple[Expr, ...]:
+        """
+        The results of the map over the indices that a property is; none without it. They are kept,
+        and given again while they follow from the same map, operands and ranges of indices: no
+        edit of the IR has to drop them.
+        """
+        properties = self.properties
+        if (map := properties.get(name)) is None:
             return ()
-        conditions = self.conditions
-        return once((self, "where"), lambda: exprs_of(conditions, self.indices))
+        operands = self._operands  # a new tuple after every edit
+        segments = properties.get("operandSegmentSizes")
+        kept: dict[str, _Known] = vars(self).setdefault("kept_exprs", {})
+        if (
+            (known := kept.get(name)) is not None
+            and known.map is map
+            and known.operands is operands
+            and known.segments is segments
+            and known.ranges == [range_of(value) for value in known.indices]
+        ):
+            return known.exprs
+        assert isinstance(map, AffineMapAttr)
+        indices = self.indices
+        ranges, exprs = [range_of(value) for value in indices], exprs_of(map, indices)
+        kept[name] = _Known(exprs, map, operands, segments, indices, ranges)
+        return exprs
 
     def set_index(self, subscripts: Sequence[Expr], where: Sequence[Expr]) -> None:
         """Replaces subscripts and conditions, and with them the index operands."""

@@ -26,10 +26,10 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.dialects.access import IndexedOp, exprs_of, index_parts, verify_maps
+from dlc.dialects.access import IndexedOp, index_parts, verify_maps
 from dlc.dialects.directives import Conditions, MemRef, Subscripts
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared
-from dlc.ir.expr import Expr, once
+from dlc.ir.expr import Expr
 
 
 @irdl_op_definition
@@ -78,7 +78,7 @@ class CpAsyncOp(IndexedOp):
 
     @property
     def target_subscripts(self) -> tuple[Expr, ...]:
-        return once((self, "target"), lambda: exprs_of(self.target_map, self.indices))
+        return self.exprs("target_map")
 
     def verify_(self) -> None:
         source, target = self.source.type, self.target.type

@@ -43,7 +43,6 @@ from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import sizes_map
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, Properties, tensor_of
 from dlc.dialects.kernel_tma import TensorMapOp
-from dlc.ir.expr import once
 from dlc.target import MAX_THREADS
 
 
@@ -177,10 +176,11 @@ class LaunchOpBase(IRDLOperation, ABC):
     @property
     def launched(self) -> KernelSignature | None:
         """The kernel that is launched, in whichever dialect it is."""
-        root: Operation = self
-        while (parent := root.parent_op()) is not None:
-            root = parent
-        return once((root, "kernels"), lambda: _kernels(root)).get(self.kernel_name)
+        root, kept = _root(self), vars(self)
+        found: KernelSignature | None = kept.get("kept_launched")
+        if found is None or found.name_ != self.kernel_name or _root(found) is not root:
+            found = kept["kept_launched"] = _kernel_named(self.kernel_name, root)
+        return found
 
     @property
     def callee(self) -> FuncOp | None:
@@ -260,16 +260,23 @@ def _known_alignment(value: SSAValue) -> int:
     return align.value.data if isinstance(align, IntegerAttr) else DEFAULT_ALIGNMENT
 
 
-def _kernels(root: Operation) -> dict[str, KernelSignature]:
-    """The kernels in a module and in the functions of it, by name."""
-    found: dict[str, KernelSignature] = {}
+def _root(op: Operation) -> Operation:
+    """The module that an operation stands in, or whatever is outermost."""
+    while (parent := op.parent_op()) is not None:
+        op = parent
+    return op
+
+
+def _kernel_named(name: str, root: Operation) -> KernelSignature | None:
+    """The first kernel of a name in a module, or in the functions of it."""
     for region in root.regions:
         for op in region.ops if region.blocks else ():
-            if isinstance(op, KernelSignature):
-                found.setdefault(op.name_, op)
-            else:
-                found |= _kernels(op)
-    return found
+            if not isinstance(op, KernelSignature):
+                if op.regions and (found := _kernel_named(name, op)) is not None:
+                    return found
+            elif op.name_ == name:
+                return op
+    return None
 
 
 def enclosing_func(op: Operation) -> FuncOp | None:

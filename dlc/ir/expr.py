@@ -10,12 +10,9 @@ as soon as `v` is an axis of extent 4. Operations carry expressions as affine ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, isinf
-from typing import TypeVar
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
@@ -35,36 +32,6 @@ Range = tuple[float, float]
 """Inclusive bounds; infinite where nothing is known."""
 
 UNKNOWN: Range = (float("-inf"), float("inf"))
-
-T = TypeVar("T")
-
-_computed: ContextVar[dict[object, object] | None] = ContextVar("computed", default=None)
-
-
-@contextmanager
-def unchanged_ir() -> Iterator[None]:
-    """
-    While it is entered, no operation changes its operands, maps or extents, so that ranges and
-    subscripts are computed once; others may come and go. For analyses, verifiers and printers.
-    """
-    if _computed.get() is not None:
-        yield
-        return
-    token = _computed.set({})
-    try:
-        yield
-    finally:
-        _computed.reset(token)
-
-
-def once(key: object, compute: Callable[[], T]) -> T:
-    """What `compute` gives, computed once for a key while the IR is known not to change."""
-    computed = _computed.get()
-    if computed is None:
-        return compute()
-    if key not in computed:
-        computed[key] = compute()
-    return computed[key]  # pyright: ignore[reportReturnType]
 
 
 @dataclass(frozen=True)
@@ -278,16 +245,12 @@ def range_of(value: SSAValue) -> Range:
     Inclusive bounds of an index value: an axis gives `[0, extent)`, an op with a method
     `index_range` that range, an `scf.for` with constant bounds its first and last index.
     """
-    return once(value, lambda: _range_of(value))
-
-
-def _range_of(value: SSAValue) -> Range:
     owner = value.owner
     if not isinstance(owner, Block):
-        if (known := constant_of(value)) is not None:
-            return known, known
-        index_range = getattr(owner, "index_range", None)
-        return UNKNOWN if index_range is None else index_range()
+        if (index_range := getattr(owner, "index_range", None)) is not None:
+            return index_range()
+        known = constant_of(value)
+        return UNKNOWN if known is None else (known, known)
     parent = owner.parent_op()
     axis_range = getattr(parent, "axis_range", None)
     if axis_range is not None:

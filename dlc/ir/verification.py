@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from dlc.ir.dominance import verify_dominance
-from dlc.ir.expr import unchanged_ir
 from dlc.ir.structure import structure
 
 _sound: ContextVar[AbstractSet[Operation]] = ContextVar("sound", default=frozenset())
@@ -55,8 +54,7 @@ class Verifier:
                 first.add(key)
         token = _sound.set(sound)
         try:
-            with unchanged_ir():
-                module.verify()
+            module.verify()
             verify_dominance(module, sound)
         finally:
             _sound.reset(token)

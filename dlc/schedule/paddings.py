@@ -22,7 +22,7 @@ from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import PaddedGroupsAttr, span_bytes, strides_of
 from dlc.dialects.ring_ops import slot_type
-from dlc.ir.expr import unchanged_ir
+from dlc.ir.analyses import Analyses
 from dlc.target import BANK_BYTES, BANKS
 
 Type = MemRefType[Attribute]
@@ -51,14 +51,13 @@ class Paddings:
 
 def choose_paddings(kernel: tile.KernelOp, buffers: Iterable[Buffer], room: int) -> Paddings:
     """The paddings of those buffers that it spares conflicts, in so many bytes."""
-    found = Paddings()
+    found, analyses = Paddings(), Analyses()
     for buffer in buffers:
-        with unchanged_ir():
-            type = buffer_type(buffer)
-            before = accesses_of(kernel, buffer, type)
-            if not excess(before):
-                continue
-            best, after = _best(kernel, buffer, before)
+        type = buffer_type(buffer)
+        before = accesses_of(kernel, buffer, type, analyses)
+        if not excess(before):
+            continue
+        best, after = _best(kernel, buffer, before, analyses)
         name = buffer.result.name_hint or "a buffer"
         more = span_bytes(best) - span_bytes(type)
         if best == type:
@@ -96,7 +95,7 @@ def _ways(accesses: Sequence[BankAccess]) -> str:
 
 
 def _best(
-    kernel: tile.KernelOp, buffer: Buffer, before: Sequence[BankAccess]
+    kernel: tile.KernelOp, buffer: Buffer, before: Sequence[BankAccess], analyses: Analyses
 ) -> tuple[Type, Sequence[BankAccess]]:
     """The first layout with no conflicts, or else that with the fewest; with its accesses."""
     plain = buffer_type(buffer)
@@ -106,10 +105,10 @@ def _best(
         return best, found
     unit = max(max(a.width for a in before) // element_bytes(plain.element_type), 1)
     for type in chain(_paddings(plain, unit), group_padded(plain, unit)):
-        reads = reads_of(kernel, buffer, type)
+        reads = reads_of(kernel, buffer, type, analyses)
         if excess(reads) >= excess(found):
             continue
-        accesses = [*reads, *writes_of(kernel, buffer, type)]
+        accesses = [*reads, *writes_of(kernel, buffer, type, analyses)]
         if excess(accesses) < excess(found):
             best, found = type, accesses
         if not excess(found):

@@ -10,7 +10,7 @@ present layouts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, BlockArgument
@@ -28,8 +28,8 @@ from dlc.analysis.tile.register_pairs import Pair, register_pairs
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.ring_ops import slot_type
+from dlc.ir.analyses import Analyses
 from dlc.ir.cached import cached
-from dlc.ir.expr import unchanged_ir
 
 WIDTHS = (4, 2)
 """Elements of a strip: 16 or 8 bytes of 4-byte elements."""
@@ -54,9 +54,8 @@ def choose_strips(
             trial = kernel.clone()
             permute(trial.launch, {pair: strip})
             cost = _Cost(trial, before, others)
-            with unchanged_ir():
-                if cost.no_narrower(before) and cost.is_less(best):
-                    best, chosen[pair] = cost, strip
+            if cost.no_narrower(before) and cost.is_less(best):
+                best, chosen[pair] = cost, strip
             trial.erase()
         if pair in chosen:
             names = ", ".join(f"%{launch.axes[n].name_hint}" for n in (pair.thread, pair.register))
@@ -89,6 +88,8 @@ class _Cost:
     """The cost of a kernel with the same loads, some of which are the same."""
     same: frozenset[int] = frozenset()
     """The numbers of these."""
+    analyses: Analyses = field(default_factory=Analyses)
+    """Of the kernel, which stays as it is."""
 
     @cached
     def reads(self) -> list[BankAccess]:
@@ -97,8 +98,8 @@ class _Cost:
         return [
             replace(known[n], op=op, buffer=shared_by(op.ref))
             if n in known
-            else read_of(self.kernel, op)
-            for n, op in enumerate(shared_loads(self.kernel))
+            else read_of(self.kernel, op, self.analyses)
+            for n, op in enumerate(self.analyses.get(shared_loads, self.kernel))
         ]
 
     @cached
@@ -110,7 +111,7 @@ class _Cost:
         return [
             self.like.relieved_of[number]
             if self.like and loads <= self.same
-            else _relieved(self.kernel, buffer, self.reads)
+            else _relieved(self.kernel, buffer, self.reads, self.analyses)
             for number, (buffer, loads) in enumerate(of.items())
         ]
 
@@ -122,7 +123,7 @@ class _Cost:
     @cached
     def present(self) -> tuple[float, int, float]:
         """Sectors of global memory touched, instructions, and conflicts in the present layouts."""
-        others = report_global(self.kernel)
+        others = report_global(self.kernel, self.analyses)
         return (
             sum(a.times * a.sectors for a in others),
             sum(a.times for a in (*self.reads, *others)),
@@ -164,7 +165,9 @@ def _loads_without(kernel: tile.KernelOp, pair: Pair) -> frozenset[int]:
     )
 
 
-def _relieved(kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess]) -> float:
+def _relieved(
+    kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess], analyses: Analyses
+) -> float:
     """Wavefronts that the loads of a buffer lose to conflicts in the best layout it can get."""
     type, mine = buffer.result.type, [a for a in reads if a.buffer is buffer]
     assert isinstance(type, MemRefType)
@@ -175,7 +178,7 @@ def _relieved(kernel: tile.KernelOp, buffer: Buffer, reads: Sequence[BankAccess]
     unit = max(a.width for a in mine) // element_bytes(type.element_type)
     unit = max(unit, 1)
     for layout in _layouts(type, unit):
-        best = min(best, sum(a.excess for a in reads_of(kernel, buffer, layout)))
+        best = min(best, sum(a.excess for a in reads_of(kernel, buffer, layout, analyses)))
         if not best:
             break
     return best

@@ -18,6 +18,7 @@ from dlc.analysis.kernel.layout import swizzled
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import PERIOD, WIDTHS, SwizzleAttr, shape_of
+from dlc.ir.analyses import Analyses
 
 Type = MemRefType[Attribute]
 
@@ -33,16 +34,16 @@ class Swizzles:
 
 def choose_swizzles(kernel: tile.KernelOp, rings: Iterable[tile.RingOp]) -> Swizzles:
     """The swizzles of those rings that it spares conflicts."""
-    found = Swizzles()
+    found, analyses = Swizzles(), Analyses()
     for ring in rings:
         name = ring.result.name_hint or "a ring"
-        best = before = accesses_of(kernel, ring, ring.ring_type)
+        best = before = accesses_of(kernel, ring, ring.ring_type, analyses)
         if not excess(before):
             found.refused.append(f"{name} has no bank conflicts")
             continue
         fitting = fitting_swizzles(ring)
         for bytes, type in fitting.items():
-            accesses = accesses_of(kernel, ring, type)
+            accesses = accesses_of(kernel, ring, type, analyses)
             if excess(accesses) < excess(best):
                 best, found.chosen[ring] = accesses, bytes
         if ring in found.chosen:

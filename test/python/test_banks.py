@@ -19,6 +19,7 @@ from dlc.backend.cuda.print.printer import dynamic_shared_bytes, parameter_types
 from dlc.backend.host.host_kernel import HostKernel
 from dlc.dialects import kernel, tile
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, span, strides_of, verify_layout
+from dlc.ir.analyses import Analyses
 from dlc.ir.expr import Expr
 
 F4 = 16
@@ -257,7 +258,7 @@ def test_reads_and_writes_of_a_gemm() -> None:
     # 4 chunks of 4 runs of 4 along K: 8 rows of x; 4 rows of w, each of 8 columns in 2 vectors.
     assert [a.times for a in accesses[:3]] == [4 * 4 * 8, 4 * 4, 4 * 4 * 4 * 2]
     assert accesses[2].excess == 4 * 4 * 4 * 2 * 4
-    (bias, out) = report_global(found)
+    (bias, out) = report_global(found, Analyses())
     assert (bias.width, bias.times, bias.sectors) == (16, 2, 16)
     assert (out.width, out.times, out.sectors) == (16, 16, 32)
 
@@ -329,7 +330,7 @@ def test_schedules_without_conflicts(transposed: bool, bk: int, rings: str) -> N
     accesses = report(found)
     assert set(worst(accesses).values()) == {1}
     assert {a.width for a in accesses} == {16}
-    assert {a.width for a in report_global(found)} == ({4} if by_tma else {16})
+    assert {a.width for a in report_global(found, Analyses())} == ({4} if by_tma else {16})
 
 
 # Results.

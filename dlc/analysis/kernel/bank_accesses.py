@@ -20,7 +20,8 @@ from dlc.analysis.tile.rings import is_async
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.ring_ops import TMA, slot_type
-from dlc.ir.expr import Expr, once
+from dlc.ir.analyses import Analyses
+from dlc.ir.expr import Expr
 from dlc.target import BANK_BYTES, WIDEST_ACCESS
 
 Filling = tile.StageOp | tile.ComputeOp | tile.FillOp
@@ -82,56 +83,61 @@ class GlobalAccess:
 
 def report(kernel: tile.KernelOp) -> list[BankAccess]:
     """Every access of stages and rings; a slab that TMA fills has no writes."""
-    return [*report_reads(kernel), *report_writes(kernel)]
+    analyses = Analyses()
+    return [*report_reads(kernel, analyses), *report_writes(kernel, analyses)]
 
 
-def report_reads(kernel: tile.KernelOp) -> list[BankAccess]:
+def report_reads(kernel: tile.KernelOp, analyses: Analyses) -> list[BankAccess]:
     """Every load from a shared buffer, in program order."""
-    return [read_of(kernel, op) for op in shared_loads(kernel)]
+    return [read_of(kernel, op, analyses) for op in analyses.get(shared_loads, kernel)]
 
 
-def read_of(kernel: tile.KernelOp, load: tile.LoadOp) -> BankAccess:
+def read_of(kernel: tile.KernelOp, load: tile.LoadOp, analyses: Analyses) -> BankAccess:
     """A load from a shared buffer."""
-    return _read(kernel, load, load.ref.type)
+    return _read(kernel, load, load.ref.type, analyses)
 
 
-def report_writes(kernel: tile.KernelOp) -> list[BankAccess]:
+def report_writes(kernel: tile.KernelOp, analyses: Analyses) -> list[BankAccess]:
     """Every copy into a stage or ring by the threads, every computed slab, in program order."""
-    return [_write(kernel, op, _buffer(op).result.type) for op in _fillings(kernel)]
+    fillings = analyses.get(_fillings, kernel)
+    return [_write(kernel, op, _buffer(op).result.type) for op in fillings]
 
 
 def accesses_of(
-    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
+    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute], analyses: Analyses
 ) -> list[BankAccess]:
     """Every access of a stage or ring, as if its result had a type with another layout."""
-    return [*reads_of(kernel, buffer, type), *writes_of(kernel, buffer, type)]
+    reads = reads_of(kernel, buffer, type, analyses)
+    return [*reads, *writes_of(kernel, buffer, type, analyses)]
 
 
 def reads_of(
-    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
+    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute], analyses: Analyses
 ) -> list[BankAccess]:
     """Every load from a stage or ring, as if its result had a type with another layout."""
     slot = slot_type(type) if isinstance(buffer, tile.RingOp) else type
-    return [_read(kernel, op, slot) for op in shared_loads(kernel) if shared_by(op.ref) is buffer]
+    loads = [op for op in analyses.get(shared_loads, kernel) if shared_by(op.ref) is buffer]
+    return [_read(kernel, op, slot, analyses) for op in loads]
 
 
 def writes_of(
-    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute]
+    kernel: tile.KernelOp, buffer: Buffer, type: MemRefType[Attribute], analyses: Analyses
 ) -> list[BankAccess]:
     """Every copy or computation into a stage or ring, as if its result had another type."""
-    return [_write(kernel, op, type) for op in _fillings(kernel) if _buffer(op) is buffer]
+    fillings = analyses.get(_fillings, kernel)
+    return [_write(kernel, op, type) for op in fillings if _buffer(op) is buffer]
 
 
 def shared_loads(kernel: tile.KernelOp) -> list[tile.LoadOp]:
     """The loads from shared memory, in program order."""
     loads = (op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp))
-    return once((kernel, "loads"), lambda: [op for op in loads if shared_by(op.ref) is not None])
+    return [op for op in loads if shared_by(op.ref) is not None]
 
 
 def _fillings(kernel: tile.KernelOp) -> list[Filling]:
     """What threads fill shared memory by, in program order."""
     found = (op for op in kernel.launch.walk() if isinstance(op, Filling))
-    return once((kernel, "fillings"), lambda: [op for op in found if not _by_tma(op)])
+    return [op for op in found if not _by_tma(op)]
 
 
 def _buffer(op: Filling) -> Buffer:
@@ -142,7 +148,7 @@ def _by_tma(op: Filling) -> bool:
     return isinstance(op, tile.FillOp) and op.source.fill_kind == TMA
 
 
-def report_global(kernel: tile.KernelOp) -> list[GlobalAccess]:
+def report_global(kernel: tile.KernelOp, analyses: Analyses) -> list[GlobalAccess]:
     """
     The accesses of global memory; stages, rings and computed slabs, which are filled along rows,
     are left out.
@@ -152,19 +158,22 @@ def report_global(kernel: tile.KernelOp) -> list[GlobalAccess]:
         if not isinstance(op, tile.LoadOp | Effect) or shared_by(op.ref) is not None:
             continue
         if not isinstance(op.parent_op(), tile.ComputeOp):
-            access = Access.of(kernel.launch, op, op.ref.type, kernel.alignment(op.ref))
+            alignment = kernel.alignment(op.ref)
+            access = Access.of(kernel.launch, op, op.ref.type, alignment, analyses)
             counts = [sectors(lanes, access.width) for lanes in access.warps()]
             found.append(GlobalAccess(op, access.width, sum(counts) / len(counts), access.times))
     return found
 
 
-def _read(kernel: tile.KernelOp, op: tile.LoadOp, type: Attribute) -> BankAccess:
+def _read(
+    kernel: tile.KernelOp, op: tile.LoadOp, type: Attribute, analyses: Analyses
+) -> BankAccess:
     buffer = shared_by(op.ref)
     assert buffer is not None
     if isinstance(computing := op.parent_op(), tile.ComputeOp):
         lanes = run_width(computing.result_type)
         return _computing(kernel, computing, op, buffer, type, op.subscripts, lanes)
-    access = Access.of(kernel.launch, op, type, WIDEST_ACCESS)
+    access = Access.of(kernel.launch, op, type, WIDEST_ACCESS, analyses)
     return _judge(op, buffer, False, access.width, access.warps(), access.times)
 
 

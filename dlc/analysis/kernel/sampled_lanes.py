@@ -18,7 +18,8 @@ from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import SwizzleAttr
-from dlc.ir.expr import Expr, once
+from dlc.ir.analyses import Analyses
+from dlc.ir.expr import Expr
 from dlc.target import WARP
 
 SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
@@ -79,7 +80,7 @@ def _sampled_warps(threads: int) -> list[range]:
 
 
 def access_width(
-    op: tile.LoadOp | Effect, type: MemRefType[Attribute], alignment: int
+    op: tile.LoadOp | Effect, type: MemRefType[Attribute], alignment: int, analyses: Analyses
 ) -> tuple[BlockArgument | None, int]:
     """
     The register axis along which an access takes neighbouring elements of a memref of the given
@@ -88,10 +89,11 @@ def access_width(
     """
     if isinstance(op, tile.AtomicAddOp):
         return None, 1
-    axis, extent = once((op, "fragment axis"), lambda: _fragment_axis(op))
+    axis, extent = analyses.get(_fragment_axis, op)
     if axis is None:
         return None, 1
-    base = [e.substitute(lambda v: 0 if v is axis else None) for e in _subscripts(op)]
+    subscripts = analyses.get(_subscripts, op)
+    base = [e.substitute(lambda v: 0 if v is axis else None) for e in subscripts]
     width = vector_width(type, base, alignment)
     where = [_expand(c) for c in op.where]
     while width > 1 and (extent % width or not all(holds_alike(c, axis, width) for c in where)):
@@ -108,7 +110,7 @@ def _fragment_axis(op: tile.LoadOp | tile.StoreOp) -> tuple[BlockArgument | None
 
 def _subscripts(op: tile.LoadOp | Effect) -> tuple[Expr, ...]:
     """The subscripts of an access in axes."""
-    return once((op, "in axes"), lambda: tuple(map(_expand, op.subscripts)))
+    return tuple(map(_expand, op.subscripts))
 
 
 def _expand(expr: Expr) -> Expr:
@@ -144,10 +146,11 @@ class Access:
         op: tile.LoadOp | Effect,
         type: Attribute,
         alignment: int,
+        analyses: Analyses,
     ) -> Access:
         assert isinstance(type, MemRefType)
-        axis, width = access_width(op, type, alignment)
-        subscripts = _subscripts(op)
+        axis, width = access_width(op, type, alignment, analyses)
+        subscripts = analyses.get(_subscripts, op)
         mentioned = {v for e in subscripts for v in e.values()}
         steps: dict[SSAValue, tuple[int, int]] = {}
         times = serial_trips(op)

@@ -14,7 +14,8 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.ring_ops import ASYNC
-from dlc.ir.expr import Expr, once
+from dlc.ir.analyses import Analyses
+from dlc.ir.expr import Expr
 
 
 def rings_by_loop(root: Operation) -> dict[tile.ReduceOp | None, list[tile.RingOp]]:
@@ -31,10 +32,6 @@ def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
     The reduce with one serial axis in each of whose iterations a ring's chunk of the same number is
     acquired and released; None if there is no such reduce.
     """
-    return once((ring, "loop"), lambda: _loop_of(ring))
-
-
-def _loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
     users = [use.operation for use in ring.result.uses]
     users = [op for op in users if isinstance(op, tile.AcquireOp | tile.ReleaseOp)]
     loops = {op.parent_op() for op in users}
@@ -58,10 +55,6 @@ def run_of(op: tile.FillOp | tile.AcquireOp) -> list[tile.FillOp | tile.AcquireO
     copies, of which a run of acquires waits once; so does one of requests to the tensor memory
     accelerator.
     """
-    return once((op, "run"), lambda: _run_of(op))
-
-
-def _run_of(op: tile.FillOp | tile.AcquireOp) -> list[tile.FillOp | tile.AcquireOp]:
     run = [op]
     while (before := _neighbour(op, run[0].prev_op)) is not None:
         run.insert(0, before)
@@ -78,7 +71,8 @@ def _neighbour(
         return None
     if other.source.fill_kind != op.source.fill_kind or other.chunk != op.chunk:
         return None
-    return other if loop_of(other.source) is loop_of(op.source) else None
+    same = other.source is op.source or loop_of(other.source) is loop_of(op.source)
+    return other if same else None
 
 
 def is_idle(op: tile.FillOp) -> bool:
@@ -119,12 +113,12 @@ def pending_groups(root: tile.LaunchOp | kernel.FuncOp) -> dict[tile.AcquireOp, 
     """
     pending: dict[tile.AcquireOp, int] = {}
     group_of: dict[tuple[tile.RingOp, Expr], int] = {}
-    groups = 0
+    groups, analyses = 0, Analyses()
 
     def visit(op: Operation, at: dict[SSAValue, int]) -> None:
         nonlocal groups
         assert isinstance(op, tile.FillOp | tile.AcquireOp)
-        run = run_of(op)
+        run = analyses.get(run_of, op)
         if op is not run[0] or (isinstance(op, tile.FillOp) and not makes_group(op)):
             return
         chunks = [(member.source, member.chunk.substitute(at.get)) for member in run]

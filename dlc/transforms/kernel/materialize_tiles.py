@@ -12,7 +12,6 @@ from xdsl.rewriter import Rewriter
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
-from dlc.ir.expr import unchanged_ir
 from dlc.target import Target, target_of
 from dlc.transforms.kernel.materialization.body import emit_body
 from dlc.transforms.kernel.materialization.emitter import Emitter
@@ -36,9 +35,8 @@ class MaterializeTilesPass(ModulePass):
         for source in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
             if not any(tile.tile_ops(source)):
                 continue
-            with unchanged_ir():
-                e = Emitter(source)
-                emit_body(e)
+            e = Emitter(source)
+            emit_body(e)
             _check_shared_memory(e.func, target_of(op))
             Rewriter.replace_op(source, e.func)
 

@@ -15,7 +15,6 @@ from dlc.analysis.kernel.barriers import Uniformity, missing_barriers
 from dlc.analysis.kernel.conflicts import Conflict, Slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
-from dlc.ir.expr import unchanged_ir
 from dlc.remarks import remark
 from dlc.text import counted
 
@@ -50,8 +49,7 @@ class PlaceBarriersPass(ModulePass):
                 fail(
                     left, f"expected Kernel IR, found '{left.name}'", "run materialize-tiles first"
                 )
-            with unchanged_ir():
-                count = place_barriers(func)
+            count = place_barriers(func)
             func.lockstep = None
             remark(self.name, func.name_, counted(count, "barrier"))
 

@@ -25,7 +25,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.kernel.placement import Buffer, Placement, live_bytes, place
 from dlc.dialects import host, kernel
 from dlc.dialects.layouts import shape_of, span_bytes
-from dlc.ir.expr import unchanged_ir
 from dlc.remarks import remark
 from dlc.target import BUFFER_ALIGNMENT
 
@@ -77,8 +76,7 @@ class _Planner:
         self.function = function
         self.block: Block = function.body.block
         self.launches = launches
-        with unchanged_ir():
-            self.callees = [launch.callee for launch in launches]
+        self.callees = [launch.callee for launch in launches]
         self.end = end
         self.types: dict[SSAValue, MemRefType] = {}
         """How each tensor lies in memory."""

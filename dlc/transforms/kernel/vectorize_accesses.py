@@ -22,7 +22,7 @@ from dlc.analysis.kernel.layout import holds_alike, known_divisor, linear_offset
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import strides_of
-from dlc.ir.expr import Expr, constant_of, unchanged_ir
+from dlc.ir.expr import Expr, constant_of
 from dlc.remarks import remark
 
 _BYTES = (16, 8, 4)
@@ -61,14 +61,13 @@ class VectorizeAccessesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
             copies = [c for loop in func.walk() if (c := _Copy.of(loop, func)) is not None]
-            with unchanged_ir():
-                for copy in copies:
-                    try:
-                        width = copy.vectorize()
-                    except Decline as reason:
-                        remark(self.name, func.name_, f"{copy} stays scalar: {reason}")
-                    else:
-                        remark(self.name, func.name_, f"{copy}: vectors of {width}")
+            for copy in copies:
+                try:
+                    width = copy.vectorize()
+                except Decline as reason:
+                    remark(self.name, func.name_, f"{copy} stays scalar: {reason}")
+                else:
+                    remark(self.name, func.name_, f"{copy}: vectors of {width}")
 
 
 @dataclass(frozen=True)

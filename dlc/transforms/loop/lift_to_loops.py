@@ -32,7 +32,7 @@ from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, unique_name
 from dlc.dialects.layouts import shape_of
 from dlc.ir.evaluate import scalar
-from dlc.ir.expr import Expr, from_affine, unchanged_ir, within
+from dlc.ir.expr import Expr, from_affine, within
 from dlc.ir.provenance import inherit
 from dlc.ir.structure import structure
 
@@ -77,8 +77,7 @@ class LiftToLoopsPass(ModulePass):
         used = {k.name_ for k in op.walk() if isinstance(k, loop.KernelOp)}
         for function in [f for f in op.walk() if isinstance(f, func.FuncOp)]:
             if not function.is_declaration:
-                with unchanged_ir():
-                    _Lifter(function, used).lift()
+                _Lifter(function, used).lift()
 
 
 @dataclass

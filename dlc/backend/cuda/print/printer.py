@@ -57,7 +57,7 @@ from dlc.dialects.access import StoreOpBase, element_type
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
 from dlc.dialects.layouts import shape_of, span, static_shape
-from dlc.ir.expr import Expr, constant_of, once, unchanged_ir
+from dlc.ir.expr import Expr, constant_of
 
 __all__ = [
     "CudaTarget",
@@ -98,9 +98,8 @@ def _independent(func: kernel.FuncOp) -> kernel.FuncOp:
 
 
 def _print(funcs: Iterable[kernel.FuncOp]) -> str:
-    with unchanged_ir():
-        printers = [_KernelPrinter(_independent(func)) for func in funcs]
-        texts = [printer.print() for printer in printers]
+    printers = [_KernelPrinter(_independent(func)) for func in funcs]
+    texts = [printer.print() for printer in printers]
     helpers = {name for printer in printers for name in printer.helpers}
     return prelude_for(helpers) + "\n".join(texts)
 
@@ -187,7 +186,7 @@ class _KernelPrinter(Values):
         name = self.text[ref].text
         if is_local(ref):
             return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
-        place = once((op, ref), lambda: place_of(memref_of(ref), subscripts))
+        place = place_of(memref_of(ref), subscripts)
         offset = self.index.expr(place.base + place.unit)
         if place.exchange != Expr():
             offset = self.index.expr(place.exchange)

@@ -15,7 +15,6 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.analysis.loop.contraction import contractions
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
-from dlc.ir.expr import unchanged_ir
 from dlc.ir.provenance import ops_of, set_ops
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
@@ -91,8 +90,7 @@ class Merges:
     def facts(self, kernel: KernelOp) -> Facts:
         form = self.form(kernel)
         if form not in self._facts:
-            with unchanged_ir():
-                self._facts[form] = self._facts_of(kernel)
+            self._facts[form] = self._facts_of(kernel)
         return self._facts[form]
 
     def _facts_of(self, kernel: KernelOp) -> Facts:
