@@ -25,12 +25,11 @@ def register_pairs(launch: tile.LaunchOp) -> list[Pair]:
     The thread axes %t and register axes %r, of R points, that are only mentioned as `%t * R + %r`;
     an axis is in one pair at most.
     """
-    combined = {a for op in launch.walk() if isinstance(op, tile.CombineOp) for a in op.axes}
     found: list[Pair] = []
     for r in launch.axes_of(REGISTER):
         for t in launch.axes_of(THREAD):
             taken = any(t.index == pair.thread for pair in found)
-            if not taken and t not in combined and _only_together(launch, t, r):
+            if not taken and _only_together(launch, t, r):
                 found.append(Pair(t.index, r.index))
                 break
     return found

@@ -9,6 +9,7 @@ from math import prod
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
 
+from dlc.analysis.tile.tile_state import TileState, tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD
 from dlc.ir.expr import Expr
@@ -53,9 +54,9 @@ class BlockifyLaunchPass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
-        combined = {a for op in launch.walk() if isinstance(op, tile.CombineOp) for a in op.axes}
-        free = [a for a in launch.axes_of(THREAD) if a not in combined]
-        self._check(launch, free, prod(launch.extent(a) for a in combined))
+        state = tile_state(launch)
+        self._check(state)
+        free = state.free
         assert self.block is not None
         assert self.thread is not None
         blocks, threads = _align(self.block, len(free)), _align(self.thread, len(free))
@@ -94,20 +95,22 @@ class BlockifyLaunchPass(SchedulingPass):
             return 0
         return self.group
 
-    def _check(self, launch: tile.LaunchOp, free: list[BlockArgument], combined: int) -> None:
+    def _check(self, state: TileState) -> None:
+        free = len(state.free)
         if self.block is None or self.thread is None:
             raise Decline("it needs block and thread, the points and threads along each axis")
         if not free:
             raise Decline("it has no free thread axis")
         if self.group < 0:
             raise Decline(f"group must be at least 1 block column, or 0 for all, not {self.group}")
-        for b, t in zip(_align(self.block, len(free)), _align(self.thread, len(free)), strict=True):
+        blocks, threads = _align(self.block, free), _align(self.thread, free)
+        for b, t in zip(blocks, threads, strict=True):
             if b < 1 or t < 1 or b % t:
                 raise Decline(f"{t} threads do not divide a block of {b} points")
-        count = prod((*_align(self.thread, len(free)), combined))
+        count = prod((*threads, *map(state.launch.extent, state.combined)))
         if count > MAX_THREADS:
             raise Decline(f"{count} threads are more than the {MAX_THREADS} that a block can have")
-        if any(isinstance(op, tile.StageOp | tile.ComputeOp) for op in launch.walk()):
+        if state.buffers:
             raise Decline("slabs are staged already for the blocks that there are")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
 
 from dlc.analysis.loop.contraction import contractions
+from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.transforms.axes.nest import Loop, chunk
@@ -51,7 +52,7 @@ class ChunkReducePass(SchedulingPass):
         if self.bk is None or self.bk < 1:
             raise Decline("it needs bk, the points of a reduce in a chunk")
         launch = kernel.launch
-        if any(isinstance(r.type, MemRefType) for op in launch.walk() for r in op.results):
+        if tile_state(launch).buffers:
             raise Decline("slabs are staged already for the loops that there are")
         loops = _whole_loops(launch)
         if not any(isinstance(op, tile.ReduceOp) for op in loops):

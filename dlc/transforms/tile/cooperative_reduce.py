@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
-from dlc.dialects.access import indexed_ops
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.ir.expr import Expr
 from dlc.target import MAX_THREADS, WARP
@@ -98,9 +98,10 @@ class CooperativeReducePass(SchedulingPass):
             raise Decline(
                 f"{rows} rows of {threads} threads are not a block of at most {MAX_THREADS}"
             )
-        if any(launch.kind(a) not in (BLOCK, THREAD) for a in launch.axes) or _partitioned(launch):
+        state = tile_state(launch)
+        if state.is_partitioned:
             raise Decline("the launch is partitioned already")
-        if any(isinstance(op, tile.ComputeOp) for op in launch.walk()):
+        if any(isinstance(buffer, tile.ComputeOp) for buffer in state.buffers):
             raise Decline("slabs are computed already for the threads that there are")
         top = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
         reduces = [op for op in top if isinstance(op, tile.ReduceOp)]
@@ -111,15 +112,6 @@ class CooperativeReducePass(SchedulingPass):
                 raise Decline("a loop of it has one point")
             if any(isinstance(o, AxesOp) for o in op.body.walk()):
                 raise Decline("a loop of it holds another loop")
-
-
-def _partitioned(launch: tile.LaunchOp) -> bool:
-    """Are threads of a free axis in blocks, or combined, already?"""
-    blocks, threads = set(launch.axes_of(BLOCK)), set(launch.axes_of(THREAD))
-    if any(isinstance(op, tile.CombineOp) for op in launch.walk()):
-        return True
-    exprs = [e for op in indexed_ops(launch) for e in (*op.subscripts, *op.where)]
-    return any(blocks & set(e.values()) and threads & set(e.values()) for e in exprs)
 
 
 def _strided_reduce(launch: tile.LaunchOp, row: SSAValue) -> bool:

@@ -8,7 +8,8 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, StridedLayoutAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.tile.fragments import Buffer
+from dlc.analysis.tile.fragments import buffer_type
+from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.layouts import span_bytes, static_shape, strides_of
@@ -61,9 +62,8 @@ class DoubleBufferPass(SchedulingPass):
         ringed: dict[Operation, MemRefType[Attribute]] = {
             s: _ring_type(s, depth) for stages in loops.values() for s in stages
         }
-        buffers = (op for op in kernel.launch.walk() if isinstance(op, Buffer))
-        types = (ringed.get(op, op.result.type) for op in buffers)
-        need = sum(span_bytes(type) for type in types if isinstance(type, MemRefType))
+        buffers = tile_state(kernel.launch).buffers
+        need = sum(span_bytes(ringed.get(b, buffer_type(b))) for b in buffers)
         limit = target_of(module).shared_per_block
         if need > limit:
             raise Decline(f"{need} B > {limit} B of shared memory at depth {depth}")

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute
 from xdsl.rewriter import Rewriter
 
 from dlc.analysis.tile.fragments import Buffer, buffer_type
+from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.layouts import shape_of, span_bytes
 from dlc.dialects.ring_ops import TMA
@@ -103,7 +104,7 @@ def _name(buffer: Buffer) -> str:
 
 def _buffers(kernel: tile.KernelOp) -> list[Buffer]:
     """The buffers in shared memory that threads fill."""
-    found = [op for op in kernel.launch.walk() if isinstance(op, Buffer)]
+    found = tile_state(kernel.launch).buffers
     if not found:
         raise Decline("it has no buffer in shared memory (stage-inputs makes them)")
     filled = [b for b in found if not isinstance(b, tile.RingOp) or b.fill_kind != TMA]
@@ -114,5 +115,4 @@ def _buffers(kernel: tile.KernelOp) -> list[Buffer]:
 
 def _room(kernel: tile.KernelOp, module: ModuleOp) -> int:
     """Bytes of shared memory that are left."""
-    buffers = (op for op in kernel.launch.walk() if isinstance(op, Buffer))
-    return target_of(module).shared_per_block - sum(span_bytes(buffer_type(b)) for b in buffers)
+    return target_of(module).shared_per_block - tile_state(kernel.launch).shared_bytes

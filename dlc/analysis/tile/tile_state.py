@@ -1,0 +1,65 @@
+"""How far the schedule of a launch has come: how its free axes are partitioned, what is staged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import BlockArgument
+
+from dlc.analysis.tile.fragments import Buffer, buffer_type
+from dlc.dialects import tile
+from dlc.dialects.access import indexed_ops
+from dlc.dialects.axes import BLOCK, THREAD
+from dlc.dialects.layouts import span_bytes
+
+
+@dataclass(frozen=True)
+class TileState:
+    """What the steps so far have made of a launch. It holds until the launch is changed."""
+
+    launch: tile.LaunchOp
+    buffers: tuple[Buffer, ...]
+    """The stages, computed slabs and rings, in program order."""
+    combined: frozenset[BlockArgument]
+    """The thread axes that share a reduce: those that a combine folds across."""
+
+    @property
+    def free(self) -> list[BlockArgument]:
+        """The thread axes whose points are independent."""
+        return [a for a in self.launch.axes_of(THREAD) if a not in self.combined]
+
+    @property
+    def is_partitioned(self) -> bool:
+        """
+        True if a block holds some points of a free axis only, a thread more than one, or if threads
+        share a reduce.
+        """
+        launch = self.launch
+        if self.combined or any(launch.kind(a) not in (BLOCK, THREAD) for a in launch.axes):
+            return True
+        blocks, threads = set(launch.axes_of(BLOCK)), set(launch.axes_of(THREAD))
+        exprs = [e for op in indexed_ops(launch) for e in (*op.subscripts, *op.where)]
+        return any(blocks & set(e.values()) and threads & set(e.values()) for e in exprs)
+
+    @property
+    def threads(self) -> int:
+        """The points of the thread axes: the threads of a block, once its axes are partitioned."""
+        return prod(map(self.launch.extent, self.launch.axes_of(THREAD)))
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of the buffers, in bytes."""
+        return sum(span_bytes(buffer_type(buffer)) for buffer in self.buffers)
+
+
+def tile_state(launch: tile.LaunchOp) -> TileState:
+    """The state of a launch as it is now."""
+    ops = list(launch.walk())
+    combines = [op for op in ops if isinstance(op, tile.CombineOp)]
+    folded = {axis for op in combines for axis in op.axes}
+    return TileState(
+        launch,
+        tuple(op for op in ops if isinstance(op, Buffer)),
+        frozenset(a for a in launch.axes if a in folded),
+    )

@@ -1,0 +1,55 @@
+"""The blocks that share a sum add what they hold to the output, in the order they come by."""
+
+from __future__ import annotations
+
+from math import prod
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.rewriter import Rewriter
+
+from dlc.dialects import tile
+from dlc.dialects.access import has_atomic_add
+from dlc.dialects.kernel_op import positions
+from dlc.dialects.layouts import shape_of
+from dlc.transforms.step import Decline
+from dlc.transforms.tile.splitting.reduce_split import Split
+
+
+def split_atomically(kernel: tile.KernelOp, split: Split) -> None:
+    """Splits a sum among blocks that add their parts to its output, which is zeroed before."""
+    store = _sole_store(kernel, split.reduce)
+    block = split.deal(kernel.launch)
+    add = tile.AtomicAddOp(store.value, store.ref, store.subscripts, [block])
+    add.location = store.location
+    Rewriter.replace_op(store, add)
+    kernel.zeroed = positions([n for n, ref in enumerate(kernel.output_refs) if ref is add.ref])
+
+
+def _sole_store(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> tile.StoreOp:
+    """The store of a reduce's result that atomic adds of its parts can take the place of."""
+    launch = kernel.launch
+    if reduce.monoid_name.data != "add":
+        raise Decline(f"its monoid is {reduce.monoid_name.data}, and atomic operations only add")
+    if len(reduce.results) > 1:
+        raise Decline(
+            f"it has {len(reduce.results)} sums, and atomic adds are of one (combine=workspace "
+            "takes any number)"
+        )
+    (sum,) = reduce.results
+    if not has_atomic_add(sum.type):
+        raise Decline(f"its sum is of type {sum.type}, and atomic adds are of f32, f64 or i32")
+    stores = [op for op in launch.walk() if isinstance(op, tile.StoreOp)]
+    if len(stores) != 1 or stores[0].value is not sum:
+        raise Decline(
+            "it stores more than its sum, or not the sum itself, for which the parts have to be "
+            "added up before (combine=workspace does that)"
+        )
+    (store,) = stores
+    assert isinstance(store.ref.type, MemRefType)
+    points, elements = prod(map(launch.extent, launch.axes)), prod(shape_of(store.ref))
+    if store.where or store.parent_op() is not launch or points != elements:
+        raise Decline(
+            "atomic adds need each element to be stored at one point, unconditionally, and a store "
+            f"at {points} points is to {elements} elements (combine=workspace takes any)"
+        )
+    return store

@@ -1,0 +1,75 @@
+"""Slabs are staged or computed in shared memory, and loaded from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.analysis.tile.input_slabs import Slab
+from dlc.analysis.tile.operands import ComputedOperand
+from dlc.dialects import tile
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import new_body
+from dlc.ir.expr import Expr
+from dlc.transforms.tile.staging.zero_guards import zero_unless
+
+
+def stage(slab: Slab) -> None:
+    """Stages a slab at the start of its scope and redirects its loads."""
+    block: Block = slab.scope.body.block
+    staged = tile.StageOp(slab.source, slab.base, slab.sizes)
+    staged.result.name_hint = f"{slab.source.name_hint}_smem"
+    first = next(op for op in block.ops if not isinstance(op, tile.StageOp))
+    Rewriter.insert_op(staged, InsertPoint.before(first))
+    for load, within in slab.loads.items():
+        subscripts = [e for e, size in zip(within, slab.sizes, strict=True) if size != 1]
+        where = load.where if load.default is not None else ()  # a slab is safe to read anywhere
+        new = tile.LoadOp(staged.result, subscripts, where, load.default)
+        new.result.name_hint = load.result.name_hint
+        new.location = load.location
+        Rewriter.replace_op(load, new)
+
+
+def compute(operand: ComputedOperand) -> None:
+    """
+    Computes an operand after the stages of its inputs and their neighbours, as 0 where its reduce
+    folds nothing because an input ends, and loads it where it was computed.
+    """
+    value, old = operand.value, operand.value.owner
+    assert isinstance(old, Operation)
+    reduce = old.parent_op()
+    assert isinstance(reduce, tile.ReduceOp)
+    body = new_body(len(operand.sizes), "pqrstuvw")
+    element = [Expr.of(a) for a in body.block.args]
+
+    def at(exprs: Sequence[Expr]) -> list[Expr]:
+        found = [operand.at(e, element) for e in exprs]
+        return [e.substitute(copies.get) for e in found if e is not None]
+
+    copies: dict[SSAValue, SSAValue] = {}
+    beyond: list[Expr] = []
+    for op in operand.ops:
+        new = op.clone(copies)
+        new.location = op.location
+        if isinstance(op, IndexedOp) and isinstance(new, IndexedOp):
+            new.set_index(at(op.subscripts), at(op.where))
+        body.block.add_op(new)
+        beyond += zero_unless(new.results[0])
+    where = [c for c in at(reduce.yielded.where) if c in beyond]
+    body.block.add_op(tile.YieldOp([copies[value]], where))
+    slab = tile.ComputeOp(operand.sizes, value.type, body)
+    slab.result.name_hint = f"{operand.name}_smem"
+    slab.location = old.location
+    last: Operation = operand.last_stage
+    while isinstance(last.next_op, tile.StageOp | tile.ComputeOp):
+        last = last.next_op
+    Rewriter.insert_op(slab, InsertPoint.after(last))
+    load = tile.LoadOp(slab.result, operand.places)
+    load.result.name_hint = value.name_hint
+    load.location = old.location
+    Rewriter.replace_op(old, load)
+    for op in reversed(operand.ops[:-1]):
+        if not any(r.uses for r in op.results):
+            Rewriter.erase_op(op)
