@@ -17,9 +17,8 @@ from dlc_bench.ceilings import measure_ceilings
 from dlc_bench.contender import AUTOTUNE, COMPILE, DLC, EAGER, PEERS, Contender, dlc_module
 from dlc_bench.device import find_device
 from dlc_bench.environment import forbid_tf32, tf32_allowed
-from dlc_bench.measure import Result, make_timer, measure
+from dlc_bench.measure import make_timer, measure
 from dlc_bench.program import module_subject, program_subject
-from dlc_bench.subject import Subject
 from dlc_bench.table import device_lines, results_table
 
 DEFAULT = {"cuda": (DLC, EAGER, COMPILE, AUTOTUNE), "host": (DLC, EAGER, COMPILE)}
@@ -28,13 +27,13 @@ DEFAULT = {"cuda": (DLC, EAGER, COMPILE, AUTOTUNE), "host": (DLC, EAGER, COMPILE
 
 def bench_device(options: argparse.Namespace) -> AbstractContextManager[object]:
     """In here, programs make their tensors where they are measured."""
-    if not options.bench or (options.backend or default_backend()) == "host":
+    if (options.backend or default_backend()) == "host":
         return nullcontext()
     return torch.device("cuda", torch.cuda.current_device())
 
 
 def contender_names(given: str | None, backend: str) -> tuple[str, ...]:
-    """Of `--contenders`, such as `dlc,eager`. UsageError for one that there is not."""
+    """The names in `--contenders`, such as `dlc,eager`. UsageError for an unknown one."""
     if given is None:
         return DEFAULT[backend]
     names = tuple(name.strip() for name in given.split(","))
@@ -63,7 +62,11 @@ def report_bench(
     arguments = [to_device(t, device.torch) for t in arguments]
     names = contender_names(options.contenders, device.backend)
     with torch.no_grad():
-        subject, own = _subject(executor, arguments, program, torch_ir)
+        if program is None or torch_ir is None:
+            subject, own = module_subject(arguments), dlc_module(executor)
+        else:
+            subject = program_subject(program, torch_ir, arguments)
+            own = dlc_module(executor, Variant(program, executor.backend).finish)
         made = {DLC: lambda: own} | PEERS
         peers = names if program is not None else (DLC,)
         contenders: list[Contender] = [made[name]() for name in peers]
@@ -77,25 +80,9 @@ def report_bench(
     print(device_lines(device, ceilings, timer.method, tf32_allowed()))
     print()
     print(results_table(results, subject.work, device))
-    for line in _remarks(results, program is not None):
-        print(line)
-    return 1 if any(result.error for result in results.values()) else 0
-
-
-def _subject(
-    executor: Executor,
-    arguments: list[torch.Tensor],
-    program: ImportedProgram | None,
-    torch_ir: ModuleOp | None,
-) -> tuple[Subject, Contender]:
-    if program is None or torch_ir is None:
-        return module_subject(arguments), dlc_module(executor)
-    finish = Variant(program, executor.backend).finish
-    return program_subject(program, torch_ir, arguments), dlc_module(executor, finish)
-
-
-def _remarks(results: dict[str, Result], checked: bool) -> list[str]:
-    lines = [f"{name}: {result.error}" for name, result in results.items() if result.error]
-    if not checked:
-        lines.append("not checked: nothing is known of what this module computes; -c TEXT says it")
-    return lines
+    errors = {name: result.error for name, result in results.items() if result.error}
+    for name, error in errors.items():
+        print(f"{name}: {error}")
+    if program is None:
+        print("not checked: nothing is known of what this module computes; -c TEXT says it")
+    return 1 if errors else 0

@@ -37,7 +37,7 @@ class _State:
 
 @dataclass(frozen=True)
 class _Culprit:
-    """What goes wrong in a pass, on a program or on one of its kernels alone."""
+    """A failure of a pass: the program, or the one kernel, that it gets wrong."""
 
     before: ModuleOp
     complaint: str
@@ -94,7 +94,7 @@ def bisect_and_report(
     asked = 0
 
     def is_wrong(number: int) -> bool:
-        """Whether the program is wrong before step `number`; behind the last one is `last`."""
+        """True if the program is wrong before step `number`; behind the last one is `last`."""
         nonlocal asked
         asked += 1
         module = states[number].module if number < len(states) else last

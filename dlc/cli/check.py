@@ -90,11 +90,17 @@ def check_text(
     collected = Collected(conflicts)
     run_pipeline(ctx, module, "kernel", [*observers, collected])
     shown, origins = module, {}
-    if not all(map(_has_place, module.walk())):
+    # Terminators that the text leaves out have no place.
+    written = (op for op in module.walk() if not isinstance(op, ModuleOp | scf.YieldOp))
+    if not all(file_line_col(op.location) for op in written):
         shown, origins = _placed(ctx, module)
         sources = {**sources, KERNEL_IR: text_of(module)}
+
+    def show(func: FuncOp, share: float) -> None:
+        STATUS.show(f"{bar(share)} {share:.0%} checking @{func.name_} …")
+
     with progress("checking …"):
-        verdicts = list(check_module(shown, inputs, blocks=blocks, seed=seed, progress=_show))
+        verdicts = list(check_module(shown, inputs, blocks=blocks, seed=seed, progress=show))
     for verdict in verdicts:
         found = collected.conflicts.get(verdict.func.name_, ())
         verdict.notes += [f"bank conflicts in the model: {access}" for access in found]
@@ -104,11 +110,6 @@ def check_text(
     answers = {verdict.answer for verdict in verdicts}
     worst = next(a for a in ("hazard", "not checked", "clean") if a in answers)
     return text, CODES[worst]
-
-
-def _has_place(op: Operation) -> bool:
-    """Terminators that the text leaves out have none."""
-    return bool(isinstance(op, ModuleOp | scf.YieldOp) or file_line_col(op.location))
 
 
 def _placed(ctx: Context, module: ModuleOp) -> tuple[ModuleOp, Origins]:
@@ -173,8 +174,3 @@ class Collected:
     ) -> None:
         if step == LAST_TILE_STEP:
             self.conflicts |= bank_conflicts(module)
-
-
-def _show(func: FuncOp, share: float) -> None:
-    """How far a kernel is checked, on the terminal if there is one."""
-    STATUS.show(f"{bar(share)} {share:.0%} checking @{func.name_} …")

@@ -35,7 +35,9 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
     sources: dict[str, str] = {}
     timing = Timing(time.perf_counter() - begin)
     try:
-        return _dispatch(options, sources, timing)
+        settle(options)
+        with _device_of_tensors(options):
+            return _load_and_run(options, sources, timing)
     except BrokenPipeError:
         raise
     except (Exception, ArgSpecParseError) as error:
@@ -69,12 +71,6 @@ def _load(
     if file is not None and kind == "model":
         return load_model_program(file, options, timing)
     return load_program(options.text, file, options.target, timing, options.seed)
-
-
-def _dispatch(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
-    settle(options)
-    with _place_of_tensors(options):
-        return _load_and_run(options, sources, timing)
 
 
 def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
@@ -134,8 +130,8 @@ def _run(
             return run_and_report(ctx, loaded, options, observers, timing)
 
 
-def _place_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:
-    """Where a program makes its tensors: on the GPU if it is to be measured there."""
+def _device_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """The device on which a program makes its tensors: the GPU if it is to be measured there."""
     if options.command != "run" or not options.bench:
         return nullcontext()
     from dlc.cli.bench_report import bench_device

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from dlc.cli.model_options import add_model_options
+from dlc.cli.model_options import add_model_options, at_least
 from dlc.passes import PRINTED
 
 _PROGRAM = """
@@ -27,13 +27,6 @@ A program is text (-c), a script, a file of any of dlc's IRs, or a model. Of tex
 last expression is compiled: tensors that it makes with torch.randn and the like become inputs;
 torch, nn, F and math are at hand.
 """
-
-
-def _positive(text: str) -> int:
-    """A number of things that must not be none; errors as argparse wants them."""
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"expected at least 1, found {number}")
-    return number
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -118,7 +111,10 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
 
 def _add_check_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--blocks", type=_positive, metavar="N", help="run N blocks of each kernel [what 5 s allow]"
+        "--blocks",
+        type=at_least(1),
+        metavar="N",
+        help="run N blocks of each kernel [what 5 s allow]",
     )
     command.add_argument("--seed", type=int, help="of random inputs, parameters [0]")
     command.set_defaults(validate=False)

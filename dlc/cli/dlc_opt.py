@@ -265,7 +265,7 @@ class DlcOptMain(xDSLOptMain):
 
 
 def _validation(ctx: Context, module: ModuleOp) -> Validation:
-    """Of a module on random inputs, from here on."""
+    """The check of a module on random inputs, which takes the results of now for right."""
     from dlc.judge.random_inputs import random_arguments
     from dlc.judge.validation import Question, Validation
 
@@ -275,7 +275,7 @@ def _validation(ctx: Context, module: ModuleOp) -> Validation:
 
 
 def _usage_error(message: str, options: Sequence[str]) -> UsageError:
-    """What argparse says, with the closest option or value that exists."""
+    """An error of argparse's, with the closest option or value that exists."""
     error = UsageError(message)
     if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
         return with_hint(error, did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])))

@@ -1,4 +1,4 @@
-"""Which operations of the Torch IR a kernel implements, exactly: see `implementation`."""
+"""The exact operations of the Torch IR that a kernel implements: see `implementation`."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Implementation:
 
 def implementation(torch_ir: ModuleOp, kernel_ir: ModuleOp, name: str) -> Implementation:
     """
-    What the first launch of the kernel `name` implements. Where it reads or gives what is no value
-    of the program, such as partial sums, the launches that make or use that are taken along.
+    The operations of the first launch of the kernel `name`. Where it reads or writes what is no
+    value of the program, such as partial sums, the launches that make or use that are taken along.
     ValueError if there is no such kernel; OpError where the launches hold values that the program
     has not.
     """
@@ -61,7 +61,7 @@ def implementation(torch_ir: ModuleOp, kernel_ir: ModuleOp, name: str) -> Implem
 
 
 class _Values:
-    """What the buffers of a host program hold, in terms of the Torch IR."""
+    """The values of the Torch IR that the buffers of a host program hold."""
 
     def __init__(
         self, torch_main: func.FuncOp, main: func.FuncOp, launches: Sequence[host.LaunchOp]
@@ -88,7 +88,7 @@ class _Values:
         return self._known.get(buffer)
 
     def leaves(self, buffer: SSAValue, group: Sequence[host.LaunchOp]) -> bool:
-        """Is what some launches write to a buffer of use to others, or known to the program?"""
+        """True if others than `group` read a buffer that it writes, or the program knows it."""
         outside = any(op not in group for op in self.readers.get(buffer, ()))
         return outside or buffer in self.returned or self.known(buffer) is not None
 

@@ -35,7 +35,7 @@ class Input:
 
     @property
     def attributes(self) -> DictionaryAttr:
-        """What is to be known of the argument."""
+        """The attributes of the argument: its name, strides and alignment where not the default."""
         memref = self.buffer.type
         assert isinstance(memref, MemRefType)
         found: dict[str, Attribute] = {}

@@ -40,7 +40,7 @@ def kernel_table(module: ModuleOp, target: Target) -> str:
 
 
 def _operations(kernel: KernelOp) -> str:
-    """What a kernel does, each operation once, with its count."""
+    """The operations of a kernel, each once, with its count."""
     names = Counter(op.split(" ")[1].split(".")[0].strip("_") for op in ops_of(kernel))
     texts = [name if times == 1 else f"{times} {name}" for name, times in names.items()]
     more = [f"{len(texts) - OPS} more"] if len(texts) > OPS else []

@@ -1,4 +1,4 @@
-"""What `dlc compile --explain` and `dlc run` say of a program's memory."""
+"""A program's use of memory, as `dlc compile --explain` and `dlc run` report it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dlc compile` shows of its passes: remarks, diffs and times."""
+"""Observers of the pipeline that show its passes: remarks, diffs and times."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Timing:
     def __init__(self, loading: float = 0.0) -> None:
         """`loading` is how long the import of this package and xDSL took, in seconds."""
         self.phases = [("dlc", "import of dlc and xDSL", loading)]
-        """Whose it is, what it is, seconds."""
+        """Owner, name and seconds of each phase."""
         self._steps: Sequence[Step] = ()
 
     @contextmanager

@@ -1,5 +1,5 @@
 """
-What the options of `dlc` need, so that none is ignored: a table, checked before any work.
+The rules that options of `dlc` follow, so that none is ignored: a table, checked before any work.
 
 The parser leaves an option that is not given None or False; `settle` fills in the defaults. What
 concerns only how things look (`--color`, `--debug`, `-v`) may find nothing to show.
@@ -37,12 +37,12 @@ class Need:
 
     @property
     def name(self) -> str:
-        """As the namespace has it; an option with another spelling comes first."""
+        """The name in the namespace; of an option with two spellings, the first."""
         return self.option.split(" ")[0].removeprefix("--").replace("-", "_")
 
 
 def names_directory(path: str | None) -> bool:
-    """Whether `-o` asks for a directory: one that exists, or a name that ends in `/`."""
+    """True if `-o` asks for a directory: one that exists, or a name that ends in `/`."""
     return path is not None and (path.endswith(os.sep) or os.path.isdir(path))
 
 
@@ -98,7 +98,9 @@ def settle(options: argparse.Namespace) -> None:
             found = " and ".join(wanted.values())
             raise UsageError(f"expected one thing to print or to write, found {found}")
         options.output = next(iter(wanted), "cuda")
-    _check_target(options.target)
+    if (target := options.target) is not None and target not in TARGETS:
+        hint = did_you_mean(target, TARGETS) or f"the targets are {', '.join(TARGETS)}"
+        raise with_hint(UsageError(f"unknown target '{target}'"), hint)
     if _is_given(options, "contenders"):
         from dlc.cli.bench_report import contender_names
 
@@ -120,16 +122,10 @@ def _is_given(options: argparse.Namespace, name: str) -> bool:
     return value is not None and value is not False
 
 
-def _check_target(name: str | None) -> None:
-    if name is not None and name not in TARGETS:
-        hint = did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
-        raise with_hint(UsageError(f"unknown target '{name}'"), hint)
-
-
 def outputs(options: argparse.Namespace) -> dict[str, str]:
     """
-    What `dlc compile` is told to make, by its name in `dlc.cli.outputs`, and how it is told. To a
-    directory the CUDA text goes anyway.
+    The options that say what `dlc compile` makes, by the names of `dlc.cli.outputs`. The CUDA text
+    is not among them with a directory, to which it is written anyway.
     """
     to_directory = names_directory(options.o)
     ir = None if to_directory and options.ir == "cuda" else options.ir

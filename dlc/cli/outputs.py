@@ -1,4 +1,4 @@
-"""What `dlc compile` can make of a program: a table, by the option that asks for it."""
+"""All that `dlc compile` can make of a program: a table, by the option that asks for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dlc.text import wants_colour
 
 @dataclass(frozen=True)
 class Job:
-    """What was loaded, and what is wanted of it."""
+    """A loaded program, and the options that say what is wanted of it."""
 
     loaded: Loaded
     options: argparse.Namespace

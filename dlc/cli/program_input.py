@@ -1,4 +1,4 @@
-"""What `dlc compile` and `dlc run` are given: text, a script, a model, or a module of any IR."""
+"""Loads the program of a command: text, a script, a model, or a module of any IR."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _imported(
 
 
 def needs_weights(options: argparse.Namespace) -> bool:
-    """Whether the values of a model's parameters are asked for: they are used or written."""
+    """True if the values of a model's parameters are used or written."""
     return options.command != "compile" or options.validate or options.with_weights
 
 

@@ -65,14 +65,14 @@ def kernel_script(torch_ir: ModuleOp, kernel_ir: ModuleOp, name: str) -> str:
     found = implementation(torch_ir, kernel_ir, name)
     names = _PythonNames()
     parameters = [names.new(v) for v in found.given]
-    extra = _further_arguments(found)
-    if extra:
-        argument = extra[0]
-        fail(
-            found.launches[0],
-            f"the operations of @{found.launches[0].kernel_name} depend on %{argument.name_hint}, "
-            "which it does not read: what it reads in its place is no value of the program",
-        )
+    for value in [v for op in found.ops for v in op.operands] + found.wanted:
+        if isinstance(value, BlockArgument) and value not in found.given:
+            fail(
+                found.launches[0],
+                f"the operations of @{found.launches[0].kernel_name} depend on "
+                f"%{value.name_hint}, which it does not read: what it reads in its place is no "
+                "value of the program",
+            )
     body = [f"    {_statement(op, names)}" for op in found.ops]
     ops = ", ".join(dict.fromkeys(op.overload.data for op in found.ops)) or "none: it copies"
     return _SCRIPT.format(
@@ -100,11 +100,6 @@ class _PythonNames:
         return self._known[value]
 
 
-def _further_arguments(found: Implementation) -> list[BlockArgument]:
-    operands = [v for op in found.ops for v in op.operands] + found.wanted
-    return [v for v in operands if isinstance(v, BlockArgument) and v not in found.given]
-
-
 def _statement(op: AtenOp, names: _PythonNames) -> str:
     """`y = torch.ops.aten.add.Tensor(self=x, other=2.0)`: one call, as the program makes it."""
     overload, given = op.overload.data, _arguments(op, names)
@@ -118,7 +113,7 @@ def _statement(op: AtenOp, names: _PythonNames) -> str:
 
 
 def _arguments(op: AtenOp, names: _PythonNames) -> dict[str, str]:
-    """What each argument of the schema is in Python, defaults left out."""
+    """The Python text of each argument of the schema, defaults left out."""
     given: dict[str, str] = {}
     for argument in overload_of(op)._schema.arguments:
         name: str = argument.name
@@ -165,7 +160,7 @@ def _module(found: Implementation, module: ModuleOp, parameters: Sequence[str]) 
 
 
 def _alignment(found: Implementation, buffer: SSAValue) -> int:
-    """What the kernels that read a buffer know of its address, in bytes."""
+    """The alignment that all kernels that read a buffer know of, in bytes."""
     return min(
         callee.alignment(ref)
         for op in found.launches

@@ -1,4 +1,4 @@
-"""What the scripts of `--reproduce` run: a kernel against operations of PyTorch."""
+"""Runs a kernel against operations of PyTorch, for the scripts of `--reproduce`."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def run_and_report(
 
 
 def _profile(options: argparse.Namespace) -> Profile | None:
-    """What `--profile` watches the pipeline with."""
+    """The observer of the pipeline that `--profile` asks for."""
     if not options.profile:
         return None
     from dlc.cli.profile_report import Profile
@@ -87,7 +87,7 @@ def _profile(options: argparse.Namespace) -> Profile | None:
 
 
 def _compile_kernels(executor: Executor, timing: Timing) -> None:
-    """To machine code, saying how far it is."""
+    """Compiles the kernels to machine code and shows the progress."""
     backend, count = executor.backend, len(executor.funcs)
     compiler = "nvcc" if backend.name == "cuda" else "the C++ compiler"
     with (
@@ -191,7 +191,7 @@ def report_accuracy(
 
 
 def statistics_table(results: Sequence[torch.Tensor]) -> str:
-    """What can be said of results that nothing is known of."""
+    """Shape, mean, extremes and sum of results that there is no reference for."""
     header = ["result", "shape", "mean", "min", "max", "sum"]
     rows: list[list[str]] = []
     for number, result in enumerate(results):

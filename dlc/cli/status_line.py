@@ -1,4 +1,4 @@
-"""What a command is doing, on the last line of the terminal; nothing where there is no terminal."""
+"""The progress of a command on the last line of the terminal; nothing if there is no terminal."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Clearing:
 
 
 def bar(share: float, width: int = 30) -> str:
-    """Of what is to be done, how much is done."""
+    """A progress bar; `share` is the part that is done, from 0 to 1."""
     return f"[{'#' * int(share * width):<{width}}]"
 
 

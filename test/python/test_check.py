@@ -325,7 +325,7 @@ def test_inputs_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("sum: clean")
     with pytest.raises(SystemExit):
         main(["check", "-c", "torch.randn(3).relu()", "--blocks", "0"])
-    assert "expected at least 1, found 0" in capsys.readouterr().err
+    assert "expected a number from 1 up, found '0'" in capsys.readouterr().err
 
 
 def test_a_tile_with_a_ring_of_three_slots() -> None:
