@@ -23,12 +23,12 @@ from dlc.backend.executor import (
     OnLaunch,
     default_target,
     get_backend,
-    main_of,
-    torch_dtype,
 )
+from dlc.backend.host_program import torch_dtype
 from dlc.backend.memory_use import MemoryUse
 from dlc.cuda_graph import Graph, GraphedCall, check_capturing
 from dlc.diagnostics import did_you_mean, with_hint
+from dlc.dialects.host import main_of
 from dlc.dialects.kernel import FuncOp
 from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram

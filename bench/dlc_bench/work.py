@@ -11,7 +11,8 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
-from dlc.backend.executor import main_of, torch_dtype
+from dlc.backend.host_program import torch_dtype
+from dlc.dialects.host import main_of
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
 

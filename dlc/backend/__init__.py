@@ -1,4 +1,4 @@
-"""Where printed kernels run: ``cuda`` compiles them with nvcc, ``host`` with a C++ compiler."""
+"""Backends run printed kernels: ``cuda`` compiles them with nvcc, ``host`` with a C++ compiler."""
 
 
 class BackendError(Exception):

@@ -22,8 +22,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import LaunchError
 from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slice, Zero
-from dlc.backend.host_program import main_of as main_of
-from dlc.backend.host_program import torch_dtype as torch_dtype
 from dlc.backend.parallel import OnDone
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import kernel
@@ -43,12 +41,12 @@ class Backend(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where its tensors live."""
+        """The device of its tensors."""
         ...
 
     @property
     def looks(self) -> bool:
-        """Whether each launch is waited for, so that the values of tensors may be looked at."""
+        """True if each launch is waited for, so that the values of tensors may be looked at."""
         ...
 
     def prepare(self, funcs: Sequence[kernel.FuncOp]) -> None:
@@ -56,7 +54,7 @@ class Backend(Protocol):
         ...
 
     def running(self) -> AbstractContextManager[None]:
-        """What is around the launches of one program."""
+        """The context in which the launches of one program are made."""
         ...
 
     def zero(self, tensor: torch.Tensor) -> None:

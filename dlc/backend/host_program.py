@@ -1,6 +1,6 @@
 """
-What `@main` of a Kernel IR module does: a host program, and once it is bound to sizes, a list of
-steps. What runs it, exports it or counts its bytes goes by them.
+The host program that `@main` of a Kernel IR module is, and the list of steps that it is once it is
+bound to sizes. Execution, export and the count of bytes all go by these steps.
 
 Before `plan-buffers`, launches make tensors: each is an allocation, dropped after its last use.
 After it, `@main` says itself what is allocated (`dlc/dialects/host.py`).
@@ -61,27 +61,14 @@ class Layout:
         return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
 
     def fits(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor has this shape and these strides, and elements of this size."""
-        return (
-            tensor.shape == self.shape
-            and tensor.element_size() == self.dtype.itemsize
-            and (0 in self.shape or _agree(self.shape, self.strides, tensor.stride()))
-        )
+        """True if a tensor has this shape, these strides and elements of this size."""
+        if tensor.shape != self.shape or tensor.element_size() != self.dtype.itemsize:
+            return False
+        strides = zip(self.shape, self.strides, tensor.stride(), strict=True)
+        return 0 in self.shape or all(n == 1 or own == other for n, own, other in strides)
 
     def __str__(self) -> str:
         return f"{list(self.shape)} of {self.dtype} with strides {list(self.strides)}"
-
-
-def _agree(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
-    return all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
-
-
-def main_of(module: ModuleOp) -> func.FuncOp:
-    """The function `@main` of a module; OpError if there is none with a body."""
-    for op in module.ops:
-        if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
-            return op
-    fail(module, "expected a function @main, found none")
 
 
 @dataclass(frozen=True)
@@ -166,11 +153,11 @@ class HostProgram:
 
     @staticmethod
     def of(module: ModuleOp) -> HostProgram:
-        return HostProgram(main_of(module))
+        return HostProgram(host.main_of(module))
 
     def bind(self, sizes: Mapping[str, int]) -> BoundProgram:
         """
-        What is done where the sizes that tensors leave open, by name, have these values. No tensor
+        The program for these values of the sizes that tensors leave open, by name; as yet none
         leaves one open. OpError where `@main` does anything but launch kernels on memory.
         """
         main = self.main

@@ -1,4 +1,4 @@
-"""How much memory a program needs beside its arguments: planned, at least, and in eager PyTorch."""
+"""The memory that a program needs beside its arguments: planned, at least, and in eager PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
 from dlc.analysis.kernel.placement import Buffer, live_bytes
-from dlc.backend.host_program import Allocate, BoundProgram, Slice, main_of
+from dlc.backend.host_program import Allocate, BoundProgram, Slice
+from dlc.dialects import host
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
@@ -30,12 +31,12 @@ class MemoryUse:
 
     @property
     def peak(self) -> int:
-        """What a call asks for."""
+        """Bytes that a call allocates."""
         return self.workspace + self.results
 
     @staticmethod
     def of(program: BoundProgram) -> MemoryUse:
-        """Of a program whose buffers are planned."""
+        """The use of a program whose buffers are planned."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for step, launch in enumerate(program.launches):
@@ -60,7 +61,7 @@ def eager_peak(module: ModuleOp) -> int:
     op, arguments excluded: each from the operation that makes it to the last that uses it or a view
     of it. What operations need inside themselves is not counted, so eager needs at least this.
     """
-    main = main_of(module)
+    main = host.main_of(module)
     ops = list(main.body.block.ops)
     roots: dict[SSAValue, SSAValue] = {}
     last: dict[SSAValue, int] = {}

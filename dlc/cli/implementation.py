@@ -9,7 +9,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from dlc.diagnostics import did_you_mean, fail, with_hint
+from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import host
 from dlc.dialects.torch import AtenOp
 from dlc.ir.provenance import values_of
@@ -39,7 +39,7 @@ def implementation(torch_ir: ModuleOp, kernel_ir: ModuleOp, name: str) -> Implem
     ValueError if there is no such kernel; OpError where the launches hold values that the program
     has not.
     """
-    programs = _main(torch_ir), _main(kernel_ir)
+    programs = host.main_of(torch_ir), host.main_of(kernel_ir)
     launches = [op for op in programs[1].body.block.ops if isinstance(op, host.LaunchOp)]
     names = list(dict.fromkeys(op.kernel_name for op in launches))
     if name not in names:
@@ -128,13 +128,6 @@ def _between(given: Sequence[SSAValue], wanted: Sequence[SSAValue]) -> list[Aten
     block = next(iter(found)).parent
     assert block is not None
     return [op for op in block.ops if isinstance(op, AtenOp) and op in found]
-
-
-def _main(module: ModuleOp) -> func.FuncOp:
-    for op in module.ops:
-        if isinstance(op, func.FuncOp) and op.sym_name.data == "main":
-            return op
-    fail(module, "expected a function @main, found none")
 
 
 def _returned(main: func.FuncOp) -> list[SSAValue]:

@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
+    ModuleOp,
     Signedness,
     SymbolRefAttr,
     i64,
@@ -56,6 +57,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.diagnostics import fail
 from dlc.dialects.kernel_func import Callee, LaunchOpBase
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.dialects.layouts import shape_of, span_bytes
@@ -185,6 +187,14 @@ class LaunchOp(LaunchOpBase):
             earlier = earlier.prev_op
         if earlier is None and self.parent is not None:  # the first launch answers for the program
             verify_order(self.parent)
+
+
+def main_of(module: ModuleOp) -> func.FuncOp:
+    """The function `@main` of a module; OpError if there is none with a body."""
+    for op in module.ops:
+        if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
+            return op
+    fail(module, "expected a function @main, found none")
 
 
 @dataclass(frozen=True)

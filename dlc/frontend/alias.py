@@ -1,4 +1,4 @@
-"""Which outputs of an exported graph are arguments, or views of arguments, in eager PyTorch."""
+"""The outputs of an exported graph that are arguments, or views of them, in eager PyTorch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AliasAnalysis:
         """The arguments, by the storage that stands for theirs."""
 
     def alias_of(self, node: Node) -> Alias | None:
-        """How an output in an argument's memory is made from it; None if it is not in one."""
+        """The view of an argument that an output is; None if it has memory of its own."""
         view = self._value_of(node)
         if not isinstance(view, torch.Tensor) or _storage(view) not in self.owners:
             return None
@@ -49,7 +49,7 @@ class AliasAnalysis:
 
 
 def _may_be_view(node: Node) -> bool:
-    """Whether a node may give its input's memory: it says so, or is made of other operations."""
+    """True if a node may give its input's memory: it says so, or is made of other operations."""
     if node.op != "call_function":
         return False
     target = node.target

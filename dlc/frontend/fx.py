@@ -282,7 +282,7 @@ def result_attributes(result: Result, node: Node) -> DictionaryAttr:
 
 
 def _is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements lie in row-major order without gaps; strides of extents 0 and 1 are free."""
+    """True if elements are in row-major order without gaps; strides of extents 0 and 1 are free."""
     if 0 in shape:
         return True
     expected = 1

@@ -26,7 +26,7 @@ _LEAVES = (*_WITH_MEMORY, int, float, bool, str, type(None))
 
 @dataclass(frozen=True)
 class Guard:
-    """What the code for one tensor relies on; strides in elements, alignment in bytes."""
+    """The properties of one tensor that code relies on; strides in elements, alignment in bytes."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -150,11 +150,11 @@ class ImportedProgram:
 
     @property
     def guards(self) -> dict[str, Guard]:
-        """What every tensor input must fulfil, by name."""
+        """The guard of every tensor input, by name."""
         return {a.name: a.guard for a in self.arguments if a.kind == "input"}
 
     def matches(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> bool:
-        """Whether the program was specialised to what such a call means."""
+        """True if the program was specialised to calls with such arguments."""
         return self.tensors_of(args, kwargs) is not None
 
     def tensors_of(
@@ -237,7 +237,7 @@ class ImportedProgram:
 
 
 def signature_of(program: torch.nn.Module | Callable[..., Any]) -> inspect.Signature:
-    """How a program is called; one written in C takes what it gets, by position or name."""
+    """The signature of a program; one written in C takes what it gets, by position or name."""
     function = program.forward if isinstance(program, torch.nn.Module) else program
     try:
         return inspect.signature(function)

@@ -1,4 +1,4 @@
-"""What the elements of arguments may be, since the program reads tensors there."""
+"""The bounds of elements of arguments that the program uses as indices of tensors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, Bounds]]:
             yield from ((v, (-count, count - 1)) for v in [op.operand("index")] if v is not None)
         case "index" | "index_put" | "unsafe_index" | "unsafe_index_put":
             given, extents = op.operand_list("indices"), shape_of(op.operands[0])
-            if not any(v is not None and _is_mask(v) for v in given):  # it takes several dimensions
+            # A mask takes several dimensions.
+            if not any(v is not None and element_of(v) in (i1, _BYTE) for v in given):
                 found = ((v, n) for v, n in zip(given, extents, strict=False) if v is not None)
                 yield from ((value, (-n, n - 1)) for value, n in found)
 
@@ -83,7 +84,3 @@ def _width(value: SSAValue) -> float:
     """In bits; infinite for what is no integer with a sign."""
     element = element_of(value)
     return element.width.data if isinstance(element, IntegerType) and element != _BYTE else inf
-
-
-def _is_mask(value: SSAValue) -> bool:
-    return element_of(value) in (i1, _BYTE)

@@ -215,7 +215,7 @@ class Lifter:
         return value
 
     def is_static(self, node: ast.expr, children: dict[str, Any], parts: Sequence[Part]) -> bool:
-        """Whether to compute `node`, all of whose parts are known, now: it is no computation."""
+        """True if `node`, all of whose parts are known, is evaluated now: it computes nothing."""
         tensors = [p for p in parts if _has_tensor(p.value)]
         match node:
             case ast.Attribute() | ast.Subscript():

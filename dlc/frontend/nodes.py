@@ -40,7 +40,7 @@ Values: TypeAlias = SSAValue | list[SSAValue]
 
 
 class Unrepresentable(Exception):
-    """Why a node has no counterpart in the `torch` dialect."""
+    """Says why a node has no counterpart in the `torch` dialect."""
 
 
 def tensor_type(value: object) -> TensorType:
@@ -73,7 +73,7 @@ def bind_arguments(node: Node) -> dict[str, Any]:
 
 
 def operation_of(node: Node) -> object:
-    """What a node computes: of one that keeps its place for its effects, the operation within."""
+    """The operation of a node: of one that keeps its place for its effects, the one within."""
     if getattr(node.target, "__name__", "") == "with_effects" and len(node.args) > 1:
         return node.args[1]
     return node.target
@@ -96,7 +96,7 @@ def plain(value: object) -> torch_ir.Argument:
 
 
 def _described(node: Node) -> str:
-    """What stands for no tensor."""
+    """A value that is no tensor, as an error names it."""
     value = node.meta.get("val")
     kind = getattr(value, "script_class_name", type(value).__name__)
     return f"an object of type {str(kind).rpartition('.')[2]}, expected a tensor or a number"

@@ -78,7 +78,7 @@ class _Deferred(ModuleType):
 
 
 class _Name:
-    """What was imported by name from a deferred module."""
+    """A name that was imported from a deferred module."""
 
     def __init__(self, module: _Deferred, name: str) -> None:
         self._module, self._name = module, name
@@ -90,7 +90,7 @@ class _Name:
         return getattr(self._real(), name)
 
     def _real(self) -> Any:
-        """What it stands for: an attribute, or a module that nobody has imported from there yet."""
+        """The attribute of that name, or the module that nobody has imported from there yet."""
         module = import_module(self._module.__name__)
         if not hasattr(module, self._name):
             return import_module(f"{module.__name__}.{self._name}")

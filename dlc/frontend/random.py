@@ -1,4 +1,4 @@
-"""Which tensors of a script hold random numbers."""
+"""Finds the tensors of a script that hold random numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RandomTensors(TorchDispatchMode):
         return result
 
     def holds(self, value: object) -> bool:
-        """Whether a tensor or a container has such numbers in it."""
+        """True if a tensor, or one in a container, holds random numbers."""
         return any(_storage_key(leaf) in self.found for leaf in tree_leaves(value))
 
 

@@ -1,4 +1,4 @@
-"""Where the operations of a PyTorch program stand in its source, and errors that quote it."""
+"""The places of a PyTorch program's operations in its source, and errors that quote it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _inside_program(files: Sequence[str]) -> list[int]:
 
 
 def _is_generated(file: str) -> bool:
-    """Whether FX or an import hook made the code: `<eval_with_key>.3`, `<string>`, `<frozen …>`."""
+    """True if FX or an import hook made the code: `<eval_with_key>.3`, `<string>`, `<frozen …>`."""
     return file.startswith(("<eval_with_key>", "<string>", "<frozen"))
 
 

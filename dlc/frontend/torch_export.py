@@ -118,8 +118,8 @@ def export(
 
 def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str] | None) -> bool:
     """
-    Whether a graph is as `run_decompositions` would leave it, but for operations in `LEFT`: so is
-    that of most models. Decomposing traces all of it anew, which takes as long as the export again.
+    True if a graph is as `run_decompositions` would leave it, but for operations in `LEFT`: so are
+    those of most models. Decomposing traces all of it anew, which takes as long as the export.
     """
     nodes = (node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
     return whole is not None and all(
@@ -129,7 +129,7 @@ def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str
 
 
 def _is_functional(op: object) -> bool:
-    """Is this an operation that writes nowhere, and no view made of other views?"""
+    """True if an operation writes to no argument, and is no view that is made of other views."""
     if not isinstance(op, OpOverload) or op._schema.is_mutable:
         return False
     aliases = any(argument.alias_info is not None for argument in op._schema.arguments)
@@ -190,22 +190,20 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
     # What decompositions are written with beside ATen.
-    table[torch.ops.prims.convert_element_type.default] = _converted
+    table[torch.ops.prims.convert_element_type.default] = lambda value, dtype: (
+        torch.ops.aten._to_copy.default(value, dtype=dtype)
+    )
     return table
 
 
 @cache
 def _core_decompositions() -> list[tuple[str, OperatorBase, Callable[..., Any]]]:
-    """Of ATen overloads, with their names."""
+    """Name, operation and decomposition of each ATen overload that has one."""
     core = dict(core_aten_decompositions())
     for op, function in decomposition_table.items():
         if BEYOND_CORE.fullmatch(overload_name(op).partition(".")[0]):
             core[op] = function
     return [(name, op, f) for op, f in core.items() if (name := overload_name(op))]
-
-
-def _converted(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return torch.ops.aten._to_copy.default(value, dtype=dtype)
 
 
 @contextmanager

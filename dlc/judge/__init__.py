@@ -1,1 +1,1 @@
-"""Is a result right? Accuracy, references, and inputs to compare on."""
+"""Judges results: accuracy, references, and inputs to compare on."""

@@ -1,5 +1,5 @@
 """
-Whether a result is as accurate as it should be: dlc's rule, in one place.
+The accuracy that a result must have: dlc's rule, in one place.
 
 An error is max |y - y64| over a tensor relative to max |y64|, both over what is finite. It may be
 c times eager PyTorch's error or 4 ulp of the result's dtype, whichever is more: c is 2 on a GPU,

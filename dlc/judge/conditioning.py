@@ -1,5 +1,5 @@
 """
-Whether results of a program are right, whatever it does to rounding errors.
+Judges results of programs that enlarge rounding errors, by how far disturbed programs move.
 
 The program is computed in fp64, and some times more with every number disturbed wherever it is
 used. How far the results move says how well they can be known; what moves between integers, or
@@ -25,7 +25,7 @@ import torch
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
-from dlc.backend.executor import torch_dtype
+from dlc.backend.host_program import torch_dtype
 from dlc.judge.reference import evaluate
 
 SAMPLES, COARSE_SAMPLES = 4, 24
@@ -53,7 +53,7 @@ class Expected:
         ]
 
     def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
-        """What is wrong with some results, from whatever backend; None if nothing is."""
+        """An error in some results, from whatever backend; None if they are right."""
         if len(results) != len(self.exact):
             return f"expected {len(self.exact)} results, found {len(results)}"
         for number, result in enumerate(results):
@@ -111,7 +111,7 @@ def _dtype(value: SSAValue) -> torch.dtype:
 
 
 def _is_rounded(value: SSAValue) -> bool:
-    """Is a value what an operation gives in a half?"""
+    """True if a value is the result of an operation in f16 or bf16."""
     element = value.type.element_type if isinstance(value.type, TensorType) else None
     return isinstance(value.owner, Operation) and isinstance(element, Float16Type | BFloat16Type)
 
@@ -161,7 +161,7 @@ def _farthest(moved: list[torch.Tensor], exact: torch.Tensor, both: torch.Tensor
 
 
 def _most(distances: torch.Tensor) -> torch.Tensor:
-    """What nine of ten do not exceed."""
+    """The distance that nine of ten do not exceed."""
     count = distances.numel()
     return distances.kthvalue(ceil(0.9 * count)).values if count else torch.tensor(0.0)
 

@@ -13,8 +13,9 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
-from dlc.backend.executor import main_of, torch_dtype
+from dlc.backend.host_program import torch_dtype
 from dlc.diagnostics import fail
+from dlc.dialects.host import main_of
 from dlc.dialects.torch import Argument, AtenOp
 
 VIEWS = ("view.default", "_unsafe_view.default")
@@ -100,8 +101,8 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
 
 
 def default_epsilon(op: AtenOp) -> float:
-    """What None stands for in rms_norm: the epsilon of the type that PyTorch calculates the
-    program's in, fp32 for halves, though the reference calculate in fp64."""
+    """The epsilon that None stands for in rms_norm: that of the type in which PyTorch calculates
+    the program's, fp32 for halves, even where the reference is calculated in fp64."""
     kind = op.results[0].type
     assert isinstance(kind, TensorType)
     return torch.finfo(torch.promote_types(torch_dtype(kind.element_type), torch.float32)).eps

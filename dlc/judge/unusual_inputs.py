@@ -18,9 +18,9 @@ def unusual_inputs(
     arguments: Sequence[torch.Tensor], seed: int = 0
 ) -> Iterator[tuple[str, list[torch.Tensor]]]:
     """
-    What the numbers are, and tensors as `arguments` are (on the CPU), at their strides and
-    alignments; integers and booleans are those of `arguments`, as they may be indices. None where
-    nothing is a floating-point number.
+    Names of kinds of numbers, each with tensors of them (on the CPU) of the shapes, strides and
+    alignments of `arguments`; integers and booleans are those of `arguments`, as they may be
+    indices. Empty where nothing is a floating-point number.
     """
     if not any(t.is_floating_point() and t.numel() for t in arguments):
         return
@@ -45,12 +45,12 @@ def _permuted(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor
 
 
 def _large(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Their cubes are numbers still, of fp16 their squares are."""
+    """So large that cubes, of fp16 squares, are still finite."""
     return numbers * (2.0**5 if numbers.dtype == torch.float16 else 2.0**20)
 
 
 def _tiny(numbers: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """None of them is denormal, nor in fp32 a square."""
+    """So small that none, nor in fp32 its square, is denormal."""
     return numbers * (2.0**-5 if numbers.dtype == torch.float16 else 2.0**-20)
 
 

@@ -64,10 +64,10 @@ class WrongResult(ValueError):
 
 
 class Judge(Protocol):
-    """What knows the results of a program on some inputs."""
+    """Knows the right results of a program on some inputs."""
 
     def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
-        """What is wrong with results from that backend; None if nothing is."""
+        """An error in the results from that backend; None if they are right."""
         ...
 
 
@@ -110,18 +110,18 @@ class Trial:
 
 @dataclass(frozen=True)
 class Question:
-    """What a program is to compute: of its own inputs first, and of unusual ones."""
+    """The right results of a program: on its own inputs first, then on unusual ones."""
 
     trials: Sequence[Trial]
     notes: Sequence[str] = ()
-    """On which unusual inputs Torch IR gives other results than PyTorch, however plainly it runs:
-    there, what it gives so is taken for right."""
+    """The unusual inputs on which Torch IR, run in the plainest way, gives other results than
+    PyTorch: there, its own results are taken for right."""
 
     @staticmethod
     def of(ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Question:
         """
-        Torch IR is answered by PyTorch. Of a module further on nothing is known but what it gives:
-        its own results on the host are taken for right.
+        PyTorch gives the results of Torch IR. For a module of a later IR its own results on the
+        host are taken for right, as nothing else is known.
         """
         itself = _Itself(ctx, module)
         ordinary: Judge
@@ -146,7 +146,7 @@ class Question:
 
 
 class _Itself:
-    """What a module gives when it runs in the plainest way on the host."""
+    """The results of a module that runs in the plainest way on the host."""
 
     def __init__(self, ctx: Context, module: ModuleOp) -> None:
         self.ctx = ctx
@@ -232,7 +232,7 @@ class Validation:
             raise with_hint(error, "`dlc bisect` shows the kernel and what the pass did to it")
 
     def complaint(self, module: ModuleOp) -> str | None:
-        """What is wrong with the results of a module, or that it does not run; None if nothing."""
+        """An error in the results of a module, or why it does not run; None if it is right."""
         ordinary, *unusual = self.question.trials
         try:
             executors = self.answers.executors(module)
@@ -277,7 +277,7 @@ def _how(backend: HostBackend) -> str:
 
 
 def _worst_element(result: torch.Tensor, exact: torch.Tensor) -> str:
-    """Where the largest error is, as the end of a sentence."""
+    """The place of the largest error, as the end of a sentence."""
     if not result.numel():
         return ""
     wide, exact = result.double().cpu(), exact.double().cpu()

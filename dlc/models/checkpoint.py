@@ -68,7 +68,7 @@ def load_layer(program: nn.Module, found: Found) -> None:
 
 
 def files_of(found: Found, names: Iterable[str]) -> Mapping[Path, list[str]]:
-    """Which file of a checkpoint has which of the weights."""
+    """The files of a checkpoint, each with the weights that it has."""
     files: dict[Path, list[str]] = defaultdict(list)
     index = checkpoint_file(found, INDEX)
     if index is None:

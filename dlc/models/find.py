@@ -1,4 +1,4 @@
-"""Which model a name stands for: its configuration, and where its weights are."""
+"""Finds the model of a name: its configuration, and the place of its weights."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def fetch(id: str, file: str) -> Path:
 
 
 def refused(id: str, file: str, error: Exception) -> ImportFailure:
-    """What the hub's answer means for the user."""
+    """The error for the user that an answer of the hub means."""
     from huggingface_hub import errors
 
     match error:
@@ -150,7 +150,7 @@ def refused(id: str, file: str, error: Exception) -> ImportFailure:
 
 
 def unreachable() -> str | None:
-    """Why the hub does not answer, within seconds; None if it does."""
+    """The reason, found within seconds, why the hub does not answer; None if it does."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE") in ("1", "true"):

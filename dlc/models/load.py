@@ -26,7 +26,7 @@ with an operation of transformers' own.
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What of a model is wanted, and on what."""
+    """The part of a model that is wanted, and its inputs."""
 
     layer: int | None = None
     """Only this decoder layer, from 0."""
@@ -108,7 +108,7 @@ def build(config: Any, options: ModelOptions) -> nn.Module:
 
 
 def program_of(model: nn.Module, options: ModelOptions) -> nn.Module:
-    """What of the model the options ask for."""
+    """The part of the model that the options ask for."""
     from dlc.models import programs
 
     if options.layer is not None:

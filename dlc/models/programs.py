@@ -1,4 +1,4 @@
-"""What of a model is compiled: all of a decoder, one of its layers, or an encoder."""
+"""The parts of models that are compiled: all of a decoder, one of its layers, or an encoder."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _random(name: str, like: torch.Tensor, generator: torch.Generator) -> torch.
 
 
 def bytes_of(module: nn.Module) -> int:
-    """What the parameters of a module take in memory, shared ones once."""
+    """The bytes of a module's parameters, shared ones counted once."""
     return sum(p.numel() * p.element_size() for p in module.parameters())
 
 
@@ -60,15 +60,12 @@ def check_memory(module: nn.Module, name: str) -> None:
     """ImportFailure if the parameters do not fit into what memory is free."""
     wanted, free = bytes_of(module), available_bytes()
     if free is not None and wanted > free:
+        dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
         raise ImportFailure(
             f"the weights of {name} take {wanted / 2**30:.1f} GiB in "
-            f"{_dtype_name(module)}, and {free / 2**30:.1f} GiB of memory are free; "
+            f"{dtype}, and {free / 2**30:.1f} GiB of memory are free; "
             "run one layer with --layer N, take --dtype bf16, or compile only"
         )
-
-
-def _dtype_name(module: nn.Module) -> str:
-    return str(next(module.parameters()).dtype).removeprefix("torch.")
 
 
 def available_bytes() -> int | None:

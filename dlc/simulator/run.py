@@ -157,7 +157,7 @@ def run_module(
     The results of `@main`, which launches kernels on tensors or, once it is planned, on buffers;
     `observer_of` a kernel sees its accesses of shared memory. Errors as of `run_kernel`.
     """
-    main = _main_of(module)
+    main = host.main_of(module)
     arguments = main.body.block.args
     if len(inputs) != len(arguments):
         raise ValueError(f"@main takes {len(arguments)} arrays, found {len(inputs)}")
@@ -189,10 +189,3 @@ def run_module(
             case _:
                 fail(op, f"expected launches and memory in @main, found '{op.name}'")
     return []
-
-
-def _main_of(module: ModuleOp) -> func.FuncOp:
-    for op in module.ops:
-        if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
-            return op
-    fail(module, "expected a function @main, found none")

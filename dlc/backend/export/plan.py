@@ -15,7 +15,7 @@ from dlc.backend.cuda.print.interface import (
     parameter_types,
     tensor_maps,
 )
-from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slice, Zero, main_of
+from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slice, Zero
 from dlc.diagnostics import fail
 from dlc.dialects import host
 from dlc.dialects.kernel import FuncOp
@@ -67,13 +67,13 @@ class ExportPlan:
     funcs: tuple[FuncOp, ...]
 
     def dtype(self, buffer: str) -> str:
-        """Of a buffer's elements, as the user knows them."""
+        """The element type of a buffer by PyTorch's name, `u8` for bytes without a sign."""
         return "u8" if buffer in self.unsigned else dtype_name(self.layouts[buffer])
 
     @staticmethod
     def of(module: ModuleOp, target: str) -> ExportPlan:
-        """Of a module of Kernel IR, planned. OpError for one that is not."""
-        main = main_of(module)
+        """The plan of a module of Kernel IR; OpError if its buffers are not planned."""
+        main = host.main_of(module)
         if not any(isinstance(op, host.LaunchOp) for op in main.body.block.ops):
             fail(main, "expected a host program, found none", "run plan-buffers first")
         program = HostProgram.of(module).bind({})
@@ -120,7 +120,7 @@ class ExportPlan:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """What a launch of a kernel has to say."""
+    """The facts that a launch of a kernel states."""
 
     name: str
     grid: int

@@ -51,7 +51,7 @@ def _portable_flags() -> tuple[str, ...]:
 
 
 def flags() -> tuple[str, ...]:
-    """What every host object is compiled with; a frame too large for a fiber is an error."""
+    """The flags of every host object; a frame too large for a fiber is an error."""
     if is_clang():
         limit = (f"-Wframe-larger-than={_MAX_FRAME}", "-Werror=frame-larger-than=")
     else:
@@ -80,7 +80,7 @@ def fingerprint() -> str:
 
 
 def is_clang() -> bool:
-    """Whether the compiler takes `#pragma unroll`."""
+    """True if the compiler is Clang, which takes `#pragma unroll`."""
     return "__clang__" in _macros(compiler(), _portable_flags())
 
 

@@ -104,7 +104,7 @@ class HostKernel:
 
     @property
     def text(self) -> str:
-        """What the C++ compiler gets: the source, with its entry after it."""
+        """The text for the C++ compiler: the source, with its entry after it."""
         values = ", ".join(
             f"*static_cast<{kind}*>(dlc_args[{i}])" for i, kind in enumerate(self.parameter_types)
         )
