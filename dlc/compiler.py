@@ -113,7 +113,7 @@ class Variant:
     def compute(
         self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None
     ) -> list[torch.Tensor]:
-        """What the kernels compute of the tensors of `@main`."""
+        """The results of the kernels for the tensors that `@main` takes."""
         return self.executor([t.detach() if t.requires_grad else t for t in bound], on_launch)
 
     def finish(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
@@ -216,7 +216,7 @@ class CompiledProgram:
 
     @property
     def memory(self) -> MemoryUse:
-        """What the first variant needs beside its arguments."""
+        """The memory that the first variant needs beside its arguments, in bytes."""
         return MemoryUse.of(self.variants[0].executor.program)
 
     @property

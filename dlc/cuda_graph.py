@@ -19,7 +19,7 @@ class Capturing(Protocol):
     """A backend that can put launches into a graph."""
 
     def capture(self, run: Callable[[], T]) -> tuple[Callable[[], None], T]:
-        """Does not run them: what replays the graph, and the result of `run`."""
+        """Captures the launches of `run`, not run: a call that replays them, and its result."""
         ...
 
 
@@ -32,8 +32,8 @@ def check_capturing(backend: Backend) -> Capturing:
 
 class Graph:
     """
-    What `compute` does with the tensors of `@main`, captured. The graph reads the module's tensors
-    where they are, and inputs from tensors of its own; `results` are written by each replay.
+    The captured launches of `compute`. The graph reads the module's tensors where they are, and
+    inputs from tensors of its own; `results` are written by each replay.
     BackendError for a tensor that is not on the backend's device.
     """
 
@@ -54,7 +54,7 @@ class Graph:
         self.replay, self.results = capturing.capture(lambda: compute(self.tensors))
 
     def fits(self, bound: Sequence[torch.Tensor]) -> bool:
-        """Whether the module's parameters and buffers are where the graph reads them."""
+        """True if the module's parameters and buffers are where the graph reads them."""
         return all(
             argument.kind in ("input", "constant") or tensor.data_ptr() == here.data_ptr()
             for argument, tensor, here in zip(self._arguments, bound, self.tensors, strict=True)

@@ -199,7 +199,7 @@ def _span_place(span: Span[str] | Span[bytes]) -> _Place:
 
 
 def _message(error: BaseException, op: Operation | None, frames: list[FrameType]) -> str:
-    """What went wrong, and in which pass; lines after the first go below the source line."""
+    """The error and the pass that it is in; lines after the first go below the source line."""
     match error:
         case ParseError():
             text = _one_line(error.msg)

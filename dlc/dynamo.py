@@ -50,7 +50,7 @@ def refuse_gradients(names: Sequence[str], args: Sequence[Any]) -> None:
 
 
 def key_of(value: Any) -> tuple[Any, ...]:
-    """What the code compiled for an argument depends on."""
+    """The properties of an argument on which code that is compiled for it depends."""
     if not isinstance(value, torch.Tensor):
         return type(value), value
     return value.shape, value.dtype, value.stride(), alignment(value), value.device

@@ -114,7 +114,7 @@ def parse_pipeline(text: str, passes: Factories | None = None) -> tuple[ModulePa
 
 
 def pieces(pipeline: str) -> Iterator[tuple[int, int]]:
-    """Where each pass of a pipeline string begins and ends."""
+    """The begin and end of each pass in a pipeline string."""
     position = 0
     while pipeline.strip():
         piece = _PIECE.match(pipeline, position)
@@ -187,7 +187,7 @@ def _refuse(
 
 
 def _accepts(expected: Any, values: tuple[Any, ...]) -> bool:
-    """Whether an option of the type `expected` can be given `values`."""
+    """True if an option of the type `expected` can be given `values`."""
     if not values and NoneType in get_args(expected):
         return True
     return isa(values, expected) or (len(values) == 1 and isa(values[0], expected))

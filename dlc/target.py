@@ -85,7 +85,7 @@ class Target:
 
     @property
     def sm_bandwidth(self) -> float:
-        """What one SM alone draws: about half of 64 bytes a clock."""
+        """Bytes a second that one SM alone draws: about half of 64 bytes a clock."""
         return 32 * self.clock
 
 

@@ -30,7 +30,7 @@ def _is_number(cell: str) -> bool:
 
 
 def wants_colour(choice: str, stream: IO[str]) -> bool:
-    """Whether to colour what goes to `stream`: `always`, `never`, or `auto`, on a terminal."""
+    """True if text for `stream` is coloured: `always`, `never`, or `auto`, on a terminal."""
     if choice == "auto":
         return stream.isatty() and "NO_COLOR" not in os.environ
     return choice == "always"

@@ -91,7 +91,7 @@ class AxesOp(IRDLOperation, ABC):
         return self.extents.data.results[axis.index]
 
     def kind(self, axis: SSAValue) -> str:
-        """Where one of this operation's axes lives."""
+        """The kind of one of this operation's axes, such as thread or register."""
         assert isinstance(axis, BlockArgument)
         assert self.kinds is not None
         return self.kinds.data[axis.index].data

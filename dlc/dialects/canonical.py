@@ -1,4 +1,4 @@
-"""How operations come by their canonicalization patterns, and folders by constants."""
+"""Hands operations their canonicalization patterns, and folders their constants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CanonicalizedByDialect(HasCanonicalizationPatternsTrait):
 
 
 class ArithConstants(ConstantMaterializationInterface):
-    """What a scalar operation of a dialect folds to is a constant of `arith`."""
+    """Materializes the constants that a dialect's scalar operations fold to, as `arith`'s."""
 
     def materialize_constant(self, value: Attribute, type: Attribute) -> Operation | None:
         return arith.ConstantOp(value)  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -81,7 +81,7 @@ def set_map(
 
 
 def map_of(variable: AttributeVariable, op: IRDLOperation) -> AffineMap:
-    """What a property that must be a map says."""
+    """The map that a property must hold."""
     map = variable.get(op)
     assert isinstance(map, AffineMapAttr)
     return map.data

@@ -207,7 +207,7 @@ class Extent:
 
     @staticmethod
     def of(buffer: SSAValue) -> Extent:
-        """Where a buffer lies."""
+        """The bytes of a buffer."""
         assert isinstance(buffer.type, MemRefType)
         size = span_bytes(buffer.type)
         if isinstance(piece := buffer.owner, SliceOp):
@@ -240,12 +240,12 @@ def verify_order(block: Block) -> None:
 
 @dataclass
 class _State:
-    """What has been written so far."""
+    """The writes so far."""
 
     holds: dict[SSAValue, Operation] = field(default_factory=dict)
-    """Who wrote what a buffer holds."""
+    """The operation that wrote the contents of a buffer."""
     lost: dict[SSAValue, tuple[SSAValue, Operation]] = field(default_factory=dict)
-    """What was written over a buffer, and by whom."""
+    """The buffer that was written over another one, and the operation that did."""
     extents: dict[SSAValue, Extent] = field(default_factory=dict)
 
     def extent(self, value: SSAValue) -> Extent:

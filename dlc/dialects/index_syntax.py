@@ -1,5 +1,5 @@
 """
-How index expressions and conditions are written in all dialects.
+The syntax of index expressions and conditions in all dialects.
 
 ```
 expr      ::= term ((`+` | `-`) term)*

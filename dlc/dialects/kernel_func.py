@@ -252,7 +252,7 @@ class LaunchOp(LaunchOpBase):
 
 
 def _known_alignment(value: SSAValue) -> int:
-    """What a function says of its argument's address, in bytes; other tensors are our own."""
+    """The alignment that a function states of its argument, in bytes; other tensors are our own."""
     function = value.owner.parent_op() if isinstance(value, BlockArgument) else None
     if not isinstance(function, func.FuncOp) or function.arg_attrs is None:
         return DEFAULT_ALIGNMENT

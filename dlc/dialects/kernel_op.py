@@ -1,5 +1,5 @@
 """
-What a kernel takes and gives, in a form shared by the loop, tile and kernel dialects.
+The signature of a kernel, in a form shared by the loop, tile and kernel dialects.
 
 ```
 %y = loop.kernel @rms_norm(%x: memref<32x2048xf32> = %a, %w: memref<2048xf32> align 4 = %b)
@@ -75,7 +75,7 @@ def unique_name(base: str, used: set[str]) -> str:
 
 
 def positions(values: Sequence[int]) -> DenseArrayBase[I64] | None:
-    """Which of some outputs are meant, as a property; None for none of them."""
+    """The positions of some outputs, as a property; None for none of them."""
     return DenseArrayBase.from_list(i64, list(values)) if values else None
 
 
@@ -135,7 +135,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         return tuple(a for a in self.body.block.args if isinstance(a.type, IndexType))
 
     def alignment(self, ref: SSAValue) -> int:
-        """What is known of a memref's address, in bytes."""
+        """The known alignment of a memref's address, in bytes."""
         known = zip(self.input_refs, self.alignments.get_values(), strict=False)
         return next((int(n) for input, n in known if input is ref), DEFAULT_ALIGNMENT)
 

@@ -130,7 +130,7 @@ class TensorMapOp(IRDLOperation):
 
     @property
     def box_bytes(self) -> int:
-        """What a load writes and a barrier has to expect, also where the box leaves the tensor."""
+        """Bytes that a load writes and a barrier expects, also where the box leaves the tensor."""
         return prod(self.box_sizes) * element_bytes(self.type.element_type)
 
     @property
@@ -170,7 +170,7 @@ def map_dims(shape: Sequence[int], box: Sequence[int]) -> tuple[int, ...]:
 
 
 def box_obstacle(type: MemRefType[Attribute], box: Sequence[int]) -> str | None:
-    """Why a box of these sizes cannot be copied from such a tensor; None if it can."""
+    """The reason why no box of these sizes can be copied from such a tensor; None if it can."""
     element, shape = type.element_type, shape_of(type)
     integers = isinstance(element, IntegerType) and element.bitwidth in (1, 8, 16, 32, 64)
     floats = isinstance(element, BFloat16Type | Float16Type | Float32Type | Float64Type)
@@ -287,7 +287,7 @@ class TmaLoadOp(IndexedOp):
 
     @property
     def coordinates(self) -> tuple[Expr, ...]:
-        """Where the box begins in the tensor, outermost dimension first."""
+        """The subscripts in the tensor at which the box begins, outermost dimension first."""
         return self.subscripts[: -1 - self._rank]
 
     @property

@@ -206,7 +206,7 @@ class Groups:
 
 
 def span(type: MemRefType[Attribute]) -> int:
-    """How many elements lie between a memref's address and the end of its last element."""
+    """The number of elements from a memref's address to the end of its last element."""
     shape = shape_of(type)
     if 0 in shape:
         return 0

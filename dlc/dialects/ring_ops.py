@@ -126,7 +126,7 @@ class RingOp(IRDLOperation):
 
     @property
     def slab(self) -> SlabOp:
-        """Which part of the source a chunk is."""
+        """The operation that says which part of the source a chunk is."""
         slab = self.body.block.last_op
         assert isinstance(slab, SlabOp)
         return slab

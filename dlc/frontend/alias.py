@@ -25,7 +25,7 @@ class AliasAnalysis:
         """The arguments, by the storage that stands for theirs."""
 
     def alias_of(self, node: Node) -> Alias | None:
-        """The view of an argument that an output is; None if it has memory of its own."""
+        """The view of an argument that an output is; None if it is none."""
         view = self._value_of(node)
         if not isinstance(view, torch.Tensor) or _storage(view) not in self.owners:
             return None

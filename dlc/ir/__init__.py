@@ -1,1 +1,1 @@
-"""What every level shares: index expressions, monoids, source locations, SSA dominance."""
+"""Shared by all levels: index expressions, monoids, source locations, SSA dominance."""

@@ -93,7 +93,7 @@ def _available(region: Region) -> dict[Block, set[SSAValue]]:
 
 
 def _explain(op: Operation, index: int, operand: SSAValue) -> str:
-    """Why `operand`, the `index`-th of `op`, cannot be used there."""
+    """The reason why `operand`, the `index`-th of `op`, cannot be used there."""
     what = f"operand %{operand.name_hint}" if operand.name_hint else f"operand number {index}"
     block = operand.owner if isinstance(operand.owner, Block) else operand.owner.parent
     if not isinstance(operand, OpResult | BlockArgument) or block is None:
@@ -114,6 +114,6 @@ def _explain(op: Operation, index: int, operand: SSAValue) -> str:
 
 
 def _at(value: SSAValue) -> str:
-    """Where `value` is defined, as far as that is known."""
+    """The line where `value` is defined, in parentheses; empty if it is not known."""
     location = value.owner.location if isinstance(value.owner, Operation) else None
     return f" (line {location.line.data})" if isinstance(location, FileLineColLoc) else ""

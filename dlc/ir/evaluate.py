@@ -1,4 +1,4 @@
-"""What scalar operations of `arith` and `math` give for known operands, rounded to their type."""
+"""Evaluates scalar operations of `arith` and `math` on constants, rounded to their type."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def evaluate(op: Operation, operands: Sequence[Scalar]) -> Scalar | None:
 
 
 def _computed(row: ScalarOp, values: Sequence[float], type: Attribute) -> Scalar | None:
-    """What a function gives; None for a quotient of integers by 0 and for poles and NaN of math."""
+    """The value of a function; None for a quotient of integers by 0, and poles and NaN of math."""
     if row.unsigned or (row.divides and values[1] == 0):
         return None
     import numpy as np

@@ -1,5 +1,5 @@
 """
-Which operations of the program an operation of a later IR comes from.
+The operations of the program that an operation of a later IR comes from.
 
 `decompose-torch` numbers the operations of the Torch IR from 0, in their order. From then on
 
@@ -25,14 +25,14 @@ VALUES = "values"
 
 
 def set_ops(op: Operation, ops: Iterable[str]) -> None:
-    """Says what `op` comes from: each operation once, in the program's order."""
+    """Sets the program's operations that `op` comes from, each once, in the program's order."""
     found = sorted(set(ops), key=lambda text: int(text.partition(" ")[0]))
     if found:
         op.attributes[OPS] = ArrayAttr([StringAttr(text) for text in found])
 
 
 def ops_of(*origins: Operation) -> list[str]:
-    """What all of these come from, such as `3 add.Tensor`."""
+    """The program's operations that all of these come from, such as `3 add.Tensor`."""
     return list(chain.from_iterable(_texts(op, OPS) for op in origins))
 
 
@@ -59,7 +59,7 @@ def set_values(op: Operation, texts: Sequence[str]) -> None:
 
 
 def values_of(op: Operation, count: int) -> list[str]:
-    """Which values of the program the `count` results of `op` are, `""` if none or unknown."""
+    """The values of the program that the `count` results of `op` are, `""` if none or unknown."""
     return (_texts(op, VALUES) + [""] * count)[:count]
 
 

@@ -1,4 +1,4 @@
-"""What scalar operations compute (`dlc.ir.scalar_ops`), where NumPy has no function for it."""
+"""Reference functions of scalar operations (`dlc.ir.scalar_ops`) for which NumPy has none."""
 
 from __future__ import annotations
 

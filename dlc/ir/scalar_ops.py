@@ -18,7 +18,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ScalarOp:
-    """What there is to know of a scalar operation."""
+    """A row of the table of scalar operations."""
 
     function: str
     """The name of the NumPy function, or of one of `dlc.ir.scalar_functions`."""
@@ -43,7 +43,7 @@ class ScalarOp:
 
     @cached_property
     def numpy(self) -> Callable[..., Any]:
-        """What it gives for operands of its type, or for their f64 values if `in_f64`."""
+        """Its function of arrays of its operands' type, or of their f64 values if `in_f64`."""
         import numpy
 
         from dlc.ir import scalar_functions

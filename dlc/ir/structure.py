@@ -1,5 +1,5 @@
 """
-What an operation is, names and places aside: equal for two operations that do the same.
+Structural keys of operations, names and places aside: equal for two that do the same.
 
 Two kernels of one structure, given equal arguments, give equal results: they are compiled once, and
 what is decided about one holds for the other.
@@ -15,7 +15,7 @@ _NAMES = frozenset({"sym_name"})
 """Properties that name an operation, and say nothing about it."""
 
 Given = Callable[[SSAValue], Hashable]
-"""What a value counts as that an operation uses and does not define inside."""
+"""Gives the key of a value that an operation uses and does not define inside."""
 
 
 def structure(op: Operation, given: Given | None = None, *, names: bool = False) -> Hashable:

@@ -85,5 +85,5 @@ def wait(program: Program, op: kernel.WaitOp) -> Step:
 
 
 def _width(type: Attribute) -> int:
-    """How many elements an access takes."""
+    """The number of elements of an access."""
     return prod(static_shape(type)) if isinstance(type, VectorType) else 1

@@ -32,9 +32,9 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 def swizzled(offset: Any, swizzle: int, bytes: int) -> Any:
     """
-    Where a swizzle of so many bytes, 0 for none, puts the element that would lie at an offset, in
-    elements of `bytes`; and back. Bits 4 to 6 of the address are xor-ed with bits 7 to 9, as many
-    as there are units of 16 bytes in a row (PTX ISA, "Swizzling modes").
+    The offset to which a swizzle of so many bytes, 0 for none, moves the element at an offset, in
+    elements of `bytes`; it is its own inverse. Bits 4 to 6 of the address are xor-ed with bits 7 to
+    9, as many as there are units of 16 bytes in a row (PTX ISA, "Swizzling modes").
     """
     if swizzle == 0:
         return offset

@@ -21,7 +21,7 @@ Count = NDArray[np.int64]
 
 @dataclass
 class _Request:
-    """What one execution of a kernel.cp_async asked for; one entry per lane and element."""
+    """The copies of one execution of a kernel.cp_async; one entry per lane and element."""
 
     op: Operation
     event: int

@@ -21,7 +21,7 @@ POISON = 0xFF
 
 
 class Buffers:
-    """What the buffers of a host program hold: arguments, and slices of allocations."""
+    """The contents of a host program's buffers: arguments, and slices of allocations."""
 
     def __init__(self, arguments: dict[SSAValue, Array]) -> None:
         self._arguments = arguments

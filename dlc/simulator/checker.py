@@ -31,7 +31,7 @@ _MAX_INTEGER = 8
 
 @dataclass
 class Verdict:
-    """What is known of a kernel: hazards, or a reason not to know, or else that it is clean."""
+    """The result of checking a kernel: hazards, or why it was not checked, or else it is clean."""
 
     func: kernel.FuncOp
     hazards: list[Hazard] = field(default_factory=list)
@@ -139,15 +139,15 @@ class _Checker:
 
 
 def affordable_blocks(func: kernel.FuncOp) -> int:
-    """How many blocks of a kernel `MOST_OPERATIONS` allows."""
+    """The number of blocks of a kernel that `MOST_OPERATIONS` allows."""
     of_a_block = operations(func.body.block) * func.block_size
     return max(FEWEST_BLOCKS, MOST_OPERATIONS // max(of_a_block, 1))
 
 
 def operations(block: Block) -> int:
     """
-    How many operations a thread executes at most; a loop whose bounds are unknown is counted as one
-    turn.
+    The most operations that a thread executes; a loop whose bounds are unknown is counted as one
+    iteration.
     """
     count = 0
     for op in block.ops:

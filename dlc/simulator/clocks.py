@@ -18,14 +18,14 @@ Lanes = NDArray[np.int64]
 
 class Clock:
     """
-    What the threads of some blocks know of the actors of their block; lanes, blocks and actors as
-    in `Machine`. `known[block, row, column]` is the newest time of an actor that came before; of
-    its own accesses a thread knows those that it has published.
+    The vector clocks of the threads of some blocks; lanes, blocks and actors as in `Machine`.
+    `known[block, row, column]` is the newest time of an actor that came before; of its own accesses
+    a thread knows those that it has published.
     """
 
     def __init__(self, blocks: int, threads: int, mbarriers: int, *, together: bool) -> None:
         self.rows = 1 if together else threads
-        """Of a block; as many columns, and one for each mbarrier."""
+        """Rows of a block; it has as many columns, and one for each mbarrier."""
         self.columns = self.rows + mbarriers
         self.known = np.zeros((blocks, self.rows, self.columns), np.int32)
         lanes = np.arange(blocks * threads)
@@ -34,7 +34,7 @@ class Clock:
         self._row = lanes // threads * self.rows + self.row_of
         """Each lane's row among those of all blocks."""
         self._own = self._row * self.columns + self.row_of
-        """Where each lane's own time stands in `known`."""
+        """The index in the flat `known` of each lane's own time."""
 
     def now(self, lanes: Lanes) -> Times:
         """The time of each lane's next access."""
@@ -42,8 +42,8 @@ class Clock:
 
     def unordered(self, lanes: Lanes, actors: NDArray[np.int64], times: Times) -> NDArray[np.bool_]:
         """
-        Where an access, by an actor of the lane's block at a time, is not known to have come
-        before the lane's present. An actor's own accesses may be among those.
+        True for the lanes that do not know that an access, by an actor of their block at a time,
+        came before their present. An actor's own accesses may be among those.
         """
         columns = np.minimum(actors, self.columns - 1)
         return self.known.reshape(-1)[self._row[lanes] * self.columns + columns] < times
@@ -53,7 +53,7 @@ class Clock:
         return self.known.reshape(-1, self.columns)[self._row[lanes]]
 
     def publish(self, lanes: Lanes) -> Times:
-        """What lanes know, with all that they have done so far; what they do next is later."""
+        """The clocks of lanes, all that they have done included; what they do next is later."""
         self.known.reshape(-1)[self._own[lanes]] += 1
         return self.rows_of(lanes)
 

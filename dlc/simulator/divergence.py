@@ -124,7 +124,7 @@ _SCOPES = {
 
 
 class Rendezvous:
-    """Where all lanes of a warp or of a block wait for each other."""
+    """The points where all lanes of a warp or of a block wait for each other."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

@@ -105,13 +105,13 @@ class Program:
         return memory
 
     def input(self, op: Operation, ref: SSAValue) -> Memory:
-        """What a copy reads. Hazard if the kernel writes it."""
+        """The memory that a copy reads. Hazard if the kernel writes it."""
         if ref not in self.func.input_refs:
             raise Hazard("not checked", op, "a copy from memory that the kernel writes")
         return self.shared_or_global(ref)
 
     def block(self, block: Block) -> list[Step]:
-        """What the operations of a block do, in order."""
+        """The steps of the operations of a block, in order."""
         steps = [step for op in block.ops if (step := self._translate(self, op)) is not None]
         if self.func.lockstep is None:
             return steps

@@ -30,7 +30,7 @@ def compile_map(
 def compile_conditions(
     map: AffineMap, slots: Sequence[int], values: list[object]
 ) -> Callable[[], Holds]:
-    """Whether all results of the map are >= 0."""
+    """A function that is true where all results of the map are >= 0."""
     text = " & ".join(f"({_python(e, slots)} >= 0)" for e in map.results)
     return eval(f"lambda: {text}", {"values": values})
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a kernel, as an error that names operations, threads and iterations."""
+"""Hazards of kernels, as errors that name operations, threads and iterations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from io import StringIO
 from typing import Literal, TypeAlias
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation
 from xdsl.printer import Printer
 
@@ -87,11 +86,7 @@ def line_of(op: Operation) -> str:
     printer.print_op(root)
     text = printer.text.getvalue()[printer.start :].partition("\n")[0]
     place = file_line_col(op.location)
-    return text if place is None else f"{_place(place)}: {text}"
-
-
-def _place(location: FileLineColLoc) -> str:
-    return f"{location.filename.data}:{location.line.data}"
+    return text if place is None else f"{place.filename.data}:{place.line.data}: {text}"
 
 
 class _LinePrinter(Printer):

@@ -45,11 +45,11 @@ class Machine:
         self.iteration: list[int] = []
         """The indices of the loops that are running."""
         self.events: list[tuple[Operation, tuple[int, ...]]] = []
-        """What was executed, and when; the numbers of events count from 1."""
+        """Executed operations with the indices of their loops; events are numbered from 1."""
         self.requests: dict[int, int] = {}
         """The lane of events that are requests of the tensor memory accelerator."""
         self.report: Callable[[Hazard], None] = _raise
-        """What is done about a hazard after which the kernel can go on."""
+        """Is told of a hazard after which the kernel can go on."""
         self.begin([0])
 
     def begin(self, block_ids: Sequence[int]) -> None:
@@ -120,12 +120,12 @@ class Machine:
         return (self.event(op) << ACTOR_BITS) | self.actor_of[lanes]
 
     def access(self, op: Operation, lane: int) -> Access:
-        """What a lane does now."""
+        """The access that a lane makes now."""
         block = int(self.block_ids[self.block_of[lane]])
         return Access(op, block, int(self.thread_of[lane]), tuple(self.iteration))
 
     def access_at(self, event: int, lane: int) -> Access:
-        """What a lane did when `event` was."""
+        """The access that a lane made at `event`."""
         return self.past_access(event << ACTOR_BITS | int(self.actor_of[lane]))
 
     def past_access(self, packed: int) -> Access:

@@ -54,7 +54,7 @@ class Mbarrier:
 
 
 class _Fences:
-    """When threads have executed fences of one kind."""
+    """The times at which threads have executed fences of one kind."""
 
     def __init__(self, blocks: int, threads: int) -> None:
         self._newest: list[Times] = [np.zeros((blocks, threads), np.int32)]
@@ -141,7 +141,7 @@ class Mbarriers:
             self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane]))
 
     def _end_phase(self, op: Operation, lane: int, barrier: Mbarrier, n: int) -> None:
-        """A phase ends with what a lane does, if it does."""
+        """Ends the phase if what a lane does completes it."""
         if barrier.missing or barrier.bytes:
             return
         late = barrier.gathered[: self.machine.threads] < barrier.waited

@@ -33,12 +33,12 @@ CELLS = 1 << 24
 
 @dataclass
 class Options:
-    """How a kernel is run."""
+    """The options of a run of a kernel."""
 
     blocks: Sequence[int] | None = None
     """The blocks that are run, in ascending order; None for all."""
     found: list[Hazard] | None = None
-    """Gets what is wrong with the kernel, a pair of operations once; None to raise the first."""
+    """Gets the hazards of the kernel, a pair of operations once; None to raise the first."""
     observer: Observer | None = None
     """Sees the accesses of shared memory."""
     progress: Callable[[float], None] = lambda share: None
@@ -141,7 +141,7 @@ def _fill(program: Program, inputs: Sequence[Array]) -> None:
 
 
 def _blocks_at_once(program: Program) -> int:
-    """How many blocks run in step."""
+    """The number of blocks that run in lockstep."""
     machine = program.machine
     shared = sum(memory.size for memory in program.memory.values() if memory.shared)
     cells = (shared + machine.actors) * machine.clock.rows

@@ -186,5 +186,5 @@ _CONVERSIONS: dict[type[Operation], Callable[[Operation, Attribute, np.dtype[Any
 
 
 def divides(op: Operation) -> bool:
-    """Must the second operand not be 0?"""
+    """True if the second operand must not be 0."""
     return op.name in SCALARS and SCALARS[op.name].divides

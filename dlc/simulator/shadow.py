@@ -27,7 +27,7 @@ BEFORE = -1
 
 class Readers:
     """
-    Who has read each element: of each row of the clock the newest reader and another at the same
+    The readers of each element: of each row of the clock the newest one and another at the same
     time, and of the whole grid the first one and one of another block, which nothing ever orders.
     """
 
@@ -135,7 +135,7 @@ class Shadow:
         return self.machine.packed(op, lanes)
 
     def land(self, event: int, elements: Elements, lanes: Lanes) -> None:
-        """What these lanes requested at `event` is written now."""
+        """Notes that the elements that these lanes requested at `event` are written now."""
         self.writer[elements] = (event << ACTOR_BITS) | self.machine.actor_of[lanes]
         self.time[elements] = self.machine.clock.now(lanes)
 
@@ -147,7 +147,7 @@ class Shadow:
         self._atomics.note(elements, lanes, self.machine.packed(op, lanes))
 
     def written(self) -> NDArray[np.bool_]:
-        """Where the elements have a value."""
+        """True for the elements that have a value."""
         return self.writer != NOBODY
 
     def _after_writes(

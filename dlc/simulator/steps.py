@@ -1,4 +1,4 @@
-"""What each operation of the `kernel` dialect does, by its kind."""
+"""The step of each operation of the `kernel` dialect, by its kind."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
 
 
 def step_of(program: Program, op: Operation) -> Step | None:
-    """What an operation does; None if nothing."""
+    """The step that executes an operation; None if it does nothing."""
     return None if isinstance(op, _NO_STEPS) else _STEPS.get(type(op), control.scalar)(program, op)

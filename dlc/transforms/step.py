@@ -1,5 +1,5 @@
 """
-What all scheduling steps share: which kernels a step acts on, and with which options.
+The base of scheduling steps: the kernels that a step acts on, and its options.
 
 A step whose options are given acts on every kernel with these. A bare step takes its options from
 the kernel's schedule, a pipeline string on the kernel, and leaves kernels alone whose schedule

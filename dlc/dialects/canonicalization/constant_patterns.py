@@ -140,7 +140,7 @@ def folded_index_map(op: IndexMapOp) -> Scalar | None:
 
 
 def folded_reduce(op: ReduceOp) -> Scalar | None:
-    """What a fold of equal elements, or of none, gives; None where it would have to round."""
+    """The result of a fold of equal elements, or of none; None where it would have to round."""
     monoid, elements = MONOIDS[op.monoid.data], [element_of(v) for v in op.inputs]
     if len(elements) != 1:
         return None

@@ -92,7 +92,7 @@ class IndexSpace:
 
 @dataclass(frozen=True)
 class Piece:
-    """Where `where` holds (each `>= 0`), the elements of `source` at `subscripts`."""
+    """The elements of `source` at `subscripts`, at the points where each of `where` is >= 0."""
 
     source: SSAValue
     subscripts: tuple[Expr, ...]
@@ -111,7 +111,7 @@ class Pieces:
 
     @staticmethod
     def of(op: IndexMapOp, space: IndexSpace) -> Pieces:
-        """What an index map means, with the index maps that it reads composed into it."""
+        """The pieces of an index map, with the index maps that it reads composed into it."""
         result = Pieces(space, [], op.fill)
         for source, map, where in zip(op.sources, op.maps, op.conditions, strict=True):
             subscripts = tuple(space.exprs(map.data))

@@ -1,1 +1,1 @@
-"""How axes are replaced, nested and renamed: what scheduling steps share."""
+"""Replacing, nesting and renaming axes, for all scheduling steps."""

@@ -194,7 +194,7 @@ class _Fusion:
         Rewriter.replace_op(consumer, kernel)
 
     def _folds(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """Does `consumer` fold the result of `producer`, which is larger than its own?"""
+        """True if `consumer` folds the result of `producer`, which is larger than its own."""
         return (
             _elements(consumer) < _elements(producer)
             and self.merges.facts(consumer).reduces
@@ -202,12 +202,12 @@ class _Fusion:
         )
 
     def _follows(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """Is `consumer` an epilogue to the contraction that `producer` is?"""
+        """True if `producer` is a contraction and `consumer` an epilogue to it."""
         contracts = bool(self.merges.facts(producer).operands)
         return contracts and self._keeps_tiles(producer, consumer)
 
     def _keeps_tiles(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """Is the result of `producer` no operand of a contraction in `consumer`?"""
+        """True if the result of `producer` is no operand of a contraction in `consumer`."""
         operands = self.merges.facts(consumer).operands
         return not any(consumer.inputs[n] in producer.results for n in operands)
 
@@ -230,8 +230,8 @@ def _wish(kernel: KernelOp) -> str | None:
 
 def _name_of(kernel: KernelOp) -> str:
     """
-    What the program's operations in a kernel are called, as many of the last ones as are short
-    enough; of a kernel that does a part of one, what its result is called, too.
+    A name of the program's operations in a kernel, as many of the last ones as are short enough;
+    for a kernel that does a part of one, with the name of its result, too.
     """
     names = [op.split(" ")[1].split(".")[0].strip("_") for op in ops_of(kernel)]
     if not (words := [n for n in dict.fromkeys(names) if n not in _MOVES]):

@@ -82,7 +82,7 @@ class LiftToLoopsPass(ModulePass):
 
 @dataclass
 class _Layouts:
-    """How the tensors of a function lie in memory, where that is not row-major and 16-aligned."""
+    """The layouts of a function's tensors that are not row-major or not aligned to 16 bytes."""
 
     strides: dict[SSAValue, tuple[int, ...]] = field(default_factory=dict)
     alignments: dict[SSAValue, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class _Layouts:
 
 
 class _Read:
-    """What the kernel of an operation reads: tensors, and what is computed where it is read."""
+    """The inputs of an operation's kernel: tensors, and operations computed where they are read."""
 
     def __init__(self, op: Operation, layouts: _Layouts) -> None:
         self.layouts = layouts
@@ -398,7 +398,7 @@ def _insert_copy(value: SSAValue, before: Operation) -> SSAValue:
 
 
 def _base_name(op: Operation) -> str:
-    """What a kernel is called: its result's name, else what it does."""
+    """The name of a kernel: its result's, else that of what it does."""
     if op.results[0].name_hint:
         return op.results[0].name_hint
     if isinstance(op, tensor_ir.ReduceOp):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -16,7 +16,7 @@ from dlc.ir.provenance import ops_of, set_ops
 
 def inlinable(producer: KernelOp) -> str | None:
     """
-    Why a kernel cannot be computed at the loads of its result, or None if it can: it must have one
+    The reason why a kernel cannot be computed at the loads of its result, if any: it must have one
     result, stored once and without a condition, at all axes of the loops around the store or,
     along extents of 1, at 0.
     """
@@ -105,7 +105,7 @@ def _inline_at(load: LoadOp, producer: KernelOp, refs: dict[SSAValue, SSAValue])
             if isinstance(inner, IndexedOp):
                 if any(v in at for v in inner.indices) or where:
                     guard = where if isinstance(inner, LoadOp) else ()
-                    inner.substitute(_replacement(at), guard)
+                    inner.substitute(at.get, guard)
             elif any(v in at for v in inner.operands):
                 _materialize(inner, at)
     result = values.get(store.value, store.value)
@@ -117,10 +117,6 @@ def _inline_at(load: LoadOp, producer: KernelOp, refs: dict[SSAValue, SSAValue])
     load.result.replace_all_uses_with(result)
     load.detach()
     load.erase()
-
-
-def _replacement(at: dict[SSAValue, Expr]) -> Callable[[SSAValue], Expr | None]:
-    return lambda value: at.get(value)
 
 
 def _materialize(op: Operation, at: dict[SSAValue, Expr]) -> None:

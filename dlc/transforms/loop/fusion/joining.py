@@ -50,7 +50,7 @@ def _pair(kernel: KernelOp) -> tuple[ReduceOp, ReduceOp] | None:
 
 
 def _alike(a: Contraction, b: Contraction) -> bool:
-    """Do two contractions fold alike, over the same points and along the same axes?"""
+    """True if two contractions fold alike, over the same points and along the same axes."""
     one, other = a.reduce, b.reduce
     if one.monoid_name != other.monoid_name or one.extents != other.extents:
         return False
@@ -60,12 +60,12 @@ def _alike(a: Contraction, b: Contraction) -> bool:
 
 
 def _axes(old: ReduceOpBase, new: ReduceOpBase) -> dict[SSAValue, Expr]:
-    """What the axes of one reduce are in another."""
+    """The axes of one reduce in terms of those of another."""
     return {a: Expr.of(b) for a, b in zip(old.axes, new.axes, strict=True)}
 
 
 def _shares(a: Contraction, b: Contraction) -> bool:
-    """Do both of two contractions load the same elements?"""
+    """True if two contractions load the same elements of a tensor."""
 
     def elements(c: Contraction, axes: dict[SSAValue, Expr]) -> set[object]:
         def at(exprs: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -78,7 +78,7 @@ def _shares(a: Contraction, b: Contraction) -> bool:
 
 
 def _stands_before(first: Operation, second: Operation) -> bool:
-    """Do both stand in one block, in this order, and can `second` be computed before `first`?"""
+    """True if `first` comes before `second` in one block and `second` can be computed before it."""
     if first.parent is None or second.parent is not first.parent:
         return False
     between = set[Operation]()

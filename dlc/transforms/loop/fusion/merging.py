@@ -1,5 +1,5 @@
 """
-What merging two kernels gives, worked out once for all pairs of kernels that are alike.
+Merging two kernels, worked out once for all pairs of kernels that are alike.
 
 The layers of a model repeat: what is found out about the kernels of the first holds for those of
 the others, names aside.
@@ -28,19 +28,19 @@ _WIDENING = (ForOp, LoadOp, arith.ExtFOp, StoreOp, YieldOp)
 
 @dataclass(frozen=True)
 class Facts:
-    """What fusion asks of kernels of one structure."""
+    """The properties of kernels of one structure that fusion decides by."""
 
     seconds: float
-    """The estimate of a launch."""
+    """The estimated time of a launch."""
     obstacle: str | None
-    """Why such a kernel cannot be merged into another, if it cannot."""
+    """The reason why such a kernel cannot be merged into another, if it cannot."""
     reduces: bool
     operands: frozenset[int]
     """The inputs that are operands of a contraction."""
     size: int
-    """Operations, all told."""
+    """The number of operations, nested ones included."""
     widens: bool
-    """Is the result a copy in a wider type? Memory for that is never worth a conversion."""
+    """True if the result is a copy in a wider type, for which memory is never worth it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Merges:
         )
 
     def merge(self, producer: KernelOp, consumer: KernelOp) -> Merged:
-        """What becomes of `consumer` when it computes the result of `producer` itself."""
+        """`consumer` as it is when it computes the result of `producer` itself."""
         values = _values(producer, consumer)
         firsts: dict[SSAValue, int] = {producer.outputs[0]: -1}
         wiring = tuple(firsts.setdefault(v, len(firsts)) for v in values)

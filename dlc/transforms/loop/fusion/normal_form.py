@@ -12,8 +12,8 @@ from dlc.transforms.loop.fusion.sinking import sink
 
 def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
     """
-    Does to one kernel what the passes between `lift-to-loops` and `fuse-loops` do to all, in their
-    order; `clean` as in `canonicalize_kernel`.
+    Brings one kernel into the form that the passes between `lift-to-loops` and `fuse-loops` give
+    to all, in their order; `clean` as in `canonicalize_kernel`.
     """
     canonicalize_kernel(kernel, clean=clean)
     hoist(kernel)

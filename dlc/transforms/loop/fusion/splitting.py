@@ -53,7 +53,7 @@ def split_reader(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
 
 
 def _reads(kernel: KernelOp, tensor: SSAValue) -> int:
-    """How many different elements of a tensor a kernel loads at a point."""
+    """The number of different elements of a tensor that a kernel loads at a point."""
     refs = {r for r, v in zip(kernel.input_refs, kernel.inputs, strict=True) if v is tensor}
     loads = (op for op in kernel.walk() if isinstance(op, LoadOp) and op.ref in refs)
     return len({op.subscripts for op in loads})

@@ -1,4 +1,4 @@
-"""How each ATen operation is written in Tensor IR, by family; `DECOMPOSITIONS` has them all."""
+"""ATen operations written in Tensor IR, by family; `DECOMPOSITIONS` has them all."""
 
 from dlc.transforms.tensor.decompositions import (
     activations,

@@ -42,7 +42,7 @@ _DIMENSIONS = Block(arg_types=[IndexType()] * 64)
 
 
 class Refused(Exception):
-    """Why an operation of a known name is not supported in the form that was found."""
+    """Says why an operation of a known name is not supported in the form that was found."""
 
 
 def refuse(reason: str) -> NoReturn:

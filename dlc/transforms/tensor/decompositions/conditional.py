@@ -1,4 +1,4 @@
-"""What moves elements under a condition: padding, triangles, diagonals, and writing a part."""
+"""Moving elements under a condition: padding, triangles, diagonals, and writing a part."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Convolution:
 
     @cached_property
     def extents(self) -> tuple[int, ...]:
-        """Of the input, in space."""
+        """The spatial extents of the input."""
         return shape_of(self.c.tensor("input"))[-self.rank :]
 
     @cached_property
@@ -79,7 +79,7 @@ class Convolution:
     def points(
         self, places: list[Expr], offsets: list[Expr], transposed: bool
     ) -> tuple[list[Expr], list[Expr]]:
-        """Where in the input the points of the windows are, and under which conditions they are."""
+        """The windows' points in the input, and the conditions on which they lie in it."""
         points: list[Expr] = []
         where: list[Expr] = []
         for place, offset, extent, stride, padding, dilation in zip(

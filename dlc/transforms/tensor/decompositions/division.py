@@ -22,9 +22,9 @@ def _limit(x: Scalar) -> float:
 
 def fmod(x: Scalar, y: Scalar) -> Scalar:
     """
-    What the quotient rounded towards zero leaves, exactly; NaN from `_limit` on. However much of a
-    quotient `q` was rounded away, `x - q * y` is a multiple of the product of the last places of
-    `q` and `y` that is so small that it is a float: `fma` does not round it.
+    The remainder of the quotient rounded towards zero, exactly; NaN from `_limit` on. However much
+    of a quotient `q` was rounded away, `x - q * y` is a multiple of the product of the last places
+    of `q` and `y` that is so small that it is a float: `fma` does not round it.
     """
     if y.is_power_of_two:
         return x - s.trunc(x / y) * y
@@ -44,7 +44,7 @@ def _differs_in_sign(rest: Scalar, y: Scalar) -> Scalar:
 
 
 def remainder_of_floor(x: Scalar, y: Scalar) -> Scalar:
-    """What the quotient rounded down leaves: it has the sign of the divisor."""
+    """The remainder of the quotient rounded down: it has the sign of the divisor."""
     rest = fmod(x, y) if x.is_float else x.remainder(y)
     return rest + _differs_in_sign(rest, y).select(y, 0)
 

@@ -1,4 +1,4 @@
-"""What decompositions of ATen operations are written with, and the registry of them."""
+"""The builder and argument reader of decompositions of ATen operations, and their registry."""
 
 from __future__ import annotations
 

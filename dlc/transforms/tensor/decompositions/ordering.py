@@ -1,4 +1,4 @@
-"""What goes along an axis in order: running sums and products, sorting."""
+"""Scans and sorts along an axis: running sums and products, sorting."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def masked_scatter(c: Lowering) -> Lowered:
 
 
 def precedes(x: Scalar, y: Scalar, descending: bool) -> Scalar:
-    """Does x come before y? NaN is the largest number."""
+    """True where x comes before y; NaN is the largest number."""
     if x.element == i1:
         x, y = x.to(i64), y.to(i64)
     if descending:

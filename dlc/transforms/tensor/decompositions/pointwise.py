@@ -227,7 +227,7 @@ def round_decimals(c: Lowering) -> Lowered:
 
 
 def truth(x: Scalar) -> Scalar:
-    """Whether `x` differs from 0."""
+    """True where `x` differs from 0."""
     return x.to(i1)
 
 

@@ -54,7 +54,7 @@ class Window:
         return point, where
 
     def uniform(self, with_padding: bool) -> bool:
-        """Do all windows have the same number of points?"""
+        """True if all windows have the same number of points."""
         end = (self.count - 1) * self.stride + self.size - 2 * self.padding
         return not self.adaptive and (with_padding or not self.padding) and end <= self.extent
 

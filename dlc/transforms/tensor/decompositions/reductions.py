@@ -36,8 +36,8 @@ def finish(
     result: int = 0,
 ) -> SSAValue:
     """
-    What a reduction gave, with `function` applied and converted to the element type of one of the
-    operation's results, in its shape (dimensions that were kept have the extent 1).
+    The value of a reduction, with `function` applied and converted to the element type of one of
+    the operation's results, in its shape (dimensions that were kept have the extent 1).
     """
     final = c.op.results[result]
     element = element_of(final)
@@ -138,7 +138,7 @@ for _name in ("max", "min"):
 
 
 def quantifier(monoid: str) -> Callable[[Lowering], Lowered]:
-    """Whether all or any elements differ from 0."""
+    """The decomposition of `all` or `any`, by its monoid."""
 
     def decomposition(c: Lowering) -> Lowered:
         value = c.tensor()

@@ -35,7 +35,7 @@ def is_float(element: Attribute) -> bool:
 
 
 def is_half(element: Attribute) -> bool:
-    """Whether it is f16 or bf16, which convert from and to f32 only."""
+    """True for f16 and bf16, which convert from and to f32 only."""
     return isinstance(element, Float16Type | BFloat16Type)
 
 
@@ -179,7 +179,7 @@ class Scalar:
         return self ^ (True if self.element == i1 else -1)
 
     def remainder(self, other: Scalar | Number) -> Scalar:
-        """What truncated integer division leaves; 0 where the divisor is 0."""
+        """The remainder of truncated integer division; 0 where the divisor is 0."""
         return self._binary(self.of(other)._not_trapping(), None, arith.RemSIOp)
 
     @property
@@ -190,7 +190,7 @@ class Scalar:
 
     @property
     def is_power_of_two(self) -> bool:
-        """Whether it is a constant by which dividing a float is exact."""
+        """True for a constant by which dividing a float is exact."""
         value = self._constant
         return value is not None and value > 0 and frexp(value)[0] == 0.5
 

@@ -25,7 +25,7 @@ from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float
 def hits(
     c: Lowering, indices: Sequence[SSAValue], axes: Sequence[int], shape: Sequence[int]
 ) -> SSAValue:
-    """Whether the index tensors, one for each of `axes` and of that shape, name the place there."""
+    """True where the index tensors, one for each of `axes` and of that shape, name the place."""
     places = [c.iota(axis, shape) for axis in axes]
 
     def function(*scalars: Scalar) -> Scalar:

@@ -1,9 +1,10 @@
-"""What only moves elements: every operation here is an index map."""
+"""Operations that only move elements: each is an index map."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from math import prod
 
 from xdsl.ir import SSAValue
 
@@ -188,7 +189,7 @@ def roll(c: Lowering) -> Lowered:
         return value
     shifts, axes = c.integers("shifts"), c.integers("dims", [])
     if not axes:
-        size = [_product(shape)]
+        size = [prod(shape)]
         flat = c.reshape(value, size)
         rolled = c.move(flat, [_wrapped(0, shifts[0], size[0])], size)
         return c.reshape(rolled, shape)
@@ -199,13 +200,6 @@ def roll(c: Lowering) -> Lowered:
     for dim, shift in totals.items():
         subscripts[dim] = _wrapped(dim, shift, shape[dim])
     return c.move(value, subscripts, shape)
-
-
-def _product(shape: Sequence[int]) -> int:
-    total = 1
-    for extent in shape:
-        total *= extent
-    return total
 
 
 def _wrapped(dim: int, shift: int, extent: int) -> Expr:
