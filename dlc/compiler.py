@@ -45,7 +45,7 @@ class Kernel:
     """A compiled kernel, in terms of its launch."""
 
     name: str
-    """Of the function in C."""
+    """The name of the function in C."""
     source: str
     """CUDA C that compiles on its own."""
     schedule: str
@@ -54,7 +54,7 @@ class Kernel:
     block: int
     """Threads of a block."""
     shared_bytes: int
-    """Of a block, static and dynamic."""
+    """Bytes of a block, static and dynamic."""
 
     @staticmethod
     def of(func: FuncOp) -> Kernel:

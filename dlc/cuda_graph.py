@@ -91,7 +91,7 @@ class GraphedCall:
             for a, t in zip(program.arguments, graph.tensors, strict=True)
             if a.kind == "input"
         }
-        """What the graph reads. Passing these saves their copies."""
+        """The tensors that the graph reads. Passing these saves their copies."""
         self.replay = graph.replay
         """Computes on what `inputs` hold, without a look at anything else."""
 

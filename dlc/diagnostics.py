@@ -143,7 +143,8 @@ class _Place:
             text = "".join(sources[self.file].split("\n")[self.line - 1 : self.line])
         elif text is None and self.line > 0:
             text = linecache.getline(self.file, self.line)
-        text = "".join(c if c.isprintable() else "?" for c in _spaced(text or ""))
+        text = re.sub(r"\s", " ", text or "").rstrip()  # every white space is one column
+        text = "".join(c if c.isprintable() else "?" for c in text)
         start = max(0, self.column - _MAX_WIDTH // 2) if len(text) > _MAX_WIDTH else 0
         shown = text[start : start + _MAX_WIDTH].rstrip()
         column = self.column - 1 - start
@@ -152,11 +153,6 @@ class _Place:
         name = re.match(r'"?[\w$.%]+"?', shown[column:])
         width = self.width or (name.end() if name else 1)
         return [shown, " " * column + "^" * max(1, min(width, len(shown) - column))]
-
-
-def _spaced(text: str) -> str:
-    """`text` with every white space as one column."""
-    return re.sub(r"\s", " ", text).rstrip()
 
 
 def _failing_op(error: BaseException, frames: list[FrameType]) -> Operation | None:

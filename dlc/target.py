@@ -66,7 +66,7 @@ class Target:
     """Threads for which an SM issues an instruction in a clock: four warps."""
     registers_per_sm: int = 65536
     launch_seconds: float = 2e-6
-    """What a kernel in a captured graph costs beside its work."""
+    """Seconds that a kernel in a captured graph costs beside its work."""
 
     @property
     def flops(self) -> float:

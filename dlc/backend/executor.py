@@ -34,7 +34,7 @@ class Backend(Protocol):
     """A place where printed kernels run."""
 
     on_compiled: OnDone | None
-    """Is told how many of the kernels that are prepared are compiled."""
+    """Receives the number of kernels compiled so far, of those that are prepared."""
 
     @property
     def name(self) -> str: ...
@@ -170,7 +170,8 @@ class Executor:
                 begin = time.perf_counter()
                 backend.launch(step.func, [addresses[i] for i in step.inputs + step.outputs])
                 if on_launch is not None:
-                    _synchronize(backend.device)
+                    if backend.device.type == "cuda":
+                        torch.cuda.synchronize(backend.device)
                     on_launch(step.func, time.perf_counter() - begin)
             elif isinstance(step, Slice):
                 addresses[step.number] = addresses[step.memory] + step.offset
@@ -215,8 +216,3 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     memory = tensor.detach().as_strided((span if tensor.numel() else 0,), (1,)).to(device)
     return memory.as_strided(tensor.shape, tensor.stride(), 0)
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

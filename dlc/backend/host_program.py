@@ -127,13 +127,13 @@ class BoundProgram:
     """`@main` as steps on numbered buffers, arguments first; every size is a number."""
 
     arguments: tuple[Layout | None, ...]
-    """How each argument lies in memory; None if no kernel reads it."""
+    """The layout of each argument; None if no kernel reads it."""
     bounds: tuple[tuple[int, int] | None, ...]
-    """What the elements of each argument may be, where they are indices."""
+    """The least and the greatest element allowed in each argument that holds indices."""
     steps: tuple[Step, ...]
     results: tuple[int, ...]
     count: int
-    """Of buffers."""
+    """The number of buffers."""
 
     @property
     def launches(self) -> list[Launch]:

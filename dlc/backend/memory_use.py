@@ -25,7 +25,7 @@ class MemoryUse:
     intermediates: int
     """The sum of all tensors between kernels."""
     live: int
-    """Of those that hold data at once: no workspace is smaller."""
+    """The most that hold data at once: no workspace is smaller."""
     workspace: int
     results: int
 

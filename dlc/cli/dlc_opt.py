@@ -98,7 +98,7 @@ class DlcOptMain(xDSLOptMain):
         """Bank conflicts in the model, by the names of kernels."""
         self._chunk = b""
         self._done = 0
-        """How many passes have run."""
+        """The number of passes that have run."""
         self._at_fault: int | None = None
         """The pass that fails if something does now: it runs, or what it left is looked at."""
         self._report = ""

@@ -164,7 +164,6 @@ class LoadOp(LoadOpBase):
     """
 
     name = "kernel.load"
-    traits = traits_def(MemoryReadEffect())
 
 
 @irdl_op_definition
@@ -172,7 +171,6 @@ class StoreOp(StoreOpBase):
     """`kernel.store %v, %y[expr, …] (where (condition, …))? : memref (, vector<4xf32>)?`"""
 
     name = "kernel.store"
-    traits = traits_def(MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -180,7 +178,6 @@ class IndexOp(IndexOpBase):
     """`%i = kernel.index expr`: an index expression as a value."""
 
     name = "kernel.index"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
@@ -188,12 +185,11 @@ class SelectOp(SelectOpBase):
     """`%v = kernel.select %a where (condition, …) else %b : type`"""
 
     name = "kernel.select"
-    traits = traits_def(Pure())
 
 
 @irdl_op_definition
 class TestOp(IndexedOp, HasFolderInterface):
-    """`%p = kernel.test where (condition, …)`: do all conditions hold? For `scf.if`."""
+    """`%p = kernel.test where (condition, …)`: true if all conditions hold, for `scf.if`."""
 
     name = "kernel.test"
     indices = var_operand_def(IndexType())

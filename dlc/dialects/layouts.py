@@ -189,12 +189,12 @@ class Groups:
     """The groups of rows of a memref with padding between them."""
 
     rows: int
-    """Of a group."""
+    """Rows of a group."""
     columns: int
     stride: int
     """Elements from a group to the next."""
     count: int
-    """Of a matrix."""
+    """Groups of a matrix."""
 
     @staticmethod
     def of(type: MemRefType[Attribute]) -> Groups | None:

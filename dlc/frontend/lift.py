@@ -78,7 +78,7 @@ class Part:
     """The variable that holds the value, with the path to it: `mlp`, `mlp_gate`."""
     build: Callable[[], ast.expr] | None = None
     inside_module: bool = False
-    """Whether the value was found in a module, as an attribute or an item."""
+    """True if the value was found in a module, as an attribute or an item."""
 
 
 Child = tuple[Callable[[ast.expr], Any], Part]

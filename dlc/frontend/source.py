@@ -19,6 +19,8 @@ from xdsl.utils.exceptions import DiagnosticException
 TORCH = os.path.dirname(torch.__file__) + os.sep
 MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 HERE = os.path.dirname(__file__) + os.sep
+GENERATED = ("<eval_with_key>", "<string>", "<frozen")
+"""The first words of the names of files whose code FX or an import hook made."""
 FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
@@ -109,14 +111,9 @@ def _inside_program(files: Sequence[str]) -> list[int]:
     return [
         i
         for i in range(own[-1] + 1 if own else 0, len(files))
-        if not _is_generated(files[i])
+        if not files[i].startswith(GENERATED)
         and (files[i].startswith(MODULES) or not files[i].startswith(TORCH))
     ]
-
-
-def _is_generated(file: str) -> bool:
-    """True if FX or an import hook made the code: `<eval_with_key>.3`, `<string>`, `<frozen …>`."""
-    return file.startswith(("<eval_with_key>", "<string>", "<frozen"))
 
 
 @contextmanager

@@ -137,9 +137,9 @@ class Comparison:
     numpy: Callable[..., Any]
     infix: str
     negation: str
-    """What holds where it does not, NaN aside."""
+    """The relation that holds where this one does not, NaN aside."""
     mirror: str
-    """What holds of the operands the other way round."""
+    """The same relation with the operands the other way round."""
 
 
 COMPARISONS: dict[str, Comparison] = {

@@ -36,7 +36,7 @@ class Verifier:
     def __init__(self) -> None:
         self._state: list[object] = []
         self._structures: dict[Operation, Hashable] = {}
-        """Of the kernels that were there when the module was found valid."""
+        """The structures of the kernels of the module when it was found valid."""
         self._valid: set[Hashable] = set()
 
     def verify(self, module: ModuleOp) -> None:
@@ -48,7 +48,8 @@ class Verifier:
         sound: set[Operation] = set()
         first: set[Hashable] = set()
         for kernel, key in structures.items():
-            if self._is_valid(kernel, key) or key in first:
+            # A comparison with what it was is faster than a hash of what it is.
+            if self._structures.get(kernel) == key or key in self._valid or key in first:
                 sound.add(kernel)
             else:
                 first.add(key)
@@ -60,10 +61,6 @@ class Verifier:
             _sound.reset(token)
         self._valid |= first
         self._state, self._structures = state, structures
-
-    def _is_valid(self, kernel: Operation, key: Hashable) -> bool:
-        # A comparison with what it was is faster than a hash of what it is.
-        return self._structures.get(kernel) == key or key in self._valid
 
 
 def _state(op: Operation, structures: dict[Operation, Hashable]) -> Iterator[object]:

@@ -205,7 +205,7 @@ class Validation:
         self.text = ""
         self.checked = self.passes = 0
         self.seconds = 0.0
-        """What the runs of states have taken."""
+        """Seconds that the runs of states have taken."""
 
     def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         self.text = text_of(module)
@@ -243,7 +243,9 @@ class Validation:
                 said = trial.judge.complaint(run(executor, trial.arguments), backend.name)
                 if said is not None:
                     how = [trial.name] if trial.name else []
-                    how += [_how(backend)] if isinstance(backend, HostBackend) else []
+                    if isinstance(backend, HostBackend):
+                        how += [f"threads in {backend.order} order"]
+                        how[-1] += f", asynchronous copies {backend.async_mode}"
                     return f"{said} ({'; '.join(how)})" if how else said
         except BackendError as error:
             return f"what it leaves does not run: {error}"
@@ -270,10 +272,6 @@ def _poisoned() -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=warn)
         deterministic.fill_uninitialized_memory = before[1]
-
-
-def _how(backend: HostBackend) -> str:
-    return f"threads in {backend.order} order, asynchronous copies {backend.async_mode}"
 
 
 def _worst_element(result: torch.Tensor, exact: torch.Tensor) -> str:

@@ -35,7 +35,7 @@ class ModelOptions:
     batch: int = 1
     dtype: str = "f32"
     weights: bool = False
-    """Whether the program is to be run, and thus needs the values of its parameters."""
+    """True if the program is to be run, and thus needs the values of its parameters."""
     random_weights: bool = False
     seed: int = 0
 

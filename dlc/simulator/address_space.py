@@ -170,7 +170,7 @@ class Memory(_Buffer):
         self.data: NDArray[Any] = np.zeros(0, self.element)
         self.shadow: Shadow | None = None
         self.guard: Callable[[Operation, Elements, Lanes], None] | None = None
-        """What else to check of an access."""
+        """Checks an access further."""
         self.observer: Observer | None = None
 
     def allocate(self, *, zeroed: bool = False) -> None:
@@ -207,7 +207,7 @@ class Memory(_Buffer):
         return elements, lanes
 
     def load(self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int) -> Value:
-        """What each lane reads: a vector along the last dimension if `width` is more than 1."""
+        """Each lane's element: a vector along the last dimension if `width` is more than 1."""
         elements, readers = self.elements(op, subscripts, lanes, width)
         if self.shadow is not None:
             self.shadow.read(op, elements, readers)
@@ -238,7 +238,7 @@ class LocalMemory(_Buffer):
     def __init__(self, ref: SSAValue, op: Operation, alignment: int, machine: Machine) -> None:
         super().__init__(ref, op, alignment, machine)
         self._offsets: dict[tuple[int, ...], int] = {}
-        """Where accesses were found to lie whose subscripts, here before the width, all share."""
+        """Offsets of accesses whose subscripts, the key before the width, are the same for all."""
         self.allocate()
 
     def allocate(self) -> None:
@@ -264,7 +264,7 @@ class LocalMemory(_Buffer):
         return rows, slice(None) if lanes is self.machine.everyone else lanes
 
     def load(self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int) -> Value:
-        """What each lane reads: a vector along the last dimension if `width` is more than 1."""
+        """Each lane's element: a vector along the last dimension if `width` is more than 1."""
         index = self._index(op, subscripts, lanes, width)
         known = self.initialized[index]
         if np.count_nonzero(known) < known.size:

@@ -31,9 +31,9 @@ class _Request:
     groups: Count
     values: NDArray[Any]
     reads: Mask
-    """Where the source is read; elsewhere zeros are written."""
+    """True where the source is read; elsewhere zeros are written."""
     flying: Mask
-    """Where the copy has not landed."""
+    """True where the copy has not landed."""
 
 
 class AsyncCopies:

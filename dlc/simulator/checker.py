@@ -36,9 +36,9 @@ class Verdict:
     func: kernel.FuncOp
     hazards: list[Hazard] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    """Why the kernel was not checked."""
+    """The reasons why the kernel was not checked."""
     notes: list[str] = field(default_factory=list)
-    """What was left out."""
+    """Parts of the check that were left out."""
 
     @property
     def answer(self) -> str:

@@ -41,7 +41,7 @@ class Machine:
         self.together = together
         """True if nothing orders some threads of a block without the others."""
         self.values: list[Any] = []
-        """What every SSA value is: see `dlc.simulator.scalars.Value`."""
+        """The present values of all SSA values: see `dlc.simulator.scalars.Value`."""
         self.iteration: list[int] = []
         """The indices of the loops that are running."""
         self.events: list[tuple[Operation, tuple[int, ...]]] = []
@@ -49,7 +49,7 @@ class Machine:
         self.requests: dict[int, int] = {}
         """The lane of events that are requests of the tensor memory accelerator."""
         self.report: Callable[[Hazard], None] = _raise
-        """Is told of a hazard after which the kernel can go on."""
+        """Receives each hazard after which the kernel can go on."""
         self.begin([0])
 
     def begin(self, block_ids: Sequence[int]) -> None:

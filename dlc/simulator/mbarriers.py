@@ -36,17 +36,17 @@ class Mbarrier:
     missing: int
     """Arrivals that the current phase still needs."""
     gathered: Times
-    """What those that have arrived in the current phase know."""
+    """The clock of all that have arrived in the current phase, joined."""
     waited: Times
-    """When each thread has last waited; 0 for never."""
+    """The time at which each thread has last waited; 0 for never."""
     waits: NDArray[np.int64]
     """The events of these waits."""
     bytes: int = 0
-    """What the current phase expects and has not got."""
+    """Bytes that the current phase still expects."""
     copied: tuple[int, int] | None = None
     """The newest request, packed, and the number of the phase that ends with it."""
     ended: list[Times] = field(default_factory=list)
-    """What is known of every phase that has ended."""
+    """The joined clock of every phase that has ended."""
 
     def has_ended(self, phases: int) -> bool:
         """True if so many phases have ended."""
@@ -83,9 +83,9 @@ class Mbarriers:
         self.all: dict[tuple[int, int], Mbarrier] = {}
         shape = machine.blocks, machine.threads
         self.init_fences = _Fences(*shape)
-        """Of initializations."""
+        """The fences of initializations."""
         self.proxy_fences = _Fences(*shape)
-        """Of ordinary accesses."""
+        """The fences of ordinary accesses."""
 
     def initialize(self, op: Operation, number: Index, count: int) -> None:
         lanes = self.machine.active

@@ -99,7 +99,7 @@ class Shadow:
         zeroed: bool = False,
     ) -> None:
         self.place = place
-        """How an element is written."""
+        """The text for an element, as errors name it."""
         self.machine = machine
         self.shared = shared
         self.writer = np.full(size, BEFORE, np.int64) if zeroed else np.zeros(size, np.int64)

@@ -53,7 +53,7 @@ class SchedulingPass(ModulePass, ABC):
             self.act(kernel, op)
 
     def act(self, kernel: Kernel, module: ModuleOp) -> None:
-        """Does the step to a kernel of a module, and remarks what was done or why it was not."""
+        """Applies the step to a kernel of a module, and remarks what was done or why it was not."""
         name, step = kernel.name_, self._step_for(kernel, module)
         if step is None:
             remark(self.name, name, f"{SKIPPED}the kernel's schedule does not name it")

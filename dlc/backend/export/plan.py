@@ -60,7 +60,7 @@ class ExportPlan:
     steps: tuple[Allocate | Slice | Zero | Call, ...]
     results: tuple[str, ...]
     names: dict[int, str]
-    """Of buffers, by number."""
+    """The names of buffers, by number."""
     layouts: dict[str, Layout]
     unsigned: frozenset[str]
     """The buffers of bytes that the user's tensors have without a sign; kernels have `i8`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
 from dlc.dialects.access import (
@@ -85,17 +85,14 @@ class SelectOfLoad(RewritePattern):
             return
         if load.result.type != op.default.type or set(load.where) - set(where):
             return
-        if not isinstance(load.ref, BlockArgument) or _is_written(load.ref):
+        if not isinstance(load.ref, BlockArgument):
+            return
+        if not all(isinstance(use.operation, LoadOpBase) for use in load.ref.uses):
             return
         new = type(load)(load.ref, load.subscripts, where, op.default)
         new.location = load.location
         new.result.name_hint = load.result.name_hint
         rewriter.replace(op, new)
-
-
-def _is_written(ref: SSAValue) -> bool:
-    """True if an operation other than a load uses a memref."""
-    return not all(isinstance(use.operation, LoadOpBase) for use in ref.uses)
 
 
 @dataclass(frozen=True)

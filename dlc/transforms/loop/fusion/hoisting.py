@@ -64,7 +64,8 @@ class _Hoist:
                 op.detach()
                 target.insert_op_before(op, self.path[uses])
             else:
-                needed = max(needed, _below(map(self._depth, used_values(op)), depth))
+                depths = map(self._depth, used_values(op))
+                needed = max(needed, *(d for d in depths if d < depth), 0)
         self.path.pop()
         return needed
 
@@ -74,10 +75,6 @@ class _Hoist:
 
     def _movable(self, op: Operation) -> bool:
         return only_computes(op) and not self.outputs.intersection(used_values(op))
-
-
-def _below(depths: Iterable[int], limit: int) -> int:
-    return max((d for d in depths if d < limit), default=0)
 
 
 def used_values(op: Operation) -> Iterable[SSAValue]:

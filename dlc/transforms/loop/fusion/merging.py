@@ -50,7 +50,7 @@ class Merged:
     form: int
     body: Region
     inputs: tuple[int, ...]
-    """What the kernel reads: positions among the inputs of the consumer, then the producer."""
+    """The inputs of the kernel: positions among those of the consumer, then the producer."""
     properties: dict[str, Attribute]
 
 
