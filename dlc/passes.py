@@ -51,11 +51,12 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("t:016", "mark-unroll"),  # small loops unroll
     # Tile IR -> Kernel IR: hardware primitives
     ("k:001", "bind-axes"),  # axes become block and thread numbers
-    ("k:002", "materialize-tiles"),  # what is left of tiles becomes loops, copies, registers
-    ("k:003", "place-barriers"),  # threads wait where the order of their accesses matters
-    ("k:004", "vectorize-accesses"),  # runs of elements become 16-byte accesses
-    ("k:005", "eliminate-dead-code"),  # what nobody needs goes
-    ("k:006", "plan-buffers"),  # launches get memory: one workspace, used again and again
+    ("k:002", "lower-stages"),  # stages and rings become buffers, copies and waits
+    ("k:003", "materialize-tiles"),  # what is left of tiles becomes loops, shuffles, registers
+    ("k:004", "place-barriers"),  # threads wait where the order of their accesses matters
+    ("k:005", "vectorize-accesses"),  # runs of elements become 16-byte accesses
+    ("k:006", "eliminate-dead-code"),  # what nobody needs goes
+    ("k:007", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}

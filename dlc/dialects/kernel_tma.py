@@ -33,7 +33,7 @@ from xdsl.dialects.builtin import (
     StridedLayoutAttr,
     i64,
 )
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, Block, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
@@ -144,7 +144,9 @@ class TensorMapOp(IRDLOperation):
         return map_dims(shape_of(self.type), self.box_sizes)
 
     def verify_(self) -> None:
-        if self.ref not in getattr(self.parent, "args", ()):
+        block = self.ref.owner
+        func = block.parent_op() if isinstance(block, Block) else None
+        if func is None or (self.parent is not block and "lockstep" not in func.properties):
             raise VerifyException("expected an argument of the kernel in whose body the map stands")
         if len(self.box_sizes) != self.type.get_num_dims() or not self.box_sizes:
             raise VerifyException(

@@ -16,7 +16,7 @@ through.
 ```
 
 Fill, acquire and release of a chunk happen in this order, and a release before the next fill of the
-same slot; this order is the whole contract. What keeps it is decided by `materialize-tiles` and
+same slot; this order is the whole contract. What keeps it is decided by `lower-stages` and
 `place-barriers`.
 """
 

@@ -36,6 +36,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     MemRefType,
     StringAttr,
+    UnitAttr,
     i32,
 )
 from xdsl.ir import Block, Dialect, Operation, SSAValue
@@ -46,6 +47,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     lazy_traits_def,
     operand_def,
+    opt_prop_def,
     prop_def,
     traits_def,
     var_operand_def,
@@ -165,10 +167,17 @@ class ReduceOp(ReduceOpBase):
     `%r = tile.reduce add serial(%o in 2) register(%v in 4) -> f32 { … tile.yield %v : f32 }`
 
     A reduce that is only yielded straight into an enclosing reduce of the same monoid
-    accumulates in place.
+    accumulates in place. One that is `skipping`, as in `tile.reduce add skipping serial(%o in 2)`,
+    leaves out the iterations in which a condition of its yield is false: all threads of a block
+    leave out the same.
     """
 
     name = "tile.reduce"
+    skips = opt_prop_def(UnitAttr)
+    assembly_format = (
+        "custom<Name>($monoid) (`skipping` $skips^)?"
+        " custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
+    )
     KINDS: ClassVar = (SERIAL, REGISTER)
     traits = traits_def(SingleBlockImplicitTerminator(YieldOp))
 

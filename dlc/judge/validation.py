@@ -50,6 +50,7 @@ PLAINEST = (
     "decompose-torch",
     "lift-to-loops",
     "bind-axes",
+    "lower-stages",
     "materialize-tiles",
     "place-barriers",
 )

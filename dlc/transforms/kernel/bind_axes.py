@@ -9,11 +9,12 @@ from math import prod
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import IndexType, IntegerAttr, ModuleOp, UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.tile.skips import can_skip
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
@@ -176,6 +177,8 @@ class _Binding:
         for op in list(self._launch.body.block.walk()):
             if isinstance(op, tile.StoreOp | tile.AtomicAddOp):
                 self._restrict(op)
+            elif isinstance(op, tile.ReduceOp) and can_skip(op, self._along):
+                op.skips = UnitAttr()
             elif isinstance(op, tile.CombineOp):
                 op.bind(self._several(op.axes), self._several(self._threads))
             elif isinstance(op, IndexedOp):

@@ -16,6 +16,8 @@ from dlc.target import Target, target_of
 from dlc.transforms.kernel.materialization.body import emit_body
 from dlc.transforms.kernel.materialization.emitter import Emitter
 
+_LOWER_THEM = "run lower-stages first"
+
 
 @dataclass(frozen=True)
 class MaterializeTilesPass(ModulePass):
@@ -23,10 +25,25 @@ class MaterializeTilesPass(ModulePass):
     What is left of the tile dialect in a kernel becomes loops, memory and what threads exchange.
 
     Register axes become local arrays and unrolled loops; reduces become loops with accumulators,
-    stages and rings copies by all threads, combines shuffles and shared scratch.
+    combines shuffles and shared scratch. A computed slab is dealt to the threads, each of which
+    computes runs of neighbouring elements.
 
-    *Legal for* every kernel that `bind-axes` leaves, if a block can have the shared memory that it
-    needs and its rings can be filled as they say.
+    *Legal for* every kernel that `lower-stages` leaves, if a block can have the shared memory that
+    it needs.
+    *Why*: a GPU's thread computes with scalars, and an array is held in registers only where all
+    subscripts are known once its loops are unrolled.
+
+    ```
+    tile.for register(%r in 3) {         %s = kernel.alloc_local : memref<3xf32, #kernel.local>
+      %s = tile.reduce add               scf.for %r = … { kernel.store %zero, %s[%r] } {unroll}
+          serial(%k in 8) -> f32 {       scf.for %k = … {
+        %a = tile.load %x[%k, %r]   →      … %s[%r] + %x[%k, %r] …
+        tile.yield %a : f32              }
+      }                                  scf.for %r = … {
+      tile.store %s, %y[%r]                %v = kernel.load %s[%r]
+    }                                      kernel.store %v, %y[%r]
+                                         } {unroll}
+    ```
     """
 
     name = "materialize-tiles"
@@ -35,6 +52,9 @@ class MaterializeTilesPass(ModulePass):
         for source in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
             if not any(tile.tile_ops(source)):
                 continue
+            for left in source.walk():
+                if isinstance(left, tile.StageOp | tile.RingOp):
+                    fail(left, f"expected no stages and rings, found '{left.name}'", _LOWER_THEM)
             e = Emitter(source)
             emit_body(e)
             _check_shared_memory(e.func, target_of(op))

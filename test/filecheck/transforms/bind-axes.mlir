@@ -117,3 +117,25 @@
     tile.store %zero, %y[%i] : memref<0xf32>
   }
 }
+
+// -----
+
+// A reduce skips the iterations that no thread of the block needs, and only those.
+// CHECK-LABEL: kernel.func @skips
+// CHECK: tile.reduce add skipping serial(%k in 8) -> f32 {
+// CHECK: tile.reduce add serial(%j in 8) -> f32 {
+%x = "test.op"() : () -> tensor<8xf32>
+%y = tile.kernel @skips(%x: memref<8xf32> = %x) -> (%y: memref<4x32xf32>) {
+  tile.launch block(%b in 4) thread(%t in 32) {
+    %u = tile.reduce add serial(%k in 8) -> f32 {
+      %a = tile.load %x[%k] : memref<8xf32>
+      tile.yield %a where (%b + %k < 9) : f32
+    }
+    %v = tile.reduce add serial(%j in 8) -> f32 {
+      %a = tile.load %x[%j] : memref<8xf32>
+      tile.yield %a where (%t + %j < 9) : f32
+    }
+    %s = arith.addf %u, %v : f32
+    tile.store %s, %y[%b, %t] : memref<4x32xf32>
+  }
+}

@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s -p bind-axes,materialize-tiles,place-barriers --split-input-file | filecheck %s
+// RUN: dlc-opt %s -p bind-axes,lower-stages,materialize-tiles,place-barriers --split-input-file | filecheck %s
 
 // How the threads themselves fill rings: see materialize-tma.mlir for those that TMA fills.
 
@@ -216,5 +216,36 @@
       tile.yield %v where (%k - %b >= 0) : f32
     }
     tile.store %acc, %y[%b, %t] : memref<4x32xf32>
+  }
+}
+
+// -----
+
+// What is read of a slot, at every point of a register axis, is read before the slot is filled again.
+// CHECK-LABEL: kernel.func @refilled(
+// CHECK: kernel.barrier
+// CHECK-NEXT: scf.for %g
+// CHECK-NEXT: kernel.load %r[0, %t + %g * 32]
+// CHECK: kernel.barrier
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: kernel.load %x[%t * 4 + %{{.*}} + 128] where (%t < 16)
+// CHECK-NEXT: kernel.store %{{.*}}, %r[0, %t * 4 + %{{.*}}] where (%t < 16)
+// CHECK: kernel.barrier
+// CHECK-NEXT: scf.for %[[g:.*]] =
+// CHECK-NEXT: kernel.load %r[0, -%t - %[[g]] * 32 + 63]
+%x = "test.op"() : () -> tensor<192xf32>
+%y = tile.kernel @refilled(%x: memref<192xf32> = %x) -> (%y: memref<2x32xf32>) {
+  tile.launch thread(%t in 32) register(%g in 2) {
+    %r = tile.ring %x(%n in 3)[%n * 64] [64] : memref<192xf32> -> memref<2x64xf32, #tile.shared>
+    tile.fill %r[0]
+    %s = tile.acquire %r[0] : memref<2x64xf32, #tile.shared> -> memref<64xf32, #tile.shared>
+    %v = tile.load %s[%t + %g * 32] : memref<64xf32, #tile.shared>
+    tile.release %r[0]
+    tile.fill %r[2]
+    %u = tile.acquire %r[2] : memref<2x64xf32, #tile.shared> -> memref<64xf32, #tile.shared>
+    %w = tile.load %u[63 - %t - %g * 32] : memref<64xf32, #tile.shared>
+    tile.release %r[2]
+    %m = arith.addf %v, %w : f32
+    tile.store %m, %y[%g, %t] : memref<2x32xf32>
   }
 }

@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s -p bind-axes,materialize-tiles,place-barriers --split-input-file | filecheck %s
+// RUN: dlc-opt %s -p bind-axes,lower-stages,materialize-tiles,place-barriers --split-input-file | filecheck %s
 
 // A kernel still in the loop dialect is one thread.
 // CHECK-LABEL: kernel.func @loops(%x: memref<4xf32>) -> (%y: memref<4xf32>) grid 1 block 1

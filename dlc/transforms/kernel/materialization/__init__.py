@@ -1,1 +1,1 @@
-"""What `materialize-tiles` consists of: how axes, values and memory become Kernel IR."""
+"""What `lower-stages` and `materialize-tiles` consist of: how tiles become Kernel IR."""

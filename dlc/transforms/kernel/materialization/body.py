@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import takewhile
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, scf
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import YieldOpBase
+from dlc.dialects.access import LoadOpBase, YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
-from dlc.dialects.ring_ops import TMA, ChunkOp
-from dlc.transforms.kernel.materialization import tma
-from dlc.transforms.kernel.materialization.copies import emit_acquire, emit_fill, emit_stage
 from dlc.transforms.kernel.materialization.element_access import (
     emit_fragment,
     emit_load,
@@ -28,13 +26,12 @@ from dlc.transforms.kernel.materialization.reduction import (
     emit_combine,
     emit_fold,
     emit_results,
-    uniform_conditions,
 )
 from dlc.transforms.kernel.materialization.slabs import emit_computed_slab
 
 Tail = Callable[[], None]
-_TOGETHER = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp | ChunkOp
-"""What the threads of a block do together."""
+_TOP = kernel.AllocSharedOp | kernel.AllocMbarriersOp | kernel.TensorMapOp
+"""What is defined at the top of a kernel."""
 
 
 def emit_body(e: Emitter) -> None:
@@ -54,17 +51,16 @@ def emit_ops(
     """
     group: list[Operation] = []
     for op in ops:
-        if isinstance(op, YieldOpBase | tile.IndexOp | arith.ConstantOp):
+        if isinstance(op, YieldOpBase | scf.YieldOp | tile.IndexOp | arith.ConstantOp):
             continue  # the fold is the tail; the others are emitted where they are used
         axes = () if op.regions else e.register_axes(op)
-        shared = isinstance(op, _TOGETHER)
-        if axes and not shared and fragment_axes(e, op) is None:
+        if axes and not isinstance(op, tile.CombineOp) and fragment_axes(e, op) is None:
             if group and e.register_axes(group[0]) != axes:
                 _flush(e, group)
                 group = []
             group.append(op)
             continue
-        if group and (_uses(op, group) or isinstance(op, tile.ReleaseOp)):
+        if group and (_uses(op, group) or _ends_reads(op, group)):
             _flush(e, group)
             group = []
         _emit(e, op)
@@ -82,6 +78,17 @@ def emit_ops(
 def _uses(op: Operation, group: list[Operation]) -> bool:
     results = {r for member in group for r in member.results}
     return any(v in results for inner in op.walk() for v in inner.operands)
+
+
+def _ends_reads(op: Operation, group: list[Operation]) -> bool:
+    """True if what a group reads may be overwritten by an op, or by other threads because of it."""
+    read = {member.ref for member in group if isinstance(member, tile.LoadOp)}
+    tells = kernel.SyncWarpOp | kernel.MbarrierArriveOp
+    return any(
+        isinstance(inner, tells)
+        or not (isinstance(inner, LoadOpBase) or read.isdisjoint(inner.operands))
+        for inner in op.walk()
+    )
 
 
 def _flush(e: Emitter, group: list[Operation], last: Tail | None = None) -> None:
@@ -133,29 +140,36 @@ def _emit(e: Emitter, op: Operation) -> None:
             e.arrays[op.result] = emit_fragment(e, op)
         case tile.StoreOp() if e.register_axes(op):
             e.over(fragment_axes(e, op) or e.register_axes(op), lambda: emit_store(e, op))
-        case tile.StageOp():
-            emit_stage(e, op)
         case tile.ComputeOp():
             emit_computed_slab(e, op, lambda ops: emit_ops(e, ops))
-        case tile.RingOp():
-            e.allocate_shared(op.result)
-            if op.fill_kind == TMA:
-                tma.emit_tensor_map(e, op)
-        case tile.FillOp():
-            (tma.emit_request if op.source.fill_kind == TMA else emit_fill)(e, op)
-        case tile.AcquireOp():
-            emit_acquire(e, op)
-        case tile.ReleaseOp():
-            if op.source.fill_kind == TMA:  # else a barrier is placed where accesses demand it
-                tma.emit_release(e, op)
+        case scf.ForOp() | scf.IfOp():
+            _emit_control(e, op)
         case tile.CombineOp():
             emit_combine(e, op)
         case tile.ReduceOp():
             _emit_reduce(e, op)
         case tile.ForOp():
             _emit_loops(e, op, None)
+        case _ if isinstance(op, _TOP):
+            e.hoist(op)
         case _:
             _emit_scalar(e, op)
+
+
+def _emit_control(e: Emitter, op: scf.ForOp | scf.IfOp) -> None:
+    """Emits a loop or a branch of a copy."""
+    if op.results or (isinstance(op, scf.IfOp) and op.false_region.blocks):
+        fail(op, f"expected an '{op.name}' without results or an else")
+    ops = list(op.regions[0].block.ops)
+    if isinstance(op, scf.IfOp):
+        with e.branch(e.value(op.cond)):
+            emit_ops(e, ops)
+        return
+    bounds = e.value(op.lb), e.value(op.ub), e.value(op.step)
+    (index,) = op.body.block.args
+    unroll = "unroll" in op.attributes
+    with e.loop_between(bounds, index.name_hint, unroll=unroll) as e.scalars[index]:
+        emit_ops(e, ops)
 
 
 def _emit_scalar(e: Emitter, op: Operation) -> None:
@@ -201,6 +215,6 @@ def _emit_loops(e: Emitter, op: AxesOp, acc: Accumulators | None) -> None:
             emit_ops(e, ops)
         else:
             e.accumulators[op] = acc
-            where = uniform_conditions(e, op)
-            stack.enter_context(e.only_if(e.exprs(where)))
-            emit_ops(e, ops, emit_fold(e, op, acc, where))
+            skipped = op.yielded.where if op.skips is not None else ()
+            stack.enter_context(e.only_if(e.exprs(skipped)))
+            emit_ops(e, ops, emit_fold(e, op, acc, skipped))

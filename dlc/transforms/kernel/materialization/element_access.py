@@ -33,8 +33,7 @@ def emit_load(e: Emitter, op: tile.LoadOp) -> SSAValue:
         where += within(subscript, extent, where)
     where = simplify_where(where)
     default = e.value(op.default) if op.default is not None and where else None
-    ref, slot = e.buffer(op.ref)
-    new = kernel.LoadOp(ref, [*slot, *subscripts], where, default)
+    new = kernel.LoadOp(e.value(op.ref), subscripts, where, default)
     new.location = op.location
     return e.insert(new, op.result.name_hint)
 

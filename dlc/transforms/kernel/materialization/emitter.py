@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xdsl.builder import Builder
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import MemRefLayoutAttr, NoneAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.rewriter import InsertPoint
 
-from dlc.analysis.tile.rings import pending_groups
 from dlc.dialects import kernel, tile
-from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
+from dlc.transforms.kernel.materialization.kernel_builder import KernelBuilder
 
 
 @dataclass(frozen=True)
@@ -38,36 +35,18 @@ class Accumulators:
         return self.arrays[0].axes
 
 
-@dataclass(frozen=True)
-class Pipeline:
-    """The rings that one loop works through and the tensor memory accelerator fills."""
-
-    loop: tile.ReduceOp
-    rings: tuple[tile.RingOp, ...]
-    full: SSAValue
-    """An mbarrier for each slot; its phase ends when the chunk has arrived in all rings."""
-    empty: SSAValue | None
-    """
-    An mbarrier for each slot; its phase ends when all warps have released the chunk. None where no
-    slot is filled a second time.
-    """
-
-
-class Emitter:
+class Emitter(KernelBuilder):
     """Emits a kernel in which nothing of the tile dialect is left; see `materialize_tiles`."""
 
     def __init__(self, source: kernel.FuncOp) -> None:
-        self.source = source
-        threads = [op for op in source.body.block.ops if isinstance(op, kernel.ThreadIdOp)]
-        self.along: Variance = variance(source, [op.result for op in threads])
-        self.body = Block(arg_types=[ref.type for ref in source.refs])
+        super().__init__(source, Block(arg_types=[ref.type for ref in source.refs]))
+        self.along: Variance = variance(source)
         self.func = kernel.FuncOp.create(
             properties=dict(source.properties),
             attributes=dict(source.attributes),
             regions=[Region(self.body)],
         )
         self.func.location = source.location
-        self.builder = Builder(InsertPoint.at_end(self.body))
         self.scalars: dict[SSAValue, SSAValue] = {}
         self.arrays: dict[SSAValue, LocalArray] = {}
         self.registers: list[BlockArgument] = []
@@ -75,130 +54,32 @@ class Emitter:
         self.extents: dict[SSAValue, int] = {}
         self.accumulators: dict[Operation, Accumulators] = {}
         """What each reduce in progress folds into."""
-        self._thread_ids = threads
-        self.slots: dict[SSAValue, tuple[SSAValue, Expr]] = {}
-        """Acquired slots: a ring's buffer, and the slot's number in it."""
-        self.pending = pending_groups(source)
-        self.pipelines: dict[tile.RingOp, Pipeline] = {}
-        self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
         self.meanings: dict[SSAValue, Expr] = {}
         """What axes of the slab that is computed stand for; of a register axis, where it begins."""
         self.loaded: dict[SSAValue, SSAValue] = {}
         """What has been read from arrays at the current point."""
-        self._constants: dict[Attribute, SSAValue] = {}
-        self._slot_numbers: dict[tuple[Block | None, Expr, int], Expr] = {}
-        self._header: Operation | None = None
         for ref, argument in zip(source.refs, self.body.args, strict=True):
             argument.name_hint = ref.name_hint
             self.scalars[ref] = argument
 
-    @property
-    def threads(self) -> int:
-        """The number of threads of a block."""
-        return self.source.block_size
-
-    @property
-    def thread_id(self) -> Expr:
-        """The number of the thread, in the kernel that is emitted."""
-        return Expr.of(self.scalars[self._thread_ids[0].result]) if self._thread_ids else Expr()
-
-    def insert(self, op: Operation, name: str | None = None) -> SSAValue:
-        """Inserts an op with one result and names it."""
-        self.builder.insert(op)
-        if name is not None:
-            op.results[0].name_hint = name
-        return op.results[0]
-
-    def insert_at_top(self, op: Operation) -> None:
-        """Inserts a definition that the whole kernel sees, after those that are there."""
-        if self._header is not None:
-            self.body.insert_op_after(op, self._header)
-        elif (first := self.body.first_op) is not None:
-            self.body.insert_op_before(op, first)
-        else:
-            self.body.add_op(op)
-        self._header = op
-
-    def constant(self, value: Attribute) -> SSAValue:
-        """A constant, defined once at the top of the kernel."""
-        if value not in self._constants:
-            op = arith.ConstantOp(value)  # pyright: ignore[reportArgumentType]
-            self.insert_at_top(op)
-            self._constants[value] = op.result
-        return self._constants[value]
-
-    def index_constant(self, value: int) -> SSAValue:
-        return self.constant(IntegerAttr(value, IndexType()))
-
-    def scratch(self, element: Attribute, shape: Sequence[int], name: str | None) -> SSAValue:
+    def scratch(
+        self,
+        element: Attribute,
+        shape: Sequence[int],
+        name: str | None,
+        layout: MemRefLayoutAttr | NoneAttr = NoneAttr(),
+    ) -> SSAValue:
         """Allocates shared memory, at the top of the kernel."""
-        alloc = kernel.AllocSharedOp(element, shape)
+        alloc = kernel.AllocSharedOp(element, shape, layout)
         alloc.result.name_hint = name
         self.insert_at_top(alloc)
         return alloc.result
 
-    def allocate_shared(self, result: SSAValue) -> SSAValue:
-        """The shared buffer of a stage or ring, with its layout."""
-        type = result.type
-        assert isinstance(type, MemRefType)
-        alloc = kernel.AllocSharedOp(type.element_type, static_shape(type), type.layout)
-        alloc.result.name_hint = result.name_hint
-        self.insert_at_top(alloc)
-        self.scalars[result] = alloc.result
-        return alloc.result
-
-    def slot(self, chunk: Expr, depth: int) -> Expr:
-        """The slot of a chunk in a ring, as a value of its own."""
-        number = chunk % depth
-        if number.is_constant or number == chunk:
-            return number
-        key = (self.builder.insertion_point.block, number, depth)
-        if key not in self._slot_numbers:
-            value = self.insert(kernel.IndexOp(number), "slot")
-            self._slot_numbers[key] = Expr.of(value)
-        return self._slot_numbers[key]
-
-    def buffer(self, ref: SSAValue) -> tuple[SSAValue, list[Expr]]:
-        """The memref that a tile memref became, and the subscripts in front of its own."""
-        if ref in self.slots:
-            buffer, slot = self.slots[ref]
-            return buffer, [slot]
-        return self.scalars[ref], []
-
-    @contextmanager
-    def loop(self, extent: int, name: str | None, *, unroll: bool) -> Iterator[SSAValue]:
-        """Emits a loop from 0 up to `extent`; what is emitted inside becomes its body."""
-        block = Block(arg_types=[IndexType()])
-        block.args[0].name_hint = name
-        loop = scf.ForOp(
-            self.index_constant(0), self.index_constant(extent), self.index_constant(1), [],
-            Region(block),
-        )  # fmt: skip
-        if unroll:
-            loop.attributes["unroll"] = UnitAttr()
-        self.builder.insert(loop)
-        with self.inside(block):
-            yield block.args[0]
-
-    @contextmanager
-    def inside(self, block: Block) -> Iterator[None]:
-        """Emits into `block`, which is then closed by an empty yield."""
-        outer, self.builder = self.builder, Builder(InsertPoint.at_end(block))
-        yield
-        self.builder.insert(scf.YieldOp())
-        self.builder = outer
-
-    @contextmanager
-    def only_if(self, where: Sequence[Expr]) -> Iterator[None]:
-        """Emits into an `scf.if` on the conditions, or in place if there are none."""
-        if not where:
-            yield
-            return
-        test = self.insert(kernel.TestOp(where))
-        block = Block()
-        self.builder.insert(scf.IfOp(test, [], Region(block)))
-        with self.inside(block):
-            yield
+    def hoist(self, op: Operation) -> None:
+        """Defines memory or a tensor map at the top of the kernel, after what is there."""
+        new = op.clone({v: self.value(v) for v in op.operands})
+        self.insert_at_top(new)
+        self.scalars[op.results[0]] = new.results[0]
 
     @contextmanager
     def along_registers(
@@ -257,21 +138,9 @@ class Emitter:
                 return self.insert(kernel.IndexOp(self.expr(owner.subscripts[0])), value.name_hint)
         return self.scalars[value]
 
-    def expr(self, expr: Expr, at: Mapping[SSAValue, Expr] | None = None) -> Expr:
-        """An index expression over what its tile values became, some of them as `at` says."""
-
-        def replace(value: SSAValue) -> Expr | SSAValue:
-            if at is not None and value in at:
-                return at[value]
-            if value in self.meanings:
-                begin = self.meanings[value]
-                return begin + self.value(value) if value in self.registers else begin
-            owner = value.owner
-            if isinstance(owner, tile.IndexOp):
-                return self.expr(owner.subscripts[0], at)
-            return self.value(value)
-
-        return expr.substitute(replace)
-
-    def exprs(self, exprs: Sequence[Expr], at: Mapping[SSAValue, Expr] | None = None) -> list[Expr]:
-        return [self.expr(e, at) for e in exprs]
+    def index_value(self, value: SSAValue, at: Mapping[SSAValue, Expr] | None) -> Expr | SSAValue:
+        """What an index value stands for; an axis of a slab for what the threads compute of it."""
+        if value not in self.meanings:
+            return super().index_value(value, at)
+        begin = self.meanings[value]
+        return begin + self.value(value) if value in self.registers else begin

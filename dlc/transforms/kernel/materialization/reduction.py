@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from xdsl.dialects import arith, math
-from xdsl.ir import Block, BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
-from dlc.dialects.ring_ops import ChunkOp
+from dlc.dialects.axes import REGISTER
 from dlc.ir.expr import Expr, range_of
 from dlc.ir.monoid import MONOIDS
 from dlc.target import WARP
@@ -24,8 +23,8 @@ def accumulators_around(e: Emitter, op: tile.ReduceOp) -> Accumulators | None:
     around = op.parent_op()
     if not isinstance(around, tile.ReduceOp) or around not in e.accumulators:
         return None
-    skipped = set(around.yielded.where) - set(uniform_conditions(e, around))
-    straight = tuple(around.yielded.values) == tuple(op.results) and not skipped
+    conditional = bool(around.yielded.where) and around.skips is None
+    straight = tuple(around.yielded.values) == tuple(op.results) and not conditional
     sole = all(r.has_one_use() for r in op.results)
     if straight and sole and around.monoid_name == op.monoid_name:
         return e.accumulators[around]
@@ -51,53 +50,6 @@ def _write(e: Emitter, arrays: Sequence[LocalArray], values: Sequence[SSAValue])
 
 def _read(e: Emitter, arrays: Sequence[LocalArray]) -> list[SSAValue]:
     return [e.insert(kernel.LoadOp(a.ref, e.at(a)), a.ref.name_hint) for a in arrays]
-
-
-def uniform_conditions(e: Emitter, op: tile.ReduceOp) -> list[Expr]:
-    """
-    The fold's conditions if they are the same for all threads of the block and iterations in which
-    they do not hold can be skipped, else none.
-    """
-    if not _can_skip(e, op):
-        return []
-    for condition in op.yielded.where:
-        for value in condition.values():
-            if not all(_is_uniform(axis) for axis in e.along[value]):
-                return []
-    return list(op.yielded.where)
-
-
-def _can_skip(e: Emitter, op: tile.ReduceOp) -> bool:
-    """
-    Can iterations be skipped? Chunks of rings are requested in earlier iterations than use them and
-    counted one by one, so that a loop over them may skip none but the last.
-    """
-    if not any(isinstance(o, ChunkOp) for o in op.body.walk()):
-        return True
-    if len(op.axes_of(SERIAL)) != 1:
-        return not op.yielded.where
-    (axis,) = op.axes_of(SERIAL)
-    for condition in op.yielded.where:
-        step = condition.coefficient(axis)
-        others = [v for v in condition.values() if v is not axis]
-        if step is None or step > 0 or any(axis in e.along[v] for v in others):
-            return False
-    return True
-
-
-def conditions_at(e: Emitter, loop: tile.ReduceOp, chunk: Expr) -> list[Expr]:
-    """
-    The conditions under which a loop works through a chunk; it skips every other, and copies of
-    it are not requested.
-    """
-    (axis,) = loop.axes_of(SERIAL)
-    return e.exprs(uniform_conditions(e, loop), {axis: chunk})
-
-
-def _is_uniform(axis: SSAValue) -> bool:
-    owner = axis.owner
-    loop = owner.parent_op() if isinstance(owner, Block) else None
-    return isinstance(loop, AxesOp) and loop.kind(axis) == SERIAL
 
 
 def _folded_axes(e: Emitter, op: tile.ReduceOp) -> frozenset[SSAValue]:

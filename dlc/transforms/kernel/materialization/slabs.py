@@ -10,7 +10,6 @@ from dlc.analysis.tile.fragments import run_width
 from dlc.dialects import kernel, tile
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
-from dlc.transforms.kernel.materialization.copies import deal
 from dlc.transforms.kernel.materialization.emitter import Emitter, LocalArray
 
 
@@ -22,8 +21,9 @@ def emit_computed_slab(
     and stores are wide. Within a run, the slab's last axis is a register axis. `emit` emits
     operations.
     """
-    buffer = e.allocate_shared(op.result)
     width, (value,) = run_width(op.result_type), op.yielded.values
+    buffer = e.scratch(value.type, op.sizes, op.result.name_hint, op.result_type.layout)
+    e.scalars[op.result] = buffer
     lanes = op.axes[-1:] if width > 1 else ()
     e.extents.update(dict.fromkeys(lanes, width))
     zero = MONOIDS["add"].identity([value.type])[0]
@@ -47,4 +47,4 @@ def emit_computed_slab(
         subscripts = e.exprs([Expr.of(axis) for axis in op.axes])
         e.builder.insert(kernel.StoreOp(e.value(value), buffer, subscripts))
 
-    deal(e, op.sizes, width, one)
+    e.deal(op.sizes, width, one)

@@ -326,3 +326,13 @@ kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
   %f = kernel.alloc_mbarriers 1
   kernel.mbarrier_arrive %f[0] where (%t < 3)
 }
+
+// -----
+
+// CHECK: expected an argument of the kernel in whose body the map stands
+kernel.func @k(%x: memref<100x64xf32>) -> () grid 1 block 64 {
+  %c = arith.constant true
+  scf.if %c {
+    %m = kernel.tensor_map %x box [16, 32] : memref<100x64xf32>
+  }
+}

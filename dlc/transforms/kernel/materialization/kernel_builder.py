@@ -1,0 +1,171 @@
+"""Where a kernel is lowered: what is inserted next, with the constants that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IndexType, IntegerAttr, UnitAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.access import simplify_where
+from dlc.ir.expr import Expr
+
+UNROLLED_ROUNDS = 8
+"""Most rounds of work dealt to the threads that are written without a loop."""
+
+
+class KernelBuilder:
+    """Inserts loops, conditions and what stands in them, and constants at the top of `body`."""
+
+    def __init__(self, source: kernel.FuncOp, body: Block) -> None:
+        self.source = source
+        self.body = body
+        self.builder = Builder(InsertPoint.at_end(body))
+        self.thread_ids = [op for op in source.body.block.ops if isinstance(op, kernel.ThreadIdOp)]
+        self._constants: dict[Attribute, SSAValue] = {}
+        self._header: Operation | None = None
+
+    @property
+    def threads(self) -> int:
+        """The number of threads of a block."""
+        return self.source.block_size
+
+    @property
+    def thread_id(self) -> Expr:
+        """The number of the thread."""
+        return Expr.of(self.value(self.thread_ids[0].result)) if self.thread_ids else Expr()
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """What a value of `source` is in what is inserted."""
+        return value
+
+    def index_value(self, value: SSAValue, at: Mapping[SSAValue, Expr] | None) -> Expr | SSAValue:
+        """What an index value stands for; a `tile.index` for its expression."""
+        owner = value.owner
+        if isinstance(owner, tile.IndexOp):
+            return self.expr(owner.subscripts[0], at)
+        return self.value(value)
+
+    def expr(self, expr: Expr, at: Mapping[SSAValue, Expr] | None = None) -> Expr:
+        """An index expression over what its values became, some of them as `at` says."""
+
+        def replace(value: SSAValue) -> Expr | SSAValue:
+            return at[value] if at is not None and value in at else self.index_value(value, at)
+
+        return expr.substitute(replace)
+
+    def exprs(self, exprs: Sequence[Expr], at: Mapping[SSAValue, Expr] | None = None) -> list[Expr]:
+        return [self.expr(e, at) for e in exprs]
+
+    def insert(self, op: Operation, name: str | None = None) -> SSAValue:
+        """Inserts an op with one result and names it."""
+        self.builder.insert(op)
+        if name is not None:
+            op.results[0].name_hint = name
+        return op.results[0]
+
+    def insert_at_top(self, op: Operation) -> None:
+        """Inserts a definition that the whole body sees, after those that are there."""
+        if self._header is not None:
+            self.body.insert_op_after(op, self._header)
+        elif (first := self.body.first_op) is not None:
+            self.body.insert_op_before(op, first)
+        else:
+            self.body.add_op(op)
+        self._header = op
+
+    def constant(self, value: Attribute) -> SSAValue:
+        """A constant, defined once at the top of the body."""
+        if value not in self._constants:
+            op = arith.ConstantOp(value)  # pyright: ignore[reportArgumentType]
+            self.insert_at_top(op)
+            self._constants[value] = op.result
+        return self._constants[value]
+
+    def index_constant(self, value: int) -> SSAValue:
+        return self.constant(IntegerAttr(value, IndexType()))
+
+    @contextmanager
+    def loop(self, extent: int, name: str | None, *, unroll: bool) -> Iterator[SSAValue]:
+        """Inserts a loop from 0 up to `extent`; what is inserted inside becomes its body."""
+        bounds = self.index_constant(0), self.index_constant(extent), self.index_constant(1)
+        with self.loop_between(bounds, name, unroll=unroll) as index:
+            yield index
+
+    @contextmanager
+    def loop_between(
+        self, bounds: tuple[SSAValue, SSAValue, SSAValue], name: str | None, *, unroll: bool
+    ) -> Iterator[SSAValue]:
+        """Inserts a loop of which `bounds` are the first index, the end and the step."""
+        block = Block(arg_types=[IndexType()])
+        block.args[0].name_hint = name
+        loop = scf.ForOp(*bounds, [], Region(block))
+        if unroll:
+            loop.attributes["unroll"] = UnitAttr()
+        self.builder.insert(loop)
+        with self.inside(block):
+            yield block.args[0]
+
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[None]:
+        """Inserts into `block`, which is then closed by an empty yield."""
+        outer, self.builder = self.builder, Builder(InsertPoint.at_end(block))
+        yield
+        self.builder.insert(scf.YieldOp())
+        self.builder = outer
+
+    @contextmanager
+    def branch(self, test: SSAValue) -> Iterator[None]:
+        """Inserts into an `scf.if` on a condition."""
+        block = Block()
+        self.builder.insert(scf.IfOp(test, [], Region(block)))
+        with self.inside(block):
+            yield
+
+    @contextmanager
+    def only_if(self, where: Sequence[Expr]) -> Iterator[None]:
+        """Inserts into an `scf.if` on the conditions, or in place if there are none."""
+        if not where:
+            yield
+            return
+        with self.branch(self.insert(kernel.TestOp(where))):
+            yield
+
+    def deal(
+        self,
+        sizes: Sequence[int],
+        width: int,
+        one: Callable[[Sequence[Expr], Sequence[Expr]], None],
+    ) -> None:
+        """
+        Deals a slab in runs of `width` elements over the threads, run t, t + threads, … to thread
+        t. `one` inserts what is done with a run, given its subscripts and which threads have it.
+        """
+        runs = prod(sizes) // width
+        rounds = -(-runs // self.threads)
+
+        def at(round: Expr) -> None:
+            run = round * self.threads + self.thread_id
+            one(_decode(run * width, sizes), simplify_where([Expr((), runs - 1) - run]))
+
+        if rounds == 1:
+            at(Expr())
+        else:
+            with self.loop(rounds, "round", unroll=rounds <= UNROLLED_ROUNDS) as index:
+                at(Expr.of(index))
+
+
+def _decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:
+    """The subscripts of a running number within a slab."""
+    place: list[Expr] = []
+    rest = prod(sizes)
+    for number, size in enumerate(sizes):
+        rest //= size
+        place.append(point // rest if number == 0 else (point // rest) % size)
+    return [Expr() if size == 1 else p for p, size in zip(place, sizes, strict=True)]

@@ -1,0 +1,76 @@
+"""The state of lowering the stages and rings of one kernel to buffers, copies and waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.builder import Builder
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from dlc.analysis.tile.rings import pending_groups
+from dlc.dialects import kernel, tile
+from dlc.dialects.axes import SERIAL
+from dlc.dialects.kernel_memory import memref_of
+from dlc.dialects.layouts import static_shape
+from dlc.ir.expr import Expr
+from dlc.transforms.kernel.materialization.kernel_builder import KernelBuilder
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The rings that one loop works through and the tensor memory accelerator fills."""
+
+    loop: tile.ReduceOp
+    rings: tuple[tile.RingOp, ...]
+    full: SSAValue
+    """An mbarrier for each slot; its phase ends when the chunk has arrived in all rings."""
+    empty: SSAValue | None
+    """
+    An mbarrier for each slot; its phase ends when all warps have released the chunk. None where no
+    slot is filled a second time.
+    """
+
+
+class StageLowering(KernelBuilder):
+    """Inserts into the kernel itself; see `lower_stages`."""
+
+    def __init__(self, func: kernel.FuncOp) -> None:
+        program = next(op for op in func.body.block.ops if isinstance(op, tile.ForOp))
+        super().__init__(func, program.body.block)
+        self.buffers: dict[tile.RingOp, SSAValue] = {}
+        self.slabs: dict[SSAValue, tuple[SSAValue, tuple[Expr, ...]]] = {}
+        """Where stages and acquired slots lie: a buffer, and subscripts in front of their own."""
+        self.pending = pending_groups(func)
+        self.pipelines: dict[tile.RingOp, Pipeline] = {}
+        self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
+        self._slot_numbers: dict[tuple[Block | None, Expr, int], Expr] = {}
+
+    def before(self, op: Operation) -> None:
+        """What is inserted next stands in front of an op."""
+        self.builder = Builder(InsertPoint.before(op))
+
+    def allocate(self, result: SSAValue) -> SSAValue:
+        """The shared buffer of a stage or ring, with its layout."""
+        type = memref_of(result)
+        alloc = kernel.AllocSharedOp(type.element_type, static_shape(type), type.layout)
+        return self.insert(alloc, result.name_hint)
+
+    def slot(self, chunk: Expr, depth: int) -> Expr:
+        """The slot of a chunk in a ring, as a value of its own."""
+        number = chunk % depth
+        if number.is_constant or number == chunk:
+            return number
+        key = (self.builder.insertion_point.block, number, depth)
+        if key not in self._slot_numbers:
+            value = self.insert(kernel.IndexOp(number), "slot")
+            self._slot_numbers[key] = Expr.of(value)
+        return self._slot_numbers[key]
+
+    def conditions_at(self, loop: tile.ReduceOp, chunk: Expr) -> list[Expr]:
+        """
+        The conditions under which a loop works through a chunk; where it skips every other, copies
+        of those are not requested.
+        """
+        (axis,) = loop.axes_of(SERIAL)
+        return self.exprs(loop.yielded.where, {axis: chunk}) if loop.skips is not None else []

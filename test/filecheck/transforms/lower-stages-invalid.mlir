@@ -1,0 +1,28 @@
+// RUN: dlc-opt %s -p bind-axes,materialize-tiles --split-input-file --verify-diagnostics | filecheck %s
+
+// CHECK: expected no stages and rings, found 'tile.stage'
+// CHECK: run lower-stages first
+%x = "test.op"() : () -> tensor<32xf32>
+%y = tile.kernel @staged(%x: memref<32xf32> = %x) -> (%y: memref<32xf32>) {
+  tile.launch thread(%t in 32) {
+    %s = tile.stage %x[0] [32] : memref<32xf32> -> memref<32xf32, #tile.shared>
+    %v = tile.load %s[31 - %t] : memref<32xf32, #tile.shared>
+    tile.store %v, %y[%t] : memref<32xf32>
+  }
+}
+
+// -----
+
+// CHECK: expected an 'scf.if' without results or an else
+kernel.func @otherwise(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 1 block 32 lockstep {
+  %t = kernel.thread_id
+  tile.for {
+    %v = tile.load %x[%t] : memref<32xf32>
+    %c = kernel.test where (%t < 3)
+    scf.if %c {
+      kernel.store %v, %y[%t] : memref<32xf32>
+    } else {
+      kernel.store %v, %y[31 - %t] : memref<32xf32>
+    }
+  }
+}
