@@ -1,4 +1,4 @@
-"""The pass `bind-axes`: see `BindAxesPass`."""
+"""Axes become the numbers of block and thread, and loops."""
 
 from __future__ import annotations
 
@@ -41,22 +41,29 @@ class BindAxesPass(ModulePass):
     around all that mentions it. Along axes that an effect does not mention, it is restricted to
     the first point. Register axes stay.
 
-    *Legal for* every state of a kernel: one still in the loop dialect becomes one thread. The
-    threads of a block run in lockstep until `place-barriers`.
+    *Legal always*: any state of a kernel has a meaning, one still in the loop dialect is one
+    thread. The threads of a block run in lockstep until `place-barriers`.
     *Why*: a GPU knows one number of the block and one of the thread; grids in more dimensions end
     at 65,535.
 
     ```
-    tile.launch block(%b in 4)                  kernel.func @k(…) -> (…) grid 4 block 8 lockstep {
-        thread(%t in 8) serial(%s in 2)           %b = kernel.block_id
-        register(%r in 3) {                       %t = kernel.thread_id
-      %a = tile.load %x[%b, %r]                   tile.for register(%r in 3) {
-      tile.store %a, %y[%b, %s, %r]       →         %a = tile.load %x[%b, %r]
-    }                                               tile.for serial(%s in 2) {
-                                                      tile.store %a, %y[%b, %s, %r] where (%t < 1)
-                                                    }
-                                                  }
-                                                }
+    tile.launch block(%b in 4) thread(%t in 8) serial(%s in 2) register(%r in 3) {
+      %a = tile.load %x[%b, %r]
+      tile.store %a, %y[%b, %s, %r]
+    }
+    ```
+    becomes
+    ```
+    kernel.func @k(…) -> (…) grid 4 block 8 lockstep {
+      %b = kernel.block_id
+      %t = kernel.thread_id
+      tile.for register(%r in 3) {
+        %a = tile.load %x[%b, %r]
+        tile.for serial(%s in 2) {
+          tile.store %a, %y[%b, %s, %r] where (%t < 1)
+        }
+      }
+    }
     ```
     """
 

@@ -1,4 +1,4 @@
-"""The pass `eliminate-dead-code`: what nobody needs is not in the kernel."""
+"""What nobody needs is not in the kernel."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EliminateDeadCodePass(ModulePass):
     shared and local memory that nothing reads among them; so are conditions that are sure.
 
     *Legal always*: nothing that is erased can be observed.
-    *Why*: what is printed is what runs, and shared memory that nobody reads is not taken.
+    *Faster because* shared memory that nobody reads is not taken; and what is printed is what runs.
 
     ```
     %s = kernel.alloc_shared : memref<64xf32, #kernel.shared>

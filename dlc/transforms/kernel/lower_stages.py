@@ -1,4 +1,4 @@
-"""The pass `lower-stages`: see `LowerStagesPass`."""
+"""Stages and rings become shared memory, the copies into it and the waits for these."""
 
 from __future__ import annotations
 
@@ -28,21 +28,32 @@ class LowerStagesPass(ModulePass):
     `tma` is filled by requests of one thread. An acquired slot is a subscript of its ring. What
     computes, computed slabs too, stays as it is.
 
-    *Legal for* every kernel that `bind-axes` leaves, if its rings can be filled as they say: one
-    by the tensor memory accelerator needs a loop of its own, and slots and slabs that it can write
-    and read. A chunk is acquired only after it was filled.
+    *Legal when* rings can be filled as they say: one by the tensor memory accelerator needs a loop
+    of its own, and slots and slabs that it can write and read. A chunk is acquired only after it
+    was filled.
     *Why*: which instruction copies, and what waits for it, is settled before anything is unrolled.
 
     ```
-    %r = tile.ring async %x(%n in 8)[%n * 32] [32]    %r = kernel.alloc_shared
-    %a = tile.reduce add serial(%k in 8) -> f32 {     %a = tile.reduce add serial(%k in 8) -> f32 {
-      tile.fill %r[%k]                                  %slot = kernel.index %k mod 2
-      %s = tile.acquire %r[%k]                          kernel.cp_async %x[…], %r[%slot, %t]
-      %v = tile.load %s[31 - %t]                   →    kernel.commit
-      tile.release %r[%k]                               kernel.wait 0
-      tile.yield %v : f32                               %v = tile.load %r[%slot, -%t + 31]
-    }                                                   tile.yield %v : f32
-                                                      }
+    %r = tile.ring async %x(%n in 8)[%n * 32] [32]
+    %a = tile.reduce add serial(%k in 8) -> f32 {
+      tile.fill %r[%k]
+      %s = tile.acquire %r[%k]
+      %v = tile.load %s[31 - %t]
+      tile.release %r[%k]
+      tile.yield %v : f32
+    }
+    ```
+    becomes
+    ```
+    %r = kernel.alloc_shared
+    %a = tile.reduce add serial(%k in 8) -> f32 {
+      %slot = kernel.index %k mod 2
+      kernel.cp_async %x[…], %r[%slot, %t]
+      kernel.commit
+      kernel.wait 0
+      %v = tile.load %r[%slot, -%t + 31]
+      tile.yield %v : f32
+    }
     ```
     """
 

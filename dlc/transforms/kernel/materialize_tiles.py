@@ -1,4 +1,4 @@
-"""The pass `materialize-tiles`: see `MaterializeTilesPass`."""
+"""Tiles become loops, memory and what threads exchange."""
 
 from __future__ import annotations
 
@@ -28,21 +28,30 @@ class MaterializeTilesPass(ModulePass):
     combines shuffles and shared scratch. A computed slab is dealt to the threads, each of which
     computes runs of neighbouring elements.
 
-    *Legal for* every kernel that `lower-stages` leaves, if a block can have the shared memory that
-    it needs.
+    *Legal when* a block can have the shared memory that the kernel needs.
     *Why*: a GPU's thread computes with scalars, and an array is held in registers only where all
     subscripts are known once its loops are unrolled.
 
     ```
-    tile.for register(%r in 3) {         %s = kernel.alloc_local : memref<3xf32, #kernel.local>
-      %s = tile.reduce add               scf.for %r = … { kernel.store %zero, %s[%r] } {unroll}
-          serial(%k in 8) -> f32 {       scf.for %k = … {
-        %a = tile.load %x[%k, %r]   →      … %s[%r] + %x[%k, %r] …
-        tile.yield %a : f32              }
-      }                                  scf.for %r = … {
-      tile.store %s, %y[%r]                %v = kernel.load %s[%r]
-    }                                      kernel.store %v, %y[%r]
-                                         } {unroll}
+    tile.for register(%r in 3) {
+      %s = tile.reduce add serial(%k in 8) -> f32 {
+        %a = tile.load %x[%k, %r]
+        tile.yield %a : f32
+      }
+      tile.store %s, %y[%r]
+    }
+    ```
+    becomes
+    ```
+    %s = kernel.alloc_local : memref<3xf32, #kernel.local>
+    scf.for %r = … { kernel.store %zero, %s[%r] } {unroll}
+    scf.for %k = … {
+      … %s[%r] + %x[%k, %r] …
+    }
+    scf.for %r = … {
+      %v = kernel.load %s[%r]
+      kernel.store %v, %y[%r]
+    } {unroll}
     ```
     """
 

@@ -1,4 +1,4 @@
-"""The pass `place-barriers`: see `PlaceBarriersPass`."""
+"""Threads wait for each other where the order of their accesses matters."""
 
 from __future__ import annotations
 
@@ -31,11 +31,18 @@ class PlaceBarriersPass(ModulePass):
     *Why*: a GPU runs the warps of a block in any order, and at a barrier all wait for the slowest.
 
     ```
-    kernel.func @k(…) -> (…) … lockstep {    kernel.func @k(…) -> (…) … {
-      kernel.store %v, %s[%t]                  kernel.store %v, %s[%t]
-      %w = kernel.load %s[63 - %t]        →    kernel.barrier
-    }                                          %w = kernel.load %s[63 - %t]
-                                             }
+    kernel.func @k(…) -> (…) … lockstep {
+      kernel.store %v, %s[%t]
+      %w = kernel.load %s[63 - %t]
+    }
+    ```
+    becomes
+    ```
+    kernel.func @k(…) -> (…) … {
+      kernel.store %v, %s[%t]
+      kernel.barrier
+      %w = kernel.load %s[63 - %t]
+    }
     ```
     """
 

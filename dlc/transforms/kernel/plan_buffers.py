@@ -1,4 +1,4 @@
-"""The pass `plan-buffers`: see `PlanBuffersPass`."""
+"""Tensors between launches are slices of one workspace."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class PlanBuffersPass(ModulePass):
     What `@main` returns is allocated on its own; everything else is a slice of one workspace, from
     the launch that writes it to the last one that reads it. Where the workspace's size allows, a
     slice lies where others lay before. Outputs that a kernel adds to are filled with zeros before.
-    Legal because launches run in order, on one stream: who writes to a slice runs after all that
-    read what was there.
-    Faster because the memory of a program is asked for once a call, and is smaller.
+
+    *Legal always*: launches run in order, on one stream, so that who writes to a slice runs after
+    all that read what was there.
+    *Faster because* the memory of a program is asked for once a call, and is smaller.
 
     ```
     %a = kernel.launch @f(%x) : (tensor<64xf32>) -> (tensor<64xf32>)

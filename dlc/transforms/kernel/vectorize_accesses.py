@@ -1,4 +1,4 @@
-"""The pass `vectorize-accesses`: see `VectorizeAccessesPass`."""
+"""Runs of elements are loaded and stored at once."""
 
 from __future__ import annotations
 
@@ -43,14 +43,16 @@ class VectorizeAccessesPass(ModulePass):
     *Legal when* the loop does nothing but one load and one store of the loaded value; both step by
     one element along the last dimension; the strips are aligned, by the memref's alignment and by
     every term of the linear offset; and each condition holds for a whole strip or for none of it.
-    *Why faster*: one instruction and one transaction per lane instead of four.
+    *Faster because* there is one instruction and one transaction per lane instead of four.
 
     ```
     scf.for %v = %c0 to %c4 step %c1 {
       %e = kernel.load %x[%t * 4 + %v] : memref<1024xf32>
       kernel.store %e, %a[%v] : memref<4xf32, #kernel.local>
     } {unroll}
-    →
+    ```
+    becomes
+    ```
     %e = kernel.load %x[%t * 4] : memref<1024xf32> -> vector<4xf32>
     kernel.store %e, %a[0] : memref<4xf32, #kernel.local>, vector<4xf32>
     ```

@@ -1,4 +1,4 @@
-"""The pass `canonicalize-loops`: see `CanonicalizeLoopsPass`."""
+"""Loop kernels are brought into their simplest form."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CanonicalizeLoopsPass(ModulePass):
     loads and selects of which one side is known become it; a load that stays in bounds anyway is
     free of its conditions, and a select follows; what memory does not lie between is not rounded;
     equal inputs become one; what is not used goes, inputs and kernels too.
-    Legal always: loads have no effect, and no floating-point operation changes.
-    Faster because vectors can be loaded where there are no conditions, and as passes that follow
-    meet one form only.
+    *Legal always*: loads have no effect, and no floating-point operation changes.
+    *Faster because* vectors can be loaded where there are no conditions, and because the passes
+    that follow meet one form only.
 
     `canonicalize` does this, too, and to operations of other dialects what xDSL does to them.
 

@@ -1,4 +1,4 @@
-"""The pass `fuse-loops`: see `FuseLoopsPass`."""
+"""Kernels that read what a kernel computes compute it themselves."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class FuseLoopsPass(ModulePass):
     """
     Merges a kernel into the kernels that read its result, where the estimate says that this pays.
 
-    Legal when the producer has one result, stored at its axes: then the load of an element can be
+    *Legal when* the producer has one result, stored at its axes: then the load of an element can be
     replaced by the program that computes it.
-    Faster when the traffic and the launch that are saved outweigh the work that is repeated and
-    the tiling that is lost (`dlc.schedule.estimate`); a copy in a wider type is never kept.
+    *Faster because* traffic and a launch are saved, where these outweigh the work that is repeated
+    and the tiling that is lost (`dlc.schedule.estimate`); a copy in a wider type is never kept.
 
     A decoder block becomes 11 kernels, of which 10 differ: two norms; the products for queries,
     keys and values, rotated in their epilogues; the scores, whose scale and mask are its epilogue;
@@ -57,9 +57,8 @@ class FuseLoopsPass(ModulePass):
     A reader of several elements of a product at constant distances, as a rotation is, would compute
     as many sums at each of its points. If these lie parts of an axis from each other, the merged
     kernel runs over one part and does what all parts do (`dlc.transforms.loop.fusion.splitting`),
-    so that each sum is computed once; sums side by side that share an operand are then one reduce,
-    which is tiled as one product is (`dlc.transforms.loop.fusion.joining`). A kernel that stores
-    several parts is computed at no loads of others.
+    so that each sum is computed once; `join-contractions` makes such sums one reduce, which is
+    tiled as one product is. A kernel that stores several parts is computed at no loads of others.
 
     ```
     %a = loop.kernel @add(%x … = %x) -> (%y …) { loop.for %i in 8 { … loop.store %s, %y[%i] } }

@@ -1,4 +1,4 @@
-"""The pass `hoist-invariants`: see `HoistInvariantsPass`."""
+"""What does not vary along a loop is computed before it, and once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class HoistInvariantsPass(ModulePass):
     Moves every operation of a loop kernel out of the loops that it does not vary along (loop-
     invariant code motion), and makes equal ones one (common subexpression elimination).
 
-    Legal as the points of a loop are independent and inputs are only read; what reads an output
-    stays. A load moves out of loops over some points only, `canonicalize-loops` having removed the
-    others: it reads nothing that was not read before.
-    Faster because nothing is computed twice.
+    *Legal always*: the points of a loop are independent and inputs are only read; what reads an
+    output stays. A load moves out of loops over some points only, `canonicalize-loops` having
+    removed the others: it reads nothing that was not read before.
+    *Faster because* nothing is computed twice.
 
     ```
     loop.for %i in 32, %j in 64 {

@@ -1,4 +1,4 @@
-"""The pass `join-contractions`: see `JoinContractionsPass`."""
+"""Sums of products that share an operand are computed side by side."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class JoinContractionsPass(ModulePass):
     Makes contractions side by side, of the same rows, columns and points, that share an operand one
     reduce of several values (horizontal fusion).
 
-    Legal if neither needs what the other gives: each value is folded as before.
-    Faster because the shared operand is loaded once; the reduce is tiled as one product is.
+    *Legal when* neither needs what the other gives: each value is folded as before.
+    *Faster because* the shared operand is loaded once; the reduce is tiled as one product is.
 
     ```
     %a = loop.reduce add %k in 64 -> f32 { … loop.load %x[%i, %k] … loop.yield %u : f32 }
@@ -32,6 +32,9 @@ class JoinContractionsPass(ModulePass):
       … loop.load %x[%i, %k] … loop.yield %u, %v : f32, f32
     }
     ```
+
+    By default, `fuse-loops` does this, to the kernels that it merges: what `lift-to-loops` makes
+    holds one reduce.
     """
 
     name = "join-contractions"

@@ -1,4 +1,4 @@
-"""The pass `lift-to-loops`: see `LiftToLoopsPass`."""
+"""Tensors become the loop nests that compute them."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class LiftToLoopsPass(ModulePass):
     """
     Every computed tensor becomes a loop kernel; index maps dissolve into subscripts.
 
-    Legal always: a kernel states the definition of its tensor, point by point. Index maps,
+    *Legal always*: a kernel states the definition of its tensor, point by point. Index maps,
     constants and iotas get no kernel unless `@main` returns them.
-    Faster because a reordering, slice or concatenation is then read in place, not copied.
+    *Faster because* a reordering, slice or concatenation is then read in place, not copied.
 
     ```
     %t = tensor_ir.index_map (d0, d1) -> %w[d1] : tensor<64xf32> -> tensor<16x64xf32>

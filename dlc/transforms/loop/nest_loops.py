@@ -1,4 +1,4 @@
-"""The pass `nest-loops`: see `NestLoopsPass`."""
+"""Each reduce stands inside the loops that it varies along."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class NestLoopsPass(ModulePass):
     Splits loops around their reduces: each stands inside the axes that it varies along and no
     others, as far as these sets of axes are nested in each other.
 
-    Legal always: the points of a loop are independent.
-    Faster because a reduce is computed once for all points of the axes that it does not vary along.
+    *Legal always*: the points of a loop are independent.
+    *Faster because* a reduce is computed once for all points of the axes that it does not vary
+    along.
 
     ```
     loop.for %i in 32, %j in 64 {
@@ -35,6 +36,9 @@ class NestLoopsPass(ModulePass):
         %b = loop.load %x[%row, %c] : memref<32x64xf32>
         …
     ```
+
+    By default, `fuse-loops` does this, to the kernels that it merges: what `lift-to-loops` makes
+    holds one reduce, in its place.
     """
 
     name = "nest-loops"

@@ -1,4 +1,4 @@
-"""Every kernel gets a schedule: see `ScheduleKernelsPass`."""
+"""Kernels get the schedules that the cost model likes best."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from dlc.transforms.step import CHOOSING, ensure_schedule
 class ScheduleKernelsPass(ModulePass):
     """
     Writes the default schedule for the module's target on every Loop IR kernel that has none.
+
+    *Legal always*: a schedule does nothing by itself.
+    *Why*: each of the sixteen steps that follow acts on a kernel as its schedule says, or not at
+    all.
 
     A schedule is a pipeline string with every option stated, to be read, edited and kept:
 

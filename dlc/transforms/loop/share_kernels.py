@@ -1,4 +1,4 @@
-"""The pass `share-kernels`: see `ShareKernelsPass`."""
+"""Kernels that do the same are compiled once and launched again."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ShareKernelsPass(ModulePass):
     """
     A kernel that does the same as one before it becomes another launch of that one.
 
-    Legal where the two are of one structure (`dlc.ir.structure`), which includes types, strides
+    *Legal when* the two are of one structure (`dlc.ir.structure`), which includes types, strides
     and what is known of alignments: they then differ in names and in the tensors that they read.
-    Faster to compile: the layers of a model are scheduled, printed and compiled once.
+    *Faster because* the layers of a model are scheduled, printed and compiled once.
 
     ```
     %b = loop.kernel @exp(%a: memref<64xf32> = %a) -> (%b: memref<64xf32>) { … }

@@ -1,4 +1,4 @@
-"""The pass `sink-epilogues`: see `SinkEpiloguesPass`."""
+"""Epilogues follow the loops that sum, with the loads that only they need."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class SinkEpiloguesPass(ModulePass):
     """
     Moves what no reduce of a block needs after the last one (code sinking).
 
-    Legal always: what moves has no effect, and inputs are only read.
-    Faster because an epilogue's operands are loaded after the loop that sums, and no register holds
-    them through it.
+    *Legal always*: what moves has no effect, and inputs are only read.
+    *Faster because* an epilogue's operands are loaded after the loop that sums, and no register
+    holds them through it.
 
     ```
     loop.for %i in 4, %j in 8 {
@@ -36,6 +36,9 @@ class SinkEpiloguesPass(ModulePass):
       %y = arith.addf %s, %b : f32
       …
     ```
+
+    By default, `fuse-loops` does this, to the kernels that it merges: what `lift-to-loops` makes
+    has no epilogue.
     """
 
     name = "sink-epilogues"

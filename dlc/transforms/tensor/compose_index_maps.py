@@ -1,4 +1,4 @@
-"""The pass `compose-index-maps`: index maps of index maps become one."""
+"""Index maps of index maps become one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from dlc.dialects.canonicalization.index_map_patterns import ComposeGather, Comp
 class ComposeIndexMapsPass(ModulePass):
     """
     An index map of index maps reads their sources itself; what is sure from extents is dropped.
+
+    *Legal always*: a map computes nothing, and no element that is read changes.
+    *Faster because* no tensor between two maps is ever in memory, and fewer conditions are tested.
 
     ```
     %a = tensor_ir.index_map (d0, d1) -> %x[d0 * 4 + d1] : tensor<12xf32> -> tensor<3x4xf32>

@@ -1,4 +1,4 @@
-"""The pass `fold-constants`: what does not depend on inputs is computed now."""
+"""What does not depend on inputs is computed now."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ class FoldConstantsPass(ModulePass):
     Constants go into the bodies that use them; what is constant then is computed, and the rest of
     what nobody uses removed.
 
+    *Legal always*: a sum or product of a constant is computed only where it is exact.
+    *Faster because* what is known now is not computed at each element, nor loaded.
+
     ```
     %c = tensor_ir.constant 2.0 : f32 -> tensor<4xf32>
     %y = tensor_ir.elementwise (%a = %x, %b = %c) : tensor<4xf32>, tensor<4xf32> -> tensor<4xf32> {
@@ -38,8 +41,6 @@ class FoldConstantsPass(ModulePass):
       tensor_ir.yield %0 : f32
     }
     ```
-
-    A sum or product of a constant is computed only where it is exact.
     """
 
     name = "fold-constants"

@@ -1,4 +1,4 @@
-"""The scheduling step `async-copy`: see `AsyncCopyPass`."""
+"""Threads ask for copies into rings and go on without waiting for them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class AsyncCopyPass(SchedulingPass):
     Rings that threads fill themselves are filled by cp.async, 16 bytes at a time where strides and
     alignment allow.
 
-    Legal where runs of 4, 8 or 16 bytes lie together; every target has it (sm_80 and later).
-    Faster because copies pass no registers and go on while the threads compute.
+    *Legal when* runs of 4, 8 or 16 bytes lie together; every target has cp.async (sm_80 and later).
+    *Faster because* copies pass no registers and go on while the threads compute.
 
     ```
     %A_ring = tile.ring %A(%n in 128)[%bi * 128, %n * 16] [128, 16] : …

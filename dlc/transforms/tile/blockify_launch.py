@@ -1,4 +1,4 @@
-"""The scheduling step `blockify-launch`: see `BlockifyLaunchPass`."""
+"""Free axes become the blocks of a grid, the threads of a block and the points of a thread."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class BlockifyLaunchPass(SchedulingPass):
     """
     Free axes are partitioned into block, thread and serial axes.
 
-    Legal always: stores at points beyond an extent do nothing. Thread axes that a combine folds
+    *Legal always*: stores at points beyond an extent do nothing. Thread axes that a combine folds
     across stay as they are. An axis of block size b and t threads becomes
     `%block * b + %thread * (b / t) + %serial`.
-    Faster because the points of a block can share what they read, and a thread's points its
+    *Faster because* the points of a block can share what they read, and a thread's points its
     registers.
 
     ```

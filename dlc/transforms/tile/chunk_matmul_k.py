@@ -1,4 +1,4 @@
-"""The scheduling step `chunk-matmul-k`: see `ChunkMatmulKPass`."""
+"""Products of matrices are summed chunk by chunk of K."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ChunkMatmulKPass(SchedulingPass):
     """
     The K reduce of a contraction becomes a reduce over chunks of a reduce within a chunk.
 
-    Legal always: points of a ragged last chunk beyond K fold the identity. Both reduces have one
+    *Legal always*: points of a ragged last chunk beyond K fold the identity. Both reduces have one
     monoid and the inner one is only yielded, so they accumulate in place.
-    Faster once `stage-inputs` fetches the chunk's slabs into shared memory; with `vector`, threads
-    read them in wide accesses along K.
+    *Faster because* `stage-inputs` can then fetch a chunk's slabs into shared memory; with
+    `vector`, threads read them in wide accesses along K.
 
     ```
     %acc = tile.reduce add serial(%k in 2048) -> f32 { … %k … }

@@ -1,4 +1,4 @@
-"""The scheduling step `chunk-reduce`: see `ChunkReducePass`."""
+"""Rows too long for shared memory are reduced chunk by chunk."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ChunkReducePass(SchedulingPass):
     Reduces that are no contractions, and the loops beside them, are chunked: the last serial axis
     becomes a loop over chunks around a loop over the points of a chunk.
 
-    Legal always: the order of the points stays, and points of a ragged last chunk fold the
+    *Legal always*: the order of the points stays, and points of a ragged last chunk fold the
     identity and store nothing. Both reduces have one monoid and the inner one is only yielded, so
     they accumulate in place.
-    Faster once `stage-inputs` fetches a chunk's slab where the whole row's does not fit in shared
-    memory.
+    *Faster because* `stage-inputs` can then fetch a chunk's slab where the whole row's does not fit
+    in shared memory.
 
     ```
     %s_part = tile.reduce add serial(%ko in 64) register(%kv in 4) -> f32 { … }

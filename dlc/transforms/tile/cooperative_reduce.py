@@ -1,4 +1,4 @@
-"""The scheduling step `cooperative-reduce`: see `CooperativeReducePass`."""
+"""The threads of a block share the reduces of its rows."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ class CooperativeReducePass(SchedulingPass):
     """
     Several threads share each reduce of a row, then combine what they hold.
 
-    Legal because monoids are commutative: a thread folds every n-th run of the row. Free
-    axes become block axes, beside those that `split-matmul-k` makes; every reduce and every inner
-    loop is dealt over the same threads, so that a thread meets the same elements in each.
-    Faster because a row is read by neighbouring threads from neighbouring addresses, and because
+    Free axes become block axes, beside those that `split-matmul-k` makes; every reduce and every
+    inner loop is dealt over the same threads, so that a thread meets the same elements in each.
+
+    *Legal when* no loop holds another: monoids are commutative, and a thread folds every n-th run
+    of the row.
+    *Faster because* a row is read by neighbouring threads from neighbouring addresses, and because
     few long rows still fill the GPU.
 
     ```

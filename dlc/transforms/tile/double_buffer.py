@@ -1,4 +1,4 @@
-"""The scheduling step `double-buffer`: see `DoubleBufferPass`."""
+"""Chunks are copied to slots of a ring, so that one is filled while another is read."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class DoubleBufferPass(SchedulingPass):
     """
     Stages in the K-outer loop become rings of several slots, one chunk in each.
 
-    Legal where the rings fit in shared memory: a chunk is filled, acquired and released in the
+    *Legal when* the rings fit in shared memory: a chunk is filled, acquired and released in the
     iteration that used the stage. A padded stage becomes a ring of padded slots.
-    Faster because threads may still read one chunk while the next is copied: one barrier for a
+    *Faster because* threads may still read one chunk while the next is copied: one barrier for a
     chunk instead of two, and `pipeline-k-outer` can then ask for chunks ahead of their use.
 
     ```

@@ -1,4 +1,4 @@
-"""The scheduling step `mark-unroll`: see `MarkUnrollPass`."""
+"""Small loops are unrolled."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class MarkUnrollPass(SchedulingPass):
     """
     Small innermost loops are marked for unrolling.
 
-    Legal always; a loop that stages or fills a ring is never marked: its body is long already.
-    Faster because subscripts become constants and loads of several points overlap.
+    *Legal always*; a loop that stages or fills a ring is never marked: its body is long already.
+    *Faster because* subscripts become constants and loads of several points overlap.
 
     ```
     tile.reduce add serial(%ki in 16) -> f32 { … }

@@ -1,4 +1,4 @@
-"""The scheduling step `pipeline-k-outer`: see `PipelineKOuterPass`."""
+"""Chunks are requested ahead of their use."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class PipelineKOuterPass(SchedulingPass):
     The K-outer loop requests chunks ahead: with rings of depth d, the first d - 1 before the loop,
     then in every iteration the one d - 1 ahead, before this one is computed.
 
-    Legal because a chunk's slot was released one iteration before it is filled again: the acquire
-    in between is where all threads have come past that release.
-    Faster because a copy's latency passes while chunks are computed.
+    *Legal when* rings have two slots at least and stand outside of the loop, and the launch has no
+    serial axis left: a chunk's slot was released one iteration before it is filled again, and at
+    the acquire in between all threads have come past that release.
+    *Faster because* a copy's latency passes while chunks are computed.
 
     ```
     %acc = tile.reduce add serial(%ko in 128) -> f32 {

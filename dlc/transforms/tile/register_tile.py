@@ -1,4 +1,4 @@
-"""The scheduling step `register-tile`: see `RegisterTilePass`."""
+"""A thread holds its points in registers, all at once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class RegisterTilePass(SchedulingPass):
     """
     Serial axes of the launch become register axes: a thread holds all their points at once.
 
-    Legal always: the points are independent. What uses one such axis is a vector in registers,
+    *Legal always*: the points are independent. What uses one such axis is a vector in registers,
     what uses two a block; the text does not grow.
-    Faster because what does not use an axis is loaded, staged and computed once for its points.
+    *Faster because* what does not use an axis is loaded, staged and computed once for its points.
 
     ```
     tile.launch … serial(%ei in 8, %ej in 8) { … }

@@ -21,13 +21,17 @@ class SplitMatmulKPass(SchedulingPass):
     A reduce is shared by several blocks: its outermost axis becomes a block axis times a shorter
     axis, the blocks store what they hold to a workspace, and a second kernel folds that.
 
-    Where the kernel is launched again, both are.
-    Legal because monoids are associative: splits are runs of the axis and are folded in order, so
-    results do not depend on timing. A split beyond a ragged end stores the identity. All that
-    depends on the reduce moves to the second kernel. With `combine=atomic` the blocks add what they
-    hold to an output that holds zeros before, in the order in which they come by: results of f32
-    differ by rounding from run to run. Legal when the output's elements are the sums themselves.
-    Faster when the free axes make too few blocks for the multiprocessors there are.
+    All that depends on the reduce moves to the second kernel. A split beyond a ragged end stores
+    the identity. Where the kernel is launched again, both are.
+
+    *Legal when* the kernel has one reduce at the top and reads nothing that it stores: monoids are
+    associative, and splits are runs of the axis that are folded in order, so that results do not
+    depend on timing.
+    *Faster because* free axes that make too few blocks leave multiprocessors idle.
+
+    With `combine=atomic`, the blocks add what they hold to an output that holds zeros before, in
+    the order in which they come by: sums of floats differ by rounding from run to run. That takes
+    an output whose elements are the sums themselves.
 
     ```
     %C = tile.kernel @mm(%A, %B, %bias) -> (%C) { tile.launch thread(%i in 100, %j in 64) {

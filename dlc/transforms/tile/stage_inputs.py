@@ -22,14 +22,16 @@ class StageInputsPass(SchedulingPass):
     Slabs of inputs that a block reads more than once are fetched into shared memory first, and what
     is computed of them more than once is computed once.
 
-    Legal when a subscript is a sum of a part that is fixed where the slab is staged and a part
+    *Legal when* a subscript is a sum of a part that is fixed where the slab is staged and a part
     that the block's threads and the loops inside walk through. A load keeps its conditions if it
     has a default; the guard of a sum goes where both factors of what it sums are staged and 0
     beyond the input.
-    Faster because each element is fetched from global memory once per block. Slabs are taken by
-    most reuse first, then the smallest, while they fit in the budget; what is read outside of
-    loops is not staged. Then, with `compute`, a value in a reduce that is computed of staged slabs
-    gets a slab of its own if that fits: the threads compute each element together, once.
+    *Faster because* each element is fetched from global memory once per block.
+
+    Slabs are taken by most reuse first, then the smallest, while they fit in the budget; what is
+    read outside of loops is not staged. Then, with `compute`, a value in a reduce that is computed
+    of staged slabs gets a slab of its own if that fits: the threads compute each element together,
+    once.
 
     ```
     tile.reduce add serial(%ko in 128) … { tile.reduce add serial(%ki in 16) … {

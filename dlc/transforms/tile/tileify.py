@@ -1,4 +1,4 @@
-"""The scheduling step `tileify`: see `TileifyPass`."""
+"""Every point of the free loops gets a thread."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class TileifyPass(SchedulingPass):
     """
     The outer free loops of a kernel become thread axes of a tile kernel.
 
-    Legal always: the points of a free loop are independent. A loop inside is taken along while
+    *Legal always*: the points of a free loop are independent. A loop inside is taken along while
     what stands beside it is cheap to repeat, that is, holds no reduce and no other loop.
-    Faster because every point gets a thread of its own.
+    *Faster because* every point gets a thread of its own.
 
     ```
     loop.for %i in 100, %j in 64 { %s = loop.reduce add %k in 8 -> f32 { … } … }

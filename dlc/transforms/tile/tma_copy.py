@@ -1,4 +1,4 @@
-"""The scheduling step `tma-copy`: see `TmaCopyPass`."""
+"""The tensor memory accelerator copies to rings, at the request of one thread."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class TmaCopyPass(SchedulingPass):
     """
     The rings of a K loop are filled by the tensor memory accelerator.
 
-    Legal on chips that have it, for a loop that is entered once and all of whose rings copy boxes
-    that the accelerator can copy: from an address and with strides of multiples of 16 bytes, the
-    innermost stride 1, at most 5 dimensions and 256 elements along each, rows of a multiple of 16
-    bytes. Elements beyond the source are 0, as before.
-    Faster because one thread asks for a whole slab: the others compute no addresses, and no
+    *Legal when* the chip has one, and for a loop that is entered once and all of whose rings copy
+    boxes that the accelerator can copy: from an address and with strides of multiples of 16 bytes,
+    the innermost stride 1, at most 5 dimensions and 256 elements along each, rows of a multiple of
+    16 bytes. Elements beyond the source are 0, as before.
+    *Faster because* one thread asks for a whole slab: the others compute no addresses, and no
     registers or barriers of the block stand between a copy and its use.
 
     ```

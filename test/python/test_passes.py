@@ -1,0 +1,110 @@
+"""Every pass of the pipeline says what it does, and does it somewhere by default."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import linear, silu
+from xdsl.passes import ModulePass
+
+from dlc.compiler import compile, compiler_context
+from dlc.passes import STEPS, Step
+
+TARGETS = ("sm_80", "sm_90")
+IDLE = re.compile("No default schedule names it|By default, `fuse-loops` does this")
+"""What a pass says that changes nothing by default."""
+
+every_pass = pytest.mark.parametrize("step", STEPS, ids=lambda step: step.pass_name)
+
+
+def pass_class(step: Step) -> type[ModulePass]:
+    module, name = step.location
+    return getattr(import_module(module), name)
+
+
+def gate(x: torch.Tensor, g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    return silu(x @ g) * (x @ u) * 2.0
+
+
+def layers(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        x = linear(torch.softmax(x, -1), w, b)
+    return x.t().reshape(-1)
+
+
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([x, x])
+
+
+def ones(*shapes: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.ones(shape) for shape in shapes)
+
+
+PROGRAMS: tuple[tuple[Callable[..., torch.Tensor], tuple[Any, ...]], ...] = (
+    (torch.matmul, ones((1024, 1024), (1024, 1024))),
+    (torch.matmul, ones((16, 4096), (4096, 64))),
+    (gate, ones((256, 256), (256, 512), (256, 512))),
+    (layers, ones((128, 512), (512, 512), (512,))),
+    (torch.xlogy, ones((8, 8), (8, 8))),
+    (torch.softmax, (*ones((64, 1)), -1)),
+    (twice, ones((3, 4))),
+)
+
+
+@cache
+def acting() -> frozenset[str]:
+    """The passes that change something of the programs, by their default schedules."""
+    return frozenset(name for target in TARGETS for name in _acting(target))
+
+
+def _acting(target: str) -> Iterator[str]:
+    for function, inputs in PROGRAMS:
+        program = compile(function, inputs, target=target, backend="host")
+        module = program.variants[0].module("torch").clone()
+        for step in STEPS:
+            before = str(module)
+            pass_class(step)().apply(compiler_context(), module)
+            if str(module) != before:
+                yield step.pass_name
+
+
+@every_pass
+def test_it_acts_by_default_or_says_that_it_does_not(step: Step) -> None:
+    said = IDLE.search(pass_class(step).__doc__ or "")
+    assert (step.pass_name in acting()) == (said is None)
+
+
+@every_pass
+def test_it_is_told_in_a_sentence_with_its_reasons_and_an_example(step: Step) -> None:
+    doc = inspect.getdoc(pass_class(step)) or ""
+    sentence, *_ = doc.split("\n\n")
+    assert re.fullmatch(r"[A-Z][^.]*(\.\w[^.]*)*\.", sentence, re.DOTALL), sentence
+    said = re.findall(r"^\*(Legal when|Legal always|Faster because|Why)\*", doc, re.MULTILINE)
+    assert len(said) == 2
+    assert said[0].startswith("Legal")
+    assert not said[1].startswith("Legal")
+    assert step.stage != "tile" or said[1] == "Faster because"
+    before, after, *_ = re.split(r"^becomes\b[^\n]*\n(?=```)", doc, flags=re.MULTILINE)
+    assert before.rstrip().endswith("```")
+    assert after.count("```") >= 2
+    module, _ = step.location
+    assert not (import_module(module).__doc__ or "").startswith("The pass")
+
+
+@every_pass
+def test_its_options_are_told(step: Step) -> None:
+    (node,) = ast.parse(dedent(inspect.getsource(pass_class(step)))).body
+    assert isinstance(node, ast.ClassDef)
+    for field, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign):
+            assert isinstance(below, ast.Expr), ast.unparse(field)
+            assert isinstance(below.value, ast.Constant), ast.unparse(field)
