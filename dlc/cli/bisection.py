@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +11,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.backend.executor import get_backend
+from dlc.cli.job import Job
 from dlc.cli.kernel_program import isolated
-from dlc.cli.observers import Timing
 from dlc.cli.pass_reproducer import write_reproducer
-from dlc.cli.program_input import Loaded
 from dlc.cli.status_line import progress
 from dlc.diagnostics import failed_pass, format_error
 from dlc.judge.random_inputs import random_arguments
@@ -24,7 +21,7 @@ from dlc.judge.validation import Question, Validation
 from dlc.passes import STEPS, Step
 from dlc.pipeline import Observer, apply_step, run_pipeline, text_of
 from dlc.remarks import Remark
-from dlc.text import counted, diff, wants_colour
+from dlc.text import counted, diff
 
 
 @dataclass(frozen=True)
@@ -76,20 +73,15 @@ class _States:
         return None
 
 
-def bisect_and_report(
-    ctx: Context,
-    loaded: Loaded,
-    options: argparse.Namespace,
-    observers: Sequence[Observer],
-    timing: Timing,
-) -> int:
+def bisect_and_report(job: Job) -> int:
     """1 where a pass is found that fails or changes a result, else 0."""
+    ctx, loaded, options, timing = job.ctx, job.loaded, job.options, job.timing
     backends = None if options.backend in (None, "host") else [get_backend(options.backend)]
     with timing.phase("dlc", "the results to judge by"):
         question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
     judge = Validation(ctx, question, backends)
     collected = _States()
-    failure = collected.run(ctx, loaded.module, observers)
+    failure = collected.run(ctx, loaded.module, job.observers)
     states, last = collected.found, collected.last
     asked = 0
 
@@ -117,7 +109,7 @@ def bisect_and_report(
         ctx,
         culprit.step,
         alone or _Culprit(culprit.module, complaint),
-        wants_colour(options.color, sys.stdout),
+        job.colour,
         "" if failure else "--validate",
     )
     return 1

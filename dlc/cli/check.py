@@ -11,7 +11,6 @@ hazard, 3 if there is none but something was not checked.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -23,7 +22,7 @@ from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation
 
 from dlc.analysis.kernel.bank_accesses import report
-from dlc.cli.program_input import Loaded
+from dlc.cli.job import Job
 from dlc.cli.status_line import STATUS, bar, progress
 from dlc.diagnostics import OpError, file_line_col, format_error
 from dlc.dialects import tile
@@ -33,7 +32,7 @@ from dlc.passes import STEPS, Step
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
 from dlc.remarks import Remark
 from dlc.simulator.checker import Verdict, check_module
-from dlc.text import GREEN, RED, YELLOW, paint, wants_colour
+from dlc.text import GREEN, RED, YELLOW, paint
 
 CODES = {"clean": 0, "hazard": 1, "not checked": 3}
 COLOURS = {"clean": GREEN, "hazard": RED, "not checked": YELLOW}
@@ -45,27 +44,20 @@ Conflicts: TypeAlias = Mapping[str, Sequence[str]]
 """The bank conflicts of kernels, by their names."""
 
 
-def check_and_report(
-    ctx: Context,
-    loaded: Loaded,
-    options: argparse.Namespace,
-    observers: Sequence[Observer],
-    sources: Mapping[str, str],
-) -> int:
+def check_and_report(job: Job) -> int:
     """Checks what was loaded; the exit code."""
-    inputs = None
+    loaded, inputs = job.loaded, None
     if loaded.program is not None:
         inputs = [as_array(t.detach()) for t in loaded.program.bind(loaded.args)]
-    colour = wants_colour(options.color, sys.stdout)
     text, code = check_text(
-        ctx,
+        job.ctx,
         loaded.module,
-        sources,
+        job.sources,
         inputs,
-        options.blocks,
-        options.seed,
-        observers=observers,
-        colour=colour,
+        job.options.blocks,
+        job.options.seed,
+        observers=job.observers,
+        colour=job.colour,
     )
     sys.stdout.write(text)
     return code

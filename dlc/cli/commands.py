@@ -14,9 +14,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.cli.error_text import describe
+from dlc.cli.job import Job
 from dlc.cli.observers import Diffs, Remarks, Timing
 from dlc.cli.option_rules import settle
-from dlc.cli.outputs import Job, compile_and_write
+from dlc.cli.outputs import compile_and_write
 from dlc.cli.pass_reproducer import advance, reproduction
 from dlc.cli.program_input import Loaded, kind_of, load_model_program, load_module, load_program
 from dlc.cli.status_line import STATUS
@@ -82,7 +83,7 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
         observers.insert(0, Remarks())
     if options.verbose > 1:
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
-    code = _run(ctx, loaded, options, observers, sources, timing)
+    code = _run(Job(ctx, loaded, options, observers, timing, sources))
     sys.stdout.flush()
     if validation is not None:
         print(validation, file=sys.stderr)
@@ -102,32 +103,25 @@ def _validation(
     return Validation(ctx, question)
 
 
-def _run(
-    ctx: Context,
-    loaded: Loaded,
-    options: argparse.Namespace,
-    observers: list[Observer],
-    sources: dict[str, str],
-    timing: Timing,
-) -> int:
+def _run(job: Job) -> int:
     """The command itself: its exit code."""
-    match options.command:
+    match job.options.command:
         case "compile":
             with uncollected():  # a whole model leaves 15 MiB of garbage
-                compile_and_write(ctx, Job(loaded, options, timing), observers)
+                compile_and_write(job)
             return 0
         case "check":
             from dlc.cli.check import check_and_report
 
-            return check_and_report(ctx, loaded, options, observers, sources)
+            return check_and_report(job)
         case "bisect":
             from dlc.cli.bisection import bisect_and_report
 
-            return bisect_and_report(ctx, loaded, options, observers, timing)
+            return bisect_and_report(job)
         case _:
             from dlc.cli.run_report import run_and_report
 
-            return run_and_report(ctx, loaded, options, observers, timing)
+            return run_and_report(job)
 
 
 def _device_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:

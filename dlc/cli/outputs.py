@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xdsl.context import Context
-
-from dlc.cli.observers import Timing
-from dlc.cli.program_input import Loaded
+from dlc.cli.job import Job
 from dlc.cli.status_line import progress
 from dlc.passes import Stage
-from dlc.pipeline import Observer, run_pipeline, text_of
-from dlc.text import wants_colour
-
-
-@dataclass(frozen=True)
-class Job:
-    """A loaded program, and the options that say what is wanted of it."""
-
-    loaded: Loaded
-    options: argparse.Namespace
-    timing: Timing
+from dlc.pipeline import Observer, text_of
 
 
 @dataclass(frozen=True)
@@ -72,7 +58,7 @@ def _explanation(job: Job) -> Output:
     from dlc.cli.explain import Explanation
     from dlc.cli.memory_report import MemoryReport
 
-    explanation = Explanation(wants_colour(job.options.color, sys.stdout))
+    explanation = Explanation(job.colour)
     memory = MemoryReport()
     return Output("kernel", lambda: f"{explanation}\n\n{memory}\n", [explanation, memory])
 
@@ -102,10 +88,10 @@ OUTPUTS: dict[str, Callable[[Job], Output]] = {
 """By the names that `option_rules.outputs` gives them."""
 
 
-def compile_and_write(ctx: Context, job: Job, observers: Sequence[Observer]) -> None:
+def compile_and_write(job: Job) -> None:
     """Makes what the options ask for, and prints it or writes it to `-o`."""
     output = OUTPUTS[job.options.output](job)
-    run_pipeline(ctx, job.loaded.module, output.stage, [*observers, *output.observers])
+    job.run_passes(output.stage, output.observers)
     text = output.text()
     if job.options.o is None or job.options.output == "directory":
         sys.stdout.write(text)

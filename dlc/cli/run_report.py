@@ -16,40 +16,36 @@ from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.memory_use import eager_peak
+from dlc.cli.job import Job
 from dlc.cli.memory_report import MemoryReport
 from dlc.cli.observers import Timing
-from dlc.cli.program_input import Loaded, load_program
+from dlc.cli.program_input import load_program
 from dlc.cli.status_line import progress
 from dlc.diagnostics import UsageError, with_hint
 from dlc.dialects.kernel import FuncOp
 from dlc.judge.reference import evaluate
 from dlc.judge.validation import Known
 from dlc.models.weights import available_bytes
-from dlc.pipeline import Observer, run_pipeline, stage_of
+from dlc.pipeline import run_pipeline, stage_of
 from dlc.text import GREEN, RED, counted, paint, seconds, table, wants_colour
 
 if TYPE_CHECKING:
     from dlc.cli.profile_report import Profile
 
 
-def run_and_report(
-    ctx: Context,
-    loaded: Loaded,
-    options: argparse.Namespace,
-    observers: Sequence[Observer],
-    timing: Timing,
-) -> int:
+def run_and_report(job: Job) -> int:
     """Runs what was loaded; 1 where a result is wrong, else 0."""
+    loaded, options, timing = job.loaded, job.options, job.timing
     backend = make_backend(options)
     source = loaded
     if loaded.program is None and options.text is not None:
         source = load_program(options.text, None, None, timing, options.seed)
     arguments = source.arguments(options.seed)
-    reference = make_reference(ctx, source.module, arguments, timing)
+    reference = make_reference(job.ctx, source.module, arguments, timing)
     torch_ir = source.module.clone() if options.bench and reference is not None else None
     module = loaded.module
     memory, profile = MemoryReport(), _profile(options)
-    run_pipeline(ctx, module, "kernel", [*observers, memory, *filter(None, [profile])])
+    job.run_passes("kernel", [memory, *filter(None, [profile])])
     executor = Executor(module, backend)
     if reference is not None and len(executor.results) != len(reference.exact):
         raise ValueError(
