@@ -18,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from dlc.cli.model_options import add_model_options, at_least
 from dlc.passes import PRINTED
@@ -44,10 +45,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_compile_options(command: argparse.ArgumentParser) -> None:
+    flag = partial(command.add_argument, action="store_true")
     command.add_argument("--ir", choices=PRINTED, help="what to print [cuda]")
-    command.add_argument(
+    flag(
         "--cubin",
-        action="store_true",
         help="compile the kernels with nvcc, for a GPU to find them in the cache, and print what "
         "they use, not the IR",
     )
@@ -59,12 +60,9 @@ def _add_compile_options(command: argparse.ArgumentParser) -> None:
         metavar="KERNEL",
         help="print a script that runs one kernel against the operations it implements, not the IR",
     )
-    command.add_argument(
-        "--with-weights", action="store_true", help="with -o DIR/, write the weights, too"
-    )
-    command.add_argument(
+    flag("--with-weights", help="with -o DIR/, write the weights, too")
+    flag(
         "--explain",
-        action="store_true",
         help="print why each kernel is scheduled as it is, and what was declined, not the IR",
     )
     command.set_defaults(seed=None)
@@ -72,10 +70,10 @@ def _add_compile_options(command: argparse.ArgumentParser) -> None:
 
 
 def _add_run_options(command: argparse.ArgumentParser) -> None:
+    flag = partial(command.add_argument, action="store_true")
     command.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
-    command.add_argument(
+    flag(
         "--sync",
-        action="store_true",
         help="on a GPU, wait for each kernel, so that one that fails is named, and check indices",
     )
     command.add_argument(
@@ -91,19 +89,14 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--seed", type=int, help="of random inputs, parameters and orders of threads [0]"
     )
-    command.add_argument(
-        "--bench",
-        action="store_true",
-        help="check and time dlc, eager PyTorch and torch.compile side by side",
-    )
+    flag("--bench", help="check and time dlc, eager PyTorch and torch.compile side by side")
     command.add_argument(
         "--contenders",
         metavar="NAMES",
         help="of --bench: some of dlc,eager,torch.compile,max-autotune [on a GPU all]",
     )
-    command.add_argument(
+    flag(
         "--profile",
-        action="store_true",
         help="say what bounds each kernel: by Nsight Compute on a GPU, else from its machine code",
     )
     _add_validate(command)

@@ -14,17 +14,19 @@ from dlc.transforms.tensor.decompositions.pointwise import both, truth
 from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float, width
 
 COMPARISONS = {
-    name: predicate
-    for predicate, names in {
-        "eq": ("eq",),
-        "ne": ("ne", "not_equal"),
-        "lt": ("lt", "less"),
-        "le": ("le", "less_equal"),
-        "gt": ("gt", "greater"),
-        "ge": ("ge", "greater_equal"),
-    }.items()
-    for name in names
+    "eq": "eq",
+    "ne": "ne",
+    "not_equal": "ne",
+    "lt": "lt",
+    "less": "lt",
+    "le": "le",
+    "less_equal": "le",
+    "gt": "gt",
+    "greater": "gt",
+    "ge": "ge",
+    "greater_equal": "ge",
 }
+"""The predicate of `Scalar.compare` by the name of the operation."""
 
 
 def _comparison(predicate: str) -> Callable[[Lowering], Lowered]:

@@ -67,6 +67,31 @@ def both(c: Lowering) -> tuple[SSAValue | Number, SSAValue | Number]:
     return c.operand("self"), c.operand("other")
 
 
+def hypot(x: Scalar, y: Scalar) -> Scalar:
+    long, short = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())
+    ratio = (long.eq(0) | short.eq(inf)).select(0.0, short / long)
+    infinite = x.abs().eq(inf) | y.abs().eq(inf)
+    return infinite.select(inf, long * s.sqrt(ratio * ratio + 1.0))
+
+
+BINARY: dict[tuple[str, ...], Callable[[Scalar, Scalar], Scalar]] = {
+    ("atan2",): lambda x, y: x.atan2(y),
+    ("copysign.Tensor", "copysign.Scalar"): lambda x, y: x.copysign(y),
+    ("hypot",): hypot,
+    ("maximum", "max.other"): lambda x, y: x.maximum(y),
+    ("minimum", "min.other"): lambda x, y: x.minimum(y),
+    ("mul.Tensor", "mul.Scalar", "multiply.Tensor"): lambda x, y: x * y,
+}
+
+
+def _binary(function: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Lowering], Lowered]:
+    return lambda c: c.pointwise(function, *both(c))
+
+
+for _names, _of_two in BINARY.items():
+    lower(*_names)(_binary(_of_two))
+
+
 def scaled(x: Scalar, factor: Number) -> Scalar:
     """`x * factor`, which is `x` for a factor of 1."""
     return x if factor == 1 else x * factor
@@ -90,38 +115,12 @@ def rsub(c: Lowering) -> Lowered:
     return c.pointwise(lambda x, y: y - scaled(x, alpha), *both(c))
 
 
-@lower("mul.Tensor", "mul.Scalar", "multiply.Tensor")
-def mul(c: Lowering) -> Lowered:
-    return c.pointwise(lambda x, y: x * y, *both(c))
-
-
-@lower("atan2")
-def atan2(c: Lowering) -> Lowered:
-    return c.pointwise(lambda x, y: x.atan2(y), *both(c))
-
-
-@lower("copysign.Tensor", "copysign.Scalar")
-def copysign(c: Lowering) -> Lowered:
-    return c.pointwise(lambda x, y: x.copysign(y), *both(c))
-
-
 @lower("signbit")
 def signbit(c: Lowering) -> Lowered:
     def function(x: Scalar) -> Scalar:
         return (x.of(1.0).copysign(x) if x.is_float else x) < 0
 
     return c.compare(function, c.tensor())
-
-
-@lower("hypot")
-def hypot(c: Lowering) -> Lowered:
-    def function(x: Scalar, y: Scalar) -> Scalar:
-        long, short = x.abs().maximum(y.abs()), x.abs().minimum(y.abs())
-        ratio = (long.eq(0) | short.eq(inf)).select(0.0, short / long)
-        infinite = x.abs().eq(inf) | y.abs().eq(inf)
-        return infinite.select(inf, long * s.sqrt(ratio * ratio + 1.0))
-
-    return c.pointwise(function, *both(c))
 
 
 @lower("fmax", "fmin")
@@ -133,16 +132,6 @@ def one_that_is_a_number(c: Lowering) -> Lowered:
         return x.is_nan().select(y, y.is_nan().select(x, best))
 
     return c.pointwise(function, *both(c))
-
-
-@lower("maximum", "max.other")
-def maximum(c: Lowering) -> Lowered:
-    return c.pointwise(lambda x, y: x.maximum(y), *both(c))
-
-
-@lower("minimum", "min.other")
-def minimum(c: Lowering) -> Lowered:
-    return c.pointwise(lambda x, y: x.minimum(y), *both(c))
 
 
 def power(x: Scalar, exponent: Number) -> Scalar:
