@@ -53,6 +53,7 @@ from dlc.dialects.directives import (
     Value,
     Where,
 )
+from dlc.ir.bounds import bounds, never, sure
 from dlc.ir.expr import Expr, Range, from_affine, range_of, to_map
 
 Replace = Callable[[SSAValue], Expr | SSAValue | int | None]
@@ -162,7 +163,7 @@ def verify_maps(maps: Sequence[AffineMapAttr | None], indices: int) -> None:
 
 def simplify_where(conditions: Sequence[Expr]) -> list[Expr]:
     """Conditions without those that ranges make sure, and each once."""
-    return list(dict.fromkeys(c for c in conditions if c.range[0] < 0))
+    return list(dict.fromkeys(c for c in conditions if not sure(c)))
 
 
 def index_parts(
@@ -227,7 +228,7 @@ class LoadOpBase(IndexedOp, HasFolderInterface, ABC):
         """The default, where a condition never holds."""
         if self.default is None or self.default.type != self.result.type:
             return None
-        return [self.default] if any(c.range[1] < 0 for c in self.where) else None
+        return [self.default] if any(map(never, self.where)) else None
 
     def verify_(self) -> None:
         assert isinstance(self.ref.type, MemRefType)
@@ -322,7 +323,7 @@ class IndexOpBase(IndexedOp, HasFolderInterface, ABC):
         super().__init__(operands=[indices], properties={"map": map}, result_types=[IndexType()])
 
     def index_range(self) -> tuple[float, float]:
-        return self.subscripts[0].range
+        return bounds(self.subscripts[0])
 
     def fold(self) -> Sequence[SSAValue | Attribute] | None:
         """A constant, or the value that the expression is; an axis is none."""
@@ -365,10 +366,9 @@ class SelectOpBase(IndexedOp, HasFolderInterface, ABC):
     def fold(self) -> Sequence[SSAValue] | None:
         """The side that is known to be chosen."""
         where = self.where
-        if any(c.range[1] < 0 for c in where):
+        if any(map(never, where)):
             return [self.default]
-        sure = self.value is self.default or all(c.range[0] >= 0 for c in where)
-        return [self.value] if sure else None
+        return [self.value] if self.value is self.default or all(map(sure, where)) else None
 
     def verify_(self) -> None:
         self.verify_index(0, "a select")

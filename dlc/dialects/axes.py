@@ -39,6 +39,7 @@ from dlc.dialects.directives import (
     print_size,
     sizes_map,
 )
+from dlc.ir.bounds import most
 from dlc.ir.expr import Expr, from_affine
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
@@ -84,7 +85,7 @@ class AxesOp(IRDLOperation, ABC):
     def most(self, axis: SSAValue) -> float:
         """The largest number of points that one of this operation's axes can have."""
         size = self._size(axis)  # most are constants: their ranges need no expression
-        return size.value if isinstance(size, AffineConstantExpr) else self.size(axis).range[1]
+        return size.value if isinstance(size, AffineConstantExpr) else most(self.size(axis))
 
     def _size(self, axis: SSAValue) -> AffineExpr:
         assert isinstance(axis, BlockArgument)

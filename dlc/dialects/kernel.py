@@ -77,6 +77,7 @@ from dlc.dialects.kernel_mbarriers import (
 from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
+from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr
 
 
@@ -208,9 +209,9 @@ class TestOp(IndexedOp, HasFolderInterface):
 
     def fold(self) -> Sequence[Attribute] | None:
         """True or false, where that is known."""
-        if any(c.range[1] < 0 for c in self.where):
+        if any(map(never, self.where)):
             return [BoolAttr.from_bool(False)]
-        return [BoolAttr.from_bool(True)] if all(c.range[0] >= 0 for c in self.where) else None
+        return [BoolAttr.from_bool(True)] if all(map(sure, self.where)) else None
 
     def verify_(self) -> None:
         self.verify_index(0, "a test")

@@ -47,6 +47,7 @@ from dlc.dialects.access import IndexedOp, index_parts
 from dlc.dialects.directives import At, Conditions, map_of, mentioned, set_map
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.index_syntax import parse_expr, print_expr
+from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 
 Index = Expr | SSAValue | int
@@ -95,8 +96,8 @@ def verify_barrier(barriers: SSAValue, number: Expr) -> None:
     if not isinstance(alloc, AllocMbarriersOp):
         raise VerifyException("expected mbarriers of a kernel.alloc_mbarriers")
     count = alloc.count.value.data
-    low, high = number.range
-    if low < 0 or high >= count:
+    if within(number, count):
+        low, high = bounds(number)
         raise VerifyException(
             f"expected the number of one of {count} mbarriers, found one of {low:g} to {high:g}"
         )
@@ -224,8 +225,8 @@ class MbarrierWaitOp(MbarrierOpBase):
     def verify_(self) -> None:
         verify_unconditional(self, 2, "an mbarrier and a parity")
         verify_barrier(self.barriers, self.barrier)
-        low, high = self.parity.range
-        if low < 0 or high > 1:
+        if within(self.parity, 2):
+            low, high = bounds(self.parity)
             raise VerifyException(f"expected a parity of 0 or 1, found {low:g} to {high:g}")
 
 

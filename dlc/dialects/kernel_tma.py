@@ -66,6 +66,7 @@ from dlc.dialects.index_syntax import parse_expr, print_subscripts
 from dlc.dialects.kernel_mbarriers import Index, MbarriersType, verify_barrier, verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import WIDTHS, SwizzleAttr, shape_of
+from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 
 MAX_RANK = 5
@@ -320,10 +321,11 @@ class TmaLoadOp(IndexedOp):
                 f"the map's swizzle, found {target}"
             )
         for d, coordinate in enumerate(self.coordinates):
-            if d not in self.map_op.dims and coordinate.range != (0, 0):
+            if d not in self.map_op.dims and within(coordinate, 1):
+                low, high = bounds(coordinate)
                 raise VerifyException(
                     f"expected 0 along dimension {d}, which is no dimension of the map, found "
-                    f"{coordinate.range[0]:g} to {coordinate.range[1]:g}"
+                    f"{low:g} to {high:g}"
                 )
 
 

@@ -79,6 +79,7 @@ from dlc.dialects.index_syntax import parse_at, print_subscripts
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
 from dlc.dialects.staging import SharedAttr, SlabOpBase, slab_type, verify_buffer
+from dlc.ir.bounds import bounds, most
 from dlc.ir.expr import Expr, from_affine
 
 ASYNC, TMA = "async", "tma"
@@ -181,7 +182,7 @@ class RingOp(IRDLOperation):
 
     def axis_range(self, axis: SSAValue) -> tuple[float, float]:
         """Inclusive bounds of the chunk number, for `dlc.ir.expr.range_of`."""
-        return 0, max(self.size.range[1] - 1, 0)
+        return 0, max(most(self.size) - 1, 0)
 
     def verify_(self) -> None:
         if len(self.body.block.args) != 1 or not isinstance(self.chunk.type, IndexType):
@@ -312,7 +313,7 @@ class ChunkOp(IndexedOp, ABC):
     @property
     def chunk_limit(self) -> float:
         """The first number that the chunk cannot have."""
-        return self.source.size.range[1]
+        return most(self.source.size)
 
     def verify_(self) -> None:
         if not isinstance(self.ring.owner, RingOp):
@@ -320,7 +321,7 @@ class ChunkOp(IndexedOp, ABC):
         self.verify_index(1, "a chunk")
         if self.conditions is not None:
             raise VerifyException("expected no conditions")
-        low, high = self.chunk.range
+        low, high = bounds(self.chunk)
         if low < 0 or high >= self.chunk_limit:
             raise VerifyException(
                 f"expected a chunk from 0 up to {self.chunk_limit:.0f}, found one that can be "

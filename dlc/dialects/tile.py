@@ -78,7 +78,8 @@ from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
 from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
-from dlc.ir.expr import Expr, range_of
+from dlc.ir.bounds import least, most
+from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
 from dlc.ir.variance import variance
 
@@ -317,8 +318,7 @@ class CombineOp(IRDLOperation):
             if axis not in self.threads and not of_launch:
                 raise VerifyException(f"expected thread axes, found %{axis.name_hint}")
         for thread in self.threads:
-            low, high = range_of(thread)
-            if low != 0 or high == inf:
+            if least(thread) != 0 or most(thread) == inf:
                 raise VerifyException(
                     f"expected values from 0 up to a known bound, found %{thread.name_hint}"
                 )

@@ -338,27 +338,3 @@ def to_map(exprs: Iterable[Expr], operands: list[SSAValue]) -> AffineMap:
     """An affine map with one result per expression; `operands` is extended as needed."""
     results = tuple(to_affine(e, operands) for e in exprs)
     return AffineMap(len(operands), 0, results)
-
-
-def implied(condition: Expr, known: Iterable[Expr] = ()) -> bool:
-    """
-    Is `condition >= 0` sure, by ranges alone or given one of `known`, each being >= 0? A known
-    condition counts with every positive factor that makes a term of the two equal.
-    """
-    if condition.range[0] >= 0:
-        return True
-    for k in known:
-        factors = {1}
-        for atom, coefficient in k.terms:
-            wanted = condition.coefficients.get(atom, 0)
-            if wanted % coefficient == 0 and wanted // coefficient > 0:
-                factors.add(wanted // coefficient)
-        if any((condition - k * factor).range[0] >= 0 for factor in factors):
-            return True
-    return False
-
-
-def within(subscript: Expr, extent: int, known: Sequence[Expr] = ()) -> list[Expr]:
-    """The conditions (each `>= 0`) that keep a subscript in `[0, extent)`, without sure ones."""
-    needed = (subscript, Expr((), extent - 1) - subscript)
-    return [c for c in needed if not implied(c, known)]

@@ -18,8 +18,9 @@ from dlc.backend.host.host_backend import host_arguments
 from dlc.backend.host.host_kernel import HostKernel, compile_all
 from dlc.dialects import kernel, loop
 from dlc.dialects.access import IndexedOp
+from dlc.ir.bounds import within
 from dlc.ir.dominance import verify_dominance
-from dlc.ir.expr import Expr, within
+from dlc.ir.expr import Expr
 from dlc.registry import PASSES, parse_pipeline, register
 from dlc.simulator import Hazard, run_module
 from dlc.target import TARGET_ATTRIBUTE

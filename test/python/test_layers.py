@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -101,6 +102,12 @@ def test_ir_knows_no_dialect() -> None:
 def test_names_of_modules_are_unique() -> None:
     counts = Counter(path.name for path in modules().values() if path.name != "__init__.py")
     assert not [name for name, count in counts.items() if count > 1]
+
+
+def test_bounds_are_asked_for_in_one_place():
+    for name, path in modules().items():
+        if not name.startswith("dlc.ir."):
+            assert not re.search(r"\.range\b", path.read_text()), f"{name}: ask dlc.ir.bounds"
 
 
 def test_shapes_are_asked_for_in_one_place():

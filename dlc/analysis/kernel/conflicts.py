@@ -31,7 +31,8 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import is_shared
 from dlc.dialects.layouts import shape_of, static_shape
-from dlc.ir.expr import Expr, Mod, constant_of, range_of
+from dlc.ir.bounds import bounds, within
+from dlc.ir.expr import Expr, Mod, constant_of
 
 
 @dataclass(frozen=True)
@@ -284,8 +285,7 @@ def _run_of(op: Operation) -> int:
     for atom, factor in offset.terms:
         if not _is_thread(atom) and factor % period:
             rest = rest + Expr(((atom, factor),), 0)
-    low, high = rest.range
-    return run if low >= 0 and high + width <= run else 0
+    return 0 if within(rest, run - width + 1) else run
 
 
 def _is_thread(atom: object) -> bool:
@@ -321,7 +321,7 @@ def _chosen_slots(first: Expr | None) -> Iterator[tuple[SSAValue, int]]:
         if isinstance(atom, Mod):
             yield from ((value, atom.divisor) for value in atom.base.values())
         elif isinstance(atom, SSAValue) and factor == 1:
-            low, high = range_of(atom)
+            low, high = bounds(atom)
             if high - low < _FEW:  # a loop of no more chunks than slots
                 yield atom, int(high - low) + 1
 

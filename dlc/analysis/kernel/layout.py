@@ -29,6 +29,7 @@ from dlc.dialects.layouts import (
     strides_of,
     verify_layout,
 )
+from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr, FloorDiv, Mod
 from dlc.target import WIDEST_ACCESS
 
@@ -200,7 +201,7 @@ def holds_alike(condition: Expr, lane: BlockArgument, width: int) -> bool:
         return False
     reach = step * (width - 1)
     rest = condition.substitute(lambda value: 0 if value is lane else None)
-    if reach == 0 or rest.range[0] >= max(0, -reach) or rest.range[1] < min(0, -reach):
+    if reach == 0 or sure(rest - max(0, -reach)) or never(rest - min(0, -reach)):
         return True
     divisor = known_divisor(rest - rest.constant)
     if divisor == 0:

@@ -11,6 +11,7 @@ from dlc.analysis.kernel.layout import has_unit_stride, known_divisor, vector_wi
 from dlc.dialects import tile
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.dialects.staging import SlabOpBase
+from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 from dlc.target import WIDEST_ACCESS
 
@@ -52,7 +53,7 @@ def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
     width = vector_width(type, base, alignment)
     walked = [s for s, n in zip(strides_of(type)[:-1], sizes[:-1], strict=True) if n != 1]
     divided = [*sizes[-1:], *walked]
-    if whole and sizes and base[-1].range[1] + sizes[-1] > shape_of(type)[-1]:
+    if whole and sizes and not sure(Expr((), shape_of(type)[-1] - sizes[-1]) - base[-1]):
         divided += [shape_of(type)[-1], known_divisor(base[-1])]
     while any(n % width for n in divided):
         width //= 2

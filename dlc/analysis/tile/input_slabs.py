@@ -11,6 +11,7 @@ from dlc.analysis.tile.operands import separate
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, REGISTER, AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
 
 
@@ -56,7 +57,7 @@ def slabs_of(kernel: tile.KernelOp) -> list[Slab]:
                 continue
             base = tuple(p[0] for p in parts if p)
             within = tuple(p[1] for p in parts if p)
-            sizes = tuple(int(e.range[1]) + 1 for e in within)
+            sizes = tuple(int(most(e)) + 1 for e in within)
             key = (scope, load.ref, base, sizes)
             assert isinstance(load.ref, BlockArgument)
             slab = found.setdefault(key, Slab(scope, load.ref, base, sizes))

@@ -18,6 +18,7 @@ from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
 
 
@@ -35,7 +36,7 @@ def separate(
             within = within + part
         else:
             return None
-    low = int(within.range[0])
+    low = int(least(within))
     return base + low, within - low
 
 
@@ -57,7 +58,7 @@ class ComputedOperand:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(int(place.range[1]) + 1 for place in self.places)
+        return tuple(int(most(place)) + 1 for place in self.places)
 
     @property
     def reuse(self) -> float:

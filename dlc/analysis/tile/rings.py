@@ -15,6 +15,7 @@ from dlc.dialects import kernel, tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.ring_ops import ASYNC
 from dlc.ir.analyses import Analyses
+from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 
 
@@ -77,7 +78,7 @@ def _neighbour(
 
 def is_idle(op: tile.FillOp) -> bool:
     """Is the chunk of a fill beyond the last one, whenever it is executed?"""
-    return op.chunk.range[0] >= op.source.chunks
+    return sure(op.chunk - op.source.size)
 
 
 def makes_group(op: tile.FillOp) -> bool:

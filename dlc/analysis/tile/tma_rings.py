@@ -8,6 +8,7 @@ from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.kernel_op import KernelSignature
 from dlc.dialects.kernel_tma import BOX_ALIGNMENT, holds_box, map_dims
 from dlc.dialects.layouts import SwizzleAttr, shape_of, strides_of
+from dlc.ir.bounds import within
 
 
 def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str | None:
@@ -52,7 +53,7 @@ def ring_obstacle(kernel: KernelSignature, ring: tile.RingOp) -> str | None:
         return f"expected slots without padding, found {ring.ring_type}"
     dims = map_dims(shape_of(slab.source_type), ring_box(ring))
     for d, subscript in enumerate(slab.subscripts):
-        if d not in dims and subscript.range != (0, 0):
+        if d not in dims and within(subscript, 1):
             return f"expected subscript 0 along dimension {d}, which has one element"
     return None
 

@@ -19,7 +19,8 @@ from dlc.dialects.access import (
 )
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import shape_of, strides_of
-from dlc.ir.expr import Expr, within
+from dlc.ir.bounds import never, sure, within
+from dlc.ir.expr import Expr
 from dlc.ir.rounding import unrounded
 
 
@@ -65,7 +66,7 @@ class DropSureDefault(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: LoadOpBase, rewriter: PatternRewriter, /) -> None:
-        if op.default is not None and all(c.range[0] >= 0 for c in op.where):
+        if op.default is not None and all(map(sure, op.where)):
             new = type(op)(op.ref, op.subscripts, result_type=op.result.type)
             new.location = op.location
             rewriter.replace(op, new)
@@ -124,7 +125,7 @@ class DropUnreachableStore(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: StoreOpBase, rewriter: PatternRewriter, /) -> None:
-        if any(c.range[1] < 0 for c in op.where):
+        if any(map(never, op.where)):
             rewriter.erase(op)
 
 

@@ -21,8 +21,9 @@ from dlc.dialects.axes import new_body
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp
 from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp, element_of
+from dlc.ir.bounds import never, sure
 from dlc.ir.evaluate import scalar
-from dlc.ir.expr import Expr, from_affine, implied, to_map
+from dlc.ir.expr import Expr, from_affine, to_map
 from dlc.ir.provenance import inherit, ops_of, set_ops
 
 
@@ -127,10 +128,10 @@ class Pieces:
         """The conditions that are not sure; None if they cannot all hold."""
         needed: list[Expr] = []
         for condition in conditions:
-            if condition.range[1] < 0:
+            if never(condition):
                 return None
-            if not implied(condition, needed):
-                needed = [c for c in needed if not implied(c, [condition])]
+            if not sure(condition, needed):
+                needed = [c for c in needed if not sure(c, [condition])]
                 needed.append(condition)
         return tuple(needed)
 

@@ -19,6 +19,7 @@ from dlc.dialects import kernel, loop, tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
 from dlc.dialects.layouts import shape_of
+from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit
 from dlc.ir.variance import Variance, variance
@@ -142,7 +143,7 @@ class _Binding:
             if len(self._threads) > 1:
                 thread_id = self._define(kernel.IndexOp(thread_id), "point")
             last = Expr((), thread_points - 1)
-            if (last - thread_id).range[0] < 0:
+            if not sure(last - thread_id):
                 self._guard.append(last - thread_id)
         self._decode(self._threads, thread_id)
 

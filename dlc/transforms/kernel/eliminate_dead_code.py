@@ -27,6 +27,7 @@ from dlc.dialects.canonicalization.access_patterns import (
 )
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import strides_of
+from dlc.ir.bounds import never, sure
 from dlc.remarks import remark
 from dlc.text import counted
 
@@ -71,7 +72,7 @@ class EliminateDeadCodePass(ModulePass):
 
 def _is_needless(op: IndexedOp) -> bool:
     """True if a condition is sure, or never holds, or a subscript makes no difference."""
-    if any(c.range[0] >= 0 or c.range[1] < 0 for c in op.where):
+    if any(sure(c) or never(c) for c in op.where):
         return True
     if not isinstance(op, LoadOpBase | StoreOpBase):
         return isinstance(op, SelectOpBase) and not op.where

@@ -20,6 +20,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.layout import holds_alike, known_divisor, linear_offset
 from dlc.dialects import kernel
+from dlc.dialects.access import simplify_where
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import strides_of
 from dlc.ir.expr import Expr, constant_of
@@ -168,8 +169,7 @@ class _Copy:
         where = [c.substitute(at_lane) for c in op.where]
         if not all(holds_alike(c, lane, width) for c in where):
             raise Decline(f"a condition can change within a strip of {width} in {name}")
-        kept = dict.fromkeys(_at_first(c, lane) for c in where)
-        return first, [c for c in kept if c.range[0] < 0]
+        return first, simplify_where([_at_first(c, lane) for c in where])
 
     def _alignment(self, ref: SSAValue) -> int:
         if isinstance(ref, BlockArgument):

@@ -31,8 +31,9 @@ from dlc.dialects.axes import new_body
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, unique_name
 from dlc.dialects.layouts import shape_of
+from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
-from dlc.ir.expr import Expr, from_affine, within
+from dlc.ir.expr import Expr, from_affine
 from dlc.ir.provenance import inherit
 from dlc.ir.structure import structure
 
@@ -311,7 +312,7 @@ class _KernelBuilder:
             list(zip(op.sources, op.maps, op.conditions, strict=True))
         ):
             subscripts = _compose(map.data.results, at)
-            here = [c for c in _compose(conditions.data.results, at) if c.range[0] < 0]
+            here = [c for c in _compose(conditions.data.results, at) if not sure(c)]
             if not here:
                 value = self.read(b, source, subscripts, where)
             elif isinstance(source.owner, _DISSOLVED):

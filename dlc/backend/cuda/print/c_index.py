@@ -11,7 +11,8 @@ from xdsl.ir import SSAValue
 
 from dlc.backend.cuda.print.c_text import Level, Text, binary, call, cast, integer
 from dlc.dialects.access import simplify_where
-from dlc.ir.expr import Atom, Expr, FloorDiv, Mod, Range, range_of
+from dlc.ir.bounds import bounds, never, sure
+from dlc.ir.expr import Atom, Expr, FloorDiv, Mod, Range
 
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
@@ -21,7 +22,7 @@ Use = Callable[[SSAValue], Text]
 
 def index_type(value: SSAValue) -> str:
     """The C type of an index value: `int` where that holds all that it can be."""
-    if _is_int(range_of(value)):
+    if _is_int(bounds(value)):
         return "int"
     owner = value.owner
     if isinstance(owner, arith.IndexCastOp):
@@ -31,18 +32,12 @@ def index_type(value: SSAValue) -> str:
     return "long long"
 
 
-def _is_int(bounds: Range) -> bool:
-    return bounds[0] >= _INT_MIN and bounds[1] <= _INT_MAX
-
-
-def _atom_range(atom: Atom) -> Range:
-    return range_of(atom) if isinstance(atom, SSAValue) else Expr(((atom, 1),)).range
+def _is_int(range: Range) -> bool:
+    return range[0] >= _INT_MIN and range[1] <= _INT_MAX
 
 
 def _product_range(atom: Atom, coefficient: int) -> Range:
-    low, high = _atom_range(atom)
-    a, b = coefficient * low, coefficient * high
-    return min(a, b), max(a, b)
+    return bounds(Expr(((atom, coefficient),)))
 
 
 def is_narrow(expr: Expr) -> bool:
@@ -99,7 +94,7 @@ class IndexText:
         if isinstance(atom, SSAValue):
             return self._use(atom)
         base, divisor = self.expr(atom.base), integer(atom.divisor)
-        if atom.base.range[0] >= 0:
+        if sure(atom.base):
             return binary(base, "/" if isinstance(atom, FloorDiv) else "%", divisor)
         helper = "floor_div" if isinstance(atom, FloorDiv) else "floor_mod"
         self._helpers.add(helper)
@@ -117,7 +112,7 @@ class IndexText:
         left = simplify_where(conditions)
         if not left:
             return None
-        if any(c.range[1] < 0 for c in left):
+        if any(map(never, left)):
             return Text("false")
         parts: list[Text] = []
         while left:
@@ -139,7 +134,7 @@ class IndexText:
             if not added.terms:
                 added, taken, constant = taken, added, -constant
             return binary(self.expr(added), "==", self.expr(taken - constant))
-        if not added.terms and constant == 0 and taken.range[0] >= 0:
+        if not added.terms and constant == 0 and sure(taken):
             return binary(self.expr(taken), "==", integer(0))
         if not added.terms:
             return binary(self.expr(taken), "<", integer(constant + 1))

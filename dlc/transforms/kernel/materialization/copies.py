@@ -15,7 +15,8 @@ from dlc.dialects.access import simplify_where
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.ring_ops import TMA
 from dlc.dialects.staging import SlabOpBase
-from dlc.ir.expr import Expr, within
+from dlc.ir.bounds import within
+from dlc.ir.expr import Expr
 from dlc.transforms.kernel.materialization import tma
 from dlc.transforms.kernel.materialization.stage_lowering import StageLowering
 

@@ -9,7 +9,7 @@ from dlc.analysis.tile.fragments import fragment_axis
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.layouts import shape_of
-from dlc.ir.expr import within
+from dlc.ir.bounds import within
 from dlc.transforms.kernel.materialization.emitter import Emitter, LocalArray
 
 

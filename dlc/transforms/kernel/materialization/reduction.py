@@ -12,7 +12,8 @@ from xdsl.rewriter import Rewriter
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import REGISTER
-from dlc.ir.expr import Expr, range_of
+from dlc.ir.bounds import most
+from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
 from dlc.target import WARP
 from dlc.transforms.kernel.materialization.emitter import Accumulators, Emitter, LocalArray
@@ -200,7 +201,7 @@ def _fold_lanes(e: Emitter, op: tile.CombineOp, arrays: Sequence[LocalArray], la
 
 def _extent(thread: SSAValue) -> int:
     """How many values a part of the thread's number has."""
-    return int(range_of(thread)[1]) + 1
+    return int(most(thread)) + 1
 
 
 def _linear(e: Emitter, threads: Sequence[SSAValue]) -> Expr:

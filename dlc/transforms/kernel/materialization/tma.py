@@ -32,6 +32,7 @@ from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.layouts import SwizzleAttr
 from dlc.dialects.ring_ops import TMA
+from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
 from dlc.target import WARP
 from dlc.transforms.kernel.materialization.stage_lowering import Pipeline, StageLowering
@@ -95,7 +96,7 @@ def lower_fill(to: StageLowering, op: tile.FillOp) -> None:
     where = [*_first_thread(to), Expr((), op.source.chunks - 1) - chunk]
     with to.only_if(simplify_where([*where, *to.conditions_at(pipeline.loop, chunk)])):
         slot = to.slot(chunk, depth)
-        if pipeline.empty is not None and chunk.range[1] >= depth:
+        if pipeline.empty is not None and most(chunk) >= depth:
             parity = (chunk // depth + 1) % 2
             to.builder.insert(kernel.MbarrierWaitOp(pipeline.empty, slot, parity))
         loads = [load for ring in pipeline.rings for load in _loads(to, ring, chunk, slot)]
