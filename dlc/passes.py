@@ -56,7 +56,8 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("k:004", "place-barriers"),  # threads wait where the order of their accesses matters
     ("k:005", "vectorize-accesses"),  # runs of elements become 16-byte accesses
     ("k:006", "eliminate-dead-code"),  # what nobody needs goes
-    ("k:007", "plan-buffers"),  # launches get memory: one workspace, used again and again
+    ("k:007", "sink-expressions"),  # what is one expression stands together
+    ("k:008", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}

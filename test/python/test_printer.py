@@ -438,7 +438,9 @@ def test_reduction_computes(order: str) -> None:
 
 
 def test_reduction_reads_well() -> None:
-    text = print_kernel(kernel_of(parse(REDUCTION)))
+    module = parse(REDUCTION)
+    apply(module, "sink-expressions")
+    text = print_kernel(kernel_of(module))
     assert "float acc = 0.0f;" in text
     assert "  acc += v;" in text
     assert "const float v = o * 256 + t < 1000 ? x[row * 1024 + o * 256 + t + 3] : 0.0f;" in text
@@ -518,7 +520,8 @@ def test_values_are_not_moved_across_stores() -> None:
         kernel.store %w, %s[] : memref<f32, #kernel.local>
         %new = kernel.load %s[] : memref<f32, #kernel.local>
         %r = arith.subf %old, %new : f32
-        kernel.store %r, %y[0, %t] : memref<64x128xf32>"""
+        kernel.store %r, %y[0, %t] : memref<64x128xf32>""",
+        after="sink-expressions",
     )
     assert text.splitlines()[1:] == [
         "float s = x[t];",
@@ -537,7 +540,8 @@ def test_values_are_not_moved_into_loops_and_ifs() -> None:
         %v = kernel.load %y[0, %t] : memref<64x128xf32>
         scf.for %k = %c0 to %c9 step %c1 {
           kernel.store %v, %y[%k + 1, %t] : memref<64x128xf32>
-        }"""
+        }""",
+        after="sink-expressions",
     )
     assert "const float v = y[t];\nfor (int k = 0; k < 9; ++k) {\ny[k * 128 + t + 128] = v;" in text
 

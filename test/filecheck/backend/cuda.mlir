@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s --split-input-file -t cuda | filecheck %s
+// RUN: dlc-opt %s --split-input-file -p sink-expressions -t cuda | filecheck %s
 
 // Only the prelude functions that are used, with what they need, before all kernels.
 // CHECK-NOT: cp_async

@@ -64,6 +64,11 @@ class Text:
     level: Level = Level.ATOM
     depth: int = 0
 
+    @property
+    def is_name(self) -> bool:
+        """True for a name or literal, which can be repeated."""
+        return self.level == Level.ATOM and self.depth == 0
+
     def at(self, level: Level) -> str:
         """The text where the context binds as tightly as `level`: in parentheses if need be."""
         return self.text if self.level >= level else f"({self.text})"

@@ -7,8 +7,8 @@ Kernel IR as CUDA C: a walk over the kernel, one line per operation or less.
       z[t] = x[t] + y[t];
     }
 
-A scalar that is used once, in the same block, is written where it is used if that reads well and
-nothing overwrites in between what it was loaded from; every other value is a constant of its own.
+A value that stands directly before its only use is written there if that reads well; every other
+value is a constant of its own. `sink-expressions` puts values before their uses.
 The text compiles with nvcc, and with a C++ compiler behind the host backend's header.
 """
 
@@ -25,10 +25,11 @@ from xdsl.dialects.builtin import ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.target import Target
 
+from dlc.analysis.kernel.expression_parts import is_guarded, users_of
 from dlc.analysis.kernel.layout import place_of
 from dlc.analysis.kernel.shared_memory import MBARRIER_BYTES, shared_slots
 from dlc.backend.cuda.print.c_index import IndexText
-from dlc.backend.cuda.print.c_scalar import function_name, mentions_twice, scalar, value_type
+from dlc.backend.cuda.print.c_scalar import function_name, scalar, value_type
 from dlc.backend.cuda.print.c_text import (
     COLUMNS,
     HALF_HEADERS,
@@ -40,7 +41,7 @@ from dlc.backend.cuda.print.c_text import (
     constant,
     ternary,
 )
-from dlc.backend.cuda.print.c_values import Memory, Values
+from dlc.backend.cuda.print.c_values import Values
 from dlc.backend.cuda.print.interface import (
     STATIC_SHARED_LIMIT,
     c_element,
@@ -53,10 +54,10 @@ from dlc.backend.cuda.print.interface import (
 from dlc.backend.cuda.print.prelude import prelude_for
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
-from dlc.dialects.access import StoreOpBase, element_type
+from dlc.dialects.access import element_type
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
-from dlc.dialects.layouts import shape_of, span, static_shape
+from dlc.dialects.layouts import span, static_shape
 from dlc.ir.expr import Expr, constant_of
 
 __all__ = [
@@ -122,7 +123,7 @@ class _KernelPrinter(Values):
         super().__init__(called)
         self.func = func
         self.helpers: set[str] = set()
-        self.index = IndexText(self.use, self.helpers)
+        self.index = IndexText(self.text.__getitem__, self.helpers)
         self.slots, self.total = shared_slots(func)
         self.is_static = self.total <= STATIC_SHARED_LIMIT
         self.smem = ""
@@ -164,6 +165,7 @@ class _KernelPrinter(Values):
         return text
 
     def _ops(self, block: Block) -> None:
+        self.enter(block)
         for op in block.ops:
             if not isinstance(op, scf.YieldOp):
                 self._op(op)
@@ -196,47 +198,19 @@ class _KernelPrinter(Values):
                 offset = binary(self.index.expr(place.base), "+", offset)
         return Text(f"{name}[{offset}]")
 
-    def _readable(self, op: kernel.LoadOp) -> Memory:
-        """The memory that a load's value depends on: inputs never change, and some locals."""
-        if op.ref in self.func.input_refs or self._is_settled(op):
-            return frozenset()
-        return frozenset((op.ref,))
-
-    def _is_settled(self, op: kernel.LoadOp) -> bool:
-        """Is a local scalar loaded that is stored to before only, wherever its block runs?"""
-        alloc = op.ref.owner
-        if not isinstance(alloc, kernel.AllocLocalOp) or alloc.parent is not op.parent:
-            return False
-        if shape_of(op.ref):
-            return False
-        after = op.next_op
-        while after is not None:
-            if any(isinstance(o, StoreOpBase) and o.ref is op.ref for o in after.walk()):
-                return False
-            after = after.next_op
-        return True
-
-    def _is_guarded(self, op: kernel.LoadOp) -> bool:
-        """Is a load's only use the next statement, under the load's own conditions?"""
-        users = self.users(op.result)
-        after = op.next_op
-        if len(users) != 1 or users[0] is not after or not isinstance(after, kernel.StoreOp):
-            return False
-        return set(op.where) <= set(after.where)
-
     def _load(self, op: kernel.LoadOp) -> None:
-        guarded = bool(op.where) and self._is_guarded(op)
+        user = self.user_of(op)
+        guarded = bool(op.where) and user is not None and is_guarded(op, user)
         where = None if guarded else self.index.conditions(op.where)
         vector = op.result.type if isinstance(op.result.type, VectorType) else None
-        use = self.use if vector is None else self.named
-        default = None if op.default is None else use(op.default)
+        default = None if op.default is None else self.text[op.default]
         place = self._element_text(op, op.ref, op.subscripts)
         value = Text(place.text, depth=0 if is_local(op.ref) else 1)
         if vector is not None:
             value = self._vector_call("load", vector, op, Text(f"&{place}"))
         if where is not None:
             value = ternary(where, value, self._otherwise(op, default))
-        self.define(op.result, value, self.taken() | self._readable(op), inline=guarded)
+        self.define(op, value, inline=guarded)
 
     def _otherwise(self, op: kernel.LoadOp, default: Text | None) -> Text:
         """What a load gives where its conditions do not hold."""
@@ -269,19 +243,16 @@ class _KernelPrinter(Values):
         if folded is not None:
             statement = folded
         elif vector is not None:
-            value = self.use(op.value)
+            value = self.text[op.value]
             statement = f"{self._vector_call('store', vector, op, Text(f'&{place}'), value)};"
         else:
-            statement = f"{place} = {self.use(op.value)};"
-        self.taken()
-        self.flush(op.ref)
+            statement = f"{place} = {self.text[op.value]};"
         if op.ref in self.undeclared:
             self.undeclared.remove(op.ref)
             statement = f"{c_element(op.ref, op)} {statement}"
         self._effect(where, statement)
 
     def _effect(self, where: Text | None, statement: str) -> None:
-        self.flush_lanes()
         self.line(statement if where is None else f"if ({where}) {statement}")
 
     def _allocate_local(self, op: kernel.AllocLocalOp) -> None:
@@ -300,7 +271,7 @@ class _KernelPrinter(Values):
 
     def _first_access(self, op: Operation) -> Operation | None:
         """The first operation of the block whose memory `op` allocates, or what holds it."""
-        users = set(self.users(op.results[0]))
+        users = users_of(op.results[0])
         after = op.next_op
         while after is not None and not any(inner in users for inner in after.walk()):
             after = after.next_op
@@ -309,7 +280,7 @@ class _KernelPrinter(Values):
     def _has_vectors(self, ref: SSAValue) -> bool:
         return any(
             isinstance(value.type, VectorType)
-            for user in self.users(ref)
+            for user in users_of(ref)
             for value in (*user.operands, *user.results)
         )
 
@@ -340,15 +311,13 @@ class _KernelPrinter(Values):
         results: list[Text] = []
         index, *carried = op.body.block.args
         for argument, initial in zip(carried, op.iter_args, strict=True):
-            value = self.use(initial)
+            value = self.text[initial]
             name = self.name(argument, "carried")
             self.line(f"{value_type(argument, op)} {name} = {value};")
             results.append(Text(name))
-        first, end = self._bound(op.lb), self._bound(op.ub)
+        first, end = self.text[op.lb], self.text[op.ub]
         step = constant_of(op.step)
-        by = "++{}" if step == 1 else f"{{}} += {self._bound(op.step)}"
-        self.taken()
-        self.flush_all()
+        by = "++{}" if step == 1 else f"{{}} += {self.text[op.step]}"
         if "unroll" in op.attributes:
             self.line("#pragma unroll")
         self.names.open()
@@ -362,20 +331,13 @@ class _KernelPrinter(Values):
         for result, text in zip(op.res, results, strict=True):
             self.text[result] = text
 
-    def _bound(self, value: SSAValue) -> Text:
-        """A bound of a loop: what reads memory is named, for it is evaluated every time."""
-        return self.named(value) if self.reads_memory(value) else self.use(value)
-
     def _if(self, op: scf.IfOp) -> None:
         results: list[Text] = []
         for result in op.output:
             name = self.name(result, "chosen")
             self.line(f"{value_type(result, op)} {name};")
             results.append(Text(name))
-        condition = self.use(op.cond)
-        self.taken()
-        self.flush_all()
-        self.line(f"if ({condition}) {{")
+        self.line(f"if ({self.text[op.cond]}) {{")
         self._body(op.true_region.block, results)
         if op.false_region.blocks:
             otherwise = op.false_region.block
@@ -390,12 +352,8 @@ class _KernelPrinter(Values):
             for value in op.arguments:
                 if self.text[value] in targets:
                     self.write(value)
-                else:
-                    self.named(value)
         for target, value in zip(targets, op.arguments, strict=True):
-            text = self.folded(value, target) or f"{target} = {self.use(value)};"
-            self.taken()
-            self.flush_lanes()
+            text = self.folded(value, target) or f"{target} = {self.text[value]};"
             if text != f"{target} = {target};":
                 self.line(text)
 
@@ -418,15 +376,15 @@ class _KernelPrinter(Values):
             case kernel.StoreOp():
                 self._store(op)
             case kernel.IndexOp():
-                self.define(op.result, self.index.expr(op.subscripts[0]), self.taken())
+                self.define(op, self.index.expr(op.subscripts[0]))
             case kernel.TestOp():
                 where = self.index.conditions(op.where) or Text("true")
-                self.define(op.result, where, self.taken())
+                self.define(op, where)
             case kernel.SelectOp():
-                text = self.use(op.value)
+                text = self.text[op.value]
                 if (where := self.index.conditions(op.where)) is not None:
-                    text = ternary(where, text, self.use(op.default))
-                self.define(op.result, text, self.taken())
+                    text = ternary(where, text, self.text[op.default])
+                self.define(op, text)
             case kernel.ShuffleOp():
                 self._shuffle(op)
             case kernel.AllocMbarriersOp():
@@ -462,20 +420,17 @@ class _KernelPrinter(Values):
     def _scalar(self, op: Operation) -> None:
         if op.regions or len(op.results) != 1:
             fail(op, f"the CUDA printer has no text for '{op.name}'")
-        operand = self.named if mentions_twice(op) else self.use
-        text = scalar(op, [operand(v) for v in op.operands], self.helpers)
-        self.define(op.results[0], text, self.taken())
+        text = scalar(op, [self.text[v] for v in op.operands], self.helpers)
+        self.define(op, text)
 
     def _shuffle(self, op: kernel.ShuffleOp) -> None:
         value_type(op.value, op)
-        self.flush_lanes()
         self.helpers.add("shuffle_xor")
         lanes = (Text(str(n.value.data)) for n in (op.mask, op.width))
-        text = call("shuffle_xor", self.use(op.value), *lanes)
-        self.define(op.result, text, self.taken() | {None})
+        text = call("shuffle_xor", self.text[op.value], *lanes)
+        self.define(op, text)
 
     def _synchronize(self, op: Operation) -> None:
-        self.flush_visible()
         if isinstance(op, kernel.WaitOp):
             self.helpers.add("cp_async_wait")
             self.line(f"cp_async_wait<{op.pending.value.data}>();")
@@ -503,8 +458,6 @@ class _KernelPrinter(Values):
             case _:
                 pass
         self.helpers.add(helper)
-        self.taken()
-        self.flush_visible()
         self.line(f"{call(helper, *arguments)};")
 
     def _barrier(self, barriers: SSAValue, number: Expr) -> Text:
@@ -524,8 +477,6 @@ class _KernelPrinter(Values):
             self._barrier(op.barriers, op.barrier),
             *coordinates,
         )
-        self.taken()
-        self.flush_visible()
         self._effect(None, f"{text};")
 
     def _cp_async(self, op: kernel.CpAsyncOp) -> None:
@@ -535,15 +486,11 @@ class _KernelPrinter(Values):
         target = self._element_text(op, op.target, op.target_subscripts)
         source = self._element_text(op, op.source, op.subscripts)
         where = self.index.conditions(op.where) or Text("true")
-        self.taken()
-        self.flush(op.target)
         self._effect(None, f"{call(helper, Text(f'&{target}'), Text(f'&{source}'), where)};")
 
     def _atomic_add(self, op: kernel.AtomicAddOp) -> None:
         self.helpers.add("atomic_add")
         place = self._element_text(op, op.ref, op.subscripts)
         where = self.index.conditions(op.where)
-        value = self.use(op.value)
-        self.taken()
-        self.flush(op.ref)
+        value = self.text[op.value]
         self._effect(where, f"{call('atomic_add', Text(f'&{place}'), value)};")

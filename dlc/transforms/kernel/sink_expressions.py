@@ -1,0 +1,82 @@
+"""The pass `sink-expressions`: what is used once stands before its use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.analysis.kernel.expression_parts import Parts, parts_of_expressions, users_of
+from dlc.dialects import kernel
+from dlc.remarks import remark
+from dlc.text import counted
+
+
+@dataclass(frozen=True)
+class SinkExpressionsPass(ModulePass):
+    """
+    A value that is used once moves to its use, so that what is one expression stands together. A
+    load from a thread's own memory that is used several times is repeated before each use.
+
+    *Legal when* nothing in between changes what the value is computed of: see
+    `dlc.analysis.kernel.expression_parts`.
+    *Why*: what stands together is printed as one expression, and a kernel that reads well is one
+    that can be checked.
+
+    ```
+    %x = kernel.load %a[%t]            %y = kernel.load %b[%t]
+    %y = kernel.load %b[%t]            %u = math.exp %y : f32
+    %u = math.exp %y : f32        →    kernel.store %u, %c[%t]
+    kernel.store %u, %c[%t]            %x = kernel.load %a[%t]
+    kernel.store %x, %d[%t]            kernel.store %x, %d[%t]
+    ```
+    """
+
+    name = "sink-expressions"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
+            if moved := _sink(func):
+                remark(self.name, func.name_, f"moved {counted(moved, 'operation')}")
+
+
+def _sink(func: kernel.FuncOp) -> int:
+    """Moves the parts of each expression of a kernel before it; returns how many moved."""
+    parts = parts_of_expressions(func)
+    order = {op: number for number, op in enumerate(func.walk())}
+    for user, own in parts.items():
+        for number, part in enumerate(own):
+            if len(users_of(part.results[0])) > 1:
+                own[number] = _copied(part, user)
+                order[own[number]] = order[part]
+    inner = {part for own in parts.values() for part in own}
+    return sum(_gather(whole, parts, order) for whole in parts if whole not in inner)
+
+
+def _copied(part: Operation, user: Operation) -> Operation:
+    """A copy of an operation for one of its users."""
+    copy = part.clone()
+    Rewriter.insert_op(copy, InsertPoint.before(user))
+    part.results[0].replace_uses_with_if(copy.results[0], lambda use: use.operation is user)
+    return copy
+
+
+def _gather(whole: Operation, parts: Parts, order: dict[Operation, int]) -> int:
+    """Puts all parts of an expression directly before it, in the order that they stood in."""
+    todo, found = [whole], list[Operation]()
+    while todo:
+        own = parts.get(todo.pop(), [])
+        found += own
+        todo += own
+    moved, start = 0, whole
+    for part in sorted(found, key=order.__getitem__, reverse=True):
+        if part.next_op is not start:
+            part.detach()
+            Rewriter.insert_op(part, InsertPoint.before(start))
+            moved += 1
+        start = part
+    return moved
