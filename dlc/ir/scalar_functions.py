@@ -18,6 +18,12 @@ erf = np.vectorize(math.erf, [np.float64])
 erfc = np.vectorize(math.erfc, [np.float64])
 
 
+@np.vectorize
+def lgamma(x: float) -> float:
+    """The logarithm of the absolute value of Γ(x), infinite at its poles."""
+    return math.inf if x <= 0 and float(x).is_integer() else math.lgamma(x)
+
+
 def rsqrt(x: Value) -> Value:
     return 1 / np.sqrt(x)
 

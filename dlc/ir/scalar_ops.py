@@ -116,6 +116,7 @@ SCALARS: dict[str, ScalarOp] = {
     "math.exp": _function("exp", "exp", 15),
     "math.exp2": _function("exp2", "exp2", 10, "exp2 special_exp2"),
     "math.expm1": _function("expm1", "expm1", aten="expm1 special_expm1"),
+    "math.lgamma": _function("lgamma", "lgamma", 60, "lgamma special_gammaln"),
     "math.log": _function("log", "log", 20),
     "math.log10": _function("log10", "log10"),
     "math.log1p": _function("log1p", "log1p"),

@@ -86,9 +86,9 @@ USUAL = torch.cat([SPECIAL.clamp(-100, 100), normal(13)])[:, None]
 family("unary")
 for _name in (
     "abs acos acosh asin asinh atan atanh ceil cos cosh deg2rad erf erfc exp exp2 expm1 floor "
-    "frac isfinite isinf isnan isneginf isposinf log log10 log1p log2 logical_not nan_to_num neg "
-    "rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh sqrt square tan "
-    "tanh trunc"
+    "frac isfinite isinf isnan isneginf isposinf lgamma log log10 log1p log2 logical_not "
+    "nan_to_num neg rad2deg reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinc sinh "
+    "sqrt square tan tanh trunc"
 ).split():
     op(_name, getattr(torch, _name), USUAL)
 for _name in (

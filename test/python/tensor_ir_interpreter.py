@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dlc.dialects import tensor_ir
 from dlc.dialects.math_functions import OPERATIONS
 from dlc.ir.scalar_functions import fma
+from dlc.ir.scalar_ops import SCALARS
 
 Array = np.ndarray
 Values = dict[SSAValue, Array]
@@ -131,6 +132,11 @@ def _int_rem(x: Any, y: Any) -> Any:
 
 
 SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
+    **{
+        OPERATIONS[name]: with_torch(getattr(torch.ops.aten, row.aten[0]))
+        for name, row in SCALARS.items()
+        if row.in_f64 and row.aten
+    },
     arith.AddfOp: np.add,
     arith.AddiOp: np.add,
     arith.SubfOp: np.subtract,
@@ -153,36 +159,15 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     arith.SelectOp: np.where,
     math.AbsFOp: np.abs,
     math.AbsIOp: np.abs,
-    math.AcosOp: with_torch(torch.acos),
-    math.AcoshOp: with_torch(torch.acosh),
-    math.AsinOp: with_torch(torch.asin),
-    math.AsinhOp: with_torch(torch.asinh),
-    math.AtanOp: with_torch(torch.atan),
-    math.AtanhOp: with_torch(torch.atanh),
     math.Atan2Op: np.arctan2,
     math.CopySignOp: np.copysign,
-    math.CoshOp: with_torch(torch.cosh),
     math.FmaOp: fma,
-    math.SinhOp: with_torch(torch.sinh),
     math.CeilOp: np.ceil,
-    math.CosOp: with_torch(torch.cos),
-    math.ErfOp: with_torch(torch.erf),
-    OPERATIONS["math.erfc"]: with_torch(torch.erfc),
-    math.Exp2Op: with_torch(torch.exp2),
-    math.ExpM1Op: with_torch(torch.expm1),
-    math.ExpOp: with_torch(torch.exp),
     math.FloorOp: np.floor,
-    math.Log10Op: with_torch(torch.log10),
-    math.Log1pOp: with_torch(torch.log1p),
-    math.Log2Op: with_torch(torch.log2),
-    math.LogOp: with_torch(torch.log),
     math.PowFOp: lambda x, y: np.power(*np.broadcast_arrays(x, y)),
     math.RoundEvenOp: np.rint,
     math.RsqrtOp: lambda x: np.reciprocal(np.sqrt(x)),
-    math.SinOp: with_torch(torch.sin),
     math.SqrtOp: np.sqrt,
-    math.TanOp: with_torch(torch.tan),
-    math.TanhOp: with_torch(torch.tanh),
     math.TruncOp: np.trunc,
 }
 
