@@ -1,0 +1,154 @@
+"""
+Writes docs/passes.md: every pass in the order of the pipeline, as its own docstring tells it, and
+one product of matrices in CUDA after each of the scheduling steps.
+
+    python docs/passes.py          # CI checks that the page is what this makes
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from textwrap import dedent
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.passes import ModulePass
+
+from dlc.backend.cuda.print.printer import print_module
+from dlc.compiler import compile, compiler_context
+from dlc.passes import STEPS, Stage, Step
+from dlc.remarks import collect
+from dlc.text import diff
+
+PAGE = Path(__file__).with_name("passes.md")
+
+CHAPTERS: dict[Stage, str] = {
+    "tensor": "Torch IR to Tensor IR: what is computed",
+    "loop": "Tensor IR to Loop IR: which operations share a kernel",
+    "tile": "Loop IR to Tile IR: the sixteen scheduling steps",
+    "kernel": "Tile IR to Kernel IR: hardware primitives",
+}
+
+LADDER_PROGRAM = "relu(x @ w.t())"
+LADDER_TARGET = "sm_90"
+
+
+def page() -> str:
+    """The text of docs/passes.md."""
+    parts = [
+        "# Passes",
+        "Made by `python docs/passes.py` from the passes' own docstrings. The list is that of "
+        "`dlc/passes.py`; a pass is a file in `dlc/transforms/`, its tests are "
+        "`test/filecheck/transforms/NAME.mlir`. At the end, [a ladder](#a-ladder): one product of "
+        "matrices in CUDA after each of the scheduling steps.",
+    ]
+    for stage, title in CHAPTERS.items():
+        steps = [step for step in STEPS if step.stage == stage]
+        parts += [f"## {title}", *(text for step in steps for text in _chapter(step))]
+    parts += [*_ladder()]
+    return "\n\n".join(parts) + "\n"
+
+
+def pass_class(step: Step) -> type[ModulePass]:
+    """The class of a pass."""
+    module, name = step.location
+    return getattr(import_module(module), name)
+
+
+def _chapter(step: Step) -> Iterator[str]:
+    """What a pass says of itself and of its options."""
+    cls = pass_class(step)
+    yield f"### {step.pass_name}"
+    yield f"`{step.number}`, `{step.location[0].replace('.', '/')}.py`"
+    yield _emphasized(inspect.getdoc(cls) or "")
+    if options := _options(cls):
+        rows = [f"| `{name}` | `{type}` | {text} |" for name, type, text in options]
+        yield "\n".join(["| option | type | meaning |", "|---|---|---|", *rows])
+
+
+def _emphasized(doc: str) -> str:
+    """Legality and reason stand out."""
+    said = r"^\*?(Legal( when| always)?|Faster because|Why faster)\b\*?"
+    return re.sub(said, r"**\1**", doc, flags=re.MULTILINE)
+
+
+def _options(cls: type[ModulePass]) -> list[tuple[str, str, str]]:
+    """Name, type and meaning of each option: the fields and the texts below them."""
+    (node,) = ast.parse(dedent(inspect.getsource(cls))).body
+    assert isinstance(node, ast.ClassDef)
+    found: list[tuple[str, str, str]] = []
+    for field, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = ""
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                text = inspect.cleandoc(str(below.value.value)).replace("\n", " ")
+            type = ast.unparse(field.annotation).replace(" | None", "").replace("|", "\\|")
+            found.append((field.target.id, type, text))
+    return found
+
+
+def _ladder() -> Iterator[str]:
+    """CUDA text after each scheduling step, and what the step said."""
+    import torch
+
+    def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ w.t())
+
+    shapes = (torch.empty(2048, 2048), torch.empty(2048, 2048))
+    program = compile(linear, shapes, target=LADDER_TARGET, backend="host")
+    module = program.variants[0].module("loop").clone()
+    before = ""
+    yield "## A ladder"
+    for step in (s for s in STEPS if s.stage == "tile"):
+        with collect() as remarks:
+            pass_class(step)().apply(compiler_context(), module)
+        text = _body(_cuda(module))
+        if not before:
+            yield _introduction(module)
+        yield f"### After {step.pass_name}"
+        yield "\n".join(
+            f"- `{r.kernel}`: {r.text}" for r in remarks if r.pass_name == step.pass_name
+        )
+        if not before:
+            yield f"```cuda\n{text}\n```"
+        elif text != before:
+            yield f"```diff\n{diff(before, text)}\n```"
+        before = text
+    yield f"### The kernel\n\n```cuda\n{before}\n```"
+
+
+def _introduction(module: ModuleOp) -> str:
+    schedule = next(
+        found.data
+        for op in module.walk()
+        if isinstance(found := op.properties.get("schedule"), StringAttr)
+    )
+    return (
+        f"`{LADDER_PROGRAM}`, both 2048 x 2048, for {LADDER_TARGET}, by its default schedule:\n\n"
+        f"```\n{schedule}\n```\n\n"
+        "Below, what is printed if the schedule ends after each of its steps: the whole kernel "
+        "after the first, then what a step changes. Each of these kernels is right, and runs."
+    )
+
+
+def _cuda(module: ModuleOp) -> str:
+    """The CUDA text of a module as scheduled so far."""
+    scheduled = module.clone()
+    for step in STEPS:
+        if step.stage == "kernel":
+            pass_class(step)().apply(compiler_context(), scheduled)
+    return print_module(scheduled)
+
+
+def _body(text: str) -> str:
+    """The kernel itself: without what it calls, and without the schedule, which stays the same."""
+    kernel = text[text.index("// grid ") :]
+    return re.sub(r"; schedule: .*\n(//.*\n)*", "\n", kernel).strip()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

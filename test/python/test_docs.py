@@ -1,0 +1,25 @@
+"""Pages that scripts make are what the scripts make now."""
+
+from __future__ import annotations
+
+import architecture
+import passes
+
+
+def test_the_page_of_passes_is_current() -> None:
+    made = passes.page()
+    assert made == passes.PAGE.read_text(), "run python docs/passes.py"
+
+
+def test_every_pass_says_what_it_does_and_when_it_may() -> None:
+    for step in passes.STEPS:
+        if step.stage == "tile":
+            doc = passes.pass_class(step).__doc__ or ""
+            assert "Legal" in doc, step
+            assert "Faster because" in doc, step
+            assert "```" in doc, step
+
+
+def test_the_picture_of_the_layers_is_current() -> None:
+    made = architecture.picture()
+    assert made == architecture.PICTURE.read_text(), "run python docs/architecture.py"
