@@ -77,7 +77,9 @@ def _is_needless(op: IndexedOp) -> bool:
     if not isinstance(op, LoadOpBase | StoreOpBase):
         return isinstance(op, SelectOpBase) and not op.where
     strides = strides_of(memref_of(op.ref))
-    return any(not n and e.terms for e, n in zip(op.subscripts, strides, strict=True))
+    return 0 in strides and any(
+        not n and e.terms for e, n in zip(op.subscripts, strides, strict=True)
+    )
 
 
 def _erase_dead(func: kernel.FuncOp) -> int:
