@@ -21,7 +21,8 @@ KIB, MIB = 1 << 10, 1 << 20
 MAX_THREADS = 1024
 """Threads that a block can have, on every chip."""
 WARP = 32
-"""Lanes of a warp, on every chip."""
+"""Lanes of a warp, on every chip so far: what shuffles, banks and copies go by. Estimates and
+schedules go by `Target.warp`."""
 WIDEST_ACCESS = 16
 """Bytes of the widest access of a thread, and what such an address has to be a multiple of (PTX
 ISA, "Vector Data Types" and "cp.async")."""
@@ -32,11 +33,20 @@ BANKS, BANK_BYTES = 32, 4
 """Banks of shared memory, and the bytes of a bank's words, on every chip."""
 SECTOR_BYTES = 32
 """Bytes that are fetched from global memory at once, on every chip."""
+TENSOR_ALIGNMENT = 16
+"""Bytes that divide the address and the strides of a tensor of which TMA copies boxes, and a box's
+rows (CUDA driver API, cuTensorMapEncodeTiled)."""
+MBARRIER_BYTES = 8
+"""Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
 BUFFER_ALIGNMENT = 256
 """Bytes that divide the address of any allocation of the CUDA driver or of PyTorch (CUDA C++
 Programming Guide, "Device Memory Accesses")."""
 BLOCK_THREADS = 256
 """Threads of a block that is free to have any number: a multiple of which every SM holds."""
+REGISTER_UNIT, WARP_UNIT = 256, 4
+"""Registers are dealt to a warp in units of so many, and to so many warps at once."""
+SHARED_UNIT, RESERVED_SHARED = 128, 1 * KIB
+"""Bytes of shared memory are dealt to a block in such units, beside those that each reserves."""
 STATIC_SHARED_LIMIT = 48 * KIB
 """Bytes of shared memory that a block gets without opting in, on every chip."""
 
@@ -60,6 +70,8 @@ class Target:
     threads_per_sm: int
     blocks_per_sm: int
     has_tma: bool
+    warp: int = WARP
+    """Lanes of a warp."""
     fp32_lanes: int = 128
     """Fused multiply-adds that an SM starts in a clock."""
     issue_lanes: int = 128

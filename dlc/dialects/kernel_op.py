@@ -53,8 +53,10 @@ from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.effects import PureUnlessLaunched
 from dlc.dialects.layouts import shape_of
 from dlc.ir.verification import SoundByStructure
+from dlc.target import WIDEST_ACCESS
 
-DEFAULT_ALIGNMENT = 16
+DEFAULT_ALIGNMENT = WIDEST_ACCESS
+"""Bytes that divide the address of a memref that states nothing else."""
 
 
 @cache

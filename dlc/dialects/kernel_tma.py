@@ -68,15 +68,12 @@ from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.dialects.layouts import WIDTHS, SwizzleAttr, shape_of
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
+from dlc.target import TENSOR_ALIGNMENT
 
 MAX_RANK = 5
 """Dimensions of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
 MAX_BOX = 256
 """Elements of a box along a dimension (the same)."""
-BOX_UNIT = 16
-"""Bytes that divide a row of a box (the same)."""
-BOX_ALIGNMENT = 128
-"""Bytes that divide a box's address in shared memory (PTX ISA, "cp.async.bulk.tensor")."""
 
 
 @irdl_attr_definition
@@ -190,8 +187,8 @@ def box_obstacle(type: MemRefType[Attribute], box: Sequence[int]) -> str | None:
     if len(dims) > MAX_RANK:
         return f"expected at most {MAX_RANK} dimensions that are not 1, found {len(dims)}"
     row = box[dims[-1]] * element_bytes(element)
-    if row % BOX_UNIT:
-        return f"expected rows of a box of a multiple of {BOX_UNIT} bytes, found {row}"
+    if row % TENSOR_ALIGNMENT:
+        return f"expected rows of a box of a multiple of {TENSOR_ALIGNMENT} bytes, found {row}"
     return None
 
 

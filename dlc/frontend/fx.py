@@ -25,7 +25,6 @@ from xdsl.ir import Attribute, Block, Region
 
 from dlc.frontend.alias import AliasAnalysis
 from dlc.frontend.imported import (
-    MAX_ALIGN,
     Argument,
     Constant,
     Guard,
@@ -41,6 +40,7 @@ from dlc.frontend.index_bounds import Bounds, index_bounds
 from dlc.frontend.nodes import GraphImporter, Unrepresentable, name_hint, tensor_type
 from dlc.frontend.source import ImportFailure, Place, UnsupportedError
 from dlc.frontend.torch_export import FunctionModule, export
+from dlc.target import WIDEST_ACCESS
 
 KINDS: Mapping[str, Kind] = {
     "PARAMETER": "parameter",
@@ -264,7 +264,7 @@ def argument_attributes(argument: Argument, bounds: Bounds | None) -> Dictionary
     guard = argument.guard
     if not _is_contiguous(guard.shape, guard.strides):
         attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(guard.strides))
-    if guard.align < MAX_ALIGN:
+    if guard.align < WIDEST_ACCESS:
         attributes["dlc.align"] = IntegerAttr(guard.align, i64)
     if bounds is not None:
         attributes["dlc.bounds"] = DenseArrayBase.from_list(i64, list(bounds))

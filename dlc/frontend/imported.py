@@ -13,10 +13,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.frontend.source import ImportFailure
-
-MAX_ALIGN = 16
-"""Bytes of the widest access of a GPU thread: more alignment than that is of no use."""
-
+from dlc.target import WIDEST_ACCESS
 
 _WITH_MEMORY = (torch.Tensor, torch.nn.Parameter)
 """Types of tensors whose address is their elements'; that of a meta tensor is 0."""
@@ -53,11 +50,11 @@ class Guard:
 
 
 def alignment(tensor: torch.Tensor) -> int:
-    """The largest power of two, at most 16, that divides the address; 16 if there is no memory."""
+    """The largest power of two up to the widest access that divides the address."""
     if tensor.device.type == "meta" or isinstance(tensor, torch._subclasses.FakeTensor):
-        return MAX_ALIGN
+        return WIDEST_ACCESS
     address = tensor.data_ptr()
-    return min(address & -address, MAX_ALIGN) if address else MAX_ALIGN
+    return min(address & -address, WIDEST_ACCESS) if address else WIDEST_ACCESS
 
 
 Kind: TypeAlias = Literal["input", "parameter", "buffer", "constant"]

@@ -27,6 +27,8 @@ PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
 SPLIT_POINTS = 4096
 """Points of a reduce that are worth a block of their own."""
+IN_FLIGHT = 32
+"""Partial sums of a point that are loaded at once."""
 RUN = 4
 """Elements of fp32 in the widest access."""
 
@@ -107,9 +109,8 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
 
 def _without_tma(best: Candidate) -> str:
     """
-    Why threads copy: what the tensor memory accelerator saves, the instructions of the copies, is
-    less than the estimate can tell apart for every thread tile worth having, and it wants rows
-    without padding, from which strips of a transposed operand cannot be read without conflicts.
+    Why threads copy, and not the tensor memory accelerator: all it saves is the instructions of the
+    copies, too few for the estimate to tell, and its rows cannot be padded against bank conflicts.
     """
     return (
         f"tma-copy: it saves {best.copy_share:.1%} of the instructions of a chunk, at most, and "
@@ -145,7 +146,7 @@ def _cooperative(
     vector = 1 if strided or length < RUN else run
     threads = min(MAX_THREADS, _power_of_two(max(1, ceil(length / (2 * vector)))))
     if strided:
-        rows, threads = 32, min(threads, 32)
+        rows, threads = target.warp, min(threads, target.warp)
     else:
         share = max(1, BLOCK_THREADS // threads)
         rows = max(1, min(share, extents[-1] if extents else 1, ceil(row_count / target.sms)))
@@ -156,7 +157,7 @@ def _cooperative(
     sole = outer is None or [op for op in outer.body.block.ops if op.regions] == reduces
     splits = min(target.sms // max(ceil(row_count / rows), 1), rows * length // SPLIT_POINTS)
     if len(reduces) == 1 and sole and splits > 1:
-        narrow = f"tileify,cooperative-reduce{{threads={WARP} rows=1 vector=1}}"
+        narrow = f"tileify,cooperative-reduce{{threads={target.warp} rows=1 vector=1}}"
         steps.append(_split(splits, narrow if row_count == 1 else _pointwise(extents, False)))
         length = ceil(length / splits)
         threads = min(threads, BLOCK_THREADS)
@@ -171,7 +172,7 @@ def _cooperative(
 
 def _split(splits: int, then: str) -> str:
     """A split whose combining kernel has all partial sums of a point in flight at once."""
-    return f'split-matmul-k{{splits={splits} then="{then},mark-unroll{{limit={WARP}}}"}}'
+    return f'split-matmul-k{{splits={splits} then="{then},mark-unroll{{limit={IN_FLIGHT}}}"}}'
 
 
 def _unit_stride(reduces: list[loop.ReduceOp], axis: BlockArgument | None) -> int:

@@ -10,12 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlc.target import KIB, WARP, Target
-
-REGISTER_UNIT = 256
-WARP_UNIT = 4
-SHARED_UNIT = 128
-RESERVED_SHARED = 1 * KIB
+from dlc.target import REGISTER_UNIT, RESERVED_SHARED, SHARED_UNIT, WARP_UNIT, Target
 
 
 @dataclass(frozen=True)
@@ -34,19 +29,19 @@ def occupancy(target: Target, threads: int, registers: int, shared_bytes: int) -
     For blocks of `threads` with `registers` per thread and `shared_bytes` per block; 0 blocks for
     a kernel that cannot be launched.
     """
-    warps = -(-threads // WARP)
-    per_warp = _round_up(max(registers, 1) * WARP, REGISTER_UNIT)
+    warps = -(-threads // target.warp)
+    per_warp = _round_up(max(registers, 1) * target.warp, REGISTER_UNIT)
     register_warps = target.registers_per_sm // per_warp // WARP_UNIT * WARP_UNIT
     shared = _round_up(shared_bytes + RESERVED_SHARED, SHARED_UNIT)
     limits = {
-        "threads": target.threads_per_sm // WARP // warps,
+        "threads": target.threads_per_sm // target.warp // warps,
         "blocks": target.blocks_per_sm,
         "registers": register_warps // warps,
         "shared": target.shared_per_sm // shared,
     }
     limit = min(limits, key=lambda name: limits[name])
     blocks = limits[limit]
-    return Occupancy(blocks, blocks * warps * WARP / target.threads_per_sm, limit)
+    return Occupancy(blocks, blocks * warps * target.warp / target.threads_per_sm, limit)
 
 
 def fill(target: Target, blocks: int) -> float:

@@ -25,7 +25,7 @@ from math import ceil, inf, prod
 
 from dlc.ir.cached import cached
 from dlc.schedule.occupancy import occupancy
-from dlc.target import WARP, Target
+from dlc.target import Target
 
 VECTOR = 4
 """Elements of fp32 in a 16-byte access."""
@@ -224,12 +224,13 @@ class Candidate:
     @cached
     def chunk_clocks(self) -> float:
         """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
-        t, warps, (ffma, loads) = self.target, self.thread_count / WARP, self.step
+        t, (ffma, loads) = self.target, self.step
+        warps = self.thread_count / t.warp
         wavefronts = WAVEFRONTS * loads
-        issue = (ffma + loads) * WARP / t.issue_lanes
-        longest = max(ffma * WARP / t.fp32_lanes, issue, wavefronts)
+        issue = (ffma + loads) * t.warp / t.issue_lanes
+        longest = max(ffma * t.warp / t.fp32_lanes, issue, wavefronts)
         steps = self.chunk / VECTOR * (longest + UNHIDDEN * wavefronts)
-        return warps * (self.beside * WARP / t.issue_lanes + steps)
+        return warps * (self.beside * t.warp / t.issue_lanes + steps)
 
     @cached
     def issue_seconds(self) -> float:
@@ -239,7 +240,7 @@ class Candidate:
         clocks, left = 0.0, share
         while left > 0:
             running = min(self.resident, left)
-            warps = running * self.thread_count / WARP
+            warps = running * self.thread_count / self.target.warp
             busy = running * self.chunk_clocks / _utilization(warps)
             rounds = left // running if running == self.resident else 1
             clocks += rounds * (self.chunks * max(busy, hidden) + START)

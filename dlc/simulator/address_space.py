@@ -19,9 +19,6 @@ from dlc.simulator.machine import Machine, first_of
 from dlc.simulator.scalars import Value, dtype_of
 from dlc.simulator.shadow import Elements, Shadow
 
-OWN_ALIGNMENT = 128
-"""Bytes that divide the address of what a kernel allocates, as far as an access may rely on."""
-
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     strides = [1]

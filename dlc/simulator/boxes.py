@@ -14,9 +14,7 @@ from dlc.simulator.executable import Program
 from dlc.simulator.expressions import Index
 from dlc.simulator.shadow import Elements
 from dlc.simulator.synchronization import mbarrier_number
-
-TMA_ALIGNMENT = 128
-"""Bytes that divide where a box is written (PTX ISA, cp.async.bulk.tensor)."""
+from dlc.target import TMA_ALIGNMENT
 
 
 def tma_load(program: Program, op: kernel.TmaLoadOp) -> Step:

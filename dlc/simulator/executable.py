@@ -14,13 +14,14 @@ from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.dialects import kernel
-from dlc.simulator.address_space import OWN_ALIGNMENT, LocalMemory, Memory
+from dlc.simulator.address_space import LocalMemory, Memory
 from dlc.simulator.async_copies import AsyncCopies
 from dlc.simulator.divergence import Rendezvous, Step, run_groups
 from dlc.simulator.expressions import Holds, Index, compile_conditions, compile_map
 from dlc.simulator.hazards import Hazard
 from dlc.simulator.machine import Machine, Mask
 from dlc.simulator.mbarriers import Mbarriers
+from dlc.target import TMA_ALIGNMENT
 
 ORDER_SOME = (kernel.AllocMbarriersOp, kernel.SyncWarpOp)
 """Operations that order some threads of a block, or threads and copies."""
@@ -47,9 +48,9 @@ class Program:
         }
         for op in ops:
             if isinstance(op, kernel.AllocSharedOp):
-                self.memory[op.result] = Memory(op.result, op, OWN_ALIGNMENT, machine)
+                self.memory[op.result] = Memory(op.result, op, TMA_ALIGNMENT, machine)
             elif isinstance(op, kernel.AllocLocalOp):
-                self.memory[op.result] = LocalMemory(op.result, op, OWN_ALIGNMENT, machine)
+                self.memory[op.result] = LocalMemory(op.result, op, TMA_ALIGNMENT, machine)
         self._slot_of: dict[SSAValue, int] = {}
         self.begin([0])
         self.steps = self.block(func.body.block)

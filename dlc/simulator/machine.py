@@ -12,10 +12,10 @@ from xdsl.ir import Operation
 from dlc.simulator.clocks import Clock, Lanes
 from dlc.simulator.expressions import Holds
 from dlc.simulator.hazards import Access, Hazard, Kind
-from dlc.target import WARP
+from dlc.target import MAX_THREADS, WARP
 
 Mask: TypeAlias = "NDArray[np.bool_]"
-MAX_WARPS = 32
+MAX_WARPS = MAX_THREADS // WARP
 """Of a block."""
 ACTOR_BITS = 32
 ACTOR_MASK = (1 << ACTOR_BITS) - 1

@@ -113,3 +113,12 @@ def test_bounds_are_asked_for_in_one_place():
 def test_shapes_are_asked_for_in_one_place():
     asking = {name for name, path in modules().items() if ".get_shape(" in path.read_text()}
     assert asking == {"dlc.dialects.layouts"}
+
+
+def test_what_a_chip_fixes_stands_in_the_target_table() -> None:
+    named = re.compile(r"^\w*(ALIGN|WARP|BANK|SECTOR|MBARRIER|THREADS)\w* = \d+$", re.MULTILINE)
+    bare = re.compile(r"\b(threads?|threads_per_sm|lanes?|warps?) (//|%|\*) 32\b")
+    for module, path in modules().items():
+        if module != "dlc.target":
+            assert not named.findall(path.read_text()), path
+            assert not bare.findall(path.read_text()), path

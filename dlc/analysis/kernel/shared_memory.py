@@ -7,11 +7,8 @@ from xdsl.ir import SSAValue
 
 from dlc.analysis.kernel.layout import alignment_of
 from dlc.dialects import kernel
-from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 from dlc.dialects.layouts import span_bytes
-
-MBARRIER_BYTES = 8
-"""Size and alignment of an mbarrier (PTX ISA, "mbarrier object")."""
+from dlc.target import MBARRIER_BYTES, TMA_ALIGNMENT
 
 
 def shared_slots(func: kernel.FuncOp) -> tuple[dict[SSAValue, int], int]:
@@ -22,7 +19,7 @@ def shared_slots(func: kernel.FuncOp) -> tuple[dict[SSAValue, int], int]:
         if isinstance(op, kernel.AllocSharedOp):
             type = op.result.type
             assert isinstance(type, MemRefType)
-            alignment = max(BOX_ALIGNMENT, alignment_of(type))
+            alignment = max(TMA_ALIGNMENT, alignment_of(type))
             slots[op.result] = -(-end // alignment) * alignment
             end = slots[op.result] + span_bytes(type)
         elif isinstance(op, kernel.AllocMbarriersOp):

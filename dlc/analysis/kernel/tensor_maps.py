@@ -13,9 +13,8 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.kernel_tma import TensorMapOp, box_obstacle, map_dims
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.expr import Expr
+from dlc.target import TENSOR_ALIGNMENT
 
-ALIGNMENT = 16
-"""What divides a tensor's address and its strides, in bytes (cuTensorMapEncodeTiled)."""
 MAX_EXTENT = 1 << 31
 """The first extent that coordinates, which are of 32 bits with a sign, cannot span."""
 MAX_STRIDE = 1 << 40
@@ -68,8 +67,8 @@ def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int
         return "expected at least one dimension, found none"
     if obstacle := box_obstacle(type, box):
         return obstacle
-    if alignment % ALIGNMENT or _offset(type) % ALIGNMENT:
-        return f"expected an address that is a multiple of {ALIGNMENT} bytes"
+    if alignment % TENSOR_ALIGNMENT or _offset(type) % TENSOR_ALIGNMENT:
+        return f"expected an address that is a multiple of {TENSOR_ALIGNMENT} bytes"
     if max(shape_of(type)) >= MAX_EXTENT:
         return f"expected extents below 2^31, found {max(shape_of(type))}"
     size, strides = element_bytes(type.element_type), strides_of(type)
@@ -77,9 +76,9 @@ def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int
     if strides[inner] != 1:
         return f"expected an innermost stride of 1, found {strides[inner]}"
     for d in outer:
-        if strides[d] * size % ALIGNMENT or not 0 < strides[d] * size < MAX_STRIDE:
+        if strides[d] * size % TENSOR_ALIGNMENT or not 0 < strides[d] * size < MAX_STRIDE:
             return (
-                f"expected strides of a multiple of {ALIGNMENT} bytes below 2^40, found "
+                f"expected strides of a multiple of {TENSOR_ALIGNMENT} bytes below 2^40, found "
                 f"{strides[d] * size} bytes"
             )
     return None

@@ -28,7 +28,7 @@ from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
 from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance
-from dlc.target import BLOCK_THREADS, WARP, Target
+from dlc.target import BLOCK_THREADS, Target
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class _Walk:
         row = self._touch(op, points)
         outer = [a for a in self.along[op.result] if isinstance(a.owner, Block)]
         innermost = _innermost_axis(op)
-        warp = 1 if innermost is None or innermost in outer else WARP
+        warp = 1 if innermost is None or innermost in outer else self.target.warp
         self.l2[row] = max(self.l2.get(row, 0), _bytes(op.ref.type, points / warp))
 
     def _touch(self, op: LoadOp, points: int) -> object:

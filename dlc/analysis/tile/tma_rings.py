@@ -6,9 +6,10 @@ from dlc.analysis.kernel.tensor_maps import tma_obstacle
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.kernel_op import KernelSignature
-from dlc.dialects.kernel_tma import BOX_ALIGNMENT, holds_box, map_dims
+from dlc.dialects.kernel_tma import holds_box, map_dims
 from dlc.dialects.layouts import SwizzleAttr, shape_of, strides_of
 from dlc.ir.bounds import within
+from dlc.target import TMA_ALIGNMENT
 
 
 def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str | None:
@@ -61,6 +62,6 @@ def ring_obstacle(kernel: KernelSignature, ring: tile.RingOp) -> str | None:
 def slot_obstacle(ring: tile.RingOp) -> str | None:
     """Why the accelerator cannot write the slots of a ring where they lie; None if it can."""
     distance = strides_of(ring.ring_type)[0] * ring.element_bytes
-    if ring.depth > 1 and distance % BOX_ALIGNMENT:
-        return f"expected slots a multiple of {BOX_ALIGNMENT} bytes apart, found {distance} bytes"
+    if ring.depth > 1 and distance % TMA_ALIGNMENT:
+        return f"expected slots a multiple of {TMA_ALIGNMENT} bytes apart, found {distance} bytes"
     return None

@@ -24,11 +24,8 @@ from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit
 from dlc.ir.variance import Variance, variance
 from dlc.remarks import remark
-from dlc.target import MAX_THREADS
+from dlc.target import BLOCK_THREADS, MAX_THREADS
 from dlc.transforms.axes.loop_to_tile import as_tile
-
-DEALT_THREADS = 256
-"""Threads of a block where free thread axes are dealt over blocks."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ class _Binding:
         together = any(isinstance(op, buffers) for op in self._launch.walk())
         beside = bool(self._blocks) and thread_points <= MAX_THREADS
         whole = together or beside or thread_points <= 1
-        threads = max(thread_points, 1) if whole else min(DEALT_THREADS, thread_points)
+        threads = max(thread_points, 1) if whole else min(BLOCK_THREADS, thread_points)
         dealt_blocks = 1 if whole else -(-thread_points // threads)
         empty = empty or block_points == 0 or thread_points == 0
         self.func.set_launch_shape(0 if empty else block_points * dealt_blocks, threads)

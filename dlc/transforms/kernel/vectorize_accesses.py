@@ -25,11 +25,10 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import strides_of
 from dlc.ir.expr import Expr, constant_of
 from dlc.remarks import remark
+from dlc.target import WIDEST_ACCESS
 
-_BYTES = (16, 8, 4)
+_BYTES = (WIDEST_ACCESS, 8, 4)
 """What one access can take, best first."""
-_OWN_ALIGNMENT = 16
-"""Alignment of shared and local arrays, in bytes."""
 
 
 class Decline(Exception):
@@ -174,7 +173,7 @@ class _Copy:
     def _alignment(self, ref: SSAValue) -> int:
         if isinstance(ref, BlockArgument):
             return self.func.alignment(ref)
-        return _OWN_ALIGNMENT
+        return WIDEST_ACCESS  # shared and local arrays are printed so
 
 
 def _at_first(expr: Expr, lane: BlockArgument) -> Expr:

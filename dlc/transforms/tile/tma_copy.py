@@ -10,10 +10,9 @@ from xdsl.dialects.builtin import ModuleOp, StridedLayoutAttr, StringAttr
 from dlc.analysis.tile.rings import rings_by_loop
 from dlc.analysis.tile.tma_rings import loop_obstacle, ring_obstacle
 from dlc.dialects import tile
-from dlc.dialects.kernel_tma import BOX_ALIGNMENT
 from dlc.dialects.layouts import SwizzleAttr, strides_of
 from dlc.dialects.ring_ops import TMA
-from dlc.target import target_of
+from dlc.target import TMA_ALIGNMENT, target_of
 from dlc.transforms.step import Decline, SchedulingPass
 
 
@@ -89,7 +88,7 @@ def _sizes(ring: tile.RingOp) -> str:
 def _fill_by_tma(ring: tile.RingOp) -> None:
     ring.kind = StringAttr(TMA)
     strides = list(strides_of(ring.ring_type))
-    unit = BOX_ALIGNMENT // ring.element_bytes
+    unit = TMA_ALIGNMENT // ring.element_bytes
     if not isinstance(ring.ring_type.layout, SwizzleAttr) and strides[0] % unit:
         strides[0] = -(-prod(ring.slab.slab_sizes) // unit) * unit
         ring.set_layout(StridedLayoutAttr(strides))

@@ -12,8 +12,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.dialects.kernel_memory import memref_of
-from dlc.dialects.kernel_tma import BOX_ALIGNMENT
-from dlc.target import STATIC_SHARED_LIMIT
+from dlc.target import STATIC_SHARED_LIMIT, TMA_ALIGNMENT
 
 
 def parameter_types(func: kernel.FuncOp) -> list[str]:
@@ -55,7 +54,7 @@ def static_alignment(ref: SSAValue) -> int:
     """What a buffer that is declared in the kernel is aligned to, in bytes."""
     alignment = alignment_of(memref_of(ref))
     if any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses):
-        return max(BOX_ALIGNMENT, alignment)
+        return max(TMA_ALIGNMENT, alignment)
     return alignment
 
 

@@ -27,7 +27,7 @@ from xdsl.utils.target import Target
 
 from dlc.analysis.kernel.expression_parts import is_guarded, users_of
 from dlc.analysis.kernel.layout import place_of
-from dlc.analysis.kernel.shared_memory import MBARRIER_BYTES, shared_slots
+from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.backend.cuda.print.c_index import IndexText
 from dlc.backend.cuda.print.c_scalar import function_name, scalar, value_type
 from dlc.backend.cuda.print.c_text import (
@@ -59,6 +59,7 @@ from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
 from dlc.dialects.layouts import span, static_shape
 from dlc.ir.expr import Expr, constant_of
+from dlc.target import MBARRIER_BYTES
 
 __all__ = [
     "CudaTarget",
