@@ -13,7 +13,7 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute, Block, SSAValue
 
-from dlc.analysis.kernel.conflicts import trip_count
+from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import host, kernel
 from dlc.dialects.layouts import shape_of
 from dlc.simulator.hazards import Hazard

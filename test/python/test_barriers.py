@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.analysis.kernel import conflicts as analysis
 from dlc.analysis.kernel.barriers import missing_barriers
-from dlc.analysis.kernel.conflicts import Slots, trip_count
+from dlc.analysis.kernel.slots import Slots, trip_count
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import is_shared
 from dlc.registry import register

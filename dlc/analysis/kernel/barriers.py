@@ -12,7 +12,8 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.traits import Pure
 
-from dlc.analysis.kernel.conflicts import Conflict, Slots, conflicts
+from dlc.analysis.kernel.conflicts import Conflict, conflicts
+from dlc.analysis.kernel.slots import Slots
 from dlc.dialects import kernel
 
 

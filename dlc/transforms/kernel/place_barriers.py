@@ -12,7 +12,8 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.barriers import Uniformity, missing_barriers
-from dlc.analysis.kernel.conflicts import Conflict, Slots
+from dlc.analysis.kernel.conflicts import Conflict
+from dlc.analysis.kernel.slots import Slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.remarks import remark

@@ -1,0 +1,243 @@
+"""
+Which slots of shared buffers a kernel accesses, iteration by iteration, whatever its barriers.
+
+Where the first subscript of an access is known, it is that of a slot. A loop that picks slots of a
+ring (`ko mod 3`) comes back to the same slot after some iterations; in each, what an access
+touches and whether an if is taken may be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.ir import Block, Operation, SSAValue
+
+from dlc.dialects import kernel
+from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_memory import is_shared
+from dlc.dialects.layouts import shape_of, static_shape
+from dlc.ir.analyses import Analyses
+from dlc.ir.bounds import bounds, within
+from dlc.ir.expr import Expr, Mod, constant_of
+
+Order = kernel.BarrierOp | kernel.CommitOp | kernel.WaitOp
+"""What orders accesses."""
+
+_FEW = 4
+"""Slots of the deepest ring."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """`op` reads or writes `ref` at `at`: itself, or the wait that completes an async copy."""
+
+    op: Operation
+    at: Operation
+    ref: SSAValue
+    writes: bool
+
+    @property
+    def is_atomic(self) -> bool:
+        return isinstance(self.op, kernel.AtomicAddOp)
+
+    @property
+    def is_landing(self) -> bool:
+        """Is it the end of an asynchronous copy?"""
+        return self.at is not self.op
+
+
+class Slots:
+    """
+    What of a kernel's accesses does not depend on its barriers: which slot of its buffer an access
+    has, the loops that pick slots, and how often loops and ifs run.
+    """
+
+    def __init__(self, func: kernel.FuncOp) -> None:
+        self.periods: dict[scf.ForOp, int] = {}
+        """After how many iterations a loop comes back to the same slot."""
+        self.at: dict[SSAValue, int] = {}
+        """The iteration of the loops being played through."""
+        self._asked = Analyses()  # barriers may come and go
+        self._known: dict[object, int | None] = {}
+        self._taken: dict[object, bool | None] = {}
+        for op in func.walk():
+            for value, period in _chosen_slots(self._asked.get(_first_subscript, op)):
+                loop = value.owner.parent_op() if isinstance(value.owner, Block) else None
+                if isinstance(loop, scf.ForOp) and value is loop.body.block.args[0]:
+                    self.periods[loop] = max(self.periods.get(loop, 1), period)
+
+    def matters(self, op: Operation) -> bool:
+        """True if `op`, or something in it, accesses shared memory or orders such accesses."""
+        return self._asked.get(self._matters, op)
+
+    def _matters(self, op: Operation) -> bool:
+        blocks = (block for region in op.regions for block in region.blocks)
+        inside = any(self.matters(inner) for block in blocks for inner in block.ops)
+        return inside or isinstance(op, Order) or bool(self.accesses(op))
+
+    def accesses(self, op: Operation) -> tuple[Access, ...]:
+        """The accesses of shared memory that an operation performs at once."""
+        return self._asked.get(_accesses, op)
+
+    def trips(self, op: scf.ForOp) -> int | None:
+        """How often the body of a loop runs, if that is known."""
+        return self._asked.get(trip_count, op)
+
+    def of(self, op: Operation) -> int | None:
+        """The slot that `op` accesses in the current iteration, if it is known."""
+        first = self._asked.get(_first_subscript, op)
+        if first is None:
+            return None
+        key = (op, tuple(self.at.get(v) for v in first.values()))
+        if key not in self._known:
+            number = first.substitute(self.at.get)
+            self._known[key] = number.constant if number.is_constant else None
+        return self._known[key]
+
+    def run(self, op: Operation) -> int:
+        """
+        How many neighbouring elements a thread has where `op` accesses only elements e with
+        `e floordiv run mod threads` the number of the thread, in rows one after the other; else 0.
+        """
+        return self._asked.get(_run_of, op)
+
+    def taken(self, op: scf.IfOp) -> bool | None:
+        """
+        Is an if of a loop being played through taken in this iteration? None if that is not known,
+        and for ifs that, once not taken, may be taken again.
+        """
+        conditions = self._played(op)
+        key = (op, tuple(self.at.get(v) for c in conditions for v in c.values()))
+        if key not in self._taken:
+            values = [condition.substitute(self.at.get) for condition in conditions]
+            never = any(value.is_constant and value.constant < 0 for value in values)
+            known = bool(values) and all(value.is_constant for value in values)
+            self._taken[key] = False if never else True if known else None
+        return self._taken[key]
+
+    def ends_loop(self, op: Operation) -> bool:
+        """
+        May `op`, an if in a loop being played through, not be taken from this iteration on? Not
+        taking it then is like leaving the loop, if nothing beside it matters there.
+        """
+        if not isinstance(op, scf.IfOp) or not self._played(op) or self.taken(op) is not None:
+            return False
+        assert op.parent is not None
+        return not any(self.matters(other) for other in op.parent.ops if other is not op)
+
+    def _played(self, op: scf.IfOp) -> list[Expr]:
+        """The conditions of an if, if its loop is being played through and they fall."""
+        loop = op.parent_op()
+        played = isinstance(loop, scf.ForOp) and loop.body.block.args[0] in self.at
+        return self._asked.get(_falling, op) if played else []
+
+
+def _first_subscript(op: Operation) -> Expr | None:
+    """The subscript that picks the slot of an access of shared memory, if one may do so."""
+    subscripts: tuple[Expr, ...] = ()
+    wide = False
+    match op:
+        case kernel.LoadOp() | kernel.StoreOp() if is_shared(op.ref):
+            value = op.result if isinstance(op, kernel.LoadOp) else op.value
+            subscripts, wide = op.subscripts, isinstance(value.type, VectorType)
+        case kernel.CpAsyncOp():
+            subscripts, wide = op.target_subscripts, op.elements.value.data > 1
+        case _:
+            pass
+    # In one dimension the subscript is that of an element, and a vector has several.
+    several = wide and len(subscripts) == 1
+    return _expanded(subscripts[0]) if subscripts and not several else None
+
+
+def _run_of(op: Operation) -> int:
+    func = kernel.enclosing_func(op)
+    match op:
+        case kernel.LoadOp() | kernel.StoreOp():
+            type = (op.result if isinstance(op, kernel.LoadOp) else op.value).type
+            ref, subscripts = op.ref, op.subscripts
+            width = prod(static_shape(type)) if isinstance(type, VectorType) else 1
+        case kernel.CpAsyncOp():
+            ref, subscripts, width = op.target, op.target_subscripts, op.elements.value.data
+        case _:
+            return 0
+    assert func is not None
+    assert isinstance(ref.type, MemRefType)
+    offset, size = Expr(), 1
+    for subscript, extent in zip(reversed(subscripts), reversed(shape_of(ref)), strict=True):
+        offset, size = offset + _expanded(subscript) * size, size * extent
+    run = sum(f for atom, f in offset.terms if _is_thread(atom))
+    if run <= 0:
+        return 0
+    period = run * func.block_size
+    rest = Expr((), offset.constant % period)
+    for atom, factor in offset.terms:
+        if not _is_thread(atom) and factor % period:
+            rest = rest + Expr(((atom, factor),), 0)
+    return 0 if within(rest, run - width + 1) else run
+
+
+def _is_thread(atom: object) -> bool:
+    return isinstance(atom, SSAValue) and isinstance(atom.owner, kernel.ThreadIdOp)
+
+
+def _falling(op: scf.IfOp) -> list[Expr]:
+    """The conditions of an if in a loop, if none of them becomes true again later."""
+    loop, test = op.parent_op(), op.cond.owner
+    if op.results or op.false_region.blocks or not isinstance(loop, scf.ForOp):
+        return []
+    if not isinstance(test, kernel.TestOp):
+        return []
+    index = loop.body.block.args[0]
+    conditions = [_expanded(condition) for condition in test.where]
+    steps = [condition.coefficient(index) for condition in conditions]
+    return conditions if all(step is not None and step <= 0 for step in steps) else []
+
+
+def _expanded(expr: Expr) -> Expr:
+    """An expression with the index values that it mentions written out."""
+
+    def definition(value: SSAValue) -> Expr | None:
+        owner = value.owner
+        return _expanded(owner.subscripts[0]) if isinstance(owner, kernel.IndexOp) else None
+
+    return expr.substitute(definition)
+
+
+def _chosen_slots(first: Expr | None) -> Iterator[tuple[SSAValue, int]]:
+    """The values that pick a slot, and after how many steps of them the slot is the same again."""
+    for atom, factor in () if first is None else first.terms:
+        if isinstance(atom, Mod):
+            yield from ((value, atom.divisor) for value in atom.base.values())
+        elif isinstance(atom, SSAValue) and factor == 1:
+            low, high = bounds(atom)
+            if high - low < _FEW:  # a loop of no more chunks than slots
+                yield atom, int(high - low) + 1
+
+
+def _accesses(op: Operation) -> tuple[Access, ...]:
+    match op:
+        case kernel.LoadOp() if is_shared(op.ref):
+            return (Access(op, op, op.ref, False),)
+        case kernel.StoreOp() | kernel.AtomicAddOp() if is_shared(op.ref):
+            return (Access(op, op, op.ref, True),)
+        case kernel.CpAsyncOp():
+            return (Access(op, op, op.target, True),)
+        case kernel.MbarrierInitOp():
+            return (Access(op, op, op.barriers, True),)
+        case MbarrierOpBase() | kernel.TmaLoadOp():
+            # These order each other, and what is copied.
+            return (Access(op, op, op.barriers, False),)
+        case _:
+            return ()
+
+
+def trip_count(op: scf.ForOp) -> int | None:
+    """How often the body of a loop runs; None where its bounds are not constant."""
+    first, end, step = (constant_of(v) for v in (op.lb, op.ub, op.step))
+    if first is None or end is None or not step:
+        return None
+    return max(0, -(-(end - first) // step))
