@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dlc.frontend.imported import MAX_ALIGN
+from dlc.target import WIDEST_ACCESS
 from dlc_bench.work import Work
 
 Call: TypeAlias = Callable[[Sequence[torch.Tensor]], Any]
@@ -66,7 +66,7 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
             tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
         )
     span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    skip = tensor.data_ptr() % MAX_ALIGN // tensor.element_size()
+    skip = tensor.data_ptr() % WIDEST_ACCESS // tensor.element_size()
     memory = torch.empty(span + skip, dtype=tensor.dtype, device=tensor.device)
     memory[skip:] = tensor.detach().as_strided((span,), (1,))
     return memory.as_strided(tensor.shape, tensor.stride(), skip)
