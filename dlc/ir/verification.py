@@ -20,16 +20,14 @@ from dlc.ir.dominance import verify_dominance
 from dlc.ir.structure import structure
 
 _sound: ContextVar[AbstractSet[Operation]] = ContextVar("sound", default=frozenset())
-"""The operations that are known to be valid while a module is verified."""
+"""The operations whose regions are known to be valid while a module is verified."""
 
 
 class SoundByStructure(Operation):
     """Mixin of operations that are isolated from above, and whose validity is their structure's."""
 
     def verify(self, verify_nested_ops: bool = True) -> None:
-        known = self in _sound.get()
-        if not known or self.next_op is None:  # what ends a block may have to be a terminator
-            super().verify(verify_nested_ops and not known)
+        super().verify(verify_nested_ops and self not in _sound.get())
 
 
 class Verifier:

@@ -19,8 +19,7 @@ from dlc.text import counted
 @dataclass(frozen=True)
 class SinkExpressionsPass(ModulePass):
     """
-    A value that is used once moves to its use, so that what is one expression stands together. A
-    load from a thread's own memory that is used several times is repeated before each use.
+    A value that is used once moves to its use, so that what is one expression stands together.
 
     *Legal when* nothing in between changes what the value is computed of: see
     `dlc.analysis.kernel.expression_parts`.
@@ -34,6 +33,8 @@ class SinkExpressionsPass(ModulePass):
     kernel.store %u, %c[%t]            %x = kernel.load %a[%t]
     kernel.store %x, %d[%t]            kernel.store %x, %d[%t]
     ```
+
+    A load from a thread's own memory that is used several times is repeated before each use.
     """
 
     name = "sink-expressions"
