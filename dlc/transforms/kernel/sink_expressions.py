@@ -27,11 +27,19 @@ class SinkExpressionsPass(ModulePass):
     that can be checked.
 
     ```
-    %x = kernel.load %a[%t]            %y = kernel.load %b[%t]
-    %y = kernel.load %b[%t]            %u = math.exp %y : f32
-    %u = math.exp %y : f32        →    kernel.store %u, %c[%t]
-    kernel.store %u, %c[%t]            %x = kernel.load %a[%t]
-    kernel.store %x, %d[%t]            kernel.store %x, %d[%t]
+    %x = kernel.load %a[%t] : memref<64xf32>
+    %y = kernel.load %b[%t] : memref<64xf32>
+    %u = math.exp %y : f32
+    kernel.store %u, %c[%t] : memref<64xf32>
+    kernel.store %x, %d[%t] : memref<64xf32>
+    ```
+    becomes
+    ```
+    %y = kernel.load %b[%t] : memref<64xf32>
+    %u = math.exp %y : f32
+    kernel.store %u, %c[%t] : memref<64xf32>
+    %x = kernel.load %a[%t] : memref<64xf32>
+    kernel.store %x, %d[%t] : memref<64xf32>
     ```
 
     A load from a thread's own memory that is used several times is repeated before each use.
