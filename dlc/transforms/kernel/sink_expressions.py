@@ -1,4 +1,4 @@
-"""The pass `sink-expressions`: what is used once stands before its use."""
+"""What is used once stands before its use."""
 
 from __future__ import annotations
 
