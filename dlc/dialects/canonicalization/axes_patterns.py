@@ -36,7 +36,7 @@ class DropUnitAxes(RewritePattern):
         for axis in units:
             for user in [use.operation for use in axis.uses]:
                 assert isinstance(user, IndexedOp)
-                user.set_index(user.subscripts, user.where)
+                user.substitute(lambda value, axis=axis: 0 if value is axis else None)
             op.body.block.erase_arg(axis)
         op.set_axes(extents, kinds)
         rewriter.notify_op_modified(op)
