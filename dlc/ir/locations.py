@@ -7,6 +7,7 @@ xDSL's parser leaves operations at an unknown location unless the text says `loc
 from __future__ import annotations
 
 import re
+import struct
 from bisect import bisect_right
 
 from xdsl.context import Context
@@ -75,7 +76,10 @@ class LocParser(Parser):
 
     def parse_operation(self) -> Operation:
         op_span = self._op_span = self._name_span(self.pos)
-        op = super().parse_operation()
+        try:
+            op = super().parse_operation()
+        except struct.error:  # from attributes that hold numbers of a fixed width
+            raise ParseError(op_span, "expected numbers of at most 64 bits") from None
         if isinstance(op.location, UnknownLoc):
             op.location = self._location(op_span)
         return op
