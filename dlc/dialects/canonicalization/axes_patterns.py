@@ -37,6 +37,7 @@ class DropUnitAxes(RewritePattern):
             for user in [use.operation for use in axis.uses]:
                 assert isinstance(user, IndexedOp)
                 user.substitute(lambda value, axis=axis: 0 if value is axis else None)
+        for axis in units:  # only now: an axis has its extent by its place
             op.body.block.erase_arg(axis)
         op.set_axes(extents, kinds)
         rewriter.notify_op_modified(op)
