@@ -158,8 +158,14 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         bound: list[UnresolvedOperand] = []
         zeroed: list[int] = []
 
+        def argument() -> None:
+            start = parser.pos
+            arguments.append(argument := parser.parse_argument())
+            if cls.IN_GRAPH and not isinstance(argument.type, MemRefType):
+                parser.raise_error(f"expected a memref, found {argument.type}", start, parser.pos)
+
         def input() -> None:
-            arguments.append(parser.parse_argument())
+            argument()
             aligned = parser.parse_optional_keyword("align")
             alignments.append(parser.parse_integer() if aligned else DEFAULT_ALIGNMENT)
             if cls.IN_GRAPH:
@@ -167,7 +173,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
                 bound.append(parser.parse_unresolved_operand())
 
         def output() -> None:
-            arguments.append(parser.parse_argument())
+            argument()
             if parser.parse_optional_keyword("zeroed"):
                 zeroed.append(len(arguments) - 1 - len(alignments))
 

@@ -20,13 +20,6 @@ from dlc.simulator.scalars import Value, dtype_of
 from dlc.simulator.shadow import Elements, Shadow
 
 
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    strides = [1]
-    for extent in reversed(shape[1:]):
-        strides.append(strides[-1] * extent)
-    return tuple(reversed(strides[: len(shape)]))
-
-
 def swizzled(offset: Any, swizzle: int, bytes: int) -> Any:
     """
     The offset to which a swizzle of so many bytes, 0 for none, moves the element at an offset, in
@@ -56,8 +49,11 @@ class _Buffer:
         self.bytes = self.element.itemsize if is_index else element_bytes(type.element_type)
         self.alignment = alignment
         self.shared = is_shared(ref)
-        self.size = span(type) if self.shared else int(np.prod(self.shape))
-        self.steps = self.strides if self.shared else _row_major(self.shape)
+        distinct = zip(self.shape, self.strides, strict=True)
+        self.distinct = tuple(extent if stride else min(extent, 1) for extent, stride in distinct)
+        """The extents, 1 along dimensions whose points lie on each other in memory."""
+        self.size = span(type) if self.shared else int(np.prod(self.distinct))
+        self.steps = self.strides if self.shared else self._row_major()
         self.swizzle = self.group = 0
         outer = self.strides[:-2]
         if isinstance(layout := type.layout, SwizzleAttr):
@@ -67,13 +63,21 @@ class _Buffer:
             self.group, columns = layout.rows.data, self.shape[-1]
             self.steps = (*outer, self.group * columns + layout.padding.data, columns, 1)
 
+    def _row_major(self) -> tuple[int, ...]:
+        """The steps from element to element, row by row, where each has a number of its own."""
+        steps, step = list[int](), 1
+        for extent, stride in zip(reversed(self.distinct), reversed(self.strides), strict=True):
+            steps.append(step if stride else 0)
+            step *= extent
+        return tuple(reversed(steps))
+
     def place(self, element: int) -> str:
         """An element as it is written: `%x[3, 4]`."""
         if self.shared:
             element = swizzled(element % max(self.size, 1), self.swizzle, self.bytes)
         parts: list[int] = []
         for stride in self.steps:
-            part, element = divmod(element, max(stride, 1))
+            part, element = divmod(element, stride) if stride else (0, element)
             parts.append(part)
         if self.swizzle:
             panels, parts[-2] = divmod(parts[-2], self.shape[-2])
@@ -179,11 +183,12 @@ class Memory(_Buffer):
 
     def fill(self, array: NDArray[Any]) -> None:
         """The contents of an input."""
-        self.data = np.ascontiguousarray(array).reshape(-1)
+        distinct = array[tuple(slice(extent) for extent in self.distinct)]
+        self.data = np.ascontiguousarray(distinct).reshape(-1)
 
     def array(self) -> NDArray[Any]:
         """The contents in the memref's shape."""
-        return self.data.reshape(self.shape)
+        return np.broadcast_to(self.data.reshape(self.distinct), self.shape)
 
     def elements(
         self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int

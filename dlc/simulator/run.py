@@ -117,7 +117,7 @@ class _Run:
         assert memory.shadow is not None
         missing = ~memory.shadow.written()
         if missing.any():
-            place = np.unravel_index(int(np.argmax(missing)), memory.shape or (1,))
+            place = np.unravel_index(int(np.argmax(missing)), memory.distinct or (1,))
             where = ", ".join(str(i) for i in place) if memory.shape else ""
             sentence = (
                 f"{int(missing.sum())} of {missing.size} elements of {memory.name} are never "

@@ -173,6 +173,16 @@ def test_a_block_writes_what_another_has_read() -> None:
     assert re.search(r"thread 0 of block 1 writes %y\[0\], written by thread 0 of b", found[0])
 
 
+def test_elements_that_lie_on_each_other_are_one() -> None:
+    output = "%y: memref<2x64xf32, strided<[0, 1]>>"
+    kinds: dict[str, list[str]] = {}
+    for place in ("0, %t", "1, %t", "%t mod 2, %t floordiv 2"):
+        text = "%a = kernel.load %x[%t] : memref<64xf32>\n  kernel.store %a, "
+        text += f"%y[{place}] : memref<2x64xf32, strided<[0, 1]>>"
+        kinds[place] = [h.kind for h in verdict_of(body(text, output=output)).hazards]
+    assert kinds == {"0, %t": [], "1, %t": [], "%t mod 2, %t floordiv 2": ["race", "unwritten"]}
+
+
 def test_every_hazard_is_reported_once() -> None:
     loop = f"""{STAGED}
   scf.for %i = %c0 to %c3 step %c1 {{

@@ -30,7 +30,7 @@ from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, unique_name
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine
@@ -213,21 +213,29 @@ class _KernelBuilder:
         op = self.op
         outer = Builder(InsertPoint.at_end(self.block))
         shape = tensor_ir.shape_of(op.results[0])
-        builder, axes = outer, list[Expr]()
-        if shape:
-            nest = loop.ForOp(shape, new_body(len(shape), _free_names(len(shape))))
+        strides = [strides_of(self.layouts.memref(r)) for r in op.results]
+        # Points that lie on each other in memory, of what is returned expanded, are one.
+        one = [n > 1 and not any(s[d] for s in strides) for d, n in enumerate(shape)]
+        looped = [d for d in range(len(shape)) if not one[d]]
+        builder, axes = outer, [Expr() for _ in shape]
+        if looped:
+            names = _free_names(len(shape))
+            body = new_body(len(looped), [names[d] for d in looped])
+            nest = loop.ForOp([shape[d] for d in looped], body)
             outer.insert(nest)
             last = nest.body.block.last_op
             assert last is not None
             builder = Builder(InsertPoint.before(last))
-            # An axis stands for itself in subscripts, also where it has a single point.
-            axes = [Expr(((a, 1),)) for a in nest.axes]
+            for d, axis in zip(looped, nest.axes, strict=True):
+                # An axis stands for itself in subscripts, also where it has a single point.
+                axes[d] = Expr(((axis, 1),))
         values = self._compute(builder, axes)
-        for value, result in zip(values, op.results, strict=True):
+        for value, result, steps in zip(values, op.results, strides, strict=True):
             index = len(self.block.args)
             ref = self.block.insert_arg(self.layouts.memref(result), index)
             ref.name_hint = result.name_hint or "out"
-            builder.insert(loop.StoreOp(value, ref, axes))
+            first = [Expr() - axes[d] for d in looped if shape[d] > 1 and not steps[d]]
+            builder.insert(loop.StoreOp(value, ref, axes, first))
         return list(self.inputs), Region(self.block)
 
     def _compute(self, b: Builder, axes: list[Expr]) -> list[SSAValue]:

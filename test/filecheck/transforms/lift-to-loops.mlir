@@ -87,3 +87,17 @@ func.func @main(%x: tensor<4x8xf32> {dlc.strides = array<i64: 1, 4>}, %y: tensor
 }
 
 // CHECK: loop.kernel @s(%x: memref<4x8xf32, strided<[1, 4]>> = %x, %y: memref<4x8xf32> align 4 = %y) -> (%s: memref<4x8xf32, strided<[1, 4]>>) {
+
+// -----
+
+// What is returned expanded is written once, not at each point that lies there.
+
+func.func @main(%x: tensor<8xf32>) -> (tensor<4x8xf32> {dlc.strides = array<i64: 0, 1>}) {
+  %s = tensor_ir.index_map (d0, d1) -> %x[d1] : tensor<8xf32> -> tensor<4x8xf32>
+  func.return %s : tensor<4x8xf32>
+}
+
+// CHECK:       loop.kernel @s(%x: memref<8xf32>
+// CHECK-NEXT:    loop.for %j in 8 {
+// CHECK-NEXT:      %x_1 = loop.load %x[%j] : memref<8xf32>
+// CHECK-NEXT:      loop.store %x_1, %s[0, %j] : memref<4x8xf32, strided<[0, 1]>>

@@ -251,6 +251,15 @@ func.func @main(%x: tensor<4xf32>) -> () {
 
 // -----
 
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = loop.kernel @k(%x: memref<4xf32> = %x) -> (%y: tensor<4xf32>) {
+  }
+  func.return %y : tensor<4xf32>
+}
+// CHECK: expected a memref, found tensor<4xf32>
+
+// -----
+
 func.func @main(%x: tensor<4xf32>) -> () {
   %y = "loop.kernel"(%x) <{sym_name = "k", alignments = array<i64>}> ({
   ^bb0(%a: memref<4xf32>, %y: memref<4xf32>):
