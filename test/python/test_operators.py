@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from expected import rounded
 from families import FAMILIES, Case, Program, arguments, normal, put
+from made_up import MADE_UP
 from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -236,7 +237,7 @@ def test_operators_take_other_arguments(name: str, variant: str | None) -> None:
 
 
 REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
-    "cummax": (lambda x: x.cummax(0), "aten.cummax.default (test_operators"),
+    "an unknown one": (lambda x: torch.ops.aten.made_up(x), f"{MADE_UP} (test_operators"),
     "a mask that reads": (lambda x: torch.ops.aten._unsafe_index(x, [x > 0]), "depends on data"),
     "a mask that writes many": (lambda x: put(x, x[0], x > 0), "a boolean mask takes a value for"),
     "as_strided": (lambda x: x.as_strided((3,), (1,)), "aten.as_strided.default"),
