@@ -27,7 +27,9 @@ def pad(c: Lowering) -> Lowered:
         d = dimension(dim)
         inside = d - before
         if mode == "circular":
-            parts = [((d + (-before % extent)) % extent, [])]
+            # What a negative amount takes away is not there to come round again.
+            first, kept = max(-before, 0), max(extent + min(before, 0) + min(after, 0), 1)
+            parts = [((d + -max(before, 0) % kept) % kept + first, [])]
         elif mode == "replicate":
             parts = [
                 (fixed(0), [fixed(before - 1) - d]),
