@@ -205,6 +205,11 @@ op(
     mask(70),
 )
 op("cumprod", lambda x: (x.cumprod(0), x[:3].cumprod(0)), normal(100))
+op("running extremes", lambda x, y, z: [f(v, d) for f in (torch.cummax, torch.cummin)
+                                         for v, d in ((x, 0), (y, 1), (z, 0), (x[0], 0))],
+   KINDS, integers(-5, 5, 2, 150), mask(70))  # fmt: skip
+op("logcumsumexp", lambda x, y, z: (x.logcumsumexp(0), y.logcumsumexp(-1), z.logcumsumexp(0)),
+   KINDS, normal(2, 150) * 9, SPECIAL[1:].repeat(9))  # fmt: skip
 op("cumsum of little", lambda x: (x.cumsum(0), x[:, :0].cumsum(1), x[0, 0].cumsum(0)), normal(1, 3))
 op("sort", lambda x: (x.sort(1), x.sort(0, descending=True), x.argsort(stable=True)),
    TIES[0])  # fmt: skip
@@ -425,7 +430,9 @@ op("repeats", lambda x: (x.repeat(2, 1, 3), x.tile(2), x.repeat_interleave(3, 1)
                          x.repeat_interleave(2)), normal(3, 5))  # fmt: skip
 op("pads", lambda x: (F.pad(x, (1, 2)), F.pad(x, (0, 1, 2, 0), value=3.0), F.pad(x, (-1, 2)),
                       F.pad(x[0], (2, 1), mode="reflect"), F.pad(x, (2, 1, 1, 0), mode="replicate"),
-                      F.pad(x[0], (2, 5), mode="circular"), F.pad(x, (1, 2, 2, 1), mode="reflect")),
+                      F.pad(x[0], (2, 5), mode="circular"),
+                      F.pad(x[0], (-1, 2), mode="circular"), F.pad(x[0], (3, -2), mode="circular"),
+                      F.pad(x, (1, 2, 2, 1), mode="reflect")),
    normal(2, 3, 4, 6))  # fmt: skip
 op(
     "triangles",
@@ -566,6 +573,10 @@ op("scatter", lambda x, i, v: (x.scatter(1, i, v), x.scatter(0, i, 2.5), x.scatt
 op("scatter_reduce", lambda x, i, v: [x.scatter_reduce(1, i, v, r, include_self=s) for s in
                                       (True, False) for r in "sum prod mean amax amin".split()],
    normal(4, 5), integers(0, 5, 4, 6), normal(4, 6))  # fmt: skip
+op("scatter to a scalar", lambda x, i, v: [
+    x.scatter_add(0, i, v), x.scatter(0, i[0], v[0]), x.scatter_reduce(0, i, v, "amax"),
+    x.scatter_reduce(0, i, v, "mean", include_self=False), x.scatter(0, i[0], 2, reduce="add")],
+   normal(), integers(0, 1, 1), normal(1))  # fmt: skip
 op("scatter of integers", lambda x, i, v: [x.scatter_reduce(1, i, v, r) for r in
                                            "sum prod mean amax amin".split()],
    integers(-9, 9, 4, 5), integers(0, 5, 4, 6), integers(-9, 9, 4, 6))  # fmt: skip

@@ -274,8 +274,11 @@ def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:
         values = {v: values[v].transpose(*kept, *axes).reshape(shape) for v in op.inputs}
         first, axes = values[op.inputs[0]], (len(kept),)
     (axis,) = axes
-    best = (np.argmax if sign == 1 else np.argmin)(first, axis=axis)  # NaN first, then the earliest
-    places = np.expand_dims(best, axis)
+    value, index = first, values[op.inputs[1]]
+    best = (np.max if sign == 1 else np.min)(value, axis=axis, keepdims=True)  # NaN if one is
+    candidates = (value == best) | ((value != value) & (best != best))
+    last = np.iinfo(index.dtype).max
+    places = np.argmin(np.where(candidates, index, last), axis=axis, keepdims=True)
     return [np.take_along_axis(values[v], places, axis).squeeze(axis) for v in op.inputs]
 
 

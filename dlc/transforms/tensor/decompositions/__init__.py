@@ -14,6 +14,7 @@ from dlc.transforms.tensor.decompositions import (
     pointwise,
     pooling,
     reductions,
+    scans,
     scattering,
     shape,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "pointwise",
     "pooling",
     "reductions",
+    "scans",
     "scattering",
     "shape",
 ]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.tensor_ir import ReduceOp, element_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import dims, fixed
+from dlc.transforms.tensor.decompositions.folds import identity
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.reductions import finish
-from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float, width
+from dlc.transforms.tensor.decompositions.scalar import Number, Scalar
 
 
 @dataclass(frozen=True)
@@ -113,16 +114,12 @@ def folded(c: Lowering, windows: list[Window], monoid: str, fill: Number) -> SSA
     return c.reduce(monoid, range(len(c.shape), len(c.shape) + len(windows)), read, hint=monoid)
 
 
-def least(element: Attribute) -> Number:
-    return -inf if is_float(element) else -(2 ** (width(element) - 1))
-
-
 def located(c: Lowering, windows: list[Window]) -> Lowered:
     """The largest of each window, and its index in its plane."""
     value, space = c.wide(c.tensor()), len(windows)
     plane = [w.extent for w in windows]
     index = c.reshape(c.iota(0, [prod(plane)]), plane)
-    read = spread(c, windows, value, c.shape, least(element_of(value)))
+    read = spread(c, windows, value, c.shape, identity("max", element_of(value)))
     shape = shape_of(read)
     # Equal points have the first index, so one that does not count has the largest.
     index = spread(c, windows, index, c.shape[-space:], 2**63 - 1)
@@ -158,7 +155,7 @@ def averaged(
 def max_pool(rank: int) -> None:
     @lower(f"max_pool{rank}d")
     def decomposition(c: Lowering) -> Lowered:
-        lowest = least(element_of(c.wide(c.tensor())))
+        lowest = identity("max", element_of(c.wide(c.tensor())))
         return finish(c, folded(c, windows_of(c, rank), "max", lowest))
 
     if rank > 1:

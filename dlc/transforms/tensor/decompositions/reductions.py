@@ -214,7 +214,18 @@ def vector_norm(c: Lowering) -> Lowered:
 @lower("logsumexp")
 def logsumexp(c: Lowering) -> Lowered:
     value = as_element(c, c.tensor(), c.element)
-    axes, shape = reduced_axes(c, value), shape_of(value)
+    return finish(c, log_of_sum(c, value, reduced_axes(c, value), c.hint, c.element))
+
+
+def log_of_sum(
+    c: Lowering,
+    value: SSAValue,
+    axes: list[int],
+    hint: str | None = None,
+    element: Attribute | None = None,
+) -> SSAValue:
+    """The logarithm of the sum of the exponentials over `axes`, converted to `element`."""
+    shape = shape_of(value)
     largest = c.reduce("max", axes, value, hint="max")
     # An infinite maximum is no offset: inf - inf would be NaN.
     offset = c.elementwise(
@@ -224,10 +235,9 @@ def logsumexp(c: Lowering) -> Lowered:
         lambda x, m: s.exp(x - m), value, c.spread(offset, axes, shape), shape=shape, hint="exp"
     )
     sums = c.reduce("add", axes, powers, hint="sum")
-    final = c.elementwise(
-        lambda x, m: s.log(x) + m, sums, offset, shape=shape_of(sums), element=c.element
+    return c.elementwise(
+        lambda x, m: s.log(x) + m, sums, offset, shape=shape_of(sums), element=element, hint=hint
     )
-    return finish(c, final)
 
 
 def _largest_along(c: Lowering, value: SSAValue, dim: int) -> SSAValue:

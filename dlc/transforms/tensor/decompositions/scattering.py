@@ -5,9 +5,9 @@ hit it. So no two updates meet in memory, and results are the same every time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from math import inf, prod
+from math import prod
 
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
@@ -16,10 +16,11 @@ from dlc.dialects.layouts import shape_of
 from dlc.dialects.tensor_ir import element_of
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.division import floor_quotient
+from dlc.transforms.tensor.decompositions.folds import combine, identity
 from dlc.transforms.tensor.decompositions.indexing import gathered, wrapped
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.pointwise import truth
-from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, is_float, is_unsigned, width
+from dlc.transforms.tensor.decompositions.scalar import Scalar, is_unsigned
 
 
 def hits(
@@ -87,7 +88,7 @@ def index_put(c: Lowering) -> Lowered:
     if c.flag("accumulate"):
         square = [*c.shape, count]
         hit = hits(c, [c.move(v, [update], square) for v in flat], places, square)
-        added = folded_hits(c, hit, c.move(c.wide(values), subscripts, square), "add", 0)
+        added = folded_hits(c, hit, c.move(c.wide(values), subscripts, square), "add")
         return c.pointwise_wide(lambda x, y: x + y, base, added)
     extents = [c.shape[d] for d in places]
     square = [*extents, count]
@@ -122,13 +123,11 @@ def _masked_put(c: Lowering, given: Sequence[SSAValue | None]) -> Lowered:
 # scatter: x[index[i][j]][j] = src[i][j].
 
 
-def folded_hits(
-    c: Lowering, hit: SSAValue, values: SSAValue, monoid: str, identity: Number
-) -> SSAValue:
+def folded_hits(c: Lowering, hit: SSAValue, values: SSAValue, monoid: str) -> SSAValue:
     """The fold over the last axis of the values where `hit` holds."""
-    shape = shape_of(hit)
+    shape, nothing = shape_of(hit), identity(monoid, element_of(values))
     chosen = c.elementwise(
-        lambda h, x: h.select(x, identity), hit, values, shape=shape, hint="update"
+        lambda h, x: h.select(x, nothing), hit, values, shape=shape, hint="update"
     )
     return c.reduce(monoid, [len(shape) - 1], chosen, hint="updates")
 
@@ -143,7 +142,7 @@ def _scattered(c: Lowering, name: str, dim: int, length: int, where: int) -> SSA
         value = c.cast(value, i64)
     else:
         value = c.wide(c.cast(value, c.element))
-    subscripts = dims(len(c.shape) + 1)[:-1]
+    subscripts = dims(len(c.shape)) or dims(1)  # a scalar is a line of one point
     subscripts[dim] = dimension(len(c.shape))
     inside = [
         fixed(extent - 1) - dimension(d)
@@ -159,15 +158,16 @@ def _scattered(c: Lowering, name: str, dim: int, length: int, where: int) -> SSA
 )  # fmt: skip
 def scatter(c: Lowering) -> Lowered:
     base, rank = c.tensor(), len(c.shape)
-    if not rank:
-        refuse("expected a tensor of at least one dimension")
     if 0 in shape_of(c.tensor("index")) or not prod(c.shape):
         return base
     dim = c.dim(rank)
     length = (shape_of(c.tensor("index")) or (1,))[dim]
     index = _scattered(c, "index", dim, length, -1)
     square = shape_of(index)
-    hit = hits(c, [index], [dim], square)
+    if rank:
+        hit = hits(c, [index], [dim], square)
+    else:
+        hit = c.elementwise(lambda i: i.eq(0), index, shape=square, hint="hit")
     if c.op.operand("src") is None:
         constant = c.constant(c.number("value"), (), c.element)
         values = c.broadcast(c.wide(constant), square)
@@ -179,30 +179,21 @@ def scatter(c: Lowering) -> Lowered:
     return overwritten(c, latest(c, hit), c.cast(values, c.element), dims(rank + 1))
 
 
-FOLDS: dict[str, tuple[str, float, Callable[[Scalar, Scalar], Scalar]]] = {
-    "sum": ("add", 0, lambda x, y: x + y),
-    "add": ("add", 0, lambda x, y: x + y),
-    "mean": ("add", 0, lambda x, y: x + y),
-    "prod": ("mul", 1, lambda x, y: x * y),
-    "multiply": ("mul", 1, lambda x, y: x * y),
-    "amax": ("max", -inf, lambda x, y: x.maximum(y)),
-    "amin": ("min", inf, lambda x, y: x.minimum(y)),
-}
-"""The monoids of reducing scatters, their identities, and how they combine with `self`."""
+FOLDS = {
+    "sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": "mul", "amax": "max",
+    "amin": "min",
+}  # fmt: skip
+"""The monoids of reducing scatters."""
 
 
 def _reduced(c: Lowering, how: str, hit: SSAValue, values: SSAValue) -> Lowered:
-    monoid, identity, combine = FOLDS[how]
-    element = element_of(values)
-    if identity in (inf, -inf) and not is_float(element):
-        bits = width(element) - 1
-        identity = -(2**bits) if identity < 0 else 2**bits - 1
-    folds = folded_hits(c, hit, values, monoid, identity)
+    monoid = FOLDS[how]
+    folds = folded_hits(c, hit, values, monoid)
     own = c.flag("include_self", True)
-    counts = folded_hits(c, hit, c.constant(1, shape_of(hit), i64), "add", 0)
+    counts = folded_hits(c, hit, c.constant(1, shape_of(hit), i64), "add")
 
     def function(x: Scalar, fold: Scalar, count: Scalar) -> Scalar:
-        result = combine(x, fold) if own else count.eq(0).select(x, fold)
+        result = combine(monoid, x, fold) if own else count.eq(0).select(x, fold)
         if how != "mean":
             return result
         total = (count + 1 if own else count.maximum(1)).to(x.element)
