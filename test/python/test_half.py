@@ -82,6 +82,10 @@ def attention(
     return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
 
 
+def best(v: torch.Tensor) -> torch.Tensor:
+    return v.gather(0, v.argmax(0, True))
+
+
 def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -231,6 +235,13 @@ def test_casts_stay(function: Callable[..., Any]) -> None:
     x = torch.linspace(-3, 3, 512).half()
     compiled = dlc.compile(function, (x,), backend="host")
     assert torch.equal(compiled(x), rounded(function, x))
+
+
+def test_a_half_is_gathered_where_its_column_is_best() -> None:
+    """From a memref that has axes of one point before and behind the others."""
+    v = torch.randn(3, 31, 31, 1).bfloat16()
+    compiled = dlc.compile(best, (v,), target="sm_120", backend="host")
+    assert torch.equal(compiled(v), best(v))
 
 
 @pytest.mark.parametrize("rows", [8, 65536])

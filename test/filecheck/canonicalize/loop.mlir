@@ -110,3 +110,29 @@ func.func @main(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %t = kernel.launch @again(%w) : (tensor<8xf32>) -> (tensor<8xf32>)
   func.return %y, %w : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Axes of one point before and behind others, in subscripts that name the one, the other or both:
+// the others stay in them.
+
+// CHECK-LABEL: loop.kernel @units
+// CHECK-NEXT:    loop.for %h in 3, %i in 5 {
+// CHECK-NEXT:      %a = loop.load %at[%h, %i] : memref<3x5xi64>
+// CHECK-NEXT:      %k = arith.index_cast %a : i64 to index
+// CHECK-NEXT:      %v = loop.load %x[%k, %h + %i, 0] where (%h + %i < 6) : memref<2x7x1xf32>
+// CHECK-NEXT:      loop.store %v, %y[0, %h, %i, 0] : memref<1x3x5x1xf32>
+// CHECK-NEXT:    }
+func.func @main(%at: tensor<3x5xi64>, %x: tensor<2x7x1xf32>) -> tensor<1x3x5x1xf32> {
+  %y = loop.kernel @units(%at: memref<3x5xi64> = %at, %x: memref<2x7x1xf32> = %x)
+      -> (%y: memref<1x3x5x1xf32>) {
+    loop.for %b in 1, %h in 3, %i in 5, %j in 1 {
+      %a = loop.load %at[%h, %i] : memref<3x5xi64>
+      %k = arith.index_cast %a : i64 to index
+      %v = loop.load %x[%k, %h + %i + %j, %j] where (%h + %i < 6 - %j)
+          : memref<2x7x1xf32>
+      loop.store %v, %y[%b, %h, %i, %b + %j] : memref<1x3x5x1xf32>
+    }
+  }
+  func.return %y : tensor<1x3x5x1xf32>
+}
