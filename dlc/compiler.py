@@ -37,6 +37,7 @@ from dlc.passes import PRINTED, STAGES, Printed, Stage
 from dlc.pipeline import run_pipeline, text_of
 from dlc.registry import register
 from dlc.target import TARGET_ATTRIBUTE, get_target
+from dlc.text import counted
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 
@@ -171,6 +172,16 @@ class CompiledProgram:
         self.variants: list[Variant] = []
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        of = f"<dlc program {name} for {self.target} on {self.backend.name}"
+        if not self.variants:
+            return f"{of}, not compiled yet>"
+        more = f", {len(self.variants)} variants" if len(self.variants) > 1 else ""
+        names = [func.name_ for func in self.variants[0].executor.funcs]
+        shown = ", ".join([*names[:8], *["…"] * (len(names) > 8)])
+        return f"{of}: {counted(len(names), 'kernel')} ({shown}){more}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         _refuse_gradients(args, kwargs)
         variant, bound = self._bound(args, kwargs)
@@ -245,8 +256,12 @@ def compile(
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
     if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
     call. Raises ImportFailure and UnsupportedError for programs that cannot be imported, OpError
-    for operations that cannot be compiled, and ValueError for an unknown target or backend.
+    for operations that cannot be compiled, ValueError for an unknown target or backend, and
+    TypeError for arguments in no tuple.
     """
+    if not isinstance(args, tuple | list):
+        error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
+        raise with_hint(error, "of one tensor: dlc.compile(f, (x,))")
     program = CompiledProgram(f, target or default_target(), get_backend(backend, sync), graph)
     program.variant(tuple(args), kwargs).module("kernel")
     return program

@@ -9,6 +9,7 @@ one product for each compute capability.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -133,9 +134,16 @@ OLDEST_CAPABILITY = (8, 0)
 def get_target(name: str) -> Target:
     """The target of a name such as `sm_90`; ValueError if the table has none."""
     if name not in TARGETS:
-        hint = did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
-        raise with_hint(ValueError(f"unknown target '{name}'"), hint)
+        raise with_hint(ValueError(f"unknown target '{name}'"), target_hint(name))
     return TARGETS[name]
+
+
+def target_hint(name: str) -> str:
+    """What to write for an unknown target; an older chip's name is no misspelling of another's."""
+    chip = re.fullmatch(r"sm_(\d+)", name)
+    if chip and int(chip[1]) < 10 * OLDEST_CAPABILITY[0]:
+        return f"it is older than all that dlc knows: {', '.join(TARGETS)}"
+    return did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
 
 
 def target_of(module: ModuleOp) -> Target:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from dlc import __version__
 from dlc.cli.model_options import add_model_options, at_least
 from dlc.passes import PRINTED
 
@@ -34,6 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
     )
+    parser.add_argument("--version", action="version", version=f"dlc {__version__}")
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="compile | run | check | bisect"
     )

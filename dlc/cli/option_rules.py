@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dlc.cli.program_input import kind_of, needs_weights
-from dlc.diagnostics import UsageError, did_you_mean, with_hint
-from dlc.target import TARGETS
+from dlc.diagnostics import UsageError, with_hint
+from dlc.target import TARGETS, target_hint
 
 DEFAULTS = {
     "ir": "cuda",
@@ -99,8 +99,7 @@ def settle(options: argparse.Namespace) -> None:
             raise UsageError(f"expected one thing to print or to write, found {found}")
         options.output = next(iter(wanted), "cuda")
     if (target := options.target) is not None and target not in TARGETS:
-        hint = did_you_mean(target, TARGETS) or f"the targets are {', '.join(TARGETS)}"
-        raise with_hint(UsageError(f"unknown target '{target}'"), hint)
+        raise with_hint(UsageError(f"unknown target '{target}'"), target_hint(target))
     if _is_given(options, "contenders"):
         from dlc.cli.bench_report import contender_names
 

@@ -70,6 +70,7 @@ def import_program(
     shown_as = sources or {}
     signature = signature_of(module)
     args, kwargs = canonical_call(signature, args, kwargs)
+    check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
     with exporting:
         exported = export(root, args, kwargs, shown_as, whole)
@@ -291,6 +292,27 @@ def _is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return False
         expected *= extent
     return True
+
+
+def check_layouts(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """ImportFailure for a tensor whose memory holds more than its elements, at strides."""
+    leaves, _ = flatten_call(signature, args, kwargs)
+    for leaf, value in enumerate(leaves):
+        if not isinstance(value, torch.Tensor):
+            continue
+        kind, dense = str(value.layout), "to_dense()"
+        if value.is_nested:
+            kind, dense = "nested", "to_padded_tensor(0)"
+        elif value.is_quantized:
+            kind, dense = "quantized", "dequantize()"
+        elif value.layout is torch.strided:
+            continue
+        name = leaf_names(signature, args, kwargs)[leaf]
+        raise ImportFailure(
+            f"argument '{name}' is {kind}, expected a dense tensor; pass {name}.{dense}"
+        )
 
 
 def leaf_names(

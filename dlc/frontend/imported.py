@@ -38,6 +38,8 @@ class Guard:
         """Shapes and dtypes are equal, strides where the extent exceeds 1, alignment suffices."""
         if tensor.dtype != self.dtype or tensor.shape != self.shape:
             return False
+        if tensor.layout is not torch.strided:
+            return False
         strides = tensor.stride()
         if strides != self.strides and any(
             extent > 1 and here != there

@@ -154,20 +154,47 @@ def explain(error: Exception) -> str:
     """One sentence for what PyTorch raised while it exported a program."""
     text = str(error)
     kind = type(error).__name__
-    if kind in ("DynamicOutputShapeException", "PendingUnbackedSymbolNotFound"):
-        return (
-            "the shape of a tensor depends on its values, expected one shape for all values; use "
-            "torch.where in place of a mask that selects, or compute it outside of the program"
-        )
-    if kind == "DataDependentOutputException" or any(
-        said in text for said in ("data-dependent", "Boolean value of Tensor")
-    ):
-        return (
-            "the program branches on values of a tensor, expected one path for all values; "
-            "use torch.where instead of if, or take the branch outside of the program"
-        )
+    for pattern, sentence in SENTENCES:
+        if re.search(pattern, f"{kind}: {text}"):
+            return sentence
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
     return f"torch.export cannot trace the program: {kind}: {first}"
+
+
+SENTENCES = (
+    (
+        "^(DynamicOutputShapeException|PendingUnbackedSymbolNotFound)",
+        "the shape of a tensor depends on its values, expected one shape for all values; use "
+        "torch.where in place of a mask that selects, or compute it outside of the program",
+    ),
+    (
+        "^DataDependentOutputException|data-dependent|Boolean value of Tensor",
+        "the program branches on values of a tensor, expected one path for all values; "
+        "use torch.where instead of if, or take the branch outside of the program",
+    ),
+    (
+        "expected compiled_fn to be GraphModule",
+        "the program writes to an argument that shares memory with another one, expected memory "
+        "of its own; pass a clone of one of them",
+    ),
+    (
+        "found a fake tensor in the exported program constant's list",
+        "the program computes with a tensor that torch.export does not follow, as x.data is; use "
+        "x.detach(), or compute it outside of the program",
+    ),
+    (
+        "Cannot access data pointer of Tensor that doesn't have storage",
+        "torch.export does not follow what the program does with its tensors, such as "
+        "torch.func.grad; trace it first: "
+        "dlc.compile(torch.fx.experimental.proxy_tensor.make_fx(f)(*args), args)",
+    ),
+    (
+        r"\.numpy\(\) is not supported",
+        "the program takes a tensor to NumPy, expected functions of torch only; compute with "
+        "torch, or convert outside of the program",
+    ),
+)
+"""What PyTorch's errors say, as patterns for `KIND: TEXT`, in terms of the program."""
 
 
 def overload_name(op: object) -> str:

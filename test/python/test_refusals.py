@@ -1,0 +1,108 @@
+"""What `dlc.compile` does not take is refused by a sentence that says what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import dlc
+from dlc.cli.dlc_cli import main
+from dlc.frontend.source import ImportFailure
+
+
+def _add_in_place(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    a.add_(1)
+    return a + b
+
+
+def _gradient(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.grad(lambda y: (y * y).sum())(x)
+
+
+X = torch.arange(16.0).view(4, 4)
+LONG = torch.arange(8.0)
+REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]], str]] = {
+    "csr": (torch.mm, lambda: (X.to_sparse_csr(), X), r"torch.sparse_csr, .*pass \w+.to_dense\(\)"),
+    "coo": (torch.mm, lambda: (X.to_sparse(), X), r"torch.sparse_coo, .*pass \w+.to_dense\(\)"),
+    "overlap": (
+        _add_in_place,
+        lambda: (LONG[:6], LONG[2:]),
+        "shares memory .* pass a clone of one",
+    ),
+    "twice": (_add_in_place, lambda: (LONG, LONG), "shares memory .* pass a clone of one"),
+    "data": (lambda x: x.data + 1, lambda: (X,), r"as x.data is; use x.detach\(\)"),
+    "gradient": (
+        _gradient,
+        lambda: (X,),
+        r"such as torch.func.grad; trace it first: .*make_fx\(f\)",
+    ),
+    "numpy": (lambda x: x.numpy(), lambda: (X,), "takes a tensor to NumPy"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_are_sentences(name: str) -> None:
+    program, args, sentence = REFUSED[name]
+    with pytest.raises(ImportFailure, match=sentence):
+        dlc.compile(program, args(), backend="host")
+
+
+def test_a_later_call_is_refused_as_the_first_one_is() -> None:
+    f = dlc.compile(torch.mm, (X, X), backend="host")
+    with pytest.raises(ImportFailure, match=r"torch\.sparse_coo, expected a dense tensor"):
+        f(X.to_sparse(), X)
+
+
+def test_what_a_sentence_proposes_works() -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    torch.testing.assert_close(
+        dlc.compile(make_fx(_gradient)(X), (X,), backend="host")(X), _gradient(X)
+    )
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_are_looked_through(reentrant: bool) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    def program(x: torch.Tensor) -> Any:
+        return checkpoint(torch.tanh, x, use_reentrant=reentrant)
+
+    with torch.no_grad():
+        torch.testing.assert_close(dlc.compile(program, (X,), backend="host")(X), X.tanh())
+
+
+@pytest.mark.parametrize("args", [X, {"x": X}, 3])
+def test_arguments_stand_in_a_tuple(args: Any) -> None:
+    with pytest.raises(TypeError, match="expected a tuple of arguments") as raised:
+        dlc.compile(torch.relu, args)
+    assert raised.value.__notes__ == ["hint: of one tensor: dlc.compile(f, (x,))"]
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [("sm_75", "it is older than all that dlc knows: sm_80, "), ("sm90", "did you mean sm_90?")],
+)
+def test_targets_are_hinted_at_alike(
+    target: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ValueError, match=f"unknown target '{target}'") as raised:
+        dlc.compile(torch.relu, (X,), target=target)
+    (note,) = raised.value.__notes__
+    assert note.startswith(f"hint: {hint}")
+    assert main(["compile", "-c", "torch.relu(torch.randn(3))", "--target", target]) == 2
+    assert note in capsys.readouterr().err
+
+
+def test_a_program_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    f = dlc.compile(torch.nn.Softmax(-1), (X,), target="sm_80", backend="host")
+    assert repr(f) == "<dlc program Softmax for sm_80 on host: 1 kernel (softmax)>"
+    f.variant((X[0],))
+    assert repr(f).endswith("1 kernel (softmax), 2 variants>")
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"dlc {dlc.__version__}\n"
