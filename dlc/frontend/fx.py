@@ -311,7 +311,7 @@ def check_layouts(
             continue
         name = leaf_names(signature, args, kwargs)[leaf]
         raise ImportFailure(
-            f"argument '{name}' is {kind}, expected a dense tensor; pass {name}.{dense}"
+            f"argument '{name}' is {kind}, expected a dense tensor; give {dense} of it"
         )
 
 
