@@ -80,6 +80,8 @@ class LocParser(Parser):
             op = super().parse_operation()
         except struct.error:  # from attributes that hold numbers of a fixed width
             raise ParseError(op_span, "expected numbers of at most 64 bits") from None
+        except OverflowError:  # from floating-point attributes
+            raise ParseError(op_span, "expected a number in the range of its type") from None
         if isinstance(op.location, UnknownLoc):
             op.location = self._location(op_span)
         return op

@@ -323,3 +323,10 @@ func.func @main() -> () {
   }
 }
 // CHECK: expected axes in subscripts and conditions only, found %i, which 'arith.index_cast' uses as a value (an index operation makes a value of it)
+
+// -----
+
+// A number that an attribute cannot hold.
+
+%n = arith.constant 1.0e+64 : f32
+// CHECK: expected a number in the range of its type
