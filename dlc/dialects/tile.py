@@ -22,7 +22,8 @@ A value varies along the axes that its definition mentions, directly or through 
 happen once per point of the axes in their subscripts and conditions, and of those that an atomic
 add is said to go across. Barriers do not exist here.
 Slabs in shared memory are in `dlc.dialects.staging`, the rings that fetch them ahead in
-`dlc.dialects.ring_ops`.
+`dlc.dialects.ring_ops`, what runs at the points of register axes one after the other in
+`dlc.dialects.point_ops`.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import Name, SameType
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
+from dlc.dialects.point_ops import EachOp
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
 from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
 from dlc.ir.bounds import least, most
@@ -357,6 +359,7 @@ Tile = Dialect(
         FillOp,
         AcquireOp,
         ReleaseOp,
+        EachOp,
     ],
     [SharedAttr],
     [ArithConstants()],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
+from xdsl.ir import SSAValue, Use
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 from xdsl.rewriter import InsertPoint
 
@@ -23,11 +23,11 @@ class DropEmptyLoop(RewritePattern):
 
 
 class DropUnitAxes(RewritePattern):
-    """An axis of extent 1 is 0 in subscripts."""
+    """An axis of extent 1 is 0 in subscripts; one that an operation runs over stays."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ForOpBase | ReduceOpBase, rewriter: PatternRewriter, /) -> None:
-        units = [axis for axis in op.axes if op.extent(axis) == 1]
+        units = [a for a in op.axes if op.extent(a) == 1 and not any(map(_runs_over, a.uses))]
         if not units:
             return
         kept = [axis for axis in op.axes if axis not in units]
@@ -41,6 +41,10 @@ class DropUnitAxes(RewritePattern):
             op.body.block.erase_arg(axis)
         op.set_axes(extents, kinds)
         rewriter.notify_op_modified(op)
+
+
+def _runs_over(use: Use) -> bool:
+    return not isinstance(use.operation, IndexedOp)
 
 
 @dataclass(frozen=True)

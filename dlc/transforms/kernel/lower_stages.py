@@ -14,9 +14,10 @@ from dlc.dialects import kernel, tile
 from dlc.dialects.ring_ops import TMA, ChunkOp
 from dlc.transforms.kernel.materialization import tma
 from dlc.transforms.kernel.materialization.copies import lower_acquire, lower_fill, lower_stage
+from dlc.transforms.kernel.materialization.slabs import lower_compute
 from dlc.transforms.kernel.materialization.stage_lowering import StageLowering
 
-_LOWERED = tile.StageOp | tile.RingOp | ChunkOp
+_LOWERED = tile.StageOp | tile.ComputeOp | tile.RingOp | ChunkOp
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class LowerStagesPass(ModulePass):
     """
     Stages and rings become buffers in shared memory, the copies into them and the waits for these.
 
-    All threads of a block copy a slab together, each some runs of neighbouring elements; a ring of
-    `tma` is filled by requests of one thread. An acquired slot is a subscript of its ring. What
-    computes, computed slabs too, stays as it is.
+    All threads of a block copy or compute a slab together, each some runs of neighbouring elements;
+    a ring of `tma` is filled by requests of one thread. An acquired slot is a subscript of its
+    ring. Of a computed slab, the place within a run becomes a register axis.
 
     *Legal when* rings can be filled as they say: one by the tensor memory accelerator needs a loop
     of its own, and slots and slabs that it can write and read. A chunk is acquired only after it
@@ -76,6 +77,8 @@ def _lower(to: StageLowering, op: Operation) -> None:
     match op:
         case tile.StageOp():
             lower_stage(to, op)
+        case tile.ComputeOp():
+            lower_compute(to, op)
         case tile.RingOp():
             to.buffers[op] = to.allocate(op.result)
             if op.fill_kind == TMA:

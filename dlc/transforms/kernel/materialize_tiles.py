@@ -25,8 +25,7 @@ class MaterializeTilesPass(ModulePass):
     What is left of the tile dialect in a kernel becomes loops, memory and what threads exchange.
 
     Register axes become local arrays and unrolled loops; reduces become loops with accumulators,
-    combines shuffles and shared scratch. A computed slab is dealt to the threads, each of which
-    computes runs of neighbouring elements.
+    combines shuffles and shared scratch.
 
     *Legal when* a block can have the shared memory that the kernel needs.
     *Why*: a GPU's thread computes with scalars, and an array is held in registers only where all
@@ -62,7 +61,7 @@ class MaterializeTilesPass(ModulePass):
             if not any(tile.tile_ops(source)):
                 continue
             for left in source.walk():
-                if isinstance(left, tile.StageOp | tile.RingOp):
+                if isinstance(left, tile.StageOp | tile.ComputeOp | tile.RingOp):
                     fail(left, f"expected no stages and rings, found '{left.name}'", _LOWER_THEM)
             e = Emitter(source)
             emit_body(e)

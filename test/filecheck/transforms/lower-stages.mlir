@@ -101,13 +101,25 @@
 
 // -----
 
-// A slab that is computed of a stage stays; it reads the buffer.
+// A slab that is computed of a stage is a buffer, too, which all threads fill: a thread computes
+// runs of four elements, a register axis; where a condition fails, it keeps 0.
 // CHECK-LABEL: kernel.func @computed(
 // CHECK: %s = kernel.alloc_shared : memref<32xf32, #kernel.shared>
-// CHECK: %h = tile.compute thread(%p in 32) {
-// CHECK-NEXT: %a = tile.load %s[%p] : memref<32xf32, #kernel.shared>
-// CHECK: } : memref<32xf32, #tile.shared>
-// CHECK-NEXT: %v_1 = tile.load %h[-%t + 31] : memref<32xf32, #tile.shared>
+// CHECK: %h = kernel.alloc_shared : memref<32xf32, #kernel.shared>
+// CHECK-NEXT: %[[inside:.*]] = kernel.test where (%t < 8)
+// CHECK-NEXT: scf.if %[[inside]] {
+// CHECK-NEXT: tile.for register(%p in 4) {
+// CHECK-NEXT: %a = tile.load %s[%t * 4 + %p] : memref<32xf32, #kernel.shared>
+// CHECK-NEXT: %e = math.exp %a : f32
+// CHECK-NEXT: %[[kept:.*]] = kernel.alloc_local : memref<4xf32, #kernel.local>
+// CHECK-NEXT: tile.each over(%p) {
+// CHECK-NEXT: %[[zero:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT: %[[chosen:.*]] = kernel.select %e where (%t * 4 + %p < 31) else %[[zero]] : f32
+// CHECK-NEXT: kernel.store %[[chosen]], %[[kept]][%p] : memref<4xf32, #kernel.local>
+// CHECK-NEXT: }
+// CHECK-NEXT: %[[element:.*]] = tile.load %[[kept]][%p] : memref<4xf32, #kernel.local>
+// CHECK-NEXT: tile.store %[[element]], %h[%t * 4 + %p] : memref<32xf32, #kernel.shared>
+// CHECK: %v_1 = tile.load %h[-%t + 31] : memref<32xf32, #kernel.shared>
 %x = "test.op"() : () -> tensor<32xf32>
 %y = tile.kernel @computed(%x: memref<32xf32> = %x) -> (%y: memref<32xf32>) {
   tile.launch thread(%t in 32) {
@@ -115,7 +127,7 @@
     %h = tile.compute thread(%p in 32) {
       %a = tile.load %s[%p] : memref<32xf32, #tile.shared>
       %e = math.exp %a : f32
-      tile.yield %e : f32
+      tile.yield %e where (%p < 31) : f32
     } : memref<32xf32, #tile.shared>
     %v = tile.load %h[31 - %t] : memref<32xf32, #tile.shared>
     tile.store %v, %y[%t] : memref<32xf32>

@@ -13,13 +13,14 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import LoadOpBase, YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
+from dlc.dialects.kernel_memory import is_local
 from dlc.transforms.kernel.materialization.element_access import (
     emit_fragment,
     emit_load,
     emit_store,
     fragment_axes,
 )
-from dlc.transforms.kernel.materialization.emitter import Accumulators, Emitter, LocalArray
+from dlc.transforms.kernel.materialization.emitter import Accumulators, Emitter, LocalArray, beside
 from dlc.transforms.kernel.materialization.reduction import (
     accumulators_around,
     emit_accumulators,
@@ -27,11 +28,12 @@ from dlc.transforms.kernel.materialization.reduction import (
     emit_fold,
     emit_results,
 )
-from dlc.transforms.kernel.materialization.slabs import emit_computed_slab
 
 Tail = Callable[[], None]
 _TOP = kernel.AllocSharedOp | kernel.AllocMbarriersOp | kernel.TensorMapOp
 """What is defined at the top of a kernel."""
+_LATER = YieldOpBase | scf.YieldOp | tile.IndexOp | arith.ConstantOp
+"""What is emitted where it is used, if at all."""
 
 
 def emit_body(e: Emitter) -> None:
@@ -51,10 +53,13 @@ def emit_ops(
     """
     group: list[Operation] = []
     for op in ops:
-        if isinstance(op, YieldOpBase | scf.YieldOp | tile.IndexOp | arith.ConstantOp):
-            continue  # the fold is the tail; the others are emitted where they are used
+        if isinstance(op, kernel.AllocLocalOp) and group:
+            e.unused_memory.append(op)
+            continue
+        if isinstance(op, _LATER):
+            continue
         axes = () if op.regions else e.register_axes(op)
-        if axes and not isinstance(op, tile.CombineOp) and fragment_axes(e, op) is None:
+        if axes and not _is_alone(e, op):
             if group and e.register_axes(group[0]) != axes:
                 _flush(e, group)
                 group = []
@@ -75,18 +80,29 @@ def emit_ops(
         e.over(axes, last)
 
 
+def _is_alone(e: Emitter, op: Operation) -> bool:
+    """True for an op that has loops of its own, or none although it varies along register axes."""
+    if isinstance(op, tile.LoadOp) and is_local(op.ref):
+        return True
+    return isinstance(op, tile.CombineOp) or fragment_axes(e, op) is not None
+
+
 def _uses(op: Operation, group: list[Operation]) -> bool:
     results = {r for member in group for r in member.results}
     return any(v in results for inner in op.walk() for v in inner.operands)
 
 
 def _ends_reads(op: Operation, group: list[Operation]) -> bool:
-    """True if what a group reads may be overwritten by an op, or by other threads because of it."""
+    """
+    True if what a group reads may be overwritten by an op, or by other threads because of it, or
+    if the op reads what the group writes.
+    """
     read = {member.ref for member in group if isinstance(member, tile.LoadOp)}
+    written = {member.ref for member in group if isinstance(member, tile.StoreOp)}
     tells = kernel.SyncWarpOp | kernel.MbarrierArriveOp
     return any(
         isinstance(inner, tells)
-        or not (isinstance(inner, LoadOpBase) or read.isdisjoint(inner.operands))
+        or not (written if isinstance(inner, LoadOpBase) else read).isdisjoint(inner.operands)
         for inner in op.walk()
     )
 
@@ -99,9 +115,9 @@ def _flush(e: Emitter, group: list[Operation], last: Tail | None = None) -> None
     escaping: dict[SSAValue, LocalArray] = {}
     for op in group:
         for result in op.results:
-            if any(_ancestor_in(use.operation, op) not in group for use in result.uses):
+            if any(beside(use.operation, op) not in group for use in result.uses):
                 joined = last is not None and all(
-                    _ancestor_in(u.operation, op) in group or isinstance(u.operation, YieldOpBase)
+                    beside(u.operation, op) in group or isinstance(u.operation, YieldOpBase)
                     for u in result.uses
                 )
                 if not joined:
@@ -125,23 +141,18 @@ def _flush(e: Emitter, group: list[Operation], last: Tail | None = None) -> None
     e.arrays.update(escaping)
 
 
-def _ancestor_in(op: Operation, sibling: Operation) -> Operation | None:
-    """The op of `sibling`'s block that `op` stands in."""
-    current: Operation | None = op
-    while current is not None and current.parent is not sibling.parent:
-        current = current.parent_op()
-    return current
-
-
 def _emit(e: Emitter, op: Operation) -> None:
     """Emits an op with loops of its own, or one that varies along no register axis."""
+    e.define_memory(op)
     match op:
+        case tile.LoadOp() if (array := e.array_of(op)) is not None:
+            e.arrays[op.result] = array
         case tile.LoadOp() if e.register_axes(op):
             e.arrays[op.result] = emit_fragment(e, op)
         case tile.StoreOp() if e.register_axes(op):
             e.over(fragment_axes(e, op) or e.register_axes(op), lambda: emit_store(e, op))
-        case tile.ComputeOp():
-            emit_computed_slab(e, op, lambda ops: emit_ops(e, ops))
+        case tile.EachOp():
+            e.over(op.axes, lambda: _emit_point(e, op))
         case scf.ForOp() | scf.IfOp():
             _emit_control(e, op)
         case tile.CombineOp():
@@ -154,6 +165,16 @@ def _emit(e: Emitter, op: Operation) -> None:
             e.hoist(op)
         case _:
             _emit_scalar(e, op)
+
+
+def _emit_point(e: Emitter, op: tile.EachOp) -> None:
+    """Emits what is done at the current point; what that needs of arrays is read first."""
+    for inner in op.body.walk():
+        for value in inner.operands:
+            if value in e.arrays:
+                e.value(value)
+    with e.at_point(op.axes):
+        emit_ops(e, list(op.body.block.ops))
 
 
 def _emit_control(e: Emitter, op: scf.ForOp | scf.IfOp) -> None:

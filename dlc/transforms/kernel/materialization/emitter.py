@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,6 +11,9 @@ from xdsl.dialects.builtin import MemRefLayoutAttr, NoneAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from dlc.dialects import kernel, tile
+from dlc.dialects.access import LoadOpBase
+from dlc.dialects.kernel_memory import is_local
+from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
 from dlc.transforms.kernel.materialization.kernel_builder import KernelBuilder
@@ -35,6 +38,14 @@ class Accumulators:
         return self.arrays[0].axes
 
 
+def beside(op: Operation, sibling: Operation) -> Operation | None:
+    """The op of `sibling`'s block that `op` stands in."""
+    current: Operation | None = op
+    while current is not None and current.parent is not sibling.parent:
+        current = current.parent_op()
+    return current
+
+
 class Emitter(KernelBuilder):
     """Emits a kernel in which nothing of the tile dialect is left; see `materialize_tiles`."""
 
@@ -54,8 +65,8 @@ class Emitter(KernelBuilder):
         self.extents: dict[SSAValue, int] = {}
         self.accumulators: dict[Operation, Accumulators] = {}
         """What each reduce in progress folds into."""
-        self.meanings: dict[SSAValue, Expr] = {}
-        """What axes of the slab that is computed stand for; of a register axis, where it begins."""
+        self.unused_memory: list[kernel.AllocLocalOp] = []
+        """What has been passed and is emitted before what uses it first."""
         self.loaded: dict[SSAValue, SSAValue] = {}
         """What has been read from arrays at the current point."""
         for ref, argument in zip(source.refs, self.body.args, strict=True):
@@ -82,17 +93,49 @@ class Emitter(KernelBuilder):
         self.scalars[op.results[0]] = new.results[0]
 
     @contextmanager
-    def along_registers(
-        self, axes: Sequence[BlockArgument], meanings: Mapping[SSAValue, Expr] | None = None
-    ) -> Iterator[None]:
-        """Emits where further register axes are in scope, and what some axes stand for is known."""
-        outer = self.registers, self.meanings
-        self.registers = [*axes, *self.registers]
-        self.meanings = {**self.meanings, **(meanings or {})}
+    def along_registers(self, axes: Sequence[BlockArgument]) -> Iterator[None]:
+        """Emits where further register axes are in scope."""
+        outer = self.registers
+        self.registers = [*axes, *outer]
         yield
-        self.registers, self.meanings = outer
+        self.registers = outer
 
-    def over(self, axes: Sequence[BlockArgument], emit: Callable[[], None]) -> None:
+    def define_memory(self, op: Operation) -> None:
+        """Emits the memory of a thread that an op is the first to use."""
+        if not self.unused_memory:
+            return
+        used = {value for inner in op.walk() for value in inner.operands}
+        for memory in [m for m in self.unused_memory if m.result in used]:
+            self.unused_memory.remove(memory)
+            new = memory.clone()
+            self.scalars[memory.result] = self.insert(new, memory.result.name_hint)
+
+    def array_of(self, op: tile.LoadOp) -> LocalArray | None:
+        """
+        The local array that a load gives all elements of, one at each point of its register axes,
+        and that nothing writes afterwards; None if it gives less or something else.
+        """
+        if not is_local(op.ref) or not op.subscripts:
+            return None
+        axes = tuple(a for a in op.indices if isinstance(a, BlockArgument) and a in self.registers)
+        whole = tuple(self.extents[a] for a in axes) == shape_of(op.ref) and not op.where
+        if not whole or op.subscripts != tuple(map(Expr.of, axes)):
+            return None
+        for use in op.ref.uses:
+            other = None if isinstance(use.operation, LoadOpBase) else beside(use.operation, op)
+            if other is not None and op.is_before_in_block(other):
+                return None
+        return LocalArray(self.scalars[op.ref], axes)
+
+    @contextmanager
+    def at_point(self, axes: Sequence[SSAValue]) -> Iterator[None]:
+        """Emits at a point of register axes: nothing varies along them."""
+        outer = self.registers
+        self.registers = [a for a in outer if a not in axes]
+        yield
+        self.registers = outer
+
+    def over(self, axes: Sequence[SSAValue], emit: Callable[[], None]) -> None:
         """Emits unrolled loops over register axes, `emit` in the innermost."""
         if not axes:
             emit()
@@ -137,10 +180,3 @@ class Emitter(KernelBuilder):
             if isinstance(owner, tile.IndexOp):
                 return self.insert(kernel.IndexOp(self.expr(owner.subscripts[0])), value.name_hint)
         return self.scalars[value]
-
-    def index_value(self, value: SSAValue, at: Mapping[SSAValue, Expr] | None) -> Expr | SSAValue:
-        """What an index value stands for; an axis of a slab for what the threads compute of it."""
-        if value not in self.meanings:
-            return super().index_value(value, at)
-        begin = self.meanings[value]
-        return begin + self.value(value) if value in self.registers else begin

@@ -88,6 +88,10 @@ class KernelBuilder:
             self._constants[value] = op.result
         return self._constants[value]
 
+    def constant_here(self, value: Attribute) -> SSAValue:
+        """A constant where it is used."""
+        return self.insert(arith.ConstantOp(value))  # pyright: ignore[reportArgumentType]
+
     def index_constant(self, value: int) -> SSAValue:
         return self.constant(IntegerAttr(value, IndexType()))
 
@@ -118,6 +122,25 @@ class KernelBuilder:
         outer, self.builder = self.builder, Builder(InsertPoint.at_end(block))
         yield
         self.builder.insert(scf.YieldOp())
+        self.builder = outer
+
+    @contextmanager
+    def in_loop(self, loop: tile.ForOp) -> Iterator[None]:
+        """Inserts into the body of a loop over axes, in front of its yield."""
+        outer, self.builder = self.builder, Builder(InsertPoint.before(loop.yielded))
+        yield
+        self.builder = outer
+
+    @contextmanager
+    def each(self, axes: Sequence[SSAValue]) -> Iterator[None]:
+        """Inserts into a `tile.each` over register axes, or in place if there are none."""
+        if not axes:
+            yield
+            return
+        block = Block()
+        self.builder.insert(tile.EachOp(axes, Region(block)))
+        outer, self.builder = self.builder, Builder(InsertPoint.at_end(block))
+        yield
         self.builder = outer
 
     @contextmanager

@@ -2,49 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.tile.fragments import run_width
 from dlc.dialects import kernel, tile
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import REGISTER, new_body
+from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
-from dlc.transforms.kernel.materialization.emitter import Emitter, LocalArray
+from dlc.transforms.kernel.materialization.stage_lowering import StageLowering
 
 
-def emit_computed_slab(
-    e: Emitter, op: tile.ComputeOp, emit: Callable[[Sequence[Operation]], None]
-) -> None:
+def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
     """
-    Emits the computation of a slab: each thread computes runs of neighbouring elements, whose loads
-    and stores are wide. Within a run, the slab's last axis is a register axis. `emit` emits
-    operations.
+    Inserts the computation of a slab: each thread computes runs of neighbouring elements, whose
+    loads and stores are wide. The place within a run is a register axis.
     """
-    width, (value,) = run_width(op.result_type), op.yielded.values
-    buffer = e.scratch(value.type, op.sizes, op.result.name_hint, op.result_type.layout)
-    e.scalars[op.result] = buffer
-    lanes = op.axes[-1:] if width > 1 else ()
-    e.extents.update(dict.fromkeys(lanes, width))
-    zero = MONOIDS["add"].identity([value.type])[0]
+    width = run_width(op.result_type)
+    buffer = to.allocate(op.result)
+    to.slabs[op.result] = buffer, ()
 
     def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
-        meanings: dict[SSAValue, Expr] = dict(zip(op.axes, place, strict=True))
-        with e.along_registers(lanes, meanings), e.only_if(inside):
-            emit(list(op.body.block.ops))
-            if op.yielded.where:
-                kept = e.local(value.type, lanes, value.name_hint)
-                e.over(lanes, lambda: select(kept))
-                e.arrays[value] = kept
-            e.over(lanes, store)
+        with to.only_if(inside):
+            if width == 1:
+                _compute(to, op, buffer, place, [])
+                return
+            body = new_body(1, [op.axes[-1].name_hint])
+            run = tile.ForOp([width], body, [REGISTER])
+            to.builder.insert(run)
+            *outer, last = place
+            with to.in_loop(run):
+                _compute(to, op, buffer, [*outer, last + Expr.of(run.axes[0])], run.axes)
 
-    def select(kept: LocalArray) -> None:
-        where = e.exprs(op.yielded.where)
-        element = e.insert(kernel.SelectOp(e.value(value), where, e.constant(zero)))
-        e.builder.insert(kernel.StoreOp(element, kept.ref, e.at(kept)))
+    to.deal(op.sizes, width, one)
 
-    def store() -> None:
-        subscripts = e.exprs([Expr.of(axis) for axis in op.axes])
-        e.builder.insert(kernel.StoreOp(e.value(value), buffer, subscripts))
 
-    e.deal(op.sizes, width, one)
+def _compute(
+    to: StageLowering,
+    op: tile.ComputeOp,
+    buffer: SSAValue,
+    place: Sequence[Expr],
+    lanes: Sequence[BlockArgument],
+) -> None:
+    """Inserts the body of a computed slab at a place; where its conditions fail, 0 is kept."""
+    at = dict[SSAValue, Expr | SSAValue](zip(op.axes, place, strict=True))
+    yielded = op.yielded
+    for inner in list(op.body.block.ops)[:-1]:
+        inner.detach()
+        to.builder.insert(inner)
+        if isinstance(inner, IndexedOp):
+            inner.substitute(at.get)
+    (value,) = yielded.values
+    if yielded.where:
+        value = _kept(to, value, [c.substitute(at.get) for c in yielded.where], lanes)
+    to.builder.insert(tile.StoreOp(value, buffer, place))
+
+
+def _kept(
+    to: StageLowering, value: SSAValue, where: Sequence[Expr], lanes: Sequence[BlockArgument]
+) -> SSAValue:
+    """A value where the conditions hold, and 0 elsewhere."""
+    (identity,) = MONOIDS["add"].identity([value.type])
+    memory = kernel.AllocLocalOp(value.type, [extent_of_register(axis) for axis in lanes])
+    to.insert(memory, value.name_hint)
+    subscripts = [Expr.of(axis) for axis in lanes]
+    with to.each(lanes):
+        zero = to.constant_here(identity)
+        element = to.insert(kernel.SelectOp(value, where, zero))
+        to.builder.insert(kernel.StoreOp(element, memory.result, subscripts))
+    return to.insert(tile.LoadOp(memory.result, subscripts), value.name_hint)
