@@ -1,4 +1,4 @@
-"""Plain text for people: tables, diffs, colours."""
+"""Plain text for people: tables, diffs, colours, names."""
 
 from __future__ import annotations
 
@@ -54,6 +54,16 @@ def diff(before: str, after: str, colour: bool = False) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 ring`, `2 rings`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def unique_name(base: str, used: set[str]) -> str:
+    """`base`, numbered if it is in `used`, to which the name is added."""
+    name, count = base, 1
+    while name in used:
+        count += 1
+        name = f"{base}_{count}"
+    used.add(name)
+    return name
 
 
 def seconds(value: float) -> str:

@@ -66,16 +66,6 @@ def tensor_of(memref: Attribute) -> TensorType:
     return TensorType(memref.element_type, shape_of(memref))
 
 
-def unique_name(base: str, used: set[str]) -> str:
-    """`base`, numbered if it is in `used`, to which the name is added."""
-    name, count = base, 1
-    while name in used:
-        count += 1
-        name = f"{base}_{count}"
-    used.add(name)
-    return name
-
-
 def positions(values: Sequence[int]) -> DenseArrayBase[I64] | None:
     """The positions of some outputs, as a property; None for none of them."""
     return DenseArrayBase.from_list(i64, list(values)) if values else None

@@ -124,6 +124,13 @@ def is_guarded(load: kernel.LoadOp, user: Operation) -> bool:
     return isinstance(user, kernel.StoreOp) and set(load.where) <= set(user.where)
 
 
+def is_declaration(op: Operation | None) -> bool:
+    """True if an operation is a store to a scalar of a thread that is allocated directly before."""
+    if not isinstance(op, kernel.StoreOp) or op.where or shape_of(op.ref):
+        return False
+    return isinstance(op.prev_op, kernel.AllocLocalOp) and op.prev_op.result is op.ref
+
+
 def _possible_users(op: Operation) -> set[Operation]:
     """The users of an operation, all in its block, if it can be a part of them; else none."""
     users = users_of(op.results[0])

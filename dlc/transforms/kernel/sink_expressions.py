@@ -1,4 +1,4 @@
-"""What is used once stands before its use."""
+"""What is used once stands before its use, and a scalar before its first store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.expression_parts import Parts, parts_of_expressions, users_of
 from dlc.dialects import kernel
+from dlc.dialects.layouts import shape_of
 from dlc.remarks import remark
 from dlc.text import counted
 
@@ -19,7 +20,8 @@ from dlc.text import counted
 @dataclass(frozen=True)
 class SinkExpressionsPass(ModulePass):
     """
-    A value that is used once moves to its use, so that what is one expression stands together.
+    A value that is used once moves to its use, so that what is one expression stands together; a
+    scalar of a thread is allocated directly before it is first stored to.
 
     *Legal when* nothing in between changes what the value is computed of: see
     `dlc.analysis.kernel.expression_parts`.
@@ -54,7 +56,7 @@ class SinkExpressionsPass(ModulePass):
 
 
 def _sink(func: kernel.FuncOp) -> int:
-    """Moves the parts of each expression of a kernel before it; returns how many moved."""
+    """Moves the parts of expressions, and scalars, of a kernel; returns how many moved."""
     parts = parts_of_expressions(func)
     order = {op: number for number, op in enumerate(func.walk())}
     for user, own in parts.items():
@@ -63,7 +65,8 @@ def _sink(func: kernel.FuncOp) -> int:
                 own[number] = _copied(part, user)
                 order[own[number]] = order[part]
     inner = {part for own in parts.values() for part in own}
-    return sum(_gather(whole, parts, order) for whole in parts if whole not in inner)
+    moved = sum(_gather(whole, parts, order) for whole in parts if whole not in inner)
+    return moved + sum(_declare_late(op) for op in order if isinstance(op, kernel.AllocLocalOp))
 
 
 def _copied(part: Operation, user: Operation) -> Operation:
@@ -89,3 +92,18 @@ def _gather(whole: Operation, parts: Parts, order: dict[Operation, int]) -> int:
             moved += 1
         start = part
     return moved
+
+
+def _declare_late(scalar: kernel.AllocLocalOp) -> bool:
+    """True if a scalar moved to its first access, a store without conditions in its block."""
+    if shape_of(scalar.result):
+        return False
+    users = users_of(scalar.result)
+    first = scalar.next_op
+    while first is not None and not any(inner in users for inner in first.walk()):
+        first = first.next_op
+    if not isinstance(first, kernel.StoreOp) or first.where or first is scalar.next_op:
+        return False
+    scalar.detach()
+    Rewriter.insert_op(scalar, InsertPoint.before(first))
+    return True

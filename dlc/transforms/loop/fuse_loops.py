@@ -13,12 +13,12 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.dialects.kernel_op import unique_name
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
 from dlc.ir.provenance import ops_of, values_of
 from dlc.remarks import remark
 from dlc.target import Target, target_of
+from dlc.text import unique_name
 from dlc.transforms.loop.fusion.merging import Merged, Merges
 
 FUSE = "fuse"

@@ -29,13 +29,14 @@ from dlc.diagnostics import fail
 from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.kernel_memory import memref_type
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, unique_name
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine
 from dlc.ir.provenance import inherit
 from dlc.ir.structure import structure
+from dlc.text import unique_name
 
 _DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 _COMPUTED = (tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.GatherOp)

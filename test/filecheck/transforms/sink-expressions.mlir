@@ -264,3 +264,46 @@ kernel.func @choices(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 32
   %u = math.exp %c : f32
   kernel.store %u, %y[%t] : memref<64xf32>
 }
+
+// -----
+
+// A scalar is allocated directly before its first store, behind what the store is computed of; but
+// where it is allocated if it is first stored to under a condition, in a loop, or if it is read.
+
+// CHECK-LABEL: kernel.func @scalars
+// CHECK:         %t = kernel.thread_id
+// CHECK-NEXT:    %b = kernel.alloc_local : memref<f32, #kernel.local>
+// CHECK-NEXT:    %c = kernel.alloc_local : memref<f32, #kernel.local>
+// CHECK-NEXT:    %d = kernel.alloc_local : memref<1xf32, #kernel.local>
+// CHECK-NEXT:    kernel.store %z, %d[0]
+// CHECK-NEXT:    %v = kernel.load %x[%t] : memref<64xf32>
+// CHECK-NEXT:    %u = math.exp %v : f32
+// CHECK-NEXT:    %a = kernel.alloc_local : memref<f32, #kernel.local>
+// CHECK-NEXT:    kernel.store %u, %a[] : memref<f32, #kernel.local>
+// CHECK-NEXT:    kernel.store %z, %b[] where (%t < 7)
+// CHECK-NEXT:    scf.for %k = %c0 to %c4 step %c1 {
+// CHECK-NEXT:      kernel.store %z, %c[]
+// CHECK-NEXT:      %e = kernel.alloc_local : memref<f32, #kernel.local>
+// CHECK-NEXT:      kernel.store %z, %e[]
+kernel.func @scalars(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 32 {
+  %z = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %t = kernel.thread_id
+  %a = kernel.alloc_local : memref<f32, #kernel.local>
+  %b = kernel.alloc_local : memref<f32, #kernel.local>
+  %c = kernel.alloc_local : memref<f32, #kernel.local>
+  %d = kernel.alloc_local : memref<1xf32, #kernel.local>
+  %v = kernel.load %x[%t] : memref<64xf32>
+  kernel.store %z, %d[0] : memref<1xf32, #kernel.local>
+  %u = math.exp %v : f32
+  kernel.store %u, %a[] : memref<f32, #kernel.local>
+  kernel.store %z, %b[] where (%t < 7) : memref<f32, #kernel.local>
+  scf.for %k = %c0 to %c4 step %c1 {
+    %e = kernel.alloc_local : memref<f32, #kernel.local>
+    kernel.store %z, %c[] : memref<f32, #kernel.local>
+    kernel.store %z, %e[] : memref<f32, #kernel.local>
+  }
+  kernel.store %z, %y[%t] : memref<64xf32>
+}

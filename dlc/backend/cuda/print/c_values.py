@@ -8,7 +8,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Block, Operation, SSAValue
 
-from dlc.analysis.kernel.expression_parts import is_value, only_user
+from dlc.analysis.kernel.expression_parts import is_declaration, is_value, only_user
 from dlc.backend.cuda.print.c_scalar import (
     ACCUMULATIONS,
     COMMUTATIVE,
@@ -51,9 +51,14 @@ class Values:
         return name
 
     def enter(self, block: Block) -> None:
-        """Finds the expressions of a block: operations that stand directly before their user."""
+        """
+        Finds the expressions of a block: operations that stand directly before their user, or
+        before the scalar that their user declares.
+        """
         expression: set[Operation] = set()
         for op in reversed(list(block.ops)):
+            if is_declaration(op.next_op):
+                continue
             user = only_user(op) if is_value(op) else None
             if user is None or user not in expression:
                 expression = set()

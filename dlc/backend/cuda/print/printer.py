@@ -8,7 +8,8 @@ Kernel IR as CUDA C: a walk over the kernel, one line per operation or less.
     }
 
 A value that stands directly before its only use is written there if that reads well; every other
-value is a constant of its own. `sink-expressions` puts values before their uses.
+value is a constant of its own. A local scalar is declared where it is allocated, by the store that
+follows directly if one does. `sink-expressions` brings values and scalars to their uses.
 The text compiles with nvcc, and with a C++ compiler behind the host backend's header.
 """
 
@@ -16,50 +17,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import IO
 
 from xdsl.context import Context
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import ModuleOp, VectorType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
 from xdsl.utils.target import Target
 
-from dlc.analysis.kernel.expression_parts import is_guarded, users_of
-from dlc.analysis.kernel.layout import place_of
-from dlc.analysis.kernel.shared_memory import shared_slots
-from dlc.backend.cuda.print.c_index import IndexText
+from dlc.backend.cuda.print.c_memory import Accesses
 from dlc.backend.cuda.print.c_scalar import function_name, scalar, value_type
 from dlc.backend.cuda.print.c_text import (
     COLUMNS,
     HALF_HEADERS,
     Level,
     Text,
-    binary,
     call,
     comment,
     constant,
     ternary,
 )
-from dlc.backend.cuda.print.c_values import Values
 from dlc.backend.cuda.print.interface import (
-    STATIC_SHARED_LIMIT,
-    c_element,
     c_name,
     dynamic_shared_bytes,
     parameter_types,
     shared_bytes,
-    static_alignment,
 )
 from dlc.backend.cuda.print.prelude import prelude_for
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
-from dlc.dialects.access import element_type
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
-from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
-from dlc.dialects.layouts import span, static_shape
-from dlc.ir.expr import Expr, constant_of
-from dlc.target import MBARRIER_BYTES
+from dlc.ir.expr import constant_of
 
 __all__ = [
     "CudaTarget",
@@ -116,20 +104,13 @@ class CudaTarget(Target):
         output.write(print_module(module))
 
 
-class _KernelPrinter(Values):
+class _KernelPrinter(Accesses):
     """The state of printing one kernel."""
 
     def __init__(self, func: kernel.FuncOp) -> None:
         called = (name for op in func.walk() if (name := function_name(op)) is not None)
-        super().__init__(called)
+        super().__init__(called, func)
         self.func = func
-        self.helpers: set[str] = set()
-        self.index = IndexText(self.text.__getitem__, self.helpers)
-        self.slots, self.total = shared_slots(func)
-        self.is_static = self.total <= STATIC_SHARED_LIMIT
-        self.smem = ""
-        self.undeclared: set[SSAValue] = set()
-        """Local scalars that their first store declares."""
 
     # The kernel.
 
@@ -154,10 +135,7 @@ class _KernelPrinter(Values):
             head = f"{c_name(func)}(\n    " + ",\n    ".join(parameters) + ") {"
         self.lines.append(head)
         self.indent = 1
-        if not self.is_static:
-            self.smem = self.names.new("smem")
-            self.helpers.add("dynamic_shared")
-            self.line(f"char* {self.smem} = dynamic_shared();  // {self.total} bytes")
+        self.share()
         self._ops(func.body.block)
         self.indent = 0
         self.line("}")
@@ -181,130 +159,6 @@ class _KernelPrinter(Values):
             self._assign(end, results)
         self.names.close()
         self.indent -= 1
-
-    # Memory.
-
-    def _element_text(self, op: Operation, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
-        """`x[row * 2048 + k]`"""
-        name = self.text[ref].text
-        if is_local(ref):
-            return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
-        place = place_of(memref_of(ref), subscripts)
-        offset = self.index.expr(place.base + place.unit)
-        if place.exchange != Expr():
-            offset = self.index.expr(place.exchange)
-            if place.unit != Expr():
-                offset = binary(self.index.expr(place.unit), "^", offset)
-            if place.base != Expr():
-                offset = binary(self.index.expr(place.base), "+", offset)
-        return Text(f"{name}[{offset}]")
-
-    def _load(self, op: kernel.LoadOp) -> None:
-        user = self.user_of(op)
-        guarded = bool(op.where) and user is not None and is_guarded(op, user)
-        where = None if guarded else self.index.conditions(op.where)
-        vector = op.result.type if isinstance(op.result.type, VectorType) else None
-        default = None if op.default is None else self.text[op.default]
-        place = self._element_text(op, op.ref, op.subscripts)
-        value = Text(place.text, depth=0 if is_local(op.ref) else 1)
-        if vector is not None:
-            value = self._vector_call("load", vector, op, Text(f"&{place}"))
-        if where is not None:
-            value = ternary(where, value, self._otherwise(op, default))
-        self.define(op, value, inline=guarded)
-
-    def _otherwise(self, op: kernel.LoadOp, default: Text | None) -> Text:
-        """What a load gives where its conditions do not hold."""
-        type = value_type(op.result, op)
-        if not isinstance(op.result.type, VectorType):
-            zeros = {"float": "0.0f", "double": "0.0", "bool": "false"}
-            return default or Text(zeros.get(type, f"{type}()" if type in HALF_HEADERS else "0"))
-        if default is None:
-            return Text(f"{type}{{}}")
-        width = prod(static_shape(op.result.type))
-        if type.startswith("packed"):
-            self.helpers.add("fill_packed")
-            return call(f"fill_packed<{width}>", default)
-        return call(f"make_{type}", *[default] * width)
-
-    def _vector_call(
-        self, kind: str, type: VectorType[Attribute], op: Operation, *arguments: Text
-    ) -> Text:
-        name = value_type(op.results[0] if op.results else op.operands[0], op)
-        width = prod(static_shape(type))
-        helper = f"{kind}_packed" if name.startswith("packed") else f"{kind}{width}"
-        self.helpers.add(helper)
-        return call(f"{helper}<{width}>" if helper == "load_packed" else helper, *arguments)
-
-    def _store(self, op: kernel.StoreOp) -> None:
-        place = self._element_text(op, op.ref, op.subscripts)
-        where = self.index.conditions(op.where)
-        vector = op.value.type if isinstance(op.value.type, VectorType) else None
-        folded = None if vector is not None else self.folded(op.value, place)
-        if folded is not None:
-            statement = folded
-        elif vector is not None:
-            value = self.text[op.value]
-            statement = f"{self._vector_call('store', vector, op, Text(f'&{place}'), value)};"
-        else:
-            statement = f"{place} = {self.text[op.value]};"
-        if op.ref in self.undeclared:
-            self.undeclared.remove(op.ref)
-            statement = f"{c_element(op.ref, op)} {statement}"
-        self._effect(where, statement)
-
-    def _effect(self, where: Text | None, statement: str) -> None:
-        self.line(statement if where is None else f"if ({where}) {statement}")
-
-    def _allocate_local(self, op: kernel.AllocLocalOp) -> None:
-        shape = static_shape(op.result.type)
-        name = self.name(op.result, "local")
-        type = c_element(op.result, op)
-        if not shape:
-            first = self._first_access(op)
-            if isinstance(first, kernel.StoreOp) and first.parent is op.parent and not first.where:
-                self.undeclared.add(op.result)
-            else:
-                self.line(f"{type} {name};")
-            return
-        align = "alignas(16) " if self._has_vectors(op.result) else ""
-        self.line(f"{align}{type} {name}{''.join(f'[{n}]' for n in shape)};")
-
-    def _first_access(self, op: Operation) -> Operation | None:
-        """The first operation of the block whose memory `op` allocates, or what holds it."""
-        users = users_of(op.results[0])
-        after = op.next_op
-        while after is not None and not any(inner in users for inner in after.walk()):
-            after = after.next_op
-        return after
-
-    def _has_vectors(self, ref: SSAValue) -> bool:
-        return any(
-            isinstance(value.type, VectorType)
-            for user in users_of(ref)
-            for value in (*user.operands, *user.results)
-        )
-
-    def _allocate_shared(self, op: kernel.AllocSharedOp) -> None:
-        type, count = c_element(op.result, op), span(memref_of(op.result))
-        name = self.name(op.result, "shared")
-        shape = "".join(f"[{n}]" for n in static_shape(op.result.type))
-        if self.is_static:
-            note = f"  // {shape}" if shape.count("[") > 1 else ""
-            align = f"alignas({static_alignment(op.result)})"
-            self.line(f"__shared__ {align} {type} {name}[{max(count, 1)}];{note}")
-            return
-        offset = self.slots[op.result]
-        address = f"{self.smem} + {offset}" if offset else self.smem
-        self.line(f"{type}* {name} = reinterpret_cast<{type}*>({address});  // {shape}")
-
-    def _allocate_mbarriers(self, op: kernel.AllocMbarriersOp) -> None:
-        name, type = self.name(op.result, "mbarriers"), "unsigned long long"
-        if self.is_static:
-            self.line(f"__shared__ alignas({MBARRIER_BYTES}) {type} {name}[{op.count.value.data}];")
-            return
-        address = f"{self.smem} + {self.slots[op.result]}"
-        self.line(f"{type}* {name} = reinterpret_cast<{type}*>({address});")
 
     # Control flow.
 
@@ -369,13 +223,13 @@ class _KernelPrinter(Values):
             case kernel.ThreadIdOp():
                 self.line(f"const int {self.name(op.result, 'thread')} = threadIdx.x;")
             case kernel.AllocSharedOp():
-                self._allocate_shared(op)
+                self.allocate_shared(op)
             case kernel.AllocLocalOp():
-                self._allocate_local(op)
+                self.allocate_local(op)
             case kernel.LoadOp():
-                self._load(op)
+                self.load(op)
             case kernel.StoreOp():
-                self._store(op)
+                self.store(op)
             case kernel.IndexOp():
                 self.define(op, self.index.expr(op.subscripts[0]))
             case kernel.TestOp():
@@ -389,7 +243,7 @@ class _KernelPrinter(Values):
             case kernel.ShuffleOp():
                 self._shuffle(op)
             case kernel.AllocMbarriersOp():
-                self._allocate_mbarriers(op)
+                self.allocate_mbarriers(op)
             case kernel.TensorMapOp():
                 pass  # a parameter
             case (
@@ -400,11 +254,11 @@ class _KernelPrinter(Values):
             case MbarrierOpBase():
                 self._mbarrier(op)
             case kernel.TmaLoadOp():
-                self._tma_load(op)
+                self.tma_load(op)
             case kernel.CpAsyncOp():
-                self._cp_async(op)
+                self.cp_async(op)
             case kernel.AtomicAddOp():
-                self._atomic_add(op)
+                self.atomic_add(op)
             case scf.ForOp():
                 self._for(op)
             case scf.IfOp():
@@ -447,7 +301,7 @@ class _KernelPrinter(Values):
 
     def _mbarrier(self, op: MbarrierOpBase) -> None:
         helper = op.name.removeprefix("kernel.")
-        arguments = [self._barrier(op.barriers, op.barrier)]
+        arguments = [self.barrier(op.barriers, op.barrier)]
         match op:
             case kernel.MbarrierInitOp():
                 arguments.append(Text(str(op.count.value.data)))
@@ -460,38 +314,3 @@ class _KernelPrinter(Values):
                 pass
         self.helpers.add(helper)
         self.line(f"{call(helper, *arguments)};")
-
-    def _barrier(self, barriers: SSAValue, number: Expr) -> Text:
-        name = self.text[barriers].text
-        return Text(f"&{name}[{self.index.expr(number)}]")
-
-    def _tma_load(self, op: kernel.TmaLoadOp) -> None:
-        dims = op.map_op.dims
-        helper = f"tma_load_{len(dims)}d"
-        self.helpers.add(helper)
-        target = self._element_text(op, op.target, op.target_subscripts)
-        coordinates = [self.index.expr(op.coordinates[d]) for d in reversed(dims)]
-        text = call(
-            helper,
-            Text(f"&{target}"),
-            Text(f"&{self.text[op.tensor_map]}"),
-            self._barrier(op.barriers, op.barrier),
-            *coordinates,
-        )
-        self._effect(None, f"{text};")
-
-    def _cp_async(self, op: kernel.CpAsyncOp) -> None:
-        size = op.elements.value.data * element_bytes(element_type(op.source.type))
-        helper = f"cp_async_{size}"
-        self.helpers.add(helper)
-        target = self._element_text(op, op.target, op.target_subscripts)
-        source = self._element_text(op, op.source, op.subscripts)
-        where = self.index.conditions(op.where) or Text("true")
-        self._effect(None, f"{call(helper, Text(f'&{target}'), Text(f'&{source}'), where)};")
-
-    def _atomic_add(self, op: kernel.AtomicAddOp) -> None:
-        self.helpers.add("atomic_add")
-        place = self._element_text(op, op.ref, op.subscripts)
-        where = self.index.conditions(op.where)
-        value = self.text[op.value]
-        self._effect(where, f"{call('atomic_add', Text(f'&{place}'), value)};")

@@ -11,9 +11,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.dialects import loop, tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.kernel import LaunchOp
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, unique_name
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit, set_values
+from dlc.text import unique_name
 from dlc.transforms.axes.axis_edit import Axis
 from dlc.transforms.tile.splitting.reduce_split import Split
 

@@ -1,0 +1,187 @@
+"""The operations of a kernel that allocate, read and write memory, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from dlc.analysis.kernel.expression_parts import is_declaration, is_guarded, users_of
+from dlc.analysis.kernel.layout import place_of
+from dlc.analysis.kernel.shared_memory import shared_slots
+from dlc.backend.cuda.print.c_index import IndexText
+from dlc.backend.cuda.print.c_scalar import value_type
+from dlc.backend.cuda.print.c_text import HALF_HEADERS, Text, binary, call, ternary
+from dlc.backend.cuda.print.c_values import Values
+from dlc.backend.cuda.print.interface import STATIC_SHARED_LIMIT, c_element, static_alignment
+from dlc.dialects import kernel
+from dlc.dialects.access import element_type
+from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
+from dlc.dialects.layouts import span, static_shape
+from dlc.ir.expr import Expr
+from dlc.target import MBARRIER_BYTES
+
+
+class Accesses(Values):
+    """The lines written so far, with the memory that they name and the prelude that they need."""
+
+    def __init__(self, taken: Iterable[str], func: kernel.FuncOp) -> None:
+        super().__init__(taken)
+        self.helpers: set[str] = set()
+        """The names of the prelude functions, and of the headers, that the lines use."""
+        self.index = IndexText(self.text.__getitem__, self.helpers)
+        self._slots, self._shared_bytes = shared_slots(func)
+        self._is_static = self._shared_bytes <= STATIC_SHARED_LIMIT
+        self._smem = ""
+
+    def share(self) -> None:
+        """Declares the shared memory of a block if it is more than static declarations may be."""
+        if not self._is_static:
+            self._smem = self.names.new("smem")
+            self.helpers.add("dynamic_shared")
+            self.line(f"char* {self._smem} = dynamic_shared();  // {self._shared_bytes} bytes")
+
+    def _element_text(self, ref: SSAValue, subscripts: Sequence[Expr]) -> Text:
+        """`x[row * 2048 + k]`"""
+        name = self.text[ref].text
+        if is_local(ref):
+            return Text(name + "".join(f"[{self.index.expr(s)}]" for s in subscripts))
+        place = place_of(memref_of(ref), subscripts)
+        offset = self.index.expr(place.base + place.unit)
+        if place.exchange != Expr():
+            offset = self.index.expr(place.exchange)
+            if place.unit != Expr():
+                offset = binary(self.index.expr(place.unit), "^", offset)
+            if place.base != Expr():
+                offset = binary(self.index.expr(place.base), "+", offset)
+        return Text(f"{name}[{offset}]")
+
+    def load(self, op: kernel.LoadOp) -> None:
+        user = self.user_of(op)
+        guarded = bool(op.where) and user is not None and is_guarded(op, user)
+        where = None if guarded else self.index.conditions(op.where)
+        vector = op.result.type if isinstance(op.result.type, VectorType) else None
+        default = None if op.default is None else self.text[op.default]
+        place = self._element_text(op.ref, op.subscripts)
+        value = Text(place.text, depth=0 if is_local(op.ref) else 1)
+        if vector is not None:
+            value = self._vector_call("load", vector, op, Text(f"&{place}"))
+        if where is not None:
+            value = ternary(where, value, self._otherwise(op, default))
+        self.define(op, value, inline=guarded)
+
+    def _otherwise(self, op: kernel.LoadOp, default: Text | None) -> Text:
+        """What a load gives where its conditions do not hold."""
+        type = value_type(op.result, op)
+        if not isinstance(op.result.type, VectorType):
+            zeros = {"float": "0.0f", "double": "0.0", "bool": "false"}
+            return default or Text(zeros.get(type, f"{type}()" if type in HALF_HEADERS else "0"))
+        if default is None:
+            return Text(f"{type}{{}}")
+        width = prod(static_shape(op.result.type))
+        if type.startswith("packed"):
+            self.helpers.add("fill_packed")
+            return call(f"fill_packed<{width}>", default)
+        return call(f"make_{type}", *[default] * width)
+
+    def _vector_call(
+        self, kind: str, type: VectorType[Attribute], op: Operation, *arguments: Text
+    ) -> Text:
+        name = value_type(op.results[0] if op.results else op.operands[0], op)
+        width = prod(static_shape(type))
+        helper = f"{kind}_packed" if name.startswith("packed") else f"{kind}{width}"
+        self.helpers.add(helper)
+        return call(f"{helper}<{width}>" if helper == "load_packed" else helper, *arguments)
+
+    def store(self, op: kernel.StoreOp) -> None:
+        place = self._element_text(op.ref, op.subscripts)
+        where = self.index.conditions(op.where)
+        vector = op.value.type if isinstance(op.value.type, VectorType) else None
+        folded = None if vector is not None else self.folded(op.value, place)
+        if folded is not None:
+            statement = folded
+        elif vector is not None:
+            value = self.text[op.value]
+            statement = f"{self._vector_call('store', vector, op, Text(f'&{place}'), value)};"
+        else:
+            statement = f"{place} = {self.text[op.value]};"
+        if is_declaration(op):
+            statement = f"{c_element(op.ref, op)} {statement}"
+        self._effect(where, statement)
+
+    def _effect(self, where: Text | None, statement: str) -> None:
+        self.line(statement if where is None else f"if ({where}) {statement}")
+
+    def allocate_local(self, op: kernel.AllocLocalOp) -> None:
+        shape = static_shape(op.result.type)
+        name = self.name(op.result, "local")
+        type = c_element(op.result, op)
+        if is_declaration(op.next_op):
+            return
+        align = "alignas(16) " if self._has_vectors(op.result) else ""
+        self.line(f"{align}{type} {name}{''.join(f'[{n}]' for n in shape)};")
+
+    def _has_vectors(self, ref: SSAValue) -> bool:
+        return any(
+            isinstance(value.type, VectorType)
+            for user in users_of(ref)
+            for value in (*user.operands, *user.results)
+        )
+
+    def allocate_shared(self, op: kernel.AllocSharedOp) -> None:
+        type, count = c_element(op.result, op), span(memref_of(op.result))
+        name = self.name(op.result, "shared")
+        shape = "".join(f"[{n}]" for n in static_shape(op.result.type))
+        if self._is_static:
+            note = f"  // {shape}" if shape.count("[") > 1 else ""
+            align = f"alignas({static_alignment(op.result)})"
+            self.line(f"__shared__ {align} {type} {name}[{max(count, 1)}];{note}")
+            return
+        offset = self._slots[op.result]
+        address = f"{self._smem} + {offset}" if offset else self._smem
+        self.line(f"{type}* {name} = reinterpret_cast<{type}*>({address});  // {shape}")
+
+    def allocate_mbarriers(self, op: kernel.AllocMbarriersOp) -> None:
+        name, type = self.name(op.result, "mbarriers"), "unsigned long long"
+        if self._is_static:
+            self.line(f"__shared__ alignas({MBARRIER_BYTES}) {type} {name}[{op.count.value.data}];")
+            return
+        address = f"{self._smem} + {self._slots[op.result]}"
+        self.line(f"{type}* {name} = reinterpret_cast<{type}*>({address});")
+
+    def barrier(self, barriers: SSAValue, number: Expr) -> Text:
+        name = self.text[barriers].text
+        return Text(f"&{name}[{self.index.expr(number)}]")
+
+    def tma_load(self, op: kernel.TmaLoadOp) -> None:
+        dims = op.map_op.dims
+        helper = f"tma_load_{len(dims)}d"
+        self.helpers.add(helper)
+        target = self._element_text(op.target, op.target_subscripts)
+        coordinates = [self.index.expr(op.coordinates[d]) for d in reversed(dims)]
+        text = call(
+            helper,
+            Text(f"&{target}"),
+            Text(f"&{self.text[op.tensor_map]}"),
+            self.barrier(op.barriers, op.barrier),
+            *coordinates,
+        )
+        self._effect(None, f"{text};")
+
+    def cp_async(self, op: kernel.CpAsyncOp) -> None:
+        size = op.elements.value.data * element_bytes(element_type(op.source.type))
+        helper = f"cp_async_{size}"
+        self.helpers.add(helper)
+        target = self._element_text(op.target, op.target_subscripts)
+        source = self._element_text(op.source, op.subscripts)
+        where = self.index.conditions(op.where) or Text("true")
+        self._effect(None, f"{call(helper, Text(f'&{target}'), Text(f'&{source}'), where)};")
+
+    def atomic_add(self, op: kernel.AtomicAddOp) -> None:
+        self.helpers.add("atomic_add")
+        place = self._element_text(op.ref, op.subscripts)
+        where = self.index.conditions(op.where)
+        value = self.text[op.value]
+        self._effect(where, f"{call('atomic_add', Text(f'&{place}'), value)};")
