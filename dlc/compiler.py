@@ -33,12 +33,16 @@ from dlc.dialects.kernel import FuncOp
 from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure
+from dlc.log import get_logger
 from dlc.passes import PRINTED, STAGES, Printed, Stage
 from dlc.pipeline import run_pipeline, text_of
 from dlc.registry import register
 from dlc.target import TARGET_ATTRIBUTE, get_target
 from dlc.text import counted
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+
+MANY_VARIANTS = 5
+"""The count of variants of a program from which it is said that there are many."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,12 @@ class Variant:
 
     @cached_property
     def executor(self) -> Executor:
-        return Executor(self.module("kernel"), self.backend)
+        executor = Executor(self.module("kernel"), self.backend)
+        log = get_logger("kernels")
+        for func in executor.funcs:
+            schedule = "" if func.schedule is None else func.schedule.data
+            log.info("%s<<<%d, %d>>> %s", func.name_, func.grid_size, func.block_size, schedule)
+        return executor
 
     def run(self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None) -> Any:
         """The user's output for the tensors of `@main`, mutations written back."""
@@ -214,7 +223,21 @@ class CompiledProgram:
             program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target)
             self.variants.append(Variant(program, self.backend))
+            self._log()
             return self.variants[-1], program.bind(args, kwargs)
+
+    def _log(self) -> None:
+        """Says what the last variant is for, and once that there are many."""
+        count, call = len(self.variants), _call_of(self.variants[-1].program)
+        log = get_logger("compile")
+        log.info("variant %d, for %s", count, call)
+        if count == MANY_VARIANTS:
+            log.warning(
+                "a program has been compiled %d times, as each combination of sizes, dtypes, "
+                "strides, alignments and numbers needs its own kernels; the last one is for %s",
+                count,
+                call,
+            )
 
     def ir(self, stage: Printed) -> str:
         """The text of the first variant at a stage: torch, tensor, loop, tile, kernel or cuda."""
@@ -265,6 +288,14 @@ def compile(
     program = CompiledProgram(f, target or default_target(), get_backend(backend, sync), graph)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
+
+
+def _call_of(program: ImportedProgram, most: int = 6) -> str:
+    """The sizes of the first inputs of a program, and its numbers."""
+    inputs = [argument for argument in program.arguments if argument.kind == "input"]
+    words = [f"{a.name} {list(a.guard.shape)}" for a in inputs[:most]]
+    words += ["…"] if len(inputs) > most else []
+    return ", ".join([*words, *(repr(value) for value in program.constants.values())])
 
 
 def _refuse_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -33,7 +33,7 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"dlc.dialects": "the six IRs: operations, verifiers, text, canonical forms"},
     {"dlc.target": "what is a fact of a chip"},
     {"dlc.ir": "index expressions, monoids, scalars, elements", "dlc.registry": "names to classes"},
-    {"dlc.passes": "the list of passes"},
+    {"dlc.passes": "the list of passes", "dlc.log": "what DLC_LOG shows"},
     {
         "dlc.diagnostics": "errors with a place and a hint",
         "dlc.remarks": "what a pass did",

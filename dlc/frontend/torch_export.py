@@ -22,6 +22,7 @@ from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
+from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 
@@ -216,6 +217,7 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     if whole is None:
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
+    table.update(FAST_PATHS)
     # What decompositions are written with beside ATen.
     table[torch.ops.prims.convert_element_type.default] = lambda value, dtype: (
         torch.ops.aten._to_copy.default(value, dtype=dtype)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
-
-from dlc.frontend.source import ImportFailure
+from torch.nn import functional as F
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,73 @@ def test_changed_weights_are_seen():
         torch.testing.assert_close(compiled(x), model(x))
 
 
-def test_gradients_are_refused_by_name():
-    compiled = torch.compile(lambda x: x * 2, backend="dlc")
-    with pytest.raises(ImportFailure, match="'x' requires a gradient"):
-        compiled(torch.randn(3, requires_grad=True))
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_floats_may_change(dynamic: bool | None):
+    class Scaled(nn.Module):
+        factor = 0.5
+
+        def forward(self, x: torch.Tensor, s: float) -> tuple[torch.Tensor, float]:
+            return x * s + self.factor, s * 2
+
+    model, x = Scaled(), torch.randn(5)
+    compiled = torch.compile(model, backend="dlc", dynamic=dynamic)
+    for s, factor in ((2.0, 0.5), (3.0, 0.5), (4.5, 0.25), (0.0, math.inf)):
+        model.factor = factor
+        torch.testing.assert_close(compiled(x, s), model(x, s))
+
+
+def test_many_variants_are_counted_once(caplog: pytest.LogCaptureFixture):
+    compiled = torch.compile(lambda x: x + 1, backend="dlc", dynamic=True)
+    for n in range(2, 10):
+        assert torch.equal(compiled(torch.ones(n)), torch.full((n,), 2.0))
+    (record,) = (r for r in caplog.records if r.name == "dlc.compile")
+    assert "compiled 5 times" in record.message
+
+
+def gradients(function: Callable[..., Any], *args: torch.Tensor) -> list[torch.Tensor]:
+    """The sum of results of a function, and its gradients."""
+    own = [arg.detach().clone().requires_grad_(arg.requires_grad) for arg in args]
+    total = function(*own).pow(2).sum()
+    wanted = [arg for arg in own if arg.requires_grad]
+    return [total, *torch.autograd.grad(total, wanted)]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_gradients_are_eagers(dynamic: bool | None):
+    def function(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y.mul_(2)
+        return F.gelu(x @ w) + F.softmax(x, -1).sum() + y.t()
+
+    compiled, w = torch.compile(function, backend="dlc", dynamic=dynamic), torch.randn(3, 4)
+    for n in (4, 5):
+        args = torch.randn(n, 3, requires_grad=True), w.requires_grad_(), torch.randn(4, n)
+        mine, eagers = gradients(compiled, *args), gradients(function, *args)
+        torch.testing.assert_close(mine, eagers, rtol=1e-4, atol=1e-4)
+
+
+def test_a_module_learns():
+    x, y = torch.randn(8, 16), torch.randn(8, 8)
+    losses: list[list[float]] = []
+    for compile_it in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8))
+        step = torch.compile(model, backend="dlc") if compile_it else model
+        optimizer = torch.optim.SGD(model.parameters(), 0.5)
+        losses.append([])
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = F.mse_loss(step(x), y)
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[0][-1] < 0.8 * losses[0][0]
+
+
+def test_views_of_arguments_keep_their_gradients():
+    x = torch.randn(4, 3, requires_grad=True)
+    view, product = torch.compile(lambda x: (x.view(-1), x * 2), backend="dlc")(x)
+    assert view.data_ptr() == x.data_ptr()
+    (view.sum() + product.sum()).backward()
+    assert x.grad is not None
+    assert x.grad.unique().tolist() == [3]

@@ -1,0 +1,111 @@
+"""
+`torch.compile(model, backend="dlc")`.
+
+Dynamo calls `backend` with a graph of torch functions. Where no gradient is wanted, dlc exports and
+compiles it as it is. Otherwise, and where dlc cannot compile all of it, AOTAutograd makes graphs
+of ATen operations that write to nothing: dlc compiles what it can of the forward one and PyTorch
+runs the rest, gradients included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx import GraphModule
+from xdsl.utils.exceptions import DiagnosticException
+
+from dlc.dynamo.compiled_graph import CompiledGraph
+from dlc.dynamo.options import Options
+from dlc.dynamo.pieces import compile_pieces
+from dlc.dynamo.placeholders import (
+    concrete,
+    name_inputs,
+    outside_of_tracing,
+    take_numbers,
+    with_numbers,
+)
+
+
+def backend(
+    graph: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """
+    Compiles a graph for `example_inputs`, and for other sizes, numbers, strides and alignments when
+    it is called with them; inputs that it mutates are written back. `mode` and `options` are those
+    of `Options.of`.
+
+    Without the option `fallback`, raises ImportFailure, UnsupportedError or OpError for what dlc
+    cannot compile; BackendError where kernels cannot be compiled to machine code.
+    """
+    chosen = Options.of(mode, options)
+    if not _wants_gradients(example_inputs):
+        try:
+            return _whole(graph, example_inputs, chosen)
+        except DiagnosticException:
+            if not chosen.fallback:
+                raise
+    return _differentiable(graph, example_inputs, chosen)
+
+
+backend.__name__ = "dlc"  # as Dynamo names it in errors
+
+
+def _wants_gradients(inputs: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in inputs
+    )
+
+
+def _whole(graph: GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """The graph by kernels of dlc alone."""
+    graph = GraphModule(graph, deepcopy(graph.graph))
+    name_inputs(graph)
+    numbers = take_numbers(graph)
+    compiled = CompiledGraph(graph, options)
+    with outside_of_tracing():
+        compiled.prepare(with_numbers(concrete(inputs), numbers))
+
+    @torch.compiler.disable
+    def run(*args: Any) -> Any:
+        return compiled(*with_numbers(args, numbers))
+
+    return run
+
+
+def _differentiable(
+    graph: GraphModule, inputs: Sequence[Any], options: Options
+) -> Callable[..., Any]:
+    """The graph by AOTAutograd: pieces of its forward by dlc, its backward by PyTorch."""
+
+    def forward(traced: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        with outside_of_tracing():
+            return make_boxed_func(compile_forward(traced, concrete(inputs), options))
+
+    return aot_autograd(fw_compiler=forward, bw_compiler=_eager)(graph, inputs)
+
+
+def compile_forward(
+    graph: GraphModule, inputs: Sequence[Any], options: Options
+) -> Callable[..., Any]:
+    """A functional ATen graph, compiled as a whole or in pieces."""
+    compiled = CompiledGraph(graph, options)
+    try:
+        compiled.prepare(inputs)
+    except DiagnosticException:
+        if not options.fallback:
+            raise
+        return compile_pieces(graph, options)
+    return compiled
+
+
+def _eager(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    return make_boxed_func(graph.forward)

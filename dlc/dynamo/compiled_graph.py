@@ -1,0 +1,61 @@
+"""A graph as a callable that runs dlc's kernels, or PyTorch where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from xdsl.utils.exceptions import DiagnosticException
+
+from dlc.compiler import CompiledProgram
+from dlc.dynamo.options import Options
+from dlc.log import get_logger
+
+
+class CompiledGraph(torch.nn.Module):
+    """
+    Compiles a graph for each combination of sizes, numbers, dtypes, strides and alignments that it
+    is called with. With `fallback`, a call that it cannot be compiled for is left to PyTorch.
+    """
+
+    def __init__(self, graph: GraphModule, options: Options) -> None:
+        super().__init__()
+        self.graph = graph
+        self.fallback = options.fallback
+        self.program = CompiledProgram(graph, options.chip(), options.place(), options.graph)
+        self.left: set[tuple[Any, ...]] = set()
+        """The calls that are left to PyTorch, by their keys."""
+
+    def prepare(self, args: Sequence[Any]) -> None:
+        """Compiles the graph for such a call, to machine code. DiagnosticException if it cannot."""
+        self.program.variant(args).executor.prepare()
+
+    def leave(self, args: Sequence[Any], reason: str) -> None:
+        """Such calls are left to PyTorch."""
+        self.left.add(_key(args))
+        get_logger("graphs").warning("a graph is left to eager PyTorch: %s", reason)
+
+    def forward(self, *args: Any) -> Any:
+        if self.left and _key(args) in self.left:
+            return self.graph(*args)
+        try:
+            return self.program(*args)
+        except DiagnosticException as error:
+            if not self.fallback:
+                raise
+            self.leave(args, reason_of(error))
+            return self.graph(*args)
+
+
+def reason_of(error: Exception) -> str:
+    """What an error says, on one line."""
+    return " ".join(str(error).split())
+
+
+def _key(args: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(
+        (value.shape, value.stride(), value.dtype) if isinstance(value, torch.Tensor) else value
+        for value in args
+    )

@@ -1,0 +1,147 @@
+"""What dlc cannot compile under `torch.compile`: left to eager PyTorch, or an error, as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+
+@torch.library.custom_op("dlc_test::negated", mutates_args=())
+def negated(x: torch.Tensor) -> torch.Tensor:
+    return -x
+
+
+@negated.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+negated.register_autograd(lambda context, gradient: -gradient)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What dlc has logged."""
+    return [record.message for record in caplog.records if record.name.startswith("dlc.")]
+
+
+def around(x: torch.Tensor) -> torch.Tensor:
+    """A custom operation amid others; its argument is written to before and after."""
+    x.mul_(2)
+    y = negated(x.relu() + 1)
+    x.add_(y)
+    return y.softmax(-1) * x
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_custom_operation_amid_a_graph(
+    grad: bool, dynamic: bool | None, caplog: pytest.LogCaptureFixture
+):
+    compiled = torch.compile(around, backend="dlc", dynamic=dynamic, fullgraph=True)
+    for n in (3, 4):
+        w = torch.randn(n, requires_grad=grad)
+        (ours, our_x), (eagers, eager_x) = (
+            (f(x), x) for f, x in ((compiled, w * 1), (around, w * 1))
+        )
+        torch.testing.assert_close((ours, our_x), (eagers, eager_x))
+        if grad:
+            mine, its = (torch.autograd.grad(y.sum(), w)[0] for y in (ours, eagers))
+            torch.testing.assert_close(mine, its)
+    line = said(caplog)[0]
+    assert "operations of a graph are left to eager PyTorch: dlc_test.negated.default" in line
+    assert f"{__file__}:" in line
+    assert "it is no ATen op" in line
+
+
+def test_what_is_left_and_why(caplog: pytest.LogCaptureFixture):
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.i1e(x) + 2 * torch.special.i1e(x + 1) + torch.rand_like(x) * 0
+
+    x = torch.randn(4)
+    assert torch.equal(torch.compile(program, backend="dlc")(x), program(x))
+    (line,) = said(caplog)
+    assert line.startswith("3 of 8 operations")
+    assert "special_i1e" in line
+    assert "(2 times)" in line
+    assert "random numbers" in line
+
+
+def test_without_fallback_dynamo_hears_of_it():
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.i1e(x) + 1
+
+    compiled = torch.compile(program, backend="dlc", options={"fallback": False})
+    x = torch.randn(4)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"'dlc' raised[^$]*i1e"):
+        compiled(x)
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(suppress_errors=True):
+        assert torch.equal(compiled(x), program(x))
+
+
+def test_errors_of_ours_are_suppressed(monkeypatch: pytest.MonkeyPatch):
+    def broken(*args: Any, **options: Any) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("dlc.compiler.import_program", broken)
+    compiled, x = torch.compile(lambda x: x + 1, backend="dlc"), torch.ones(2)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="a defect"):
+        compiled(x)
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(suppress_errors=True):
+        assert compiled(x).tolist() == [2, 2]
+
+
+def test_options():
+    x = torch.randn(3)
+    for options in ({"target": "sm_80", "backend": "host"}, {"sync": True, "fallback": False}):
+        torch._dynamo.reset()
+        compiled = torch.compile(torch.neg, backend="dlc", options=options)
+        assert torch.equal(compiled(x), -x)
+    torch._dynamo.reset()
+    assert torch.equal(torch.compile(torch.neg, backend="dlc", mode="reduce-overhead")(x), -x)
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "words"),
+    [
+        (
+            None,
+            {"traget": "sm_90"},
+            "unknown option 'traget'.*did you mean target",
+        ),
+        ("reduce-overheads", None, "did you mean reduce-overhead"),
+        ("max-autotune", None, "no search that measures"),
+        (None, {"target": "sm_9"}, "unknown target 'sm_9'"),
+        (None, {"backend": "hots"}, "unknown backend 'hots'"),
+        (None, {"fallback": 0}, "the option fallback is True or False, not 0"),
+        (None, {"graph": True}, "the backend 'host' has no CUDA graphs"),
+    ],
+)
+def test_unknown_options(mode: str | None, options: dict[str, Any] | None, words: str):
+    compiled = torch.compile(torch.neg, backend="dlc", mode=mode, options=options)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=words):
+        compiled(torch.randn(2))
+
+
+@pytest.mark.parametrize(("norm_first", "masked"), [(False, True), (True, False)])
+def test_the_fast_path_of_encoders(norm_first: bool, masked: bool):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first).eval()
+    x = torch.randn(2, 5, 8)
+    mask = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]).bool() if masked else None
+    compiled = torch.compile(layer, backend="dlc", options={"fallback": False})
+    with torch.no_grad():
+        expected = layer(x, src_key_padding_mask=mask)
+        torch.testing.assert_close(compiled(x, src_key_padding_mask=mask), expected)
