@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation
 
 from dlc.ir.elements import element
@@ -15,14 +15,20 @@ from dlc.ir.scalar_ops import COMPARISONS, SCALARS, ScalarOp, compare_floats
 
 Scalar: TypeAlias = FloatAttr | IntegerAttr
 
-_CONVERSIONS = (arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.ExtSIOp, arith.TruncIOp)
+_CONVERSIONS = (
+    arith.ExtFOp, arith.TruncFOp, arith.SIToFPOp, arith.ExtSIOp, arith.TruncIOp, arith.IndexCastOp,
+)  # fmt: skip
 _OF_BOOLEANS = (arith.ExtUIOp, arith.UIToFPOp)
+
+BOOLEAN = IntegerType(1)
 
 
 def scalar(value: float, type: Attribute) -> Scalar:
     """`value` as a constant: a float is rounded to nearest, an integer wraps."""
     if isinstance(type, AnyFloat):
         return FloatAttr(_rounded(float(value), type), type)
+    if isinstance(type, IndexType):
+        return IntegerAttr(int(value), type)
     assert isinstance(type, IntegerType)
     bits = type.width.data
     if bits == 1:
@@ -45,7 +51,7 @@ def _rounded(value: float, type: AnyFloat) -> float:
 
 def _value(constant: Scalar) -> float:
     value = constant.value.data
-    return abs(value) if constant.type == IntegerType(1) else value
+    return abs(value) if constant.type == BOOLEAN else value
 
 
 def evaluate(op: Operation, operands: Sequence[Scalar]) -> Scalar | None:
@@ -55,23 +61,28 @@ def evaluate(op: Operation, operands: Sequence[Scalar]) -> Scalar | None:
     values = [_value(c) for c in operands]
     if isinstance(op, arith.CmpfOp):
         name = arith.CMPF_COMPARISON_OPERATIONS[op.predicate.value.data]
-        return scalar(bool(compare_floats(name)(*values)), IntegerType(1))
+        return scalar(bool(compare_floats(name)(*values)), BOOLEAN)
     if isinstance(op, arith.CmpiOp):
         name = arith.CMPI_COMPARISON_OPERATIONS[op.predicate.value.data]
         if name.startswith("u"):
             return None
-        return scalar(COMPARISONS[name.removeprefix("s")].numpy(*values), IntegerType(1))
-    if isinstance(op, _CONVERSIONS):
+        return scalar(COMPARISONS[name.removeprefix("s")].numpy(*values), BOOLEAN)
+    if isinstance(op, _CONVERSIONS) and BOOLEAN not in (operands[0].type, op.results[0].type):
         return scalar(values[0], op.results[0].type)
-    if isinstance(op, _OF_BOOLEANS) and operands[0].type == IntegerType(1):
+    if isinstance(op, _OF_BOOLEANS) and operands[0].type == BOOLEAN:
         return scalar(values[0], op.results[0].type)
     row = SCALARS.get(op.name)
     return None if row is None else _computed(row, values, op.results[0].type)
 
 
 def _computed(row: ScalarOp, values: Sequence[float], type: Attribute) -> Scalar | None:
-    """The value of a function; None for a quotient of integers by 0, and poles and NaN of math."""
-    if row.unsigned or (row.divides and values[1] == 0):
+    """
+    The value of a function; None for a quotient of integers by 0, a shift by more bits than there
+    are, poles and NaN of math, and what the function is of numbers but not of booleans.
+    """
+    if row.unsigned or (row.divides and values[1] == 0) or (type == BOOLEAN and not row.boolean):
+        return None
+    if row.shifts and isinstance(type, IntegerType) and not 0 <= values[1] < type.width.data:
         return None
     import numpy as np
 

@@ -38,6 +38,8 @@ class ScalarOp:
     """True if it sees its operands as unsigned."""
     divides: bool = False
     """True if the second operand must not be 0."""
+    shifts: bool = False
+    """True if the second operand is a number of bits, less than the first has."""
     aten: tuple[str, ...] = ()
     """The ATen operations that it is, for floats."""
 
@@ -87,9 +89,9 @@ SCALARS: dict[str, ScalarOp] = {
     "arith.andi": ScalarOp("and_", infix="&", boolean="&&"),
     "arith.ori": ScalarOp("or_", infix="|", boolean="||"),
     "arith.xori": ScalarOp("xor", infix="^", boolean="!="),
-    "arith.shli": ScalarOp("lshift", infix="<<"),
-    "arith.shrsi": ScalarOp("rshift", infix=">>"),
-    "arith.shrui": ScalarOp("rshift", infix=">>", unsigned=True),
+    "arith.shli": ScalarOp("lshift", infix="<<", shifts=True),
+    "arith.shrsi": ScalarOp("rshift", infix=">>", shifts=True),
+    "arith.shrui": ScalarOp("rshift", infix=">>", unsigned=True, shifts=True),
     "math.absi": ScalarOp("abs", "abs", cost=20),
     "math.absf": _exact("fabs", "abs"),
     "math.ceil": _exact("ceil", "ceil", aten="ceil"),

@@ -10,6 +10,7 @@ from dlc.dialects.canonicalization.access_patterns import (
     SelectOfLoad,
     SimplifyIndex,
 )
+from dlc.dialects.canonicalization.scalar_patterns import FoldScalars
 from dlc.dialects.kernel import (
     AtomicAddOp,
     FuncOp,
@@ -21,7 +22,7 @@ from dlc.dialects.kernel import (
 )
 
 PATTERNS: Patterns = {
-    FuncOp: (DropRoundings(),),
+    FuncOp: (DropRoundings(), FoldScalars()),
     LoadOp: (SimplifyIndex(), DropSureDefault()),
     SelectOp: (SimplifyIndex(), SelectOfLoad()),
     StoreOp: (SimplifyIndex(), DropUnreachableStore()),

@@ -12,6 +12,7 @@ from dlc.dialects.canonicalization.access_patterns import (
     SimplifyIndex,
 )
 from dlc.dialects.canonicalization.axes_patterns import DissolveLoop, DropEmptyLoop, DropUnitAxes
+from dlc.dialects.canonicalization.scalar_patterns import FoldScalars
 from dlc.dialects.canonicalization.signature_patterns import DropUnusedInputs, MergeEqualInputs
 from dlc.dialects.loop import (
     ForOp,
@@ -27,7 +28,7 @@ from dlc.dialects.loop import (
 _AXES = (DropEmptyLoop(), DropUnitAxes(), DissolveLoop(SelectOp))
 
 PATTERNS: Patterns = {
-    KernelOp: (MergeEqualInputs(), DropUnusedInputs(), DropRoundings()),
+    KernelOp: (MergeEqualInputs(), DropUnusedInputs(), DropRoundings(), FoldScalars()),
     ForOp: _AXES,
     ReduceOp: _AXES,
     LoadOp: (SimplifyIndex(), DropSureDefault(), FreeLoad(SelectOp)),

@@ -14,6 +14,7 @@ from dlc.dialects.canonicalization.access_patterns import (
     SimplifyIndex,
 )
 from dlc.dialects.canonicalization.axes_patterns import DissolveLoop, DropEmptyLoop, DropUnitAxes
+from dlc.dialects.canonicalization.scalar_patterns import FoldScalars
 from dlc.dialects.canonicalization.signature_patterns import DropUnusedInputs
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, SlabOp
 from dlc.dialects.staging import StageOp
@@ -32,7 +33,7 @@ from dlc.dialects.tile import (
 _AXES = (DropEmptyLoop(), DropUnitAxes(), DissolveLoop(SelectOp))
 
 PATTERNS: Patterns = {
-    KernelOp: (DropUnusedInputs(), DropRoundings()),
+    KernelOp: (DropUnusedInputs(), DropRoundings(), FoldScalars()),
     ForOp: _AXES,
     ReduceOp: _AXES,
     LoadOp: (SimplifyIndex(), DropSureDefault()),

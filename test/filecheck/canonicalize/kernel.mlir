@@ -132,3 +132,55 @@ kernel.func @effects(%x: memref<64xf32>) -> (%y: memref<64xf32> zeroed) grid 1 b
   kernel.atomic_add %f, %y[%t] : memref<64xf32>
   kernel.atomic_add %f, %y[%t] : memref<64xf32>
 }
+
+// -----
+
+// What is computed of constants is one, rounded to its type, integers and index values as well;
+// a quotient by 0, a pole, a shift by all bits and booleans with a sign are left to the machine.
+
+// CHECK-LABEL: kernel.func @constants
+// CHECK-NOT:   addf
+// CHECK:       %u = arith.constant 302.826324 : f32
+// CHECK:       %h = arith.constant 3.339840e-01 : bf16
+// CHECK:       %q = arith.divsi %{{\S+}}, %{{\S+}} : i32
+// CHECK:       %s = arith.shli %{{\S+}}, %{{\S+}} : i32
+// CHECK:       %l = math.log %{{\S+}} : f32
+// CHECK:       %p = arith.extsi %{{\S+}} : i1 to i32
+// CHECK:       %w = arith.constant 8 : i64
+// CHECK-NOT:   index_cast
+kernel.func @constants(%x: memref<64xf32>) -> (%y: memref<64xf32>, %b: memref<64xbf16>,
+    %i: memref<64xi32>, %j: memref<64xi64>) grid 1 block 32 {
+  %t = kernel.thread_id
+  %c2 = arith.constant 2.0 : f32
+  %c3 = arith.constant 3.0 : f32
+  %a = arith.addf %c2, %c3 : f32
+  %e = math.exp %a : f32
+  %d = arith.mulf %e, %c2 : f32
+  %n = arith.constant 3 : i32
+  %m = arith.addi %n, %n : i32
+  %f = arith.sitofp %m : i32 to f32
+  %g = arith.addf %d, %f : f32
+  %r = arith.cmpf olt, %c2, %c3 : f32
+  %u = arith.select %r, %g, %c2 : f32
+  kernel.store %u, %y[%t] : memref<64xf32>
+  %b1 = arith.constant 1.0 : bf16
+  %b3 = arith.constant 3.0 : bf16
+  %h = arith.divf %b1, %b3 : bf16
+  kernel.store %h, %b[%t] : memref<64xbf16>
+  %z = arith.constant 0 : i32
+  %q = arith.divsi %n, %z : i32
+  kernel.store %q, %i[%t] : memref<64xi32>
+  %all = arith.constant 32 : i32
+  %s = arith.shli %n, %all : i32
+  kernel.store %s, %i[%t] : memref<64xi32>
+  %zero = arith.constant 0.0 : f32
+  %l = math.log %zero : f32
+  kernel.store %l, %y[%t] : memref<64xf32>
+  %true = arith.constant true
+  %p = arith.extsi %true : i1 to i32
+  kernel.store %p, %i[%t] : memref<64xi32>
+  %c4 = arith.constant 4 : index
+  %c8 = arith.addi %c4, %c4 : index
+  %w = arith.index_cast %c8 : index to i64
+  kernel.store %w, %j[%t] : memref<64xi64>
+}

@@ -136,3 +136,25 @@ func.func @main(%at: tensor<3x5xi64>, %x: tensor<2x7x1xf32>) -> tensor<1x3x5x1xf
   }
   func.return %y : tensor<1x3x5x1xf32>
 }
+
+// -----
+
+// What is computed of constants is one, where an axis of one point is among them as well.
+
+// CHECK-LABEL: loop.kernel @constants
+// CHECK-NEXT:    loop.for %i in 8 {
+// CHECK-NEXT:      %c = arith.constant 7.3890562{{\d*}} : f32
+// CHECK-NEXT:      loop.store %c, %y[%i] : memref<8xf32>
+// CHECK-NEXT:    }
+func.func @main() -> tensor<8xf32> {
+  %y = loop.kernel @constants() -> (%y: memref<8xf32>) {
+    loop.for %i in 8, %j in 1 {
+      %a = loop.index %j + 2
+      %b = arith.index_cast %a : index to i64
+      %f = arith.sitofp %b : i64 to f32
+      %c = math.exp %f : f32
+      loop.store %c, %y[%i] : memref<8xf32>
+    }
+  }
+  func.return %y : tensor<8xf32>
+}

@@ -119,3 +119,21 @@ func.func @main(%x: tensor<0xf32>) -> tensor<0xf32> {
   }
   func.return %y : tensor<0xf32>
 }
+
+// -----
+
+// What is computed of constants is one.
+
+// CHECK-LABEL: tile.kernel @constants
+// CHECK:           %c = arith.constant 7.3890562{{\d*}} : f32
+// CHECK-NEXT:      tile.store %c, %y[%b] : memref<8xf32>
+func.func @main() -> tensor<8xf32> {
+  %y = tile.kernel @constants() -> (%y: memref<8xf32>) {
+    tile.launch block(%b in 8) {
+      %a = arith.constant 2.0 : f32
+      %c = math.exp %a : f32
+      tile.store %c, %y[%b] : memref<8xf32>
+    }
+  }
+  func.return %y : tensor<8xf32>
+}
