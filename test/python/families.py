@@ -109,6 +109,23 @@ op("strided", lambda x, y: (x.exp(), F.silu(y), x.t().sin()), normal(5, 3).t(), 
 op("integers", lambda x: (x.abs(), -x, x.sign(), x.float().exp(), x.exp(), x.relu(), ~x),
    integers(-9, 9, 7))  # fmt: skip
 
+# Functions with names of their own.
+
+family("special")
+for _name in "digamma erfcx erfinv i0 i0e i1 i1e log_ndtr ndtr ndtri spherical_bessel_j0".split():
+    op(_name, getattr(torch.special, _name), torch.cat([USUAL, USUAL.sigmoid()]))
+for _order in "01":
+    for _name in ("modified_bessel_k", "scaled_modified_bessel_k", "bessel_j", "bessel_y"):
+        op(_name + _order, getattr(torch.special, _name + _order), USUAL.abs())
+op("airy_ai", torch.special.airy_ai, normal(29).abs() + 2)
+op("polygamma", lambda x: [torch.polygamma(n, x) for n in range(4)], normal(29) * 3)
+op("zeta", torch.special.zeta, torch.tensor([[2.0, 3.0, 1.0, 0.5, 2.5]]), normal(29, 1) * 3)
+for _name in "tuvw":
+    op(f"Chebyshev {_name}", lambda x, n, f=f"chebyshev_polynomial_{_name}": (
+        getattr(torch.special, f)(x, n), getattr(torch.special, f"shifted_{f}")(x, n)),
+       torch.tensor([[-1.0, 1.0, 0.0, 0.3, -0.7, 1.2, -1.4]]),
+       torch.arange(-1.0, 9.0)[:, None])  # fmt: skip
+
 # Functions of several.
 
 family("binary")

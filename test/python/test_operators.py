@@ -72,7 +72,7 @@ def longest_reduction(module: ModuleOp) -> int:
     )
 
 
-def interpreted(function: torch.nn.Module, args: list[torch.Tensor]) -> tuple[list[Any], int]:
+def interpreted(function: Callable[..., Any], args: list[torch.Tensor]) -> tuple[list[Any], int]:
     """The results of a program in Tensor IR as decomposed, and after its last pass; and its longest
     reduction."""
     program = import_program(function, args, whole=DECOMPOSITIONS)
