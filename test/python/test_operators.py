@@ -238,7 +238,7 @@ def test_operators_take_other_arguments(name: str, variant: str | None) -> None:
 
 REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "an unknown one": (lambda x: torch.ops.aten.made_up(x), f"{MADE_UP} (test_operators"),
-    "a mask that reads": (lambda x: torch.ops.aten._unsafe_index(x, [x > 0]), "depends on data"),
+    "a mask that reads": (lambda x: x[x > 0], "depends on data"),
     "a mask that writes many": (lambda x: put(x, x[0], x > 0), "a boolean mask takes a value for"),
     "as_strided": (lambda x: x.as_strided((3,), (1,)), "aten.as_strided.default"),
     "random numbers": (lambda x: F.gumbel_softmax(x), "it draws random numbers"),
@@ -246,8 +246,11 @@ REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "shapes from data": (lambda x: x.nonzero(), "depends on data"),
     "several from data": (lambda x: torch.combinations(x[0]), "depends on its values"),
     "a branch within": (lambda x: torch.cov(x), "branches on values of a tensor"),
-    "an inverse": (lambda x: torch.linalg.inv(x[:, :3]), "aten.linalg_inv_ex.default"),
-    "own generators": (lambda x: x + torch.randn(4, generator=torch.Generator()), "Generator"),
+    "an inverse": (lambda x: torch.linalg.inv(x[:, :3]), "such as an error that it raises"),
+    "own generators": (
+        lambda x: x + torch.randn(4, generator=torch.Generator()),
+        "its argument generator is an object",
+    ),
     "attention of two widths": (
         lambda x: F.scaled_dot_product_attention(x[:, :0], *[x[None, :0]] * 2),
         "torch.export cannot trace the program: RuntimeError: Expected size"
@@ -266,7 +269,9 @@ def test_what_is_refused_is_named(name: str) -> None:
     function, sentence = REFUSALS[name]
     with pytest.raises((UnsupportedOperations, ImportFailure, UnsupportedError)) as error:
         dlc.compile(function, (normal(3, 4),), backend="host")
-    assert sentence in str(error.value).replace(str(Path(__file__).parent) + "/", "")
+    said = str(error.value).replace(str(Path(__file__).parent) + "/", "").splitlines()
+    quoted = Path(__file__).read_text(encoding="utf-8").splitlines()
+    assert any(sentence in line for line in said if line not in quoted)
 
 
 def test_the_table_of_operations_is_that_of_the_code() -> None:
