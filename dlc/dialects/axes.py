@@ -39,7 +39,7 @@ from dlc.dialects.directives import (
     print_size,
     sizes_map,
 )
-from dlc.ir.bounds import most
+from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr, from_affine
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
@@ -81,6 +81,11 @@ class AxesOp(IRDLOperation, ABC):
     def size(self, axis: SSAValue) -> Expr:
         """The number of points of one of this operation's axes."""
         return from_affine(self._size(axis), ())
+
+    def least(self, axis: SSAValue) -> float:
+        """The smallest number of points that one of this operation's axes can have."""
+        size = self._size(axis)
+        return size.value if isinstance(size, AffineConstantExpr) else least(self.size(axis))
 
     def most(self, axis: SSAValue) -> float:
         """The largest number of points that one of this operation's axes can have."""
@@ -125,7 +130,7 @@ class AxesOp(IRDLOperation, ABC):
         for axis in self.axes:
             if not isinstance(axis.type, IndexType):
                 raise VerifyException(f"expected axes of type index, found {axis.type}")
-            if self.extent(axis) < 0:
+            if self.least(axis) < 0:
                 raise VerifyException(f"expected extents >= 0, found {self.extent(axis)}")
             for use in axis.uses:
                 if not _names_axis(use.operation, axis):

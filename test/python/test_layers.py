@@ -110,6 +110,16 @@ def test_bounds_are_asked_for_in_one_place():
             assert not re.search(r"\.range\b", path.read_text()), f"{name}: ask dlc.ir.bounds"
 
 
+def test_extents_are_asked_for_their_bounds() -> None:
+    """An extent will not always be a number: an axis is asked for its `least` and its `most`."""
+    for name, path in modules().items():
+        compared = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Compare)]
+        for node in compared:
+            called = [s.func for s in (node.left, *node.comparators) if isinstance(s, ast.Call)]
+            names = [f.attr for f in called if isinstance(f, ast.Attribute)]
+            assert "extent" not in names, f"{name}:{node.lineno}"
+
+
 def test_shapes_are_asked_for_in_one_place():
     asking = {name for name, path in modules().items() if ".get_shape(" in path.read_text()}
     assert asking == {"dlc.dialects.layouts"}

@@ -41,7 +41,7 @@ def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
         return None
     (axis,) = loop.axes_of(SERIAL)
     own = all(op.chunk == Expr.of(axis) for op in users)
-    return loop if own and loop.extent(axis) <= ring.chunks else None
+    return loop if own and loop.most(axis) <= ring.chunks else None
 
 
 def is_async(op: Operation | None) -> bool:

@@ -27,7 +27,11 @@ class DropUnitAxes(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ForOpBase | ReduceOpBase, rewriter: PatternRewriter, /) -> None:
-        units = [a for a in op.axes if op.extent(a) == 1 and not any(map(_runs_over, a.uses))]
+        units = [
+            a
+            for a in op.axes
+            if op.least(a) == op.most(a) == 1 and not any(map(_runs_over, a.uses))
+        ]
         if not units:
             return
         kept = [axis for axis in op.axes if axis not in units]

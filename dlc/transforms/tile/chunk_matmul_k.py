@@ -60,8 +60,8 @@ class ChunkMatmulKPass(SchedulingPass):
         vector = self.vector
         if vector < 1 or self.bk % vector:
             raise Decline(f"a vector of {vector} points does not divide a chunk of {self.bk}")
-        long = [r for r in reduces if r.extent(r.axes[-1]) > self.bk]
-        wide = [r for r in reduces if r.extent(r.axes[-1]) >= vector > 1]
+        long = [r for r in reduces if r.most(r.axes[-1]) > self.bk]
+        wide = [r for r in reduces if r.least(r.axes[-1]) >= vector > 1]
         if not long and not wide:
             raise Decline(f"no K is longer than a chunk of {self.bk}")
         for reduce in long:

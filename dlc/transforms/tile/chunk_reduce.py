@@ -57,7 +57,7 @@ class ChunkReducePass(SchedulingPass):
         loops = _whole_loops(launch)
         if not any(isinstance(op, tile.ReduceOp) for op in loops):
             raise Decline("it has no reduce but contractions and those in chunks already")
-        long = [(op, a) for op in loops if (a := _last_serial(op)) and op.extent(a) > self.bk]
+        long = [(op, a) for op in loops if (a := _last_serial(op)) and op.most(a) > self.bk]
         if not long:
             raise Decline(f"no reduce or loop of it is longer than a chunk of {self.bk}")
         for op, axis in long:

@@ -69,7 +69,7 @@ def _trials(kernel: KernelOp) -> Iterator[tuple[KernelOp, int]]:
                     trial = kernel.clone()
                     copies = [op for op in trial.walk() if isinstance(op, ForOp)]
                     _split(copies[number], axis.index, parts)
-                    normalize_kernel(trial, clean=parts < loop.extent(axis))
+                    normalize_kernel(trial, clean=parts < loop.least(axis))
                     yield trial, parts
 
 

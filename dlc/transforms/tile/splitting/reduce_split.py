@@ -57,4 +57,4 @@ def split_of(reduce: tile.ReduceOp, parts: int) -> Split:
     """The split of a reduce's first serial axis with a point for each part, else the longest."""
     axes = reduce.axes_of(SERIAL)
     longest = max(axes, key=reduce.extent)
-    return Split(reduce, next((a for a in axes if reduce.extent(a) >= parts), longest), parts)
+    return Split(reduce, next((a for a in axes if reduce.least(a) >= parts), longest), parts)
