@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, TensorType
 
+from dlc import gradients
 from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend.cuda.print.interface import c_name, shared_bytes
 from dlc.backend.cuda.print.printer import print_kernel, print_module
@@ -138,11 +139,13 @@ class Variant:
         """The graph that was captured last, if any."""
         return []
 
-    def replay(self, bound: Sequence[torch.Tensor]) -> Any:
-        """As `run`, by a CUDA graph, which is captured if there is none for these parameters."""
+    def replay(self, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """
+        As `compute`, by a CUDA graph, which is captured if there is none for these parameters.
+        """
         if not self.graphs or not self.graphs[-1].fits(bound):
             self.graphs[:] = [self.capture(bound)]
-        return self.finish(self.graphs[-1].run(bound), bound)
+        return self.graphs[-1].run(bound)
 
     def capture(self, bound: Sequence[torch.Tensor]) -> Graph:
         return Graph(self.backend, self.program.arguments, self.compute, bound)
@@ -158,8 +161,10 @@ class CompiledProgram:
     alignment or constants than before compiles a variant of it; parameters are read where the
     module has them, arguments that the program writes to are written to.
 
-    A call raises ImportFailure for what PyTorch cannot export and for arguments that require a
-    gradient while gradients are recorded, and BackendError where kernels cannot be compiled or run.
+    While gradients are recorded, results have those of arguments and parameters that require one:
+    the backward runs the program again in eager PyTorch. A call raises ImportFailure for what
+    PyTorch cannot export and for gradients of a program that writes to its arguments, and
+    BackendError where kernels cannot be compiled or run.
 
     With `graphed`, calls are replays of CUDA graphs, one for each variant; the tensors of a result
     are overwritten by the next call of the same variant.
@@ -192,9 +197,15 @@ class CompiledProgram:
         return f"{of}: {counted(len(names), 'kernel')} ({shown}){more}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        _refuse_gradients(args, kwargs)
         variant, bound = self._bound(args, kwargs)
-        return variant.replay(bound) if self.graphed else variant.run(bound)
+        compute = variant.replay if self.graphed else variant.compute
+        if gradients.are_wanted(bound):
+            results = gradients.compute_with_gradients(
+                variant.program, compute, bound, args, kwargs
+            )
+        else:
+            results = compute(bound)
+        return variant.finish(results, bound)
 
     def graph(self, *args: Any, **kwargs: Any) -> GraphedCall:
         """

@@ -18,6 +18,7 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.transforms": "passes: one file each, a folder for each IR",
         "dlc.judge": "is a result right?",
         "dlc.cuda_graph": "captured programs",
+        "dlc.gradients": "by PyTorch",
     },
     {
         "dlc.schedule": "which schedule, by which estimate",

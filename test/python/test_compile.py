@@ -25,7 +25,6 @@ from dlc.compiler import CompiledProgram
 from dlc.diagnostics import OpError
 from dlc.dialects import tile
 from dlc.frontend.capture import capture_text
-from dlc.frontend.source import ImportFailure
 from dlc.ir.locations import LocParser
 from dlc.judge.reference import evaluate
 from dlc.passes import STAGES, STEPS, Stage
@@ -330,15 +329,6 @@ def test_integers_booleans_and_data_agree_with_eager(
 ):
     got = dlc.compile(function, args, backend="host")(*args)
     torch.testing.assert_close(got, function(*args), rtol=0, atol=0)
-
-
-def test_gradients_are_refused():
-    x = torch.randn(4, requires_grad=True)
-    compiled = dlc.compile(double, (x,), backend="host")
-    with pytest.raises(ImportFailure, match="requires a gradient"):
-        compiled(x)
-    with torch.no_grad():
-        assert torch.equal(compiled(x), x * 2)
 
 
 def test_unknown_names_are_sentences():

@@ -1,0 +1,105 @@
+"""Gradients of compiled calls: the forward is dlc's, the backward is that of eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.source import ImportFailure
+
+Compute = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+
+
+def are_wanted(bound: Sequence[torch.Tensor]) -> bool:
+    """True if gradients are recorded and one of these tensors requires one."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in bound)
+
+
+def compute_with_gradients(
+    program: ImportedProgram,
+    compute: Compute,
+    bound: Sequence[torch.Tensor],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Sequence[torch.Tensor]:
+    """
+    What `compute` makes of the tensors of `@main` for a call, with a backward that runs the call
+    again, in PyTorch. ImportFailure for a program that writes to its arguments, as the second run
+    would do that again.
+    """
+    for result in program.results:
+        if result.argument is not None:
+            raise ImportFailure(
+                f"the program writes to '{result.name}', and gradients of what it returns are "
+                "recorded; call it under torch.no_grad(), or use torch.compile(backend='dlc')"
+            )
+    return _Recomputed.apply(program, compute, args, kwargs, *bound)
+
+
+class _Recomputed(torch.autograd.Function):
+    """The results of the kernels; the tensors of `@main` are those with gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        program: ImportedProgram,
+        compute: Compute,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *bound: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        results = tuple(result.detach() for result in compute(bound))
+        ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*bound)  # so that a later change of one is an error, as in eager
+        ctx.call = program, args, kwargs
+        return results
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # type: ignore[override]
+        ctx: Any, *gradients: torch.Tensor | None
+    ) -> tuple[torch.Tensor | None, ...]:
+        program, args, kwargs = ctx.call
+        own, place = _own_inputs(program, ctx.saved_tensors, args, kwargs)
+        with torch.enable_grad():
+            leaves, _ = tree_flatten(program.eager(*place[0], **place[1]))
+        outputs: dict[int, torch.Tensor] = {}
+        for output, leaf in zip(program.outputs, leaves, strict=True):
+            if isinstance(output, int) and leaf.requires_grad and gradients[output] is not None:
+                outputs.setdefault(output, leaf)
+        wanted = {id(tensor): tensor for tensor in own if tensor.requires_grad}
+        found = torch.autograd.grad(
+            list(outputs.values()),
+            list(wanted.values()),
+            [gradients[index] for index in outputs],
+            allow_unused=True,
+        )
+        given = dict(zip(wanted, found, strict=True))
+        return (None, None, None, None, *(given.pop(id(tensor), None) for tensor in own))
+
+
+def _own_inputs(
+    program: ImportedProgram,
+    bound: Sequence[torch.Tensor],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> tuple[list[torch.Tensor], tuple[tuple[Any, ...], dict[str, Any]]]:
+    """
+    The tensors to take gradients of, and the call that uses them: each input is a leaf of its own,
+    even if two are one tensor or views of one, and the rest are the module's.
+    """
+
+    def leaf_of(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach().requires_grad_(tensor.requires_grad)
+
+    call = tree_map_only(torch.Tensor, leaf_of, (tuple(args), dict(kwargs)))
+    again = program.bind(*call)
+    inputs = [argument.kind == "input" for argument in program.arguments]
+    own = [a if given else b for a, b, given in zip(again, bound, inputs, strict=True)]
+    return own, call
