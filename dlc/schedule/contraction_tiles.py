@@ -1,4 +1,4 @@
-"""Which kernels are tiled, and as which problem: asked by the schedule and by the estimate."""
+"""The kernels that are tiled, and their problems: one answer for the schedule and the estimate."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         return sum(axis in varies for varies in chunked.values())
 
     def work(axes: Sequence[SSAValue], others: Sequence[SSAValue]) -> float:
-        """What is computed of one operand, the one that varies along the axes."""
+        """The arithmetic at a point that belongs to one operand, which varies along the axes."""
         own = (op for op in reduce.body.walk() if op.results)
         return sum(
             flops_of(op)

@@ -1,5 +1,5 @@
 """
-What a loop kernel takes on a target: the estimate that fusion decides by.
+The estimate of a loop kernel's time on a target, by which fusion decides.
 
 A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, its
 bytes at the memory's rate, its loads at the L2 cache's rate (a roofline; Williams et al.,
@@ -19,7 +19,7 @@ from dlc.schedule.tiling import candidates
 from dlc.target import Target
 
 STEP_CLOCKS = 16
-"""What an iteration that waits for the one before takes at least, its loads pipelined."""
+"""The least clocks of an iteration that waits for the one before, its loads pipelined."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cost:
     """The share of the chip's SMs that the kernel can use."""
     seconds: float
     combine_seconds: float = 0
-    """Of these, what a second kernel takes that combines a split reduce."""
+    """The part of these that a second kernel takes, which combines a split reduce."""
 
     @property
     def explain(self) -> str:
@@ -45,7 +45,7 @@ class Cost:
 
 
 def estimate(kernel: KernelOp, target: Target) -> Cost:
-    """What one launch of a kernel costs."""
+    """The cost of one launch of a kernel."""
     tiled = tiled_contraction(kernel)
     fitting = candidates(tiled.problem, target) if tiled else ()
     work = work_of(kernel, target, tiled.found if tiled and fitting else None)

@@ -109,8 +109,9 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
 
 def _without_tma(best: Candidate) -> str:
     """
-    Why threads copy, and not the tensor memory accelerator: all it saves is the instructions of the
-    copies, too few for the estimate to tell, and its rows cannot be padded against bank conflicts.
+    The reason why threads copy, not the tensor memory accelerator: all it saves is the instructions
+    of the copies, too few for the estimate to tell, and its rows cannot be padded against bank
+    conflicts.
     """
     return (
         f"tma-copy: it saves {best.copy_share:.1%} of the instructions of a chunk, at most, and "
@@ -119,8 +120,8 @@ def _without_tma(best: Candidate) -> str:
 
 
 def _panels(problem: Problem, best: Candidate) -> bool:
-    """Do neighbouring blocks profit from a panel? Not if the operands stay in the L2 anyway, nor
-    where a panel would be ragged."""
+    """True if neighbouring blocks profit from a panel: not if the operands stay in the L2 anyway,
+    nor where a panel would be ragged."""
     rows, columns = ceil(problem.rows / best.block[0]), ceil(problem.columns / best.block[1])
     large = problem.compulsory_bytes > best.target.l2_bytes // 2
     return large and rows > 1 and columns > PANEL and columns % PANEL == 0
@@ -191,7 +192,7 @@ def _unit_stride(reduces: list[loop.ReduceOp], axis: BlockArgument | None) -> in
 
 def _run(nest: AxesOp, axes: Sequence[BlockArgument]) -> int:
     """
-    How many neighbours along the last of some axes are worth one thread: as many of the largest
+    The number of neighbours along the last axis that a thread takes: as many of the largest
     elements as an access takes, if rows are whole numbers of such accesses; four at least.
     """
     if not axes:

@@ -1,5 +1,5 @@
 """
-How many blocks of a kernel an SM holds at once.
+Occupancy: the number of blocks of a kernel that an SM holds at once.
 
 The rules are those of NVIDIA's occupancy calculator: registers are dealt to a warp in units of 256
 and to warps in fours, shared memory in units of 128 bytes with 1 KiB of each block reserved
@@ -19,7 +19,7 @@ class Occupancy:
 
     blocks: int
     share: float
-    """Of the warps that an SM can hold."""
+    """The share of the warps that an SM can hold, 0 to 1."""
     limit: str
     """`threads`, `blocks`, `registers` or `shared`."""
 

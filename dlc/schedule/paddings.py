@@ -42,7 +42,7 @@ class Padding:
 
 @dataclass
 class Paddings:
-    """How buffers are padded, what each gains by it, and why others are not."""
+    """The padding of each buffer with its gain, and the reasons for leaving others as they are."""
 
     chosen: dict[Buffer, Padding] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ def choose_paddings(kernel: tile.KernelOp, buffers: Iterable[Buffer], room: int)
 
 
 def described(type: Type) -> str:
-    """Where the rows of a padded buffer lie, in words."""
+    """The distances of a padded buffer's rows, in words for the report."""
     if isinstance(type.layout, PaddedGroupsAttr):
         rows, padding = type.layout.rows.data, type.layout.padding.data
         return f"in groups of {rows}, {padding} elements between them"

@@ -1,5 +1,5 @@
 """
-How the register tile of a thread is dealt out: decided for `permute-register-tile`.
+The deal of a register tile's points to threads, decided for `permute-register-tile`.
 
 The order is the one with the fewest conflicts (`dlc.analysis.kernel.banks`) under which no load
 from shared memory becomes narrower, in the layouts that `pad-smem` or `split-inner-for-swizzle` can
@@ -35,7 +35,7 @@ WIDTHS = (4, 2)
 """Elements of a strip: 16 or 8 bytes of 4-byte elements."""
 
 Strips = Mapping[Pair, int]
-"""How many neighbouring elements of a pair of axes a thread owns at a time; 1 if every T-th."""
+"""The number of neighbouring elements of a pair of axes that a thread owns; 1: every T-th."""
 
 
 def choose_strips(
@@ -79,8 +79,8 @@ def _tried(extent: int) -> Iterator[int]:
 @dataclass(frozen=True)
 class _Cost:
     """
-    What the accesses of a kernel cost a warp, computed when it is first asked for. Of an order that
-    is chosen all has been asked for, so that it outlives its trial.
+    The cost of a kernel's accesses for a warp, computed when it is first asked for. Of an order
+    that is chosen every cost has been computed, so that it stays known without the trial.
     """
 
     kernel: tile.KernelOp
@@ -89,11 +89,11 @@ class _Cost:
     same: frozenset[int] = frozenset()
     """The numbers of these."""
     analyses: Analyses = field(default_factory=Analyses)
-    """Of the kernel, which stays as it is."""
+    """The analyses of the kernel, which is not changed meanwhile."""
 
     @cached
     def reads(self) -> list[BankAccess]:
-        """What loads from shared memory cost, in program order."""
+        """The loads from shared memory with their costs, in program order."""
         known = {n: self.like.reads[n] for n in self.same} if self.like else {}
         return [
             replace(known[n], op=op, buffer=shared_by(op.ref))
@@ -141,7 +141,7 @@ class _Cost:
         return all(a.width >= b.width for a, b in zip(self.reads, other.reads, strict=True))
 
     def against(self, other: _Cost) -> str:
-        """What is gained over another order."""
+        """The gain over another order, in words for the report."""
         gains = [
             f"reads of {new.name} from {old.ways:.3g} ways to {new.ways:.3g}"
             for new, old in zip(self.reads, other.reads, strict=True)

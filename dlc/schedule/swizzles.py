@@ -25,7 +25,7 @@ Type = MemRefType[Attribute]
 
 @dataclass
 class Swizzles:
-    """How wide the swizzles of rings are in bytes, what each gains, and why others have none."""
+    """The width of each ring's swizzle in bytes with its gain, and the reasons for having none."""
 
     chosen: dict[tile.RingOp, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ def fitting_swizzles(ring: tile.RingOp) -> dict[int, Type]:
 
 
 def misfit(ring: tile.RingOp, widths: Iterable[int]) -> str:
-    """Why none of some swizzles fits a ring."""
+    """The reason why none of some swizzles fits a ring."""
     shape = " x ".join(map(str, shape_of(ring.ring_type)[1:]))
     least, *_, most = sorted({min(widths), max(widths)}) * 2
     multiple = f"{least}" if least == most else f"{least} to {most}"

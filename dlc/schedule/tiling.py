@@ -1,5 +1,5 @@
 """
-How a contraction is tiled: candidates and what each would cost on a target.
+Tilings of a contraction: candidates, and the cost of each on a target.
 
 A candidate says what a thread, a block and a chunk of K are, how many slots a ring has and into how
 many parts K is split. Its time is the longest of three, plus launches:
@@ -44,13 +44,13 @@ UNROLLED = 1024
 LATENCY = 900
 """Clocks from the request of a chunk to its arrival, from memory under load."""
 CHUNK_INSTRUCTIONS = 40
-"""What a warp issues for a chunk beside copies and computing: barrier, slot, addresses."""
+"""Instructions of a warp for a chunk beside copies and computing: barrier, slot, addresses."""
 COPY_INSTRUCTIONS = 4
-"""What a thread issues for one copy of 16 bytes."""
+"""Instructions of a thread for one copy of 16 bytes."""
 UNHIDDEN = 0.1
 """The share of shared memory's clocks that computing does not hide."""
 TOLERANCE = 1.1
-"""What the estimate cannot tell apart."""
+"""The ratio of two times up to which the estimate cannot tell them apart."""
 DENSE = 0.85
 """The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
 WAVEFRONTS = 4
@@ -58,7 +58,7 @@ WAVEFRONTS = 4
 START = 2500
 """Clocks of a block before its first and after its last chunk."""
 SHAPES = 5
-"""How many candidates of different shapes are told."""
+"""The number of candidates of different shapes that `--explain` shows."""
 ROUNDED = 1 - 1e-9
 """Keeps a bound below what it bounds when both are rounded."""
 
@@ -79,7 +79,7 @@ class Problem:
     operand_points: int | None = None
     """Elements of all operands for a point of K, where some lack axes of the batch."""
     sums: int = 1
-    """What a point of rows and columns sums up."""
+    """The number of sums at each point of rows and columns."""
     bytes_: int = 4
     """Bytes of an element in memory."""
     computed_bytes_: int = 4
@@ -161,7 +161,7 @@ class Candidate:
 
     @cached
     def registers(self) -> int:
-        """Of a thread: its sums, four points of K of all factors, addresses."""
+        """Registers of a thread: its sums, four points of K of all factors, addresses."""
         p, (rows, columns) = self.problem, self.thread
         factors = rows * p.row_factors + columns * p.column_factors
         count = rows * columns * p.sums + VECTOR * factors + 32
@@ -208,7 +208,7 @@ class Candidate:
 
     @cached
     def computes(self) -> bool:
-        """Is what is computed of inputs computed once for the block?"""
+        """True if what is computed of inputs is computed once for the block."""
         return self._work(together=True) < self._work(together=False)
 
     def _work(self, *, together: bool) -> float:
@@ -253,12 +253,12 @@ class Candidate:
 
     @cached
     def l2_seconds(self) -> float:
-        """What all blocks fetch, at L2's rate."""
+        """Seconds that all blocks take to fetch, at L2's rate."""
         return self.l2_bytes / self.target.l2_bandwidth
 
     @property
     def l2_bytes(self) -> int:
-        """What all blocks fetch."""
+        """Bytes that all blocks fetch from L2."""
         return self.blocks * self.chunks * self.slab_bytes
 
     @cached

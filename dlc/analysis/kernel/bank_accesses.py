@@ -25,7 +25,7 @@ from dlc.ir.expr import Expr
 from dlc.target import BANK_BYTES, WIDEST_ACCESS
 
 Filling = tile.StageOp | tile.ComputeOp | tile.FillOp
-"""What the threads of a block write shared memory by."""
+"""The operations by which the threads of a block fill shared memory."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class BankAccess:
     least: int
     """The wavefronts without conflicts."""
     times: int
-    """How often a thread executes the access."""
+    """The number of times that a thread executes the access."""
 
     @property
     def name(self) -> str:
-        """Of the buffer, in the text."""
+        """The name of the buffer in the text."""
         return self.buffer.result.name_hint or "a buffer"
 
     @property
@@ -135,7 +135,7 @@ def shared_loads(kernel: tile.KernelOp) -> list[tile.LoadOp]:
 
 
 def _fillings(kernel: tile.KernelOp) -> list[Filling]:
-    """What threads fill shared memory by, in program order."""
+    """The operations by which threads fill shared memory, in program order."""
     found = (op for op in kernel.launch.walk() if isinstance(op, Filling))
     return [op for op in found if not _by_tma(op)]
 
@@ -208,7 +208,7 @@ def _computing(
     subscripts: Sequence[Expr],
     lanes: int,
 ) -> BankAccess:
-    """What a computing loop reads or writes, in runs of `lanes` elements of its slab."""
+    """The access of a computing loop, in runs of `lanes` elements of its slab."""
     assert isinstance(type, MemRefType)
     offset, size = offset_in(type), element_bytes(type.element_type)
     others = dict.fromkeys((v for e in subscripts for v in e.values()), 0)
@@ -227,7 +227,7 @@ def _computing(
 
 
 def _along_rows(op: Operation, loop: tile.ComputeOp) -> bool:
-    """Does a load take neighbouring elements for neighbours in a row of a computed slab?"""
+    """True if a load takes neighbouring elements for neighbours in a row of a computed slab."""
     return isinstance(op, tile.LoadOp) and fragment_axis(op, loop.axes[-1:]) is not None
 
 

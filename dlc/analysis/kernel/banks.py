@@ -1,5 +1,5 @@
 """
-How a warp's accesses meet the banks of shared memory, and the sectors of global memory: the rule.
+The rule by which a warp's accesses meet banks of shared memory and sectors of global memory.
 
 Shared memory has 32 banks of 4 bytes; word w lies in bank w mod 32. A warp's access of 16 (8) bytes
 a lane is served in four (two) phases of 8 (16) lanes; in a phase each bank gives one word in a
@@ -28,12 +28,12 @@ def phases(lanes: Lanes, width: int) -> list[list[int]]:
 
 
 def wavefronts(lanes: Lanes, width: int) -> int:
-    """How many wavefronts an access of `width` bytes a lane takes."""
+    """The number of wavefronts that an access of `width` bytes a lane takes."""
     return served(lanes, width)[0]
 
 
 def served(lanes: Lanes, width: int) -> tuple[int, int]:
-    """How many wavefronts an access takes, and how many phases it has."""
+    """The numbers of wavefronts that an access takes and of phases that it has."""
     first = next((a for a in lanes if a is not None), 0) // BANK_BYTES * BANK_BYTES
     return _served_from_0(tuple(None if a is None else a - first for a in lanes), width)
 
@@ -53,13 +53,13 @@ def _served_from_0(lanes: tuple[int | None, ...], width: int) -> tuple[int, int]
 
 
 def ways(lanes: Lanes, width: int) -> float:
-    """How many times more wavefronts an access takes than it has phases; 1 is free of conflicts."""
+    """The wavefronts of an access for each of its phases; 1 is free of conflicts."""
     taken, phases = served(lanes, width)
     return taken / max(phases, 1)
 
 
 def sectors(lanes: Lanes, width: int) -> int:
-    """How many sectors of 32 bytes of global memory an access touches."""
+    """The number of sectors of 32 bytes of global memory that an access touches."""
     touched = {
         sector
         for address in lanes

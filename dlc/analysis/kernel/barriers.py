@@ -1,5 +1,5 @@
 """
-Where threads of a block have to wait for each other, and where they can.
+The places where threads of a block must wait for each other, and those where they can.
 
 A kernel lacks a barrier where two accesses conflict (see `dlc.analysis.kernel.conflicts`). Two runs
 of the same operation do not: an operation that fills a buffer writes each element once between two
@@ -28,7 +28,7 @@ def missing_barriers(
 
 
 class Uniformity:
-    """Which values are the same in all threads of a block."""
+    """The values that are the same in all threads of a block."""
 
     def __init__(self) -> None:
         self._known: dict[SSAValue, bool] = {}

@@ -1,5 +1,5 @@
 """
-Which accesses of shared memory different threads of a block may perform in either order.
+Conflicts: accesses of shared memory that threads of a block may perform in either order.
 
 Two accesses of one shared buffer *conflict* if at least one writes and some path from the first
 to the second meets no barrier: different threads may then perform them in either order. The
@@ -65,7 +65,7 @@ _MAX_GROUPS = 16
 
 @dataclass
 class _State:
-    """What threads may have done since they last met, and the groups of copies in flight."""
+    """Accesses that threads may have made since the last barrier, and copies in flight."""
 
     accesses: dict[tuple[Access, int | None], None] = field(default_factory=dict)
     groups: list[dict[Copy, None]] = field(default_factory=list)
@@ -80,7 +80,7 @@ class _State:
         return len(self.accesses) + len(self.open) + sum(len(g) + 1 for g in self.groups)
 
     def join(self, other: _State) -> bool:
-        """Adds what `other` has; was anything new?"""
+        """Adds the accesses and copies of `other`; True if any was new."""
         before = self._size
         self.accesses.update(other.accesses)
         self.open.update(other.open)
@@ -104,7 +104,7 @@ class _State:
         return [copy for group in done for copy in group]
 
     def forget_slots(self, inside: Container[Operation]) -> None:
-        """What the operations `inside` a loop did counts for all slots of a buffer."""
+        """Makes the accesses by operations `inside` a loop count for all slots of their buffers."""
 
         def forgotten(copies: dict[Copy, None]) -> dict[Copy, None]:
             return {(op, None if op in inside else slot): None for op, slot in copies}

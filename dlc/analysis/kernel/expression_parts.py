@@ -1,5 +1,5 @@
 """
-Which operations can be evaluated at their use, as parts of one expression.
+The operations that can be evaluated at their use, as parts of one expression.
 
 An operation is a part of its only user if nothing in between changes what it is computed of: the
 memory that it and its own parts read, and for a shuffle what all lanes do before it. A load of one

@@ -1,4 +1,4 @@
-"""Where the elements of a memref lie: strides, linear offsets, alignment, extents in memory."""
+"""The places of a memref's elements: strides, linear offsets, alignment, extents in memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _panel(type: MemRefType[Attribute]) -> int | None:
 
 
 def has_unit_stride(type: MemRefType[Attribute]) -> bool:
-    """Are elements whose last subscripts follow each other neighbours in memory?"""
+    """True if elements whose last subscripts follow each other are neighbours in memory."""
     return bool(shape_of(type)) and strides_of(type)[-1] == 1
 
 
@@ -71,7 +71,7 @@ def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Ex
 
 @dataclass(frozen=True)
 class Place:
-    """Where an element lies: `base + (unit xor exchange)` elements from the memref's address."""
+    """The place of an element: `base + (unit xor exchange)` elements from the memref's address."""
 
     base: Expr
     unit: Expr
@@ -123,7 +123,7 @@ def offset_in(type: MemRefType[Attribute]) -> Callable[[Sequence[int]], int]:
 
 
 def alignment_of(type: MemRefType[Attribute]) -> int:
-    """What the address of a buffer in shared memory is aligned to, in bytes."""
+    """The alignment of a buffer's address in shared memory, in bytes."""
     layout = type.layout
     return PERIOD * layout.bytes.data if isinstance(layout, SwizzleAttr) else WIDEST_ACCESS
 
@@ -189,7 +189,7 @@ def _atom_divisor(atom: SSAValue | FloorDiv | Mod) -> int:
 
 def holds_alike(condition: Expr, lane: BlockArgument, width: int) -> bool:
     """
-    Does `condition >= 0` have one truth value for all lanes 0 up to `width`?
+    True if `condition >= 0` has one truth value for all lanes 0 up to `width`.
 
     It is `c * lane + rest`, monotonic in the lane, so it changes within a strip iff `rest` and
     `rest + c * (width - 1)` have different signs: iff `rest` lies in `[-c * (width - 1), -1]` for
@@ -213,7 +213,7 @@ def holds_alike(condition: Expr, lane: BlockArgument, width: int) -> bool:
 
 def vector_width(type: MemRefType[Attribute], base: Sequence[Expr], alignment: int) -> int:
     """
-    How many consecutive elements along the last dimension one access can take when it starts at
+    The number of consecutive elements along the last dimension that one access can take, from
     `base` plus any multiple of the width there: 1, 2 or 4, at most 16 bytes. `alignment` is that
     of the memref's address, in bytes.
     """

@@ -1,4 +1,4 @@
-"""Which operations of a kernel matter: those with an effect, and what they need."""
+"""The live operations of a kernel: those with an effect, and what they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where buffers with a size and a life go in one workspace, so that it is small."""
+"""Places in one workspace for buffers with a size and a life, so that it is small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Buffer:
     last: int
 
     def meets(self, other: Buffer) -> bool:
-        """Do both hold data in some step?"""
+        """True if both hold data in some step."""
         return self.first <= other.last and other.first <= self.last
 
 

@@ -23,7 +23,7 @@ from dlc.ir.expr import Expr
 from dlc.target import WARP
 
 SAMPLED_WARPS, SAMPLED_ROUNDS = 4, 2
-"""How many warps of a block and rounds of a copy are looked at."""
+"""The numbers of warps of a block and of rounds of a copy that are sampled."""
 
 Effect = tile.StoreOp | tile.AtomicAddOp
 Warps = Sequence[Sequence[int]]
@@ -34,8 +34,8 @@ def dealt(
     kernel: tile.KernelOp, sizes: Sequence[int], width: int, place: Callable[[Sequence[int]], int]
 ) -> tuple[int, Iterator[Lanes]]:
     """
-    How often a thread has a run of a slab (run t, t + threads, … are thread t's), and the addresses
-    of the sampled warps, `place` being that of an element.
+    The number of runs of a slab for a thread (run t, t + threads, … are thread t's), and the
+    addresses of the sampled warps, `place` being that of an element.
     """
     threads = max(1, prod(kernel.launch.extent(a) for a in kernel.launch.axes_of(THREAD)))
     warps = _runs(threads, tuple(sizes), width)
@@ -68,7 +68,7 @@ def _decode(number: int, extents: Sequence[int]) -> tuple[int, ...]:
 
 
 def serial_trips(op: Operation) -> int:
-    """How often a thread comes by an operation: the points of the serial axes around it."""
+    """The times that a thread meets an operation: the points of the serial axes around it."""
     return prod(loop.extent(a) for loop in loops_around(op) for a in loop.axes_of(SERIAL))
 
 
@@ -138,7 +138,7 @@ class Access:
     """Bytes of the access."""
     times: int
     points: tuple[Mapping[SSAValue, int], ...]
-    """Where the axes stand that are no thread axes."""
+    """The values of the axes that are no thread axes, for each sample."""
 
     @staticmethod
     def of(
@@ -185,14 +185,14 @@ class Access:
 
 @lru_cache(maxsize=256)
 def _decoded(extents: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Where the thread axes, the last one fastest, stand in the lanes of the sampled warps."""
+    """The values of the thread axes, the last one fastest, in the lanes of the sampled warps."""
     warps = _sampled_warps(prod(extents))
     return tuple(tuple(_decode(thread, extents) for thread in warp) for warp in warps)
 
 
 @lru_cache(maxsize=256)
 def _sums(extents: tuple[int, ...], factors: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """What a sum of the thread axes, each times a factor, is in the lanes of the sampled warps."""
+    """The sum of the thread axes, each times a factor, in the lanes of the sampled warps."""
     return tuple(tuple(sum(map(mul, factors, at)) for at in warp) for warp in _decoded(extents))
 
 

@@ -1,4 +1,4 @@
-"""Where the buffers of a kernel lie in the shared memory of a block."""
+"""The places of a kernel's buffers in the shared memory of a block."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-Which slots of shared buffers a kernel accesses, iteration by iteration, whatever its barriers.
+The slots of shared buffers that a kernel accesses, iteration by iteration, barriers aside.
 
 Where the first subscript of an access is known, it is that of a slot. A loop that picks slots of a
 ring (`ko mod 3`) comes back to the same slot after some iterations; in each, what an access
@@ -25,7 +25,7 @@ from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr, Mod, constant_of
 
 Order = kernel.BarrierOp | kernel.CommitOp | kernel.WaitOp
-"""What orders accesses."""
+"""The operations that order accesses."""
 
 _FEW = 4
 """Slots of the deepest ring."""
@@ -46,14 +46,14 @@ class Access:
 
     @property
     def is_landing(self) -> bool:
-        """Is it the end of an asynchronous copy?"""
+        """True if it is the end of an asynchronous copy."""
         return self.at is not self.op
 
 
 class Slots:
     """
-    What of a kernel's accesses does not depend on its barriers: which slot of its buffer an access
-    has, the loops that pick slots, and how often loops and ifs run.
+    The part of a kernel's accesses that does not depend on barriers: the slot of its buffer that an
+    access has, the loops that pick slots, and the trips of loops and ifs.
     """
 
     def __init__(self, func: kernel.FuncOp) -> None:
@@ -84,7 +84,7 @@ class Slots:
         return self._asked.get(_accesses, op)
 
     def trips(self, op: scf.ForOp) -> int | None:
-        """How often the body of a loop runs, if that is known."""
+        """The trip count of a loop; None if it is not known."""
         return self._asked.get(trip_count, op)
 
     def of(self, op: Operation) -> int | None:
@@ -100,14 +100,15 @@ class Slots:
 
     def run(self, op: Operation) -> int:
         """
-        How many neighbouring elements a thread has where `op` accesses only elements e with
-        `e floordiv run mod threads` the number of the thread, in rows one after the other; else 0.
+        The number of neighbouring elements that a thread has where `op` accesses only elements e
+        with `e floordiv run mod threads` the number of the thread, in rows one after the other;
+        else 0.
         """
         return self._asked.get(_run_of, op)
 
     def taken(self, op: scf.IfOp) -> bool | None:
         """
-        Is an if of a loop being played through taken in this iteration? None if that is not known,
+        True if an if of a loop being played through is taken now; None if that is not known,
         and for ifs that, once not taken, may be taken again.
         """
         conditions = self._played(op)
@@ -121,8 +122,8 @@ class Slots:
 
     def ends_loop(self, op: Operation) -> bool:
         """
-        May `op`, an if in a loop being played through, not be taken from this iteration on? Not
-        taking it then is like leaving the loop, if nothing beside it matters there.
+        True if `op`, an if in a loop being played through, may not be taken from this iteration
+        on: that is like leaving the loop, if nothing beside it matters there.
         """
         if not isinstance(op, scf.IfOp) or not self._played(op) or self.taken(op) is not None:
             return False
@@ -236,7 +237,7 @@ def _accesses(op: Operation) -> tuple[Access, ...]:
 
 
 def trip_count(op: scf.ForOp) -> int | None:
-    """How often the body of a loop runs; None where its bounds are not constant."""
+    """The trip count of a loop; None where its bounds are not constant."""
     first, end, step = (constant_of(v) for v in (op.lb, op.ub, op.step))
     if first is None or end is None or not step:
         return None

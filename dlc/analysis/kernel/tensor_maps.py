@@ -1,4 +1,4 @@
-"""What a tensor map says of a memref, and which memrefs can have one."""
+"""Tensor maps: the description of a memref in one, and the memrefs that can have one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TensorMap:
 
 
 def tensor_map(op: TensorMapOp) -> TensorMap:
-    """What a map of the Kernel IR says."""
+    """The description that a map of the Kernel IR stands for."""
     size = element_bytes(op.type.element_type)
     dims = op.dims[::-1]
     return TensorMap(
@@ -60,7 +60,7 @@ def _offset(type: MemRefType[Attribute]) -> int:
 
 def tma_obstacle(type: MemRefType[Attribute], box: Sequence[int], alignment: int) -> str | None:
     """
-    Why the tensor memory accelerator cannot copy boxes of these sizes from a memref whose address
+    The reason why the accelerator cannot copy boxes of these sizes from a memref whose address
     is a multiple of `alignment` bytes; None if it can.
     """
     if not shape_of(type):

@@ -1,4 +1,4 @@
-"""Which reduces are contractions: products of operands that each lack an axis of the other."""
+"""Contractions: reduces of products of operands that each lack an axis of the other."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Contraction:
 
 def contraction_of(reduce: ReduceOpBase, along: Variance) -> Contraction | None:
     """
-    How a reduce is a contraction, or None if it is none: two of its loads vary each along an axis
-    that the other does not, and every other load varies along axes of one of the two.
-    `along` is the variance of the kernel.
+    The contraction that a reduce is, or None: two of its loads vary each along an axis that the
+    other does not, and every other load varies along axes of one of the two. `along` is the
+    variance of the kernel.
     """
     own = set[SSAValue](reduce.axes)
     for op in reduce.body.walk():
@@ -67,8 +67,8 @@ def contraction_of(reduce: ReduceOpBase, along: Variance) -> Contraction | None:
 
 def factors(c: Contraction, along: Variance) -> tuple[int, int]:
     """
-    How many values along rows alone and along columns alone are multiplied with one of the others:
-    one each, but sums that share an operand have one of it and several of the other.
+    The numbers of values along rows alone, and along columns alone, that are multiplied with one of
+    the others: one each, but sums that share an operand have one of it and several of the other.
     """
     rows, columns = frozenset(c.rows), frozenset(c.columns)
     met = {

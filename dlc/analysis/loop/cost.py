@@ -1,6 +1,6 @@
 """
-What a loop kernel moves and computes: what the estimate of its time (`dlc.schedule.estimate`) is
-made of, and what `--explain` tells.
+The traffic and arithmetic of a loop kernel, of which the estimate of its time
+(`dlc.schedule.estimate`) is made, and which `--explain` shows.
 
 - Every memref once from memory, as far as the kernel touches it; again for each sweep over rows
   that do not fit in an SM.
@@ -33,7 +33,7 @@ from dlc.target import BLOCK_THREADS, Target
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch of a kernel moves and computes."""
+    """The traffic and arithmetic of one launch of a kernel."""
 
     flops: float
     memory_bytes: float
@@ -45,7 +45,7 @@ class Work:
 
 
 def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) -> Work:
-    """What a kernel does on a target, of which `tiled` is computed in tiles."""
+    """The work of a kernel on a target, of which `tiled` is computed in tiles."""
     walk = _Walk(kernel, target, tiled)
     walk.visit(kernel.body.block, 1)
     written = sum(_bytes(ref.type, _numel(ref.type)) for ref in kernel.output_refs)
@@ -78,9 +78,9 @@ def _units(kernel: KernelOp) -> float:
 
 def _steps(block: Block) -> int:
     """
-    How many iterations follow each other in a thread: outermost loops are dealt over blocks, the
-    loops and reduces in them over the threads of a block; where there are loops in those, over
-    nothing, since a thread takes the whole row then.
+    The number of iterations that follow each other in a thread: outermost loops are dealt over
+    blocks, the loops and reduces in them over the threads of a block; where there are loops in
+    those, over nothing, since a thread takes the whole row then.
     """
     if len(rows := [op for op in block.ops if isinstance(op, ForOp)]) == 1:
         if isinstance(block.parent_op(), KernelOp):
@@ -198,7 +198,7 @@ def _innermost_axis(op: Operation) -> BlockArgument | None:
 
 
 def flops_of(op: Operation) -> float:
-    """What arithmetic on floats counts; 0 for any other operation."""
+    """The cost of arithmetic on floats in issue slots; 0 for any other operation."""
     if isinstance(op, LoadOp | StoreOp) or not op.results:
         return 0
     if not isinstance(op.results[0].type, AnyFloat) or op.name == "arith.constant":

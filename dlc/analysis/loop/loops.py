@@ -1,4 +1,4 @@
-"""What passes and reports ask of the loops of kernels."""
+"""Questions that passes and reports ask of the loops of kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dlc.ir.variance import variance
 
 
 def only_computes(op: Operation) -> bool:
-    """Does `op` do nothing but compute its results, reading memory at most?"""
+    """True if `op` does nothing but compute its results, reading memory at most."""
     if isinstance(op, ForOp | StoreOp | YieldOp):
         return False
     effects = get_effects(op)

@@ -1,4 +1,4 @@
-"""Which accesses of a tile kernel take runs of neighbouring elements, and how long the runs are."""
+"""The accesses of a tile kernel that take runs of neighbouring elements, and their lengths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlc.ir.expr import Expr
 from dlc.target import WIDEST_ACCESS
 
 Buffer = tile.StageOp | tile.ComputeOp | tile.RingOp
-"""What has a buffer in shared memory."""
+"""The operations that have a buffer in shared memory."""
 
 
 def buffer_type(buffer: Buffer) -> MemRefType[Attribute]:
@@ -45,9 +45,9 @@ def fragment_axis(
 
 def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
     """
-    How many neighbouring elements of a slab a thread copies at once: a divisor of its rows that
-    the source's strides and its `alignment` in bytes allow, at most 16 bytes. `whole` says that
-    the elements of a run must lie all inside of the source or all beyond it.
+    The number of neighbouring elements of a slab that a thread copies at once: a divisor of its
+    rows that the source's strides and its `alignment` in bytes allow, at most 16 bytes. `whole`
+    says that the elements of a run must lie all inside of the source or all beyond it.
     """
     type, sizes, base = slab.source_type, slab.slab_sizes, slab.subscripts
     width = vector_width(type, base, alignment)
@@ -62,7 +62,7 @@ def copy_width(slab: SlabOpBase, alignment: int, *, whole: bool = False) -> int:
 
 def run_width(type: MemRefType[Attribute]) -> int:
     """
-    How many neighbouring elements of a computed slab of a type a thread computes at once: a divisor
+    The number of neighbouring elements of a computed slab that a thread computes at once: a divisor
     of its rows, at most 16 bytes.
     """
     shape = shape_of(type)

@@ -1,4 +1,4 @@
-"""Which parts of its inputs a block reads more than once, and where in its loops they are fixed."""
+"""Slabs: parts of inputs that a block reads more than once, and the loops where they are fixed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Slab:
     loads: dict[tile.LoadOp, tuple[Expr, ...]] = field(default_factory=dict)
     """The loads it serves, each with its subscripts within the slab."""
     reads: int = 0
-    """How many elements the block reads of it, all threads and loads counted."""
+    """The number of elements that the block reads of it, all threads and loads counted."""
 
     @property
     def reuse(self) -> float:
-        """How often a block reads an element."""
+        """The number of times that a block reads an element."""
         return self.reads / prod(self.sizes)
 
     @property

@@ -1,6 +1,6 @@
 """
-Which values in a reduce are computed from staged inputs again by every thread that reads the same
-elements, and what numbers these elements: what could be computed once for a block.
+Computed operands: values in a reduce that every thread that reads the same elements computes anew
+from staged inputs, with the axes that number them. They could be computed once for a block.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ComputedOperand:
     walked: tuple[BlockArgument, ...]
     """The axes that the threads and the loops within the scope walk."""
     reads: int
-    """How many elements the block reads of it, all threads counted."""
+    """The number of elements that the block reads of it, all threads counted."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ class ComputedOperand:
 
     @property
     def reuse(self) -> float:
-        """How often a block reads, and so computes, an element."""
+        """The number of times that a block reads, and so computes, an element."""
         return self.reads / prod(self.sizes)
 
     @property
@@ -110,7 +110,7 @@ def computed_operands(kernel: tile.KernelOp) -> list[ComputedOperand]:
 
 
 def _operand(kernel: tile.KernelOp, op: Operation) -> ComputedOperand | None:
-    """What an operation computes, if that is a float computed from staged inputs."""
+    """The operand that an operation computes, if that is a float computed from staged inputs."""
     ops: dict[Operation, None] = {}
     plain = isinstance(op, tile.LoadOp | arith.ConstantOp)
     if plain or len(op.results) != 1 or not isinstance(op.results[0].type, AnyFloat):
@@ -146,7 +146,7 @@ def _stage_of(op: Operation) -> tile.StageOp | None:
 
 
 def _collect(kernel: tile.KernelOp, value: SSAValue, ops: dict[Operation, None]) -> bool:
-    """Adds what a value is computed from; is that loads of inputs and arithmetic alone?"""
+    """Adds what a value is computed from; True if that is loads of inputs and arithmetic alone."""
     op = value.owner
     if isinstance(op, Block):
         return isinstance(value.type, IndexType)  # an axis

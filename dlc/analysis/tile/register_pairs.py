@@ -1,4 +1,4 @@
-"""Which thread and register axes number points together, so that these can be dealt out anew."""
+"""Pairs of thread and register axes that number points together, to be dealt out anew."""
 
 from __future__ import annotations
 

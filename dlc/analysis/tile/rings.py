@@ -1,5 +1,5 @@
 """
-What is known of the rings of a launch: the loop that works through one, which requests belong
+Facts of the rings of a launch: the loop that works through one, which requests belong
 together, and which groups of asynchronous copies an acquire has to wait for.
 """
 
@@ -45,7 +45,7 @@ def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
 
 
 def is_async(op: Operation | None) -> bool:
-    """Does an operation fill or acquire a chunk that cp.async copies?"""
+    """True if an operation fills or acquires a chunk that cp.async copies."""
     return isinstance(op, tile.FillOp | tile.AcquireOp) and op.source.fill_kind == ASYNC
 
 
@@ -77,21 +77,21 @@ def _neighbour(
 
 
 def is_idle(op: tile.FillOp) -> bool:
-    """Is the chunk of a fill beyond the last one, whenever it is executed?"""
+    """True if the chunk of a fill is beyond the last one, whenever it is executed."""
     return sure(op.chunk - op.source.size)
 
 
 def makes_group(op: tile.FillOp) -> bool:
     """
-    Does an asynchronous fill close a group of copies, though it may be empty? Where a ring has one
-    chunk, only its request does.
+    True if an asynchronous fill closes a group of copies, though it may be empty. Where a ring has
+    one chunk, only its request does.
     """
     return op.source.chunks > 1 or not is_idle(op)
 
 
 def closes_group(op: tile.FillOp, pending: Iterable[int]) -> bool:
     """
-    Does a run of asynchronous fills, of which `op` is the first, need a commit of its own? Not
+    True if a run of asynchronous fills, of which `op` is the first, needs a commit of its own: not
     where all waits are for everything, `pending` being what they leave, and other fills follow
     before any of them.
     """

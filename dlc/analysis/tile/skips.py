@@ -1,4 +1,4 @@
-"""Which iterations of a reduce the threads of a block can skip together."""
+"""The iterations of a reduce that the threads of a block can skip together."""
 
 from __future__ import annotations
 

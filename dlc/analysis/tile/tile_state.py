@@ -1,4 +1,4 @@
-"""How far the schedule of a launch has come: how its free axes are partitioned, what is staged."""
+"""The progress of a launch's schedule: the partition of its free axes, and what is staged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlc.dialects.layouts import span_bytes
 
 @dataclass(frozen=True)
 class TileState:
-    """What the steps so far have made of a launch. It holds until the launch is changed."""
+    """The result of the steps so far on a launch. It holds until the launch is changed."""
 
     launch: tile.LaunchOp
     buffers: tuple[Buffer, ...]

@@ -1,4 +1,4 @@
-"""Which rings the tensor memory accelerator can fill, and in which boxes."""
+"""The rings that the tensor memory accelerator can fill, and the boxes that it copies."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dlc.target import TMA_ALIGNMENT
 
 def loop_obstacle(loop: tile.ReduceOp | None, rings: list[tile.RingOp]) -> str | None:
     """
-    Why the accelerator cannot fill rings that a loop works through; None if it can. Slots and
-    phases are counted by the loop's axis, so it must not be entered twice.
+    The reason why the accelerator cannot fill rings that a loop works through; None if it can.
+    Slots and phases are counted by the loop's axis, so it must not be entered twice.
     """
     if loop is None:
         return "no single loop acquires and releases chunk after chunk"
@@ -41,7 +41,7 @@ def ring_box(ring: tile.RingOp) -> tuple[int, ...]:
 
 
 def ring_obstacle(kernel: KernelSignature, ring: tile.RingOp) -> str | None:
-    """Why the accelerator cannot copy a ring's slabs from their source; None if it can."""
+    """The reason why the accelerator cannot copy a ring's slabs from their source, or None."""
     slab = ring.slab
     if not slab.slab_sizes:
         return "expected at least one dimension, found none"
@@ -60,7 +60,7 @@ def ring_obstacle(kernel: KernelSignature, ring: tile.RingOp) -> str | None:
 
 
 def slot_obstacle(ring: tile.RingOp) -> str | None:
-    """Why the accelerator cannot write the slots of a ring where they lie; None if it can."""
+    """The reason why the accelerator cannot write the slots of a ring where they lie, or None."""
     distance = strides_of(ring.ring_type)[0] * ring.element_bytes
     if ring.depth > 1 and distance % TMA_ALIGNMENT:
         return f"expected slots a multiple of {TMA_ALIGNMENT} bytes apart, found {distance} bytes"

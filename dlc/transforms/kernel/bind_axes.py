@@ -190,7 +190,7 @@ class _Binding:
                 op.substitute(self._values.get)
 
     def _several(self, axes: Sequence[SSAValue]) -> list[SSAValue]:
-        """What axes of several points became."""
+        """The index values that axes of several points became."""
         return [self._values[a] for a in axes if self._extents[a] != 1]
 
     def _restrict(self, op: tile.StoreOp | tile.AtomicAddOp) -> None:

@@ -1,4 +1,4 @@
-"""What nobody needs is not in the kernel."""
+"""Operations that nobody needs leave the kernel."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _allocation(type: MemRefType) -> memref.AllocOp:
 
 
 def _memref(type: Attribute, attributes: DictionaryAttr) -> MemRefType:
-    """How an argument that no kernel takes lies in memory."""
+    """The memref type of an argument that no kernel takes."""
     assert isinstance(type, TensorType)
     strides = attributes.data.get("dlc.strides")
     layout = NoneAttr()

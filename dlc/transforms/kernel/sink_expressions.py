@@ -1,4 +1,4 @@
-"""What is used once stands before its use, and a scalar before its first store."""
+"""Values that are used once stand before their use, and scalars before their first store."""
 
 from __future__ import annotations
 

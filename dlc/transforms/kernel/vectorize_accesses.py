@@ -28,11 +28,11 @@ from dlc.remarks import remark
 from dlc.target import WIDEST_ACCESS
 
 _BYTES = (WIDEST_ACCESS, 8, 4)
-"""What one access can take, best first."""
+"""The sizes of one access in bytes, best first."""
 
 
 class Decline(Exception):
-    """Why a loop stays as it is."""
+    """The reason why a loop stays as it is."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class AsyncCopyPass(SchedulingPass):
 
 
 def _bytes_at_once(kernel: tile.KernelOp, ring: tile.RingOp) -> int:
-    """How many bytes a thread copies of a ring's slab with one request."""
+    """The bytes that a thread copies of a ring's slab with one request."""
     alignment = kernel.alignment(ring.slab.source)  # pyright: ignore[reportArgumentType]
     width = copy_width(ring.slab, alignment, whole=True)
     return width * element_bytes(ring.slab.source_type.element_type)

@@ -79,7 +79,7 @@ def _whole_loops(launch: tile.LaunchOp) -> list[Loop]:
 
 
 def _is_chunk(op: Loop) -> bool:
-    """Is a loop all that a loop of its kind around it holds?"""
+    """True if a loop is the only operation of an enclosing loop of its kind."""
     around = op.parent_op()
     if not isinstance(around, type(op)) or op.prev_op is not None:
         return False

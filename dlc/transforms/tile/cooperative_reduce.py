@@ -117,7 +117,7 @@ class CooperativeReducePass(SchedulingPass):
 
 
 def _strided_reduce(launch: tile.LaunchOp, row: SSAValue) -> bool:
-    """Do more loads of the reduces have unit stride along the row axis than along the reduce?"""
+    """True if more of the reduces' loads have unit stride along the row than along the reduce."""
     votes = 0
     for reduce in launch.body.block.ops:
         if not isinstance(reduce, tile.ReduceOp):

@@ -1,4 +1,4 @@
-"""What a block reads more than once of its inputs is fetched into shared memory first."""
+"""Parts of inputs that a block reads more than once are fetched into shared memory first."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class TmaCopyPass(SchedulingPass):
 def _obstacle(
     kernel: tile.KernelOp, loop: tile.ReduceOp | None, rings: list[tile.RingOp]
 ) -> str | None:
-    """Why a loop's rings cannot all be filled by the accelerator; None if they can."""
+    """The reason why the accelerator cannot fill all rings of a loop, or None."""
     if any(ring.fill_kind is not None for ring in rings):
         return "its rings are filled asynchronously already"
     if obstacle := loop_obstacle(loop, rings):

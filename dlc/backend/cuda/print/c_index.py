@@ -17,7 +17,7 @@ from dlc.ir.expr import Atom, Expr, FloorDiv, Mod, Range
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 Use = Callable[[SSAValue], Text]
-"""How an index value reads."""
+"""The function that gives an index value its text."""
 
 
 def index_type(value: SSAValue) -> str:
@@ -41,7 +41,7 @@ def _product_range(atom: Atom, coefficient: int) -> Range:
 
 
 def is_narrow(expr: Expr) -> bool:
-    """Can `expr` be computed in `int`, whatever the order of its sums and products?"""
+    """True if `expr` can be computed in `int`, whatever the order of its sums and products."""
     low, high = min(expr.constant, 0), max(expr.constant, 0)
     for atom, coefficient in expr.terms:
         if not isinstance(atom, SSAValue) and not is_narrow(atom.base):
@@ -102,7 +102,7 @@ class IndexText:
         return call(f"{helper}<{type}>", base, divisor)
 
     def _is_wide(self, atom: Atom) -> bool:
-        """Does the atom have type `long long` in C?"""
+        """True if the atom has type `long long` in C."""
         if isinstance(atom, FloorDiv | Mod):
             return not is_narrow(atom.base) or any(map(self._is_wide, _atoms(atom.base)))
         return index_type(atom) != "int"

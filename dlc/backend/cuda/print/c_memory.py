@@ -73,7 +73,7 @@ class Accesses(Values):
         self.define(op, value, inline=guarded)
 
     def _otherwise(self, op: kernel.LoadOp, default: Text | None) -> Text:
-        """What a load gives where its conditions do not hold."""
+        """The value of a load where its conditions do not hold."""
         type = value_type(op.result, op)
         if not isinstance(op.result.type, VectorType):
             zeros = {"float": "0.0f", "double": "0.0", "bool": "false"}

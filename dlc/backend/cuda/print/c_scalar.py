@@ -50,14 +50,14 @@ def value_type(value: SSAValue, op: Operation) -> str:
 
 
 def mentions_twice(op: Operation) -> bool:
-    """Does the text mention an operand twice, so that operands had better be names?"""
+    """True if the text mentions an operand twice, so that operands had better be names."""
     if isinstance(op, arith.CmpfOp):
         return _predicate(op) in ("one", "ueq")
     return _is_wide_extremum(op)
 
 
 def is_conditional(op: Operation) -> bool:
-    """Can the text leave an operand unevaluated?"""
+    """True if the text can leave an operand unevaluated."""
     result = op.results[0].type
     if isinstance(op, arith.SelectOp) or result == i1:
         return True

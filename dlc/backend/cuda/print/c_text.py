@@ -39,7 +39,7 @@ def comment(text: str) -> list[str]:
 
 
 class Level(IntEnum):
-    """How tightly an expression binds, loosest first (C++17, [expr])."""
+    """The precedence of an expression, loosest first (C++17, [expr])."""
 
     TERNARY = auto()
     OR = auto()

@@ -1,4 +1,4 @@
-"""What SSA values become: expressions written at their only use, or constants of their own."""
+"""The text of SSA values: expressions written at their only use, or constants of their own."""
 
 from __future__ import annotations
 

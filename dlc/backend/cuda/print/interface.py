@@ -1,4 +1,4 @@
-"""What a launch has to know of a printed kernel: its name, parameters and shared memory."""
+"""The interface of a printed kernel, for its launch: name, parameters and shared memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def c_name(func: kernel.FuncOp) -> str:
 
 
 def static_alignment(ref: SSAValue) -> int:
-    """What a buffer that is declared in the kernel is aligned to, in bytes."""
+    """The alignment of a buffer that is declared in the kernel, in bytes."""
     alignment = alignment_of(memref_of(ref))
     if any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses):
         return max(TMA_ALIGNMENT, alignment)

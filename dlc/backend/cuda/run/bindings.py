@@ -29,7 +29,7 @@ def load_bindings() -> Any:
 
 
 def call(cuda: Any, name: str, *arguments: object) -> Any:
-    """What a call to the driver gives, several values as a list; DriverError if it fails."""
+    """Calls the driver and gives its result, several values as a list; DriverError if it fails."""
     status, *given = getattr(cuda, name)(*arguments)
     check(cuda, name, status)
     return given[0] if len(given) == 1 else given
@@ -42,6 +42,6 @@ def check(cuda: Any, name: str, status: Any) -> None:
 
 
 def error_text(cuda: Any, code: int) -> str:
-    """What the driver says of an error."""
+    """The driver's description of an error."""
     _, text = cuda.cuGetErrorString(cuda.CUresult(code))
     return (text or b"unknown error").decode(errors="replace")

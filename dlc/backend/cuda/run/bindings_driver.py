@@ -91,7 +91,7 @@ def _config(cuda: Any, shape: LaunchShape) -> Any:
 
 
 def _attributes(cuda: Any, shape: LaunchShape) -> Iterator[Any]:
-    """What a launch says beyond its sizes."""
+    """The attributes of a launch beyond its sizes."""
     kinds = cuda.CUlaunchAttributeID
     if shape.cluster > 1:
         cluster = cuda.CUlaunchAttribute()

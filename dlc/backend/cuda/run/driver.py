@@ -27,14 +27,14 @@ class DriverError(Exception):
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """What is the same in every launch of a kernel."""
+    """The part of a kernel's launch that every launch shares."""
 
     name: str
-    """Of the function in the cubin."""
+    """The name of the function in the cubin."""
     grid: int
     block: int
     dynamic_bytes: int
-    """Of shared memory for each block, beside what is static."""
+    """Dynamic shared memory of a block, in bytes."""
     argument_bytes: int
     cluster: int = 1
     """Blocks that are started together, on one cluster of multiprocessors; divides the grid."""

@@ -1,4 +1,4 @@
-"""What goes wrong on a GPU, as sentences: what failed, why, and what to do."""
+"""Failures of a GPU as sentences: what failed, why, and what to do."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def launch_failure(
 
 
 def explain(error: BaseException, device: torch.device) -> LaunchError | None:
-    """What was raised while a program ran on the GPU; None if that is not the GPU's failure."""
+    """The error to raise for one that ended a program on the GPU; None if the GPU did not fail."""
     first = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     if isinstance(error, torch.OutOfMemoryError):
         return LaunchError(f"there is not enough memory on {device} ({first}); {_MEMORY}")

@@ -44,9 +44,9 @@ class Arguments:
     """
 
     count: int
-    """Of tensors."""
+    """The number of tensors among the arguments."""
     maps: list[tuple[int, TensorMap]]
-    """Of which tensor, and what the map says."""
+    """The tensor maps: the position of each one's tensor, and its description."""
     encode: Callable[[TensorMap, int], bytes]
     _encoded: dict[tuple[int, ...], bytes] = field(default_factory=dict)
     """Maps, by the addresses that they are of."""
@@ -109,7 +109,7 @@ class CudaBackend:
 
     @property
     def arch(self) -> str:
-        """What kernels are compiled for."""
+        """The architecture that kernels are compiled for, such as sm_90."""
         major, minor = self._torch.capability
         return f"sm_{major}{minor}"
 
@@ -201,7 +201,7 @@ class CudaBackend:
             self._raise_explained(error)
 
     def _raise_explained(self, error: BaseException) -> None:
-        """What the GPU raises, as a sentence; nothing for another error."""
+        """Raises an error of the GPU as a sentence; does nothing for any other error."""
         if said := failures.explain(error, self.device):
             raise said from error
 

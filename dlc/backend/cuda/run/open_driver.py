@@ -1,4 +1,4 @@
-"""Which calls to the CUDA driver launch kernels: PyCUDA's where it is installed."""
+"""The choice of the CUDA driver's interface: PyCUDA where it is installed, else cuda-bindings."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class TorchDevice(Protocol):
-    """What launching needs of torch beside its memory. Streams are integers, as the driver's."""
+    """The services of torch that launches need, memory aside. Streams are the driver's integers."""
 
     @property
     def device(self) -> torch.device: ...
@@ -29,7 +29,7 @@ class TorchDevice(Protocol):
     def current_stream(self) -> int: ...
 
     def capturing(self) -> bool:
-        """Whether the current stream's work goes into a graph."""
+        """True if the current stream's work is captured into a graph."""
         ...
 
     def capture(self, run: Callable[[], T]) -> tuple[Callable[[], None], T]:
@@ -77,7 +77,7 @@ class CudaDevice:
 
 
 def _missing() -> str:
-    """Why torch has no GPU, and what to do."""
+    """The reason why torch has no GPU, and what to do."""
     if torch.version.cuda is None:
         return f"needs a PyTorch for CUDA, and {torch.__version__} is none: install another"
     try:

@@ -1,1 +1,1 @@
-"""How slabs of inputs, and what is computed of them, come into shared memory."""
+"""Staging: slabs of inputs, and what is computed of them, come into shared memory."""
