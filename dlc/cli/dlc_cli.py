@@ -25,9 +25,9 @@ from dlc.cli.model_options import add_model_options, at_least
 from dlc.passes import PRINTED
 
 _PROGRAM = """
-A program is text (-c), a script, a file of any of dlc's IRs, or a model. Of text and scripts the
-last expression is compiled: tensors that it makes with torch.randn and the like become inputs;
-torch, nn, F and math are at hand.
+A program is text (-c), a script, a file of any of dlc's IRs, or a model. Tensors that a text or
+script makes with torch.randn and the like become inputs; all that computes with them is compiled,
+and returns what it computes last. torch, nn, F and math are at hand.
 """
 
 

@@ -74,7 +74,7 @@ def load_program(
     text: str | None, script: str | None, target: str | None, timing: Timing, seed: int
 ) -> Loaded:
     """
-    The last expression of a text or else of a script, imported; `seed` is that of the random
+    The program that a text or else a script is, imported; `seed` is that of the random
     tensors that it makes. ImportFailure as raised.
     """
     with timing.phase("torch", "import of torch"), quick_imports():

@@ -1,14 +1,14 @@
-"""The last expression of a script, taken apart into a program and its inputs."""
+"""Expressions of a script, taken apart into a program and its inputs."""
 
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
-import linecache
 import re
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from itertools import chain, count
 from types import FunctionType
@@ -17,8 +17,18 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from dlc.frontend.parts import (
+    Part,
+    assignment,
+    attribute,
+    errors_in,
+    load,
+    names_in,
+    place_in,
+    rename,
+)
 from dlc.frontend.random import RandomTensors
-from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.source import ImportFailure
 from dlc.frontend.torch_export import free_values
 
 PART_OF_CREATION = frozenset(
@@ -36,53 +46,10 @@ RANDOM_FROM_TENSORS = frozenset(
 OPAQUE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)
 """Expressions that bind names: they are evaluated as a whole, or left as they are."""
 
+DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.Set)
 SELF = "_program"
-
-
-def place_in(filename: str, line: int, column: int) -> Place:
-    return Place(filename, line, column, linecache.getline(filename, line).rstrip())
-
-
-@contextmanager
-def errors_in(filename: str) -> Iterator[None]:
-    """Turns what the user's text raises into one sentence with its line and column."""
-    try:
-        yield
-    except Exception as error:
-        place = None
-        for frame in traceback.extract_tb(error.__traceback__):
-            if frame.filename == filename and frame.lineno is not None:
-                place = place_in(filename, frame.lineno, (frame.colno or 0) + 1)
-        first = (str(error).splitlines() or ["no message"])[0]
-        if wanted := re.search(r"can't allocate memory: you tried to allocate (\d+) bytes", first):
-            first = (
-                f"a tensor of {int(wanted[1]) / 2**30:.1f} GiB does not fit into memory, in which "
-                "the program's text runs once; make it smaller"
-            )
-        raise ImportFailure(f"{type(error).__name__}: {first}", place) from error
-
-
-@dataclass
-class Part:
-    """
-    A sub-expression. `code` computes it. Where its `value` is `known` before the program runs,
-    `code` is a constant or a name for that very value, and `build` gives the code that computes it
-    within the program. `fresh` says that the value was just created at random.
-    """
-
-    code: ast.expr
-    known: bool = False
-    value: Any = None
-    fresh: bool = False
-    name: str | None = None
-    """The variable that holds the value, with the path to it: `mlp`, `mlp_gate`."""
-    build: Callable[[], ast.expr] | None = None
-    inside_module: bool = False
-    """True if the value was found in a module, as an attribute or an item."""
-
-
-Child = tuple[Callable[[ast.expr], Any], Part]
-"""A part, and what wraps its code where it stands: `*` or the keyword of an argument."""
+KEPT = "_input_"
+"""What begins the name of an input's second variable, for when the program assigns its first."""
 
 
 class CalledModule(torch.nn.Module):
@@ -113,22 +80,31 @@ class Lifter:
     scope: dict[str, Any]
     random: RandomTensors
     inputs: dict[str, Any] = field(default_factory=dict)
+    examples: dict[str, Any] = field(default_factory=dict)
+    """What the text has of each input: the tensor that may require a gradient."""
     held: dict[str, Any] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     """The known values that are neither, by the names that the code uses for them."""
+    computed: set[str] = field(default_factory=set)
+    """The variables that the program has computed where the lifter stands."""
+    assigned: set[str] = field(default_factory=set)
+    """All variables that the program has assigned so far."""
+    reserved: set[str] = field(default_factory=set)
+    """The names in the text, which inputs without a name of their own do not get."""
+    kept: set[str] = field(default_factory=set)
+    """The inputs that are used after the program has assigned their variables."""
 
-    def program(self, expression: ast.expr) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-        """The module and its example inputs; ImportFailure if nothing is left to compute."""
-        part = self.visit(expression, outermost=True)
-        if part.known:
-            self.refuse(expression, part)
-        called = self.only_called(part.code)
+    def program(
+        self, body: Sequence[ast.stmt], result: ast.expr
+    ) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+        """The module whose forward is `body` and returns `result`, and its example inputs."""
+        called = None if body else self.only_called(result)
         if called is not None:
-            assert isinstance(part.code, ast.Call)
-            tuple_of_it = _attribute(SELF, "called")
-            part.code.func = ast.Subscript(tuple_of_it, ast.Constant(0), ast.Load())
+            assert isinstance(result, ast.Call)
+            tuple_of_it = attribute(SELF, "called")
+            result.func = ast.Subscript(tuple_of_it, ast.Constant(0), ast.Load())
         base = torch.nn.Module if called is None else CalledModule
-        forward = self.forward(expression, part.code)
+        forward = self.forward(body, result)
         program: Any = type("Program", (base,), {"forward": forward})
         inputs = tuple(self.inputs.values())
         if called is not None:
@@ -159,31 +135,43 @@ class Lifter:
                 return attr if alone and _is_module(self.held[attr]) else None
         return None
 
-    def forward(self, expression: ast.expr, code: ast.expr) -> Callable[..., Any]:
-        """`def forward(self, <inputs>): return <code>`, at the place of the expression."""
+    def forward(self, body: Sequence[ast.stmt], result: ast.expr) -> Callable[..., Any]:
+        """`def forward(self, <inputs>): <body>; return <result>`, at the result's place."""
         tree = ast.parse(f"def forward({', '.join((SELF, *self.inputs))}): return")
         (function,) = tree.body
         assert isinstance(function, ast.FunctionDef)
         for node in ast.walk(function):
-            ast.copy_location(node, expression)
-        function.body = [ast.copy_location(ast.Return(code), expression)]
+            ast.copy_location(node, result)
+        kept = [assignment(KEPT + name, load(name)) for name in sorted(self.kept)]
+        at_result = [ast.copy_location(s, result) for s in (*kept, ast.Return(result))]
+        function.body = [*at_result[:-1], *body, at_result[-1]]
         ast.fix_missing_locations(tree)
         scope = {**self.scope, **self.values}
         exec(compile(tree, self.filename, "exec"), scope)
         return scope["forward"]
 
-    def visit(self, node: ast.expr, outermost: bool = False) -> Part:
-        """`outermost` marks the whole expression, which is the program even if it is a view."""
+    def visit(self, node: ast.expr, outermost: bool = False, assigned: bool = False) -> Part:
+        """
+        `outermost` marks the program's result, which it computes even if it is a view; `assigned`
+        what a variable is given: a list of tensors that are there is there as well.
+        """
         if isinstance(node, ast.Name):
+            if node.id in self.computed:
+                return Part(node)
             if node.id in self.scope:
-                return Part(node, True, self.scope[node.id], name=node.id)
+                value = self.scope[node.id]
+                return Part(self.constant(value, node), True, value, name=node.id)
             return self.evaluate(node, node, None)
         if isinstance(node, OPAQUE):
             return self.visit_opaque(node)
-        children = {name: self.visit_field(value) for name, value in ast.iter_fields(node)}
+        listed = assigned and isinstance(node, DISPLAYS)
+        children = {name: self.visit_field(field, listed) for name, field in ast.iter_fields(node)}
         parts = [part for child in children.values() for part in _parts(child)]
-        if not all(part.known for part in parts) or not self.is_static(node, children, parts):
-            return Part(self.rebuild(node, children, self.use))
+        static = all(part.known for part in parts)
+        if not static or not (listed or self.is_static(node, children, parts)):
+            constant = all(map(self.is_constant, parts))
+            now = self.rebuild(node, children, _now) if constant else None
+            return Part(self.rebuild(node, children, self.use), now=now)
         if outermost and (any(p.fresh for p in parts) or isinstance(node, ast.Starred)):
             return Part(self.rebuild(node, children, self.use))
 
@@ -199,19 +187,20 @@ class Lifter:
             layout = not isinstance(node, ast.Attribute) or node.attr in PART_OF_CREATION
             stays = (part.fresh and layout) or not isinstance(base.value, torch.Tensor)
         if _has_tensor(part.value) and not stays:
-            return Part(build())
+            constant = all(map(self.is_constant, parts)) and self.is_constant(part)
+            return Part(build(), now=part.code if constant else None)
         part.name = self.path(node, children, part)
         return part
 
-    def visit_field(self, value: Any) -> Any:
+    def visit_field(self, value: Any, assigned: bool = False) -> Any:
         if isinstance(value, ast.Starred):
             return (lambda code: ast.Starred(code, ast.Load())), self.visit(value.value)
         if isinstance(value, ast.keyword):
             return (lambda code: ast.keyword(value.arg, code)), self.visit(value.value)
         if isinstance(value, ast.expr):
-            return (lambda code: code), self.visit(value)
+            return (lambda code: code), self.visit(value, assigned=assigned)
         if isinstance(value, list):
-            return [self.visit_field(item) for item in value]
+            return [self.visit_field(item, assigned) for item in value]
         return value
 
     def is_static(self, node: ast.expr, children: dict[str, Any], parts: Sequence[Part]) -> bool:
@@ -231,7 +220,7 @@ class Lifter:
                 if isinstance(callee.value, torch.nn.Module):
                     return False
                 name = getattr(callee.value, "__name__", "")
-                if name in RANDOM_FROM_TENSORS:
+                if name in RANDOM_FROM_TENSORS or isinstance(callee.value, type):
                     return True
                 if isinstance(owner, torch.Tensor):
                     return callee.fresh and name in PART_OF_CREATION and not tensors
@@ -252,31 +241,55 @@ class Lifter:
 
     def visit_opaque(self, node: ast.expr) -> Part:
         """A lambda is a function; a comprehension over tensors or modules is for the program."""
-        names = dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
-        found = {n: self.scope[n] for n in names if n in self.scope}
-        found = {n: v for n, v in found.items() if _is_module(v) or _has_tensor(v)}
-        if isinstance(node, ast.Lambda) or not found:
+        names = names_in(node)
+        computed = names & self.computed
+        known = {n: self.scope[n] for n in sorted(names - computed) if n in self.scope}
+        found = {n: v for n, v in known.items() if _is_module(v) or _has_tensor(v)}
+        if not computed and (isinstance(node, ast.Lambda) or not found):
             return self.evaluate(node, node, None)
-        for name, value in found.items():
-            if self.random.holds(value) and not isinstance(value, torch.nn.Parameter):
-                self.inputs.setdefault(name, _without_grad(value))
-            elif isinstance(value, (torch.nn.Module, torch.Tensor)):
-                self.held.setdefault(name, value)
-        return Part(node)
+        data = computed or any(self.random.holds(v) for v in found.values())
+        now = None if data else copy.deepcopy(node)
+        for name, value in known.items():
+            if self.is_input(value):
+                rename(node, name, self.input(value, name))
+                continue
+            if isinstance(value, torch.nn.Module | torch.Tensor):
+                self.hold(value, name)
+            rename(node, name, self.constant(value, node).id)
+        return Part(node, now=now)
+
+    def is_input(self, value: Any) -> bool:
+        """True if a value holds random numbers and is no parameter."""
+        return self.random.holds(value) and not isinstance(value, torch.nn.Parameter)
+
+    def is_constant(self, part: Part) -> bool:
+        """True if neither random tensors nor modules go into a part."""
+        if not part.known:
+            return part.now is not None
+        owner = _owner(part.value)
+        held = any(_is_module(v) or isinstance(v, torch.nn.Parameter) for v in (part.value, owner))
+        random = part.fresh or self.random.holds(part.value) or self.random.holds(owner)
+        return not held and not random
 
     def evaluate(
         self, node: ast.expr, code: ast.expr, build: Callable[[], ast.expr] | None
     ) -> Part:
         """Computes `code`, whose names stand for known values, once; `node` is its source."""
         tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
-        with errors_in(self.filename), self.random:
+        with errors_in(self.filename), redirect_stdout(sys.stderr), self.random:
             value = eval(compile(tree, self.filename, "eval"), {**self.scope, **self.values})
         fresh = self.random.holds(value) or self.random.holds(_owner(value))
         if isinstance(node, ast.Constant):
             return Part(node, True, value)
-        name = f"_value_{len(self.values)}"
-        self.values[name] = value
-        return Part(ast.copy_location(_load(name), node), True, value, fresh, build=build)
+        return Part(self.constant(value, node), True, value, fresh, build=build)
+
+    def constant(self, value: Any, node: ast.expr) -> ast.Name:
+        """A name for a value whatever becomes of the text's variables, in place of `node`."""
+        name = next((n for n, v in self.values.items() if v is value), None)
+        if name is None:
+            name = f"_value_{len(self.values)}"
+            self.values[name] = value
+        return ast.copy_location(load(name), node)
 
     def rebuild(
         self, node: ast.expr, children: dict[str, Any], code: Callable[[Part], ast.expr]
@@ -290,7 +303,7 @@ class Lifter:
                     return [fill(item, is_argument) for item in child]
                 case (wrap, Part() as part):
                     if is_argument and part.known and part.name is None:
-                        empty = wrap(_load(SELF))
+                        empty = wrap(load(SELF))
                         keyword = empty.arg if isinstance(empty, ast.keyword) else None
                         part.name = keyword or next(wanted, None)
                     elif is_argument:
@@ -317,11 +330,11 @@ class Lifter:
                     self.hold(free, name)
             return part.code
         if _is_module(value) or isinstance(value, torch.nn.Parameter):
-            return _attribute(SELF, self.hold(value, part.name))
+            return attribute(SELF, self.hold(value, part.name))
         if self.random.holds(value):
-            return ast.copy_location(_load(self.input(value, part.name)), part.code)
+            return ast.copy_location(load(self.input(value, part.name)), part.code)
         if isinstance(value, torch.Tensor):
-            return _attribute(SELF, self.hold(value, part.name))
+            return attribute(SELF, self.hold(value, part.name))
         if part.build is not None and isinstance(_owner(value), (torch.nn.Module, torch.Tensor)):
             return part.build()
         return part.code
@@ -330,22 +343,29 @@ class Lifter:
         """The attribute of the program that is `value`."""
         known = next((n for n, v in self.held.items() if v is value), None)
         if known is None:
-            known = self.unused(name or type(value).__name__.lower())
+            known = self.unused(name or type(value).__name__.lower(), avoid=dir(torch.nn.Module))
             self.held[known] = value
         return known
 
     def input(self, value: Any, name: str | None) -> str:
-        """The input of the program that `value` is the example of."""
-        key = id(value)
-        known = next((n for n, v in self.inputs.items() if id(v) == key), None)
+        """The name in the program of the input that `value` is the example of."""
+        known = next((n for n, v in self.examples.items() if v is value), None)
         if known is None:
-            known = self.unused(name) if name else self.unused(*"xyzuvwabc")
+            if name is not None:
+                known = self.unused(name, avoid=self.assigned)
+            else:
+                known = self.unused(*"xyzuvwabc", avoid=self.reserved)
+            self.examples[known] = value
             self.inputs[known] = _without_grad(value)
+        if known in self.computed:
+            self.kept.add(known)
+            return KEPT + known
         return known
 
-    def unused(self, *names: str) -> str:
-        taken = {*self.inputs, *self.held}
-        numbered = (f"{names[0]}{i}" for i in count(2))
+    def unused(self, *names: str, avoid: Iterable[str] = ()) -> str:
+        """The first of some names, or else the first one with a number, that is not in use."""
+        taken = {*self.inputs, *self.held, *avoid}
+        numbered = (n for i in count(2) if (n := f"{names[0]}{i}") not in self.reserved)
         return next(name for name in chain(names, numbered) if name not in taken)
 
 
@@ -390,9 +410,6 @@ def _parameter_names(callee: Part) -> list[str]:
     return [p.name for p in parameters if p.kind in kinds]
 
 
-def _load(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _attribute(owner: str, name: str) -> ast.Attribute:
-    return ast.Attribute(_load(owner), name, ast.Load())
+def _now(part: Part) -> ast.expr:
+    """The code that computes a constant part before the program runs."""
+    return part.code if part.now is None else part.now

@@ -1,0 +1,90 @@
+"""Pieces of a script's text: what is known of an expression, its errors, and new pieces."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dlc.frontend.source import ImportFailure, Place
+
+
+def place_in(filename: str, line: int, column: int) -> Place:
+    """A position in a text; line and column count from 1."""
+    return Place(filename, line, column, linecache.getline(filename, line).rstrip())
+
+
+@contextmanager
+def errors_in(filename: str) -> Iterator[None]:
+    """Turns what the user's text raises into one sentence with its line and column."""
+    try:
+        yield
+    except Exception as error:
+        place = None
+        for frame in traceback.extract_tb(error.__traceback__):
+            if frame.filename == filename and frame.lineno is not None:
+                place = place_in(filename, frame.lineno, (frame.colno or 0) + 1)
+        first = (str(error).splitlines() or ["no message"])[0]
+        if wanted := re.search(r"can't allocate memory: you tried to allocate (\d+) bytes", first):
+            first = (
+                f"a tensor of {int(wanted[1]) / 2**30:.1f} GiB does not fit into memory, in which "
+                "the program's text runs once; make it smaller"
+            )
+        raise ImportFailure(f"{type(error).__name__}: {first}", place) from error
+
+
+@dataclass
+class Part:
+    """
+    A sub-expression. `code` computes it. Where its `value` is `known` before the program runs,
+    `code` is a constant or a name for that very value, and `build` gives the code that computes it
+    within the program. `fresh` says that the value was just created at random.
+    """
+
+    code: ast.expr
+    known: bool = False
+    value: Any = None
+    fresh: bool = False
+    name: str | None = None
+    """The variable that holds the value, with the path to it: `mlp`, `mlp_gate`."""
+    build: Callable[[], ast.expr] | None = None
+    inside_module: bool = False
+    """True if the value was found in a module, as an attribute or an item."""
+    now: ast.expr | None = None
+    """Code that computes it before the program runs, where no input and no module goes in."""
+
+
+Child = tuple[Callable[[ast.expr], Any], Part]
+"""A part, and what wraps its code where it stands: `*` or the keyword of an argument."""
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """All variables that a piece of text mentions."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def rename(node: ast.AST, name: str, new: str) -> None:
+    """Renames a variable wherever a piece of text mentions it."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and inner.id == name:
+            inner.id = new
+
+
+def assignment(name: str, value: ast.expr) -> ast.Assign:
+    """`name = value`."""
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def load(name: str) -> ast.Name:
+    """A variable's value."""
+    return ast.Name(name, ast.Load())
+
+
+def attribute(owner: str, name: str) -> ast.Attribute:
+    """An attribute of a variable's value."""
+    return ast.Attribute(load(owner), name, ast.Load())

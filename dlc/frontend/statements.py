@@ -1,0 +1,348 @@
+"""
+The statements of a script, divided into what runs now and what is the program.
+
+What makes modules, constants and random tensors runs once, as Python; what computes tensors of
+these, and whatever uses a result of that, is the program, in the order of the text. The last value
+that the program computes is what it returns. Printing and assertions of the program's values are
+left out. A call of a function of the script that is given no tensors, such as `main()`, stands for
+the function's statements.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from types import FunctionType
+from typing import Any, TypeGuard
+
+import torch
+
+from dlc.frontend.lift import Lifter
+from dlc.frontend.parts import assignment, errors_in, names_in
+
+NEUTRAL = (
+    torch.no_grad,
+    torch.inference_mode,
+    torch.enable_grad,
+    torch.set_grad_enabled,
+    torch.device,
+)
+"""Contexts that make no difference to a program of tensors that are there."""
+FILLS = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ cauchy_".split())
+"""Methods that fill a tensor with random numbers."""
+DEFINITIONS = (
+    ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    | ast.Global | ast.Pass
+)  # fmt: skip
+DESCRIPTIONS = frozenset("shape dtype device ndim size dim numel item tolist format".split())
+"""What is printed of a tensor that is no tensor."""
+RETURNED = "_returned"
+
+
+class Statements:
+    """Divides statements; `lifter` takes their expressions apart."""
+
+    def __init__(self, lifter: Lifter, functions: dict[str, ast.FunctionDef]) -> None:
+        self.lifter = lifter
+        self.functions = functions
+        """The functions that the script defines at its top."""
+        self.body: list[ast.stmt] = []
+        """The program's statements so far."""
+        self.result: ast.expr | None = None
+        """What the program computed last."""
+
+    def lift(self, statements: Sequence[ast.stmt], ends: bool = True) -> None:
+        """Divides statements; `ends` says that the last of them ends the program."""
+        for statement in statements:
+            self._statement(statement, ends and statement is statements[-1])
+
+    def _statement(self, node: ast.stmt, last: bool) -> None:
+        match node:
+            case ast.Expr():
+                self._expression(node, last)
+            case ast.Assign(targets=targets, value=value):
+                self._assign(node, targets, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign(node, [target], value)
+            case ast.AugAssign():
+                self._update(node)
+            case ast.If(test=test) if (part := self.lifter.visit(test)).known:
+                self.lift(node.body if part.value else node.orelse, last)
+            case ast.With():
+                self._with(node, last)
+            case ast.Assert() if self._computes(node):
+                pass
+            case ast.Return(value=value):
+                if last and value is not None:
+                    self._end(value)
+            case _ if self._computes(node) and not isinstance(node, DEFINITIONS):
+                self._whole(node)
+            case _:
+                self._run(node)
+
+    def _expression(self, node: ast.Expr, last: bool) -> None:
+        value = node.value
+        if (called := self._called(value)) is not None:
+            self._inline(*called, last)
+        elif isinstance(value, ast.Constant) and not last:
+            pass  # a docstring
+        elif self._prepares(value, last):
+            self._run(node)
+        elif self._is_print(value):
+            assert isinstance(value, ast.Call)
+            shown = [a for a in value.args if self._computes(a) and not _is_description(a)]
+            if last and shown:
+                self._end(shown[0] if len(shown) == 1 else _tuple_of(shown, value))
+            elif not self._computes(value):
+                self._run(node)
+        elif last:
+            self._end(value)
+        else:
+            part = self.lifter.visit(value)
+            if part.now is not None:
+                self._run(ast.copy_location(ast.Expr(part.now), node))
+            elif not part.known:
+                self._keep(ast.Expr(part.code), node)
+
+    def _end(self, value: ast.expr) -> None:
+        """Makes an expression the program's result."""
+        part = self.lifter.visit(value, outermost=True)
+        if not part.known:
+            self.result = part.code
+        elif self.result is None or part.value is not None:
+            self.lifter.refuse(value, part)
+
+    def _is_print(self, value: ast.expr) -> bool:
+        match value:
+            case ast.Call(func=ast.Name(id="print")):
+                return self.lifter.scope.get("print", print) is print
+        return False
+
+    def _assign(self, node: ast.stmt, targets: list[ast.expr], value: ast.expr) -> None:
+        with self._undone_if_constant() as constant:
+            part = self.lifter.visit(value, assigned=True)
+            into_tensor = any(self._is_of_tensor(t) for t in targets)
+            now = part.code if part.known else part.now
+            constant.append(now is not None and not into_tensor)
+        if constant[0]:
+            assert now is not None
+            new: ast.stmt = ast.Assign([*targets], now)
+            self._run(ast.copy_location(new, node))
+            for target in targets:
+                self.lifter.computed -= _bound(target)
+            return
+        code = self.lifter.use(part)
+        self._keep(ast.Assign([self._target(t) for t in targets], code), node)
+        self.result = _loaded(targets[0])
+
+    def _update(self, node: ast.AugAssign) -> None:
+        if not self._computes(node):
+            self._run(node)
+            return
+        value = self.lifter.use(self.lifter.visit(node.value))
+        before = self.lifter.use(self.lifter.visit(_loaded(node.target)))
+        target = self._target(node.target)
+        if isinstance(target, ast.Name) and not _is_name(before, target.id):
+            self._keep(assignment(target.id, before), node)
+        self._keep(ast.AugAssign(target, node.op, value), node)  # pyright: ignore[reportArgumentType]
+        self.result = _loaded(node.target)
+
+    def _with(self, node: ast.With, last: bool) -> None:
+        items = [self.lifter.visit(item.context_expr) for item in node.items]
+        if not all(item.known for item in items):
+            self._whole(node)
+            return
+        with ExitStack() as stack, errors_in(self.lifter.filename):
+            for item, part in zip(node.items, items, strict=True):
+                entered = stack.enter_context(part.value)
+                if isinstance(item.optional_vars, ast.Name):
+                    self.lifter.scope[item.optional_vars.id] = entered
+            outside, self.body = self.body, []
+            self.lift(node.body, last)
+            inside, self.body = self.body, outside
+        kept = [p for p in items if not isinstance(p.value, NEUTRAL)]
+        if inside and kept:
+            if last and self.result is not None:
+                inside.append(self._result_kept(node))
+            contexts = [ast.withitem(p.build() if p.build else self.lifter.use(p)) for p in kept]
+            inside = [ast.copy_location(ast.With(contexts, inside), node)]
+        self.body += inside
+
+    def _result_kept(self, node: ast.stmt) -> ast.stmt:
+        """The assignment by which a result computed within a statement outlives it."""
+        assert self.result is not None
+        kept = ast.copy_location(assignment(RETURNED, self.result), node)
+        self.result = ast.copy_location(ast.Name(RETURNED, ast.Load()), node)
+        return kept
+
+    def _whole(self, node: ast.stmt) -> None:
+        """A loop or a branch over tensors belongs to the program as it stands."""
+        for name in sorted(names_in(node) - self.lifter.computed):
+            if name in self.lifter.scope:
+                part = self.lifter.visit(ast.copy_location(ast.Name(name, ast.Load()), node))
+                if not _is_name(code := self.lifter.use(part), name):
+                    self._keep(assignment(name, code), node)
+        self._keep(node, node)
+        if stored := [n.id for n in ast.walk(node) if _is_stored(n)]:
+            self._computed(set(stored))
+            self.result = ast.copy_location(ast.Name(stored[-1], ast.Load()), node)
+
+    def _called(self, value: ast.expr) -> tuple[ast.FunctionDef, inspect.BoundArguments] | None:
+        """The function of the script that `value` calls, and what it is given: no tensors."""
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
+            return None
+        function = self.lifter.scope.get(value.func.id)
+        definition = self.functions.get(value.func.id)
+        if definition is None or not isinstance(function, FunctionType) or self._computes(value):
+            return None
+        returns = [n for s in definition.body for n in ast.walk(s) if isinstance(n, ast.Return)]
+        if returns and returns != definition.body[-1:]:
+            return None  # it returns from within
+        parts = [self.lifter.visit(a) for a in value.args]
+        named = {k.arg: self.lifter.visit(k.value) for k in value.keywords if k.arg is not None}
+        given = [*parts, *named.values()]
+        if len(named) < len(value.keywords) or not all(
+            p.known and not self.lifter.is_input(p.value) for p in given
+        ):
+            return None
+        bound = inspect.signature(function).bind(
+            *(p.value for p in parts), **{name: p.value for name, p in named.items()}
+        )
+        bound.apply_defaults()
+        return definition, bound
+
+    def _inline(
+        self, definition: ast.FunctionDef, arguments: inspect.BoundArguments, last: bool
+    ) -> None:
+        outer = self.lifter.scope
+        self.lifter.scope = {**outer, **arguments.arguments}
+        self.lift(definition.body, last)
+        self.lifter.scope = outer
+
+    def _target(self, node: ast.expr) -> ast.expr:
+        """Where the program stores a value."""
+        match node:
+            case ast.Name(id=name):
+                self._computed({name})
+            case ast.Tuple(elts) | ast.List(elts):
+                new = type(node)([self._target(e) for e in elts], ast.Store())
+                return ast.copy_location(new, node)
+            case ast.Starred(value=value):
+                return ast.copy_location(ast.Starred(self._target(value), ast.Store()), node)
+            case ast.Subscript(value=value, slice=index):
+                base = self.lifter.use(self.lifter.visit(value))
+                at = self.lifter.use(self.lifter.visit(index))
+                return ast.copy_location(ast.Subscript(base, at, ast.Store()), node)
+            case ast.Attribute(value=value, attr=attr):
+                base = self.lifter.use(self.lifter.visit(value))
+                return ast.copy_location(ast.Attribute(base, attr, ast.Store()), node)
+        return node
+
+    def _computed(self, names: set[str]) -> None:
+        self.lifter.computed |= names
+        self.lifter.assigned |= names
+
+    def _is_of_tensor(self, target: ast.expr) -> bool:
+        """True if a target is an element of an input or of what the program computed."""
+        inner = target
+        while isinstance(inner, ast.Subscript | ast.Attribute):
+            inner = inner.value
+        return inner is not target and self._computes(inner)
+
+    def _computes(self, node: ast.AST) -> bool:
+        """True if a piece of text mentions an input or what the program computed."""
+        scope, names = self.lifter.scope, names_in(node)
+        if names & self.lifter.computed:
+            return True
+        return any(self.lifter.is_input(scope.get(n)) for n in names)
+
+    def _prepares(self, value: ast.expr, last: bool) -> bool:
+        """True if a call sets tensors to begin with, or changes a module."""
+        if not isinstance(value, ast.Call) or names_in(value) & self.lifter.computed:
+            return False
+        match value.func:
+            case ast.Attribute(value=owner, attr=name):
+                of = self._evaluated_name(owner)
+                if of is torch.nn.init or name in FILLS:
+                    return True
+                return not last and (isinstance(of, torch.nn.Module) or not self._computes(value))
+        return False
+
+    def _evaluated_name(self, node: ast.expr) -> Any:
+        """What a dotted name stands for; None if it is no such name."""
+        match node:
+            case ast.Name(id=name):
+                return self.lifter.scope.get(name)
+            case ast.Attribute(value=owner, attr=attr):
+                return getattr(self._evaluated_name(owner), attr, None)
+        return None
+
+    @contextmanager
+    def _undone_if_constant(self) -> Iterator[list[bool]]:
+        """What was noted of inputs and modules within is forgotten if `True` is appended."""
+        lifter = self.lifter
+        before = dict(lifter.inputs), dict(lifter.examples), dict(lifter.held), set(lifter.kept)
+        outcome: list[bool] = []
+        yield outcome
+        if outcome[0]:
+            lifter.inputs, lifter.examples, lifter.held, lifter.kept = before
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with errors_in(self.lifter.filename), redirect_stdout(sys.stderr), self.lifter.random:
+            yield
+
+    def _run(self, node: ast.stmt) -> None:
+        """Runs a statement now."""
+        tree = ast.fix_missing_locations(ast.Module([node], []))
+        self.lifter.scope.update(self.lifter.values)
+        with self._running():
+            exec(compile(tree, self.lifter.filename, "exec"), self.lifter.scope)
+        for name in self.lifter.values:
+            del self.lifter.scope[name]
+
+    def _keep(self, new: ast.stmt, node: ast.stmt) -> None:
+        """Makes `new`, which stands for `node`, the program's next statement."""
+        self.body.append(ast.copy_location(new, node))
+
+
+def _bound(target: ast.expr) -> set[str]:
+    """The variables that an assignment to a target binds."""
+    return {n.id for n in ast.walk(target) if _is_stored(n)}
+
+
+def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _is_description(node: ast.expr) -> bool:
+    """True for text, and what a tensor is asked for beside its elements."""
+    match node:
+        case ast.JoinedStr():
+            return True
+        case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
+            return name in DESCRIPTIONS
+    return False
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """The value of a target after it was assigned to."""
+    copied = copy.deepcopy(target)
+    for node in ast.walk(copied):
+        if isinstance(node, ast.Name | ast.Tuple | ast.List | ast.Starred):
+            node.ctx = ast.Load()
+    if isinstance(copied, ast.Subscript | ast.Attribute):
+        return _loaded(copied.value)
+    return copied
+
+
+def _tuple_of(parts: list[ast.expr], at: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Tuple(parts, ast.Load()), at)

@@ -1,0 +1,136 @@
+"""Scripts as people write them: which statements are the program, and what it returns."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dlc.cli.dlc_cli import main
+from dlc.frontend.capture import capture_text
+from dlc.frontend.fx import import_program
+from dlc.frontend.source import ImportFailure
+
+LINEAR = "m = nn.Linear(4, 4)\n"
+SCRIPTS = {
+    "one line": ("x = torch.randn(4, 4); h = torch.relu(x @ x); r = h + 1; r", ["x"]),
+    "a name": ("x = torch.randn(4, 4)\nr = torch.relu(x @ x)\nr", ["x"]),
+    "an assignment": (f"{LINEAR}out = m(torch.randn(2, 4))\nr = out.sum()", ["input"]),
+    "main": (
+        f"{LINEAR}if __name__ == '__main__':\n    x = torch.randn(2, 4)\n    r = m(x)\n"
+        "    print(r.shape)",
+        ["x"],
+    ),
+    "no_grad": (
+        f"{LINEAR}with torch.no_grad():\n    m.weight.mul_(2)\n    r = m(torch.randn(2, 4))\n"
+        "print(f'{r}')",
+        ["input"],
+    ),
+    "a function": (
+        "def main(n=3):\n    '''Runs.'''\n    global r\n    x = torch.randn(n, 4)\n"
+        f"    {LINEAR}    r = m(x)\n    return r\nif __name__ == '__main__':\n    main()",
+        ["x"],
+    ),
+    "a loop": (
+        "layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])\nr = torch.randn(2, 4)\n"
+        "for layer in layers:\n    r = torch.relu(layer(r))",
+        ["r"],
+    ),
+    "a loop over a list": (
+        "layers = [nn.Linear(4, 4) for _ in range(3)]\nr = torch.randn(2, 4)\n"
+        "for layer in layers:\n    r = torch.relu(layer(r))",
+        ["r"],
+    ),
+    "an input that is still wanted": (
+        "x = torch.randn(4)\ny = x\nx = x + 1\nr = x * y",
+        ["x"],
+    ),
+    "names that change": (
+        "x = torch.relu(torch.randn(4))\ny = x + 1\nx = torch.randn(4)\nr = x + y",
+        ["z", "x2"],
+    ),
+    "numbers that change": ("k = 2\nx = torch.randn(4)\nh = x * k\nk = 3\nr = h * k", ["x"]),
+    "updates": ("r = torch.randn(4)\nr += 1\nr *= r", ["r"]),
+    "elements": ("x = torch.randn(4, 4)\nx[0] = 1.0\nr = x * 2", ["x"]),
+    "targets": (
+        "x = torch.randn(4, 6)\na, (b, c) = x.chunk(2, 1)[0], x.max(1)\nr = a.sum(1) + b + c",
+        ["x"],
+    ),
+    "a print at the end": ("x = torch.randn(4)\nr = x + 1\nprint('done', r.mean().item())", ["x"]),
+    "constants": (
+        "n = 4\nmask = torch.tril(torch.ones(n, n)).bool()\nx = torch.randn(n, n)\n"
+        "b, c = x.shape\nw = torch.randn(c, b)\nr = torch.where(mask, x @ w, 0.)\n"
+        "assert r.shape == (4, 4)",
+        ["x", "w"],
+    ),
+    "initialization": (
+        f"{LINEAR}nn.init.xavier_uniform_(m.weight)\nfor p in m.parameters():\n"
+        "    nn.init.normal_(p)\nx = torch.empty(3, 4)\nx.normal_()\nr = m(x)",
+        ["x"],
+    ),
+    "autocast": (
+        f"{LINEAR}x = torch.randn(2, 4)\nwith torch.autocast('cpu', dtype=torch.bfloat16):\n"
+        "    r = m(x)",
+        ["x"],
+    ),
+    "a comprehension": (
+        "xs = [torch.randn(3) for _ in range(2)]\nr = sum(x * 2 for x in xs)",
+        ["xs.0", "xs.1"],
+    ),
+    "a counted loop": (
+        "r = torch.randn(4)\ni = 0\nwhile i < 3:\n    r = r + i\n    i += 1\nr",
+        ["r"],
+    ),
+    "what runs once": (
+        "it = iter(range(5))\nt = torch.full((2,), float(next(it)))\n"
+        "u = torch.full((2,), float(next(it)))\nx = torch.randn(2)\nr = x + t + u",
+        ["x"],
+    ),
+    "a branch": (
+        "x = torch.randn(3)\nh = x * 2\nif h.shape[0] > 2:\n    r = h + 1\nelse:\n    r = h - 1",
+        ["x"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "inputs"), SCRIPTS.values(), ids=list(SCRIPTS))
+def test_a_script_is_one_program(text: str, inputs: list[str]) -> None:
+    module, args = capture_text(text)
+    scope: dict[str, Any] = {"torch": torch, "nn": nn, "__name__": "__main__"}
+    torch.manual_seed(0)
+    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+        exec(text, scope)
+    program = import_program(module, args)
+    assert [a.name for a in program.arguments if a.kind == "input"] == inputs
+    with torch.no_grad():
+        assert torch.equal(module(*args), scope["r"])
+
+
+def test_scripts_import_their_neighbours_and_print_to_stderr(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "layers_beside.py").write_text(
+        "import torch\n\nclass Double(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x * 2\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\nfrom layers_beside import Double\nprint('hello')\n"
+        "y = Double()(torch.randn(4))\n"
+    )
+    assert main(["compile", str(script), "--ir", "loop"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out.startswith("builtin.module")
+    assert "hello\n" in printed.err
+
+
+def test_what_a_program_asks_of_values_is_refused() -> None:
+    text = "x = torch.randn(3)\nif x.sum() > 0:\n    y = x + 1\nelse:\n    y = x - 1\ny"
+    module, args = capture_text(text)
+    with pytest.raises(ImportFailure, match=r"<command>:2:\d+: error: .*branches on values"):
+        import_program(module, args)
