@@ -10,7 +10,9 @@ import torch
 from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend.executor import BACKENDS, Executor, get_backend
 from dlc.cli.run_report import kernel_table, report_accuracy, timed_run
+from dlc.cli.user_results import rows_of
 from dlc.compiler import compiler_context
+from dlc.dialects.host import main_of
 from dlc.ir.locations import LocParser
 from dlc.judge.random_inputs import random_arguments
 from dlc.judge.reference import Widened, widened
@@ -44,4 +46,4 @@ def check_kernel(
     print(kernel_table(executor.funcs, times, backend.name))
     print()
     question = Known(exact, eager, longest_reduction(module))
-    return report_accuracy(results, question, options, backend)
+    return report_accuracy(rows_of(main_of(module)), results, question, options, backend)

@@ -21,9 +21,11 @@ from dlc.cli.memory_report import MemoryReport
 from dlc.cli.observers import Timing
 from dlc.cli.program_input import load_program
 from dlc.cli.status_line import progress
+from dlc.cli.user_results import Row, rows_of, tensors_of
 from dlc.diagnostics import UsageError, with_hint
+from dlc.dialects.host import main_of
 from dlc.dialects.kernel import FuncOp
-from dlc.judge.reference import evaluate
+from dlc.judge.reference import evaluate, widened
 from dlc.judge.validation import Known
 from dlc.models.weights import available_bytes
 from dlc.pipeline import run_pipeline, stage_of
@@ -56,11 +58,20 @@ def run_and_report(job: Job) -> int:
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
     print(f"\n{memory.line}\n" if memory.line else "")
+    main = main_of(source.module)
+    rows = rows_of(main)
+    shown = tensors_of(main, rows, results, arguments)
     if reference is None:
-        print(statistics_table(results))
+        print(statistics_table(rows, shown))
         code = 0
     else:
-        code = report_accuracy(results, reference, options, backend)
+        assert reference.eager is not None  # which `make_reference` computes
+        told = Known(
+            tensors_of(main, rows, reference.exact, [widened(t) for t in arguments]),
+            tensors_of(main, rows, reference.eager, arguments),
+            reference.longest_reduction,
+        )
+        code = report_accuracy(rows, shown, told, options, backend)
     if options.bench:
         from dlc.cli.bench_report import report_bench
 
@@ -143,6 +154,8 @@ def timed_run(
 
 
 def kernel_table(funcs: Sequence[FuncOp], times: dict[FuncOp, float], backend: str) -> str:
+    if not funcs:
+        return "no kernels: the program computes nothing"
     header = ["kernel", "grid", "block", "shared bytes", f"time ({backend})"]
     rows = [
         [
@@ -160,42 +173,56 @@ def kernel_table(funcs: Sequence[FuncOp], times: dict[FuncOp, float], backend: s
 
 
 def report_accuracy(
+    rows: Sequence[Row],
     results: Sequence[torch.Tensor],
     reference: Known,
     options: argparse.Namespace,
     backend: Backend,
 ) -> int:
+    """Prints the rows with the errors of those that are tensors; 1 where one is wrong, else 0."""
     judged = reference.judge(results, backend.name)
-    header = ["result", "shape", "error vs fp64", "eager's", "bound"]
-    rows = [
-        [
-            str(number),
-            str(list(r.shape)),
-            f"{a.error:.2e}",
-            f"{a.eager_error:.2e}",
-            f"{a.bound:.2e}",
-        ]
-        for number, (r, a) in enumerate(zip(results, judged, strict=True))
+    figures = [
+        [str(list(r.shape)), f"{a.error:.2e}", f"{a.eager_error:.2e}", f"{a.bound:.2e}"]
+        for r, a in zip(results, judged, strict=True)
     ]
+    header = ["result", "shape", "error vs fp64", "eager's", "bound"]
     colour = wants_colour(options.color, sys.stdout)
-    head, rule, *lines = table(header, rows).split("\n")
-    print(head, rule, sep="\n")
-    for line, accuracy in zip(lines, judged, strict=True):
-        verdict = paint(accuracy.verdict, GREEN if accuracy.ok else RED, colour)
-        print(f"{line}  {verdict}")
+    verdicts = [
+        paint(accuracy.verdict, GREEN if accuracy.ok else RED, colour) for accuracy in judged
+    ]
+    lines = _with_rows(rows, header, figures, verdicts)
+    print("\n".join(lines))
     return 0 if all(a.ok for a in judged) else 1
 
 
-def statistics_table(results: Sequence[torch.Tensor]) -> str:
+def statistics_table(rows: Sequence[Row], results: Sequence[torch.Tensor]) -> str:
     """Shape, mean, extremes and sum of results that there is no reference for."""
     header = ["result", "shape", "mean", "min", "max", "sum"]
-    rows: list[list[str]] = []
-    for number, result in enumerate(results):
+    figures: list[list[str]] = []
+    for result in results:
         wide = result.double()
-        figures = ["-"] * 4
+        own = ["-"] * 4
         if wide.numel():
-            figures = [
-                f"{f(wide).item():.6g}" for f in (torch.mean, torch.min, torch.max, torch.sum)
-            ]
-        rows.append([str(number), str(list(result.shape)), *figures])
-    return table(header, rows)
+            own = [f"{f(wide).item():.6g}" for f in (torch.mean, torch.min, torch.max, torch.sum)]
+        figures.append([str(list(result.shape)), *own])
+    return "\n".join(_with_rows(rows, header, figures, [""] * len(figures)))
+
+
+def _with_rows(
+    rows: Sequence[Row],
+    header: Sequence[str],
+    figures: Sequence[Sequence[str]],
+    verdicts: Sequence[str],
+) -> list[str]:
+    """The lines of a table with the figures and verdicts of the rows that are tensors."""
+    of_tensors = zip(figures, verdicts, strict=True)
+    nothing = ["-"] * (len(header) - 1), ""
+    told = [next(of_tensors) if row.of is not None else nothing for row in rows]
+    head, rule, *lines = table(
+        header, [[row.label, *own] for row, (own, _) in zip(rows, told, strict=True)]
+    ).split("\n")
+    ends = [
+        "".join(f"  {part}" for part in (verdict, row.what and f"({row.what})") if part)
+        for row, (_, verdict) in zip(rows, told, strict=True)
+    ]
+    return [head, rule, *(f"{line}{end}" for line, end in zip(lines, ends, strict=True))]

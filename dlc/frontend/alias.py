@@ -1,15 +1,15 @@
-"""The outputs of an exported graph that are arguments, or views of them, in eager PyTorch."""
+"""The outputs of an exported graph that share memory in eager PyTorch: with what, and where."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 from torch.utils._pytree import tree_map
 
-from dlc.frontend.imported import Alias
+from dlc.dialects.user_outputs import View
 
 
 class AliasAnalysis:
@@ -23,14 +23,45 @@ class AliasAnalysis:
         self.values: dict[Node, Any] = {n: _like(examples[i]) for n, i in arguments.items()}
         self.owners = {_storage(self.values[n]): i for n, i in arguments.items()}
         """The arguments, by the storage that stands for theirs."""
+        self.holders = {i: self.values[n] for n, i in arguments.items()}
 
-    def alias_of(self, node: Node) -> Alias | None:
-        """The view of an argument that an output is; None if it is none."""
-        view = self._value_of(node)
-        if not isinstance(view, torch.Tensor) or _storage(view) not in self.owners:
+    def argument_of(self, node: Node) -> tuple[int, View | None] | None:
+        """The argument that an output is, or is a view of; None if there is none."""
+        value = self._value_of(node)
+        index = self.owners.get(_storage(value)) if isinstance(value, torch.Tensor) else None
+        if index is None or value.dtype != self.holders[index].dtype:
             return None
-        index = self.owners[_storage(view)]
-        return Alias(index, tuple(view.shape), view.stride(), int(view.storage_offset()))
+        return index, _view(value, self.holders[index])
+
+    def bases(self, outputs: Sequence[Node]) -> dict[Node, tuple[Node, View | None]]:
+        """
+        For each output the value to return for it, and where it lies in that: several outputs that
+        share memory are views of the value that has all of it.
+        """
+        sharing: dict[int, list[Node]] = {}
+        for node in dict.fromkeys(outputs):
+            sharing.setdefault(_storage(self._value_of(node)), []).append(node)
+        found: dict[Node, tuple[Node, View | None]] = {}
+        for storage, nodes in sharing.items():
+            base = self._base(storage, nodes) if len(nodes) > 1 else None
+            for node in nodes:
+                value = self._value_of(node)
+                view = None if base is None else _view(value, self.values[base])
+                found[node] = base or node, view
+        return found
+
+    def _base(self, storage: int, nodes: Sequence[Node]) -> Node | None:
+        """The value whose memory some outputs share, if it is a value of the graph."""
+        dtypes = {self.values[node].dtype for node in nodes}
+        for node, value in self.values.items():  # what views are of comes first
+            if not isinstance(value, torch.Tensor) or _storage(value) != storage:
+                continue
+            computed = node.meta.get("val")
+            if not isinstance(computed, torch.Tensor) or dtypes != {value.dtype}:
+                continue
+            if computed.stride() == value.stride() and _fills_storage(value):
+                return node
+        return None
 
     def _value_of(self, node: Node) -> Any:
         """The value without memory, in that of an argument where eager's is in the argument's."""
@@ -68,3 +99,21 @@ def _like(value: Any) -> Any:
 
 def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
+
+
+def _view(value: torch.Tensor, base: torch.Tensor) -> View | None:
+    """Where a tensor lies in the memory of another; None if it lies as that does."""
+    offset = int(value.storage_offset())
+    if offset == 0 and value.shape == base.shape and value.stride() == base.stride():
+        return None
+    return View(tuple(value.shape), value.stride(), offset)
+
+
+def _fills_storage(value: torch.Tensor) -> bool:
+    """True if each element of the memory is an element of the tensor, once."""
+    expected = 1
+    for stride, extent in sorted(zip(value.stride(), value.shape, strict=True)):
+        if extent > 1 and stride != expected:
+            return False
+        expected *= extent
+    return value.numel() * value.element_size() == value.untyped_storage().nbytes()

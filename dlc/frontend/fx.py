@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputSpec
 from torch.fx import Node
-from torch.utils._pytree import tree_flatten_with_path
+from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -23,14 +23,21 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Region
 
+from dlc.dialects.user_outputs import (
+    MUTATES,
+    OUTPUTS,
+    Constant,
+    Leaf,
+    Output,
+    attribute_of,
+    plain_outputs,
+)
 from dlc.frontend.alias import AliasAnalysis
 from dlc.frontend.imported import (
     Argument,
-    Constant,
     Guard,
     ImportedProgram,
     Kind,
-    Output,
     Result,
     canonical_call,
     flatten_call,
@@ -140,6 +147,8 @@ class _Importer:
             arg_attrs=ArrayAttr(given),
             res_attrs=ArrayAttr(attributes) if any(a.data for a in attributes) else None,
         )
+        if outputs != plain_outputs([r.argument for r in results]):
+            main.attributes[OUTPUTS] = attribute_of(outputs)
         spec = self.exported.call_spec.out_spec
         assert spec is not None
         program = ImportedProgram(
@@ -221,7 +230,7 @@ class _Importer:
 
     def collect_results(
         self, examples: Mapping[int, torch.Tensor]
-    ) -> tuple[list[Result], list[Output], list[Node]]:
+    ) -> tuple[list[Result], list[Leaf], list[Node]]:
         """`@main`'s results and their nodes, and how the user's output is made of them."""
         results: list[Result] = []
         returned: list[Node] = []
@@ -241,20 +250,31 @@ class _Importer:
             returned.append(node)
             written[node] = index
         aliases = AliasAnalysis(self.holders | written, examples)
-        outputs: list[Output] = []
-        for spec, node in zip(specs, self.returned, strict=True):
-            if spec.kind.name != "USER_OUTPUT":
-                continue
+        pairs = zip(specs, self.returned, strict=True)
+        given = [node for spec, node in pairs if spec.kind.name == "USER_OUTPUT"]
+        nodes = [node for node in given if isinstance(node, Node)]
+        held = {node: found for node in nodes if (found := aliases.argument_of(node)) is not None}
+        bases = aliases.bases([node for node in nodes if node not in held])
+        outputs: list[Leaf] = []
+        for path, node in zip(self.output_paths(), given, strict=True):
             if not isinstance(node, Node):
-                outputs.append(Constant(node))
-            elif (alias := aliases.alias_of(node)) is not None:
-                outputs.append(alias)
+                outputs.append(Constant(path, node))
+            elif node in held:
+                outputs.append(Output(path, "argument", *held[node]))
             else:
-                if node not in returned:
-                    results.append(Result(len(results), node.name, "output"))
-                    returned.append(node)
-                outputs.append(returned.index(node))
+                base, view = bases[node]
+                if base not in returned:
+                    results.append(Result(len(results), base.name, "output"))
+                    returned.append(base)
+                outputs.append(Output(path, "result", returned.index(base), view))
         return results, outputs, returned
+
+    def output_paths(self) -> list[str]:
+        """Where each leaf stands in the user's output; `0` if that is a tensor."""
+        spec = self.exported.call_spec.out_spec
+        assert spec is not None
+        paths, _ = tree_flatten_with_path(tree_unflatten(range(spec.num_leaves), spec))
+        return [".".join(_key(key) for key in path) or "0" for path, _ in paths]
 
 
 def argument_attributes(argument: Argument, bounds: Bounds | None) -> DictionaryAttr:
@@ -276,7 +296,7 @@ def result_attributes(result: Result, node: Node) -> DictionaryAttr:
     attributes: dict[str, Attribute] = {}
     value: torch.Tensor = node.meta["val"]
     if result.argument is not None:
-        attributes["dlc.mutates"] = IntegerAttr(result.argument, i64)
+        attributes[MUTATES] = IntegerAttr(result.argument, i64)
     elif not _is_contiguous(tuple(value.shape), value.stride()):
         attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(value.stride()))
     return DictionaryAttr(attributes)

@@ -12,6 +12,7 @@ import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from xdsl.dialects.builtin import ModuleOp
 
+from dlc.dialects.user_outputs import Constant, Leaf
 from dlc.frontend.source import ImportFailure
 from dlc.target import WIDEST_ACCESS
 
@@ -93,34 +94,6 @@ class Result:
     """The index of the mutated argument."""
 
 
-@dataclass(frozen=True)
-class Alias:
-    """A leaf of the user's output that is an argument of `@main`, or a view of one."""
-
-    argument: int
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-    """In elements from the argument's first one."""
-
-    def of(self, base: torch.Tensor) -> torch.Tensor:
-        """`base` itself where the geometry is the same, else a view of it."""
-        if self.offset == 0 and base.shape == self.size and base.stride() == self.stride:
-            return base
-        return base.as_strided(self.size, self.stride, base.storage_offset() + self.offset)
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A leaf of the user's output that is no tensor (an int, None, …)."""
-
-    value: object
-
-
-Output: TypeAlias = int | Alias | Constant
-"""A leaf of the user's output: the index of a result of `@main`, an alias, or a constant."""
-
-
 @dataclass(frozen=True, eq=False)
 class ImportedProgram:
     """
@@ -131,13 +104,15 @@ class ImportedProgram:
     the tensor is not contiguous, `dlc.align` (bytes) where the address is not a multiple of 16, and
     `dlc.bounds` (the least and the largest) where the elements are indices.
     Its results carry `dlc.strides` where eager's tensor is not contiguous, and `dlc.mutates` (the
-    index of the argument) where the result is to be written back.
+    index of the argument) where the result is to be written back. `dlc.outputs` says what the user
+    gets where that is not just the other results: see `dlc/dialects/user_outputs.py`.
     """
 
     module: ModuleOp
     arguments: list[Argument]
     results: list[Result]
-    outputs: list[Output]
+    outputs: list[Leaf]
+    """The leaves of the user's output."""
     output_spec: TreeSpec
     input_spec: TreeSpec
     constants: Mapping[int, object]
@@ -223,15 +198,10 @@ class ImportedProgram:
                 for result in self.results:
                     if result.argument is not None:
                         bound[result.argument].copy_(results[result.index])
-        leaves: list[Any] = []
-        for output in self.outputs:
-            match output:
-                case int():
-                    leaves.append(results[output])
-                case Alias():
-                    leaves.append(output.of(bound[output.argument]))
-                case Constant():
-                    leaves.append(output.value)
+        leaves = [
+            leaf.value if isinstance(leaf, Constant) else leaf.tensor(results, bound)
+            for leaf in self.outputs
+        ]
         return tree_unflatten(leaves, self.output_spec)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 from xdsl.dialects.builtin import ModuleOp
 
 import dlc
@@ -18,7 +19,7 @@ from dlc.backend.export import export_program
 from dlc.cli.dlc_cli import main
 from dlc.compiler import compiler_context, set_target
 from dlc.ir.locations import LocParser
-from dlc.pipeline import run_pipeline
+from dlc.pipeline import run_pipeline, text_of
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
@@ -97,7 +98,7 @@ def test_an_exported_program_runs_without_dlc(tmp_path: Path, scheduler: Path) -
     dtypes = {b["name"]: b["dtype"] for b in manifest["buffers"]}
     assert [dtypes[name] for name in ("u", "m", "b")] == ["u8", "bool", "bf16"]
     kinds = ["f32", "i64", "bool", "f32", "u8", "u8", "bool", "f16", "bf16"]
-    assert [dtypes[name] for name in manifest["results"]] == kinds
+    assert [dtypes[result["buffer"]] for result in manifest["results"]] == kinds
 
     np.save(tmp_path / "table.weight.npy", np.zeros((50, 23), np.float32))
     said = run(tmp_path)
@@ -167,7 +168,7 @@ def test_the_manifest_says_what_the_program_does(
     assert main(["compile", "-c", text, "--target", "sm_80", "-o", f"{tmp_path}/"]) == 0
     assert f"make -C {tmp_path} HOST=1" in capsys.readouterr().out
     found = json.loads((tmp_path / "manifest.json").read_text())
-    assert (found["format"], found["version"], found["target"]) == ("dlc-program", 1, "sm_80")
+    assert (found["format"], found["version"], found["target"]) == ("dlc-program", 2, "sm_80")
     assert [(i["name"], i["kind"]) for i in found["inputs"]] == [
         ("input", "input"), ("x", "input"), ("linear.weight", "parameter"),
         ("linear.bias", "parameter"),
@@ -182,8 +183,9 @@ def test_the_manifest_says_what_the_program_does(
     for step in found["steps"]:
         assert len(step["buffers"]) == len(kernels[step["launch"]]["parameters"])
         assert (tmp_path / kernels[step["launch"]]["file"]).exists()
-    assert buffers[found["results"][0]] == {
-        "name": found["results"][0], "kind": "allocation", "dtype": "f32", "shape": [3, 2000],
+    (result,) = found["results"]
+    assert buffers[result["buffer"]] == {
+        "name": result["buffer"], "kind": "allocation", "dtype": "f32", "shape": [3, 2000],
         "strides": [2000, 1], "bytes": 24000,
     }  # fmt: skip
 
@@ -225,3 +227,78 @@ def test_weights_are_exported_on_request(tmp_path: Path, scheduler: Path) -> Non
     bias, weight = sorted(weights.values(), key=lambda w: w.ndim)
     found = np.load(tmp_path / "out" / "0.npy")
     np.testing.assert_allclose(found, weight.T[:3] + bias, atol=1e-6)
+
+
+class Decoder(torch.nn.Module):
+    """Returns what it writes to, views, an input itself, duplicates, and what is no tensor."""
+
+    cache: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.arange(12.0).view(3, 4))
+
+    def forward(self, x: torch.Tensor, extra: dict[str, torch.Tensor]) -> Any:
+        self.cache.add_(x)
+        extra["a/b"].mul_(2)
+        y = self.cache.sum(0)
+        return {
+            "y": y * 2,
+            "cache": [self.cache, self.cache.t()[1:], None],
+            "given": (extra["a/b"], x, x.view(2, 6), 3),
+            "halves": (y[:2], y[1:], y),
+        }
+
+
+def test_results_are_the_users_own(
+    tmp_path: Path, scheduler: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbered as in the user's output; what is written to stands under its argument's name."""
+    x, strided = torch.randn(3, 4), torch.randn(5, 2).t()
+    variant = dlc.compile(
+        Decoder(), (x, {"a/b": strided.clone()}), target="sm_80", backend="host"
+    ).variants[0]
+    text = text_of(variant.module("kernel"))
+    module = LocParser(compiler_context(), text, "decoder.mlir").parse_module()
+    export_program(module, tmp_path)  # what the text says is enough
+    build(tmp_path, scheduler)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "extra.a_b.npy", np.ascontiguousarray(strided))
+    np.save(tmp_path / "cache.npy", Decoder().cache)
+    assert run(tmp_path).stderr == ""
+
+    eager, given = Decoder(), strided.clone()
+    leaves = tree_leaves(eager(x, {"a/b": given}))
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    for number, (leaf, said) in enumerate(zip(leaves, manifest["results"], strict=True)):
+        file = tmp_path / "out" / f"{number}.npy"
+        if not isinstance(leaf, torch.Tensor):
+            assert said["constant"] == leaf
+            assert not file.exists()
+            continue
+        assert said["file"] == file.name
+        assert said["strides"] == list(leaf.stride())
+        np.testing.assert_allclose(np.load(file), leaf.numpy(), atol=1e-6, strict=True)
+    for name, tensor in (("cache", eager.cache), ("extra.a_b", given)):
+        np.testing.assert_allclose(np.load(tmp_path / "out" / f"{name}.npy"), tensor, atol=1e-6)
+    assert [(i["name"], i["kind"]) for i in manifest["inputs"]] == [
+        ("x", "input"), ("extra.a/b", "input"), ("cache", "buffer")
+    ]  # fmt: skip
+    told = {r["path"]: r.get("relation") for r in manifest["results"]}
+    assert (told["cache.0"], told["cache.1"]) == ("cache", "a view of cache")
+    assert (told["given.1"], told["halves.1"]) == ("x", "in the memory of result 8")
+    command = [tmp_path / "run", "--help"]
+    usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "INPUTS/extra.a_b.npy  f32[2, 5]  input   extra.a/b" in usage
+    assert "RESULTS/4.npy          f32[2, 5]  given.0   extra.a/b" in usage
+    assert "(result 3)" in usage
+
+
+def test_a_program_of_views_has_no_kernels(tmp_path: Path, scheduler: Path) -> None:
+    assert main(["compile", "-c", "torch.t(torch.randn(3, 4))", "-o", f"{tmp_path}/"]) == 0
+    build(tmp_path, scheduler)
+    (name,) = (i["file"] for i in json.loads((tmp_path / "manifest.json").read_text())["inputs"])
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.save(tmp_path / name, x)
+    assert run(tmp_path).stderr == ""
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "0.npy"), x.T)

@@ -23,9 +23,10 @@ from xdsl.printer import Printer
 
 from dlc import dynamo
 from dlc.dialects.torch import AtenOp, Torch
+from dlc.dialects.user_outputs import Output, View, outputs_of
 from dlc.frontend.capture import capture_script, capture_text
 from dlc.frontend.fx import import_program
-from dlc.frontend.imported import Alias, ImportedProgram
+from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
@@ -279,7 +280,9 @@ def test_inputs_are_written_back_and_alias_outputs() -> None:
     x = torch.randn(3, 4)
     program = check(function, x)
     assert [(r.kind, r.name) for r in program.results] == [("mutation", "x"), ("output", "add_1")]
-    assert program.outputs[:2] == [Alias(0, (3, 4), (4, 1), 0), Alias(0, (3, 3), (1, 4), 1)]
+    outputs = [Output("0", "argument", 0), Output("1", "argument", 0, View((3, 3), (1, 4), 1))]
+    assert program.outputs[:2] == outputs
+    assert outputs_of(main_of(program)) == program.outputs
     bound = program.bind((x,))
     same_x, view, _ = program.unflatten(execute(program, bound), bound)
     assert same_x is x
@@ -321,7 +324,9 @@ def test_views_of_inputs_stay_views(view: Any, aliases: bool) -> None:
     bound = program.bind((x,))
     with torch.no_grad():
         result, expected = program.unflatten(execute(program, bound), bound), view(x)
-    assert isinstance(program.outputs[0], Alias) == aliases
+    (output,) = program.outputs
+    assert isinstance(output, Output)
+    assert (output.of == "argument") == aliases
     assert (result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()) == aliases
     assert result.stride() == expected.stride()
 

@@ -282,8 +282,12 @@ inline size_t span_bytes(const Type& type, const Numbers& shape, const Numbers& 
 
 class Program {
  public:
-  Program(int argc, char** argv) {
-    if (argc < 3 || argc > 4) fail(std::string("usage: ") + argv[0] + " INPUTS RESULTS [WEIGHTS]");
+  Program(int argc, char** argv, const char* usage) {
+    if (argc == 2 && (!std::strcmp(argv[1], "--help") || !std::strcmp(argv[1], "-h"))) {
+      std::fputs(usage, stdout);
+      std::exit(0);
+    }
+    if (argc < 3 || argc > 4) fail(std::string("expected two or three folders and files\n") + usage);
     const std::string self = argv[0];
     directory_ = self.substr(0, self.find_last_of('/') + 1);
     inputs_ = argv[1];
@@ -297,9 +301,9 @@ class Program {
 
   // The argument `name`, as its file or the weights have it.
   char* argument(const std::string& name, const char* dtype, const Numbers& shape,
-                 const Numbers& strides) {
+                 const Numbers& strides, const std::string& file = "") {
     const Type& type = type_of(dtype);
-    const std::string path = inputs_ + "/" + name;
+    const std::string path = inputs_ + "/" + (file.empty() ? name : file);
     std::string elements;
     if (read_file(path + ".npy", elements))
       elements = npy_elements(path + ".npy", elements, type, shape);
@@ -331,6 +335,23 @@ class Program {
     run_kernel(kernel, directory_, grid, block, shared, addresses);
   }
 
+  // Copies the elements of a result to the argument that the program writes them to.
+  void write_back(char* argument, const char* dtype, const Numbers& shape, const Numbers& strides,
+                  const char* result, const Numbers& result_strides) {
+    const Type& type = type_of(dtype);
+    std::vector<char> elements(span_bytes(type, shape, result_strides));
+    std::vector<char> memory(span_bytes(type, shape, strides));
+    Numbers places;
+    to_host(elements.data(), result, elements.size());
+    to_host(memory.data(), argument, memory.size());
+    for_each_element(shape, strides, [&](long long, long long to) { places.push_back(to); });
+    for_each_element(shape, result_strides, [&](long long number, long long from) {
+      std::memcpy(&memory[places[number] * type.bytes], &elements[from * type.bytes], type.bytes);
+    });
+    to_device(argument, memory.data(), memory.size());
+  }
+
+  // Writes a tensor to RESULTS/NAME.npy.
   void result(const std::string& name, const char* buffer, const char* dtype, const Numbers& shape,
               const Numbers& strides) {
     const Type& type = type_of(dtype);

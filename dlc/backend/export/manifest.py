@@ -3,7 +3,7 @@
 
 ```
 format          "dlc-program"
-version         1
+version         2
 target          the chip that the kernels are scheduled for, such as "sm_90"
 kernels         [{name, file, grid, block, dynamic_shared_bytes, parameters, tensor_maps}]
                 `name` is that of the function in `file`; grids and blocks are one-dimensional;
@@ -19,8 +19,14 @@ buffers         [{name, kind, dtype, shape, strides, bytes}] and, of a slice, {m
 alignment       bytes
 steps           [{zero: buffer} or {launch: kernel, buffers: [...], ops: [...]}], in order; `ops`
                 are the PyTorch operations that the launch does, with their numbers
-inputs          [{name, kind, buffer}], kind being input, parameter, buffer or constant
-results         [buffer]
+inputs          [{name, kind, buffer, file}], inputs of the program's call in order first; `kind` is
+                input, parameter, buffer or constant
+mutations       [{name, buffer, argument, file}]: after the last step the elements of `buffer` are
+                copied to the buffer `argument`, and are what the program leaves in `name`
+results         the leaves of the program's output, in order: {path, buffer, shape, strides, offset,
+                file} and, where it shares memory, {relation}; or {path, constant} of what is no
+                tensor. `path` is the place in the output's structure, `offset` in elements; it
+                is read after the mutations
 ```
 """
 
@@ -29,16 +35,19 @@ from __future__ import annotations
 from typing import Any
 
 from dlc.backend.export.plan import Call, ExportPlan, KernelFacts
+from dlc.backend.export.signature import Other, Result
 from dlc.backend.host_program import Allocate, Slice, Zero
 from dlc.target import BUFFER_ALIGNMENT
 
-FORMAT, VERSION = "dlc-program", 1
+FORMAT, VERSION = "dlc-program", 2
 
 
 def manifest(plan: ExportPlan) -> dict[str, Any]:
     """See the module's text."""
+    signature = plan.signature
     buffers: list[dict[str, Any]] = [
-        {"name": a.buffer, "kind": "argument", **_layout(plan, a.buffer)} for a in plan.arguments
+        {"name": a.buffer, "kind": "argument", **_layout(plan, a.buffer)}
+        for a in signature.arguments
     ]
     for step in plan.memory:
         if isinstance(step, Allocate):
@@ -53,11 +62,38 @@ def manifest(plan: ExportPlan) -> dict[str, Any]:
         "version": VERSION,
         "target": plan.target,
         "alignment": BUFFER_ALIGNMENT,
-        "inputs": [{"name": a.name, "kind": a.kind, "buffer": a.buffer} for a in plan.arguments],
-        "results": list(plan.results),
+        "inputs": [
+            {"name": a.name, "kind": a.kind, "buffer": a.buffer, "file": a.file}
+            for a in signature.arguments
+        ],
+        "mutations": [
+            {
+                "name": m.argument.name,
+                "buffer": m.buffer,
+                "argument": m.argument.buffer,
+                "file": f"{m.argument.file}.npy",
+            }
+            for m in signature.mutations
+        ],
+        "results": [_result(result) for result in signature.results],
         "kernels": [_kernel(KernelFacts.of(func)) for func in plan.funcs],
         "buffers": buffers,
         "steps": [_step(s, plan) for s in plan.steps if isinstance(s, Call | Zero)],
+    }
+
+
+def _result(result: Result | Other) -> dict[str, Any]:
+    if isinstance(result, Other):
+        return {"path": result.path, "constant": result.value}
+    said = {"relation": result.relation} if result.relation else {}
+    return {
+        "path": result.path,
+        "buffer": result.buffer,
+        "shape": list(result.layout.shape),
+        "strides": list(result.layout.strides),
+        "offset": result.offset,
+        "file": f"{result.number}.npy",
+        **said,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, MemRefType, ModuleOp, StringAttr
 
 from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend.cuda.print.c_text import Names
@@ -15,9 +15,10 @@ from dlc.backend.cuda.print.interface import (
     parameter_types,
     tensor_maps,
 )
+from dlc.backend.export.signature import Signature
 from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slice, Zero
 from dlc.diagnostics import fail
-from dlc.dialects import host
+from dlc.dialects import host, kernel
 from dlc.dialects.kernel import FuncOp
 from dlc.ir.elements import ELEMENTS
 from dlc.ir.provenance import ops_of
@@ -25,17 +26,6 @@ from dlc.ir.provenance import ops_of
 DTYPES = {row.torch: row.name for row in ELEMENTS}
 """How an export calls torch's dtypes."""
 _TAKEN = ("kernels", "program", "argc", "argv", "main", "std", "exported")
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A tensor that a program is given: `kind` is input, parameter, buffer or constant."""
-
-    name: str
-    """In the program's source; a weight's is its qualified name."""
-    kind: str
-    buffer: str
-    layout: Layout
 
 
 @dataclass(frozen=True)
@@ -55,10 +45,9 @@ class ExportPlan:
     """
 
     target: str
-    arguments: tuple[Argument, ...]
+    signature: Signature
     memory: tuple[Allocate | Slice | Zero, ...]
     steps: tuple[Allocate | Slice | Zero | Call, ...]
-    results: tuple[str, ...]
     names: dict[int, str]
     """The names of buffers, by number."""
     layouts: dict[str, Layout]
@@ -74,21 +63,19 @@ class ExportPlan:
     def of(module: ModuleOp, target: str) -> ExportPlan:
         """The plan of a module of Kernel IR; OpError if its buffers are not planned."""
         main = host.main_of(module)
-        if not any(isinstance(op, host.LaunchOp) for op in main.body.block.ops):
+        body = main.body.block
+        planned = all(isinstance(a.type, MemRefType) for a in body.args)
+        if not planned or any(isinstance(op, kernel.LaunchOp) for op in body.ops):
             fail(main, "expected a host program, found none", "run plan-buffers first")
         program = HostProgram.of(module).bind({})
         scope = Names(_TAKEN)
         names: dict[int, str] = {}
         layouts: dict[str, Layout] = {}
-        arguments: list[Argument] = []
-        given = _attributes(main.arg_attrs, len(program.arguments))
-        for number, (layout, attributes) in enumerate(zip(program.arguments, given, strict=True)):
+        for number, layout in enumerate(program.arguments):
             assert layout is not None
-            hint = main.body.block.args[number].name_hint or f"argument_{number}"
-            names[number] = scope.new(hint)
+            names[number] = scope.new(body.args[number].name_hint or f"argument_{number}")
             layouts[names[number]] = layout
-            name, kind = _text(attributes, "dlc.name", hint), _text(attributes, "dlc.kind", "input")
-            arguments.append(Argument(name, kind, names[number], layout))
+        arguments = list(names.values())
         steps: list[Allocate | Slice | Zero | Call] = []
         for step in program.steps:
             if isinstance(step, Allocate | Slice):
@@ -100,20 +87,15 @@ class ExportPlan:
             elif isinstance(step, Launch):
                 buffers = tuple(names[n] for n in step.inputs + step.outputs)
                 steps.append(Call(c_name(step.func), buffers, tuple(ops_of(step.op))))
-        made = _attributes(main.res_attrs, len(program.results))
-        told = [
-            *zip(range(len(given)), given, strict=True),
-            *zip(program.results, made, strict=True),
-        ]
+        results = [names[n] for n in program.results]
         return ExportPlan(
             target,
-            tuple(arguments),
+            Signature.of(main, arguments, results, layouts),
             tuple(s for s in steps if not isinstance(s, Call)),
             tuple(steps),
-            tuple(names[n] for n in program.results),
             names,
             layouts,
-            frozenset(names[n] for n, a in told if a.data.get("dlc.dtype") == StringAttr("u8")),
+            _unsigned(main.arg_attrs, arguments) | _unsigned(main.res_attrs, results),
             tuple(program.funcs),
         )
 
@@ -150,10 +132,8 @@ def row(values: Sequence[int]) -> str:
     return "{" + ", ".join(map(str, values)) + "}"
 
 
-def _attributes(given: ArrayAttr[DictionaryAttr] | None, count: int) -> Sequence[DictionaryAttr]:
-    return [DictionaryAttr({})] * count if given is None else given.data
-
-
-def _text(attributes: DictionaryAttr, name: str, default: str) -> str:
-    attribute = attributes.data.get(name)
-    return attribute.data if isinstance(attribute, StringAttr) else default
+def _unsigned(given: ArrayAttr[DictionaryAttr] | None, buffers: Sequence[str]) -> frozenset[str]:
+    """The buffers that are said to hold bytes without a sign."""
+    attributes = [DictionaryAttr({})] * len(buffers) if given is None else given.data
+    pairs = zip(buffers, attributes, strict=True)
+    return frozenset(b for b, a in pairs if a.data.get("dlc.dtype") == StringAttr("u8"))

@@ -6,26 +6,30 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlc.analysis.kernel.tensor_maps import TensorMap
+from dlc.backend.cuda.print.c_text import c_string
 from dlc.backend.cuda.run.nvcc import exact_arch
 from dlc.backend.export.plan import Call, ExportPlan, KernelFacts, row
-from dlc.backend.host_program import Allocate, Slice
+from dlc.backend.export.signature import Argument, Other
+from dlc.backend.host_program import Allocate, Layout, Slice
 from dlc.ir.elements import element
+from dlc.text import table
 
 _MAKEFILE = Path(__file__).parent / "Makefile.in"
 _MAIN = """\
 // A program compiled by dlc: reads its arguments, launches its kernels, writes its results.
 //     ./run INPUTS RESULTS [WEIGHTS.safetensors]
-// Each argument is a file INPUTS/NAME.npy or INPUTS/NAME.bin (its elements in row-major order), or
-// a tensor of WEIGHTS; results are RESULTS/NUMBER.npy. On a GPU after `make`, on a CPU after
-// `make HOST=1`. The same as data: manifest.json.
+// On a GPU after `make`, on a CPU after `make HOST=1`. The same as data: manifest.json.
 #include "dlc_run.h"
 
 namespace kernels {{
 {kernels}
 }}  // namespace kernels
 
+const char* const USAGE =
+{usage};
+
 int main(int argc, char** argv) {{
-  exported::Program program(argc, argv);
+  exported::Program program(argc, argv, USAGE);
 
   // arguments: name, type of elements, shape, strides in elements
 {arguments}
@@ -51,20 +55,77 @@ extern "C" void {name}_thread(void** args) {{
 def main_text(plan: ExportPlan) -> str:
     """`run.cpp`."""
     facts = {k.name: k for k in map(KernelFacts.of, plan.funcs)}
-    arguments = [
-        f'  char* {a.buffer} = program.argument("{a.name}", {_shape(plan, a.buffer)});'
-        for a in plan.arguments
-    ]
-    results = [
-        f'  program.result("{n}", {name}, {_shape(plan, name)});'
-        for n, name in enumerate(plan.results)
-    ]
     return _MAIN.format(
         kernels="\n".join(f"DLC_KERNEL({name})" for name in facts),
-        arguments="\n".join(arguments),
+        usage="\n".join("    " + c_string(line + "\n") for line in usage(plan)),
+        arguments="\n".join(_argument(plan, a) for a in plan.signature.arguments),
         body="\n".join(_steps(plan, facts)),
-        results="\n".join(["  // results", *results]),
+        results="\n".join(_results(plan)),
     )
+
+
+def usage(plan: ExportPlan) -> list[str]:
+    """What `run --help` prints: how to call it, and each tensor with its file."""
+    signature = plan.signature
+    given = [
+        [f"INPUTS/{a.file}.npy", _shown(plan, a.buffer, a.layout), a.kind, a.name]
+        for a in signature.arguments
+    ]
+    left = [
+        [f"RESULTS/{a.file}.npy", _shown(plan, a.buffer, a.layout), "", f"{a.name} after the call"]
+        for a in (mutation.argument for mutation in signature.mutations)
+    ]
+    made = [
+        [f"(result {r.number})", "", r.path, repr(r.value)]
+        if isinstance(r, Other)
+        else [f"RESULTS/{r.number}.npy", _shown(plan, r.buffer, r.layout), r.path, r.relation]
+        for r in signature.results
+    ]
+    return [
+        "usage: run INPUTS RESULTS [WEIGHTS.safetensors]",
+        "",
+        "It reads these; NAME.bin, elements in row-major order, does as well, and so does a tensor",
+        "of that name in WEIGHTS:",
+        "",
+        *table(["file", "elements", "kind", "name"], given).split("\n"),
+        "",
+        "It writes the results, each with its place in the program's output, and what the program",
+        "leaves in its arguments:",
+        "",
+        *table(["file", "elements", "place", "what"], [*made, *left]).split("\n"),
+    ]
+
+
+def _shown(plan: ExportPlan, buffer: str, layout: Layout) -> str:
+    return f"{plan.dtype(buffer)}[{', '.join(map(str, layout.shape))}]"
+
+
+def _argument(plan: ExportPlan, argument: Argument) -> str:
+    """The declaration of an argument; its file is named where that is not called as it is."""
+    name, buffer = argument.name, argument.buffer
+    file = "" if argument.file == name else f", {c_string(argument.file)}"
+    return f"  char* {buffer} = program.argument({c_string(name)}, {_shape(plan, buffer)}{file});"
+
+
+def _results(plan: ExportPlan) -> Iterator[str]:
+    if plan.signature.mutations:
+        yield "  // what the program leaves in its arguments"
+    for mutation in plan.signature.mutations:
+        argument, made = mutation.argument, mutation.buffer
+        there, here = row(argument.layout.strides), row(plan.layouts[made].strides)
+        where = f'"{plan.dtype(made)}", {row(argument.layout.shape)}, {there}'
+        yield f"  program.write_back({argument.buffer}, {where}, {made}, {here});"
+        yield f"  program.result({c_string(argument.file)}, {argument.buffer}, {where});"
+    yield "  // results"
+    for result in plan.signature.results:
+        if isinstance(result, Other):
+            yield f"  // {result.number} is {result.value!a}"
+            continue
+        size = result.layout.dtype.itemsize
+        place = f"{result.buffer} + {result.offset * size}" if result.offset else result.buffer
+        layout = result.layout
+        shape = f'"{plan.dtype(result.buffer)}", {row(layout.shape)}, {row(layout.strides)}'
+        yield f'  program.result("{result.number}", {place}, {shape});'
 
 
 def makefile(plan: ExportPlan, sources: Sequence[str]) -> str:

@@ -64,7 +64,7 @@ class PlanBuffersPass(ModulePass):
         for function in [f for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks]:
             launches = [o for o in function.body.block.ops if isinstance(o, kernel.LaunchOp)]
             others = [o for o in function.body.block.ops if o not in launches]
-            if launches and len(others) == 1 and isinstance(others[0], func.ReturnOp):
+            if len(others) == 1 and isinstance(others[0], func.ReturnOp):
                 _Planner(function, launches, others[0]).run()
 
 

@@ -38,6 +38,16 @@ def comment(text: str) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+def c_string(text: str) -> str:
+    """A literal of C with these bytes in UTF-8, whatever they are."""
+    escaped = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
+    shown = (
+        escaped.get(c) or (c if " " <= c <= "~" else "".join(f"\\{b:03o}" for b in c.encode()))
+        for c in text
+    )
+    return f'"{"".join(shown)}"'
+
+
 class Level(IntEnum):
     """The precedence of an expression, loosest first (C++17, [expr])."""
 

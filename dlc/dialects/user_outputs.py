@@ -1,0 +1,191 @@
+"""
+What a program returns to its user, as `@main` says it.
+
+```
+func.func @main(%x: tensor<3x4xf32>, %c: tensor<1xf32>)
+    -> (tensor<1xf32> {dlc.mutates = 1 : i64}, tensor<3xf32>)
+    attributes {dlc.outputs = [
+      {path = "0", result = 1 : i64},
+      {path = "1.new", argument = 1 : i64},
+      {path = "1.old", constant = "None"},
+      {path = "2", argument = 0 : i64, shape = array<i64: 4, 3>, strides = array<i64: 1, 4>,
+       offset = 0 : i64}]}
+```
+
+Output 0 is a result of `@main`, the next one an argument itself, after the program has written to
+it (`dlc.mutates`), then comes what is no tensor, and last a view of an argument's memory. `path` is
+the place in the user's own structure; offsets and strides are in elements. Without the attribute
+the outputs are the results of `@main` that mutate no argument, in order.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    DictionaryAttr,
+    IntegerAttr,
+    StringAttr,
+    i64,
+)
+from xdsl.ir import Attribute
+
+from dlc.diagnostics import fail
+
+if TYPE_CHECKING:
+    import torch
+
+OUTPUTS = "dlc.outputs"
+MUTATES = "dlc.mutates"
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of a tensor's memory: strides and offset in elements, from its first one."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    def of(self, base: torch.Tensor) -> torch.Tensor:
+        return base.as_strided(self.shape, self.strides, base.storage_offset() + self.offset)
+
+    @property
+    def end(self) -> int:
+        """The first element after the view's last one."""
+        if 0 in self.shape:
+            return self.offset
+        steps = zip(self.shape, self.strides, strict=True)
+        return self.offset + 1 + sum((n - 1) * s for n, s in steps)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor of the user's: result or argument `number` of `@main`, or a view of its memory."""
+
+    path: str
+    of: Literal["result", "argument"]
+    number: int
+    view: View | None = None
+
+    def tensor(
+        self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
+    ) -> torch.Tensor:
+        """The tensor, given the arguments as the program leaves them."""
+        base = (results if self.of == "result" else arguments)[self.number]
+        return base if self.view is None else self.view.of(base)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What a program returns that is no tensor: a number, a string, None."""
+
+    path: str
+    value: object
+
+
+Leaf: TypeAlias = Output | Constant
+
+
+def plain_outputs(mutated: Sequence[int | None]) -> list[Leaf]:
+    """The outputs where the user gets just the results that mutate no argument, in order."""
+    own = [n for n, argument in enumerate(mutated) if argument is None]
+    return [Output(str(place), "result", number) for place, number in enumerate(own)]
+
+
+def attribute_of(outputs: Sequence[Leaf]) -> ArrayAttr[DictionaryAttr]:
+    """`dlc.outputs`."""
+    return ArrayAttr([DictionaryAttr(_fields(leaf)) for leaf in outputs])
+
+
+def _fields(leaf: Leaf) -> dict[str, Attribute]:
+    fields: dict[str, Attribute] = {"path": StringAttr(leaf.path)}
+    if isinstance(leaf, Constant):
+        return fields | {"constant": StringAttr(repr(leaf.value))}
+    fields[leaf.of] = IntegerAttr(leaf.number, i64)
+    if (view := leaf.view) is not None:
+        fields["shape"] = DenseArrayBase.from_list(i64, list(view.shape))
+        fields["strides"] = DenseArrayBase.from_list(i64, list(view.strides))
+        fields["offset"] = IntegerAttr(view.offset, i64)
+    return fields
+
+
+def mutated_by(main: func.FuncOp) -> list[int | None]:
+    """For each result of `@main` the argument that it is written back to, if there is one."""
+    count = len(main.function_type.outputs.data)
+    attributes = [DictionaryAttr({})] * count if main.res_attrs is None else main.res_attrs.data
+    stated = [a.data.get(MUTATES) for a in attributes]
+    numbers = [a.value.data if isinstance(a, IntegerAttr) else None for a in stated]
+    for number in numbers:
+        _check(main, number, len(main.body.block.args), f"{MUTATES} to be an argument of @main")
+    return numbers
+
+
+def outputs_of(main: func.FuncOp) -> list[Leaf]:
+    """The user's outputs; OpError where the attribute names what is not there."""
+    stated = main.attributes.get(OUTPUTS)
+    if stated is None:
+        return plain_outputs(mutated_by(main))
+    if not isinstance(stated, ArrayAttr):
+        fail(main, f"expected {OUTPUTS} to be a list, found {stated}")
+    return [_leaf(main, entry) for entry in stated]
+
+
+def _leaf(main: func.FuncOp, entry: Attribute) -> Leaf:
+    fields = entry.data if isinstance(entry, DictionaryAttr) else {}
+    match fields:
+        case {"path": StringAttr(data=path), "constant": StringAttr(data=text)}:
+            return Constant(path, _value(text))
+        case {"path": StringAttr(data=path), "result": IntegerAttr() as number}:
+            count = len(main.function_type.outputs.data)
+            return _output(main, fields, Output(path, "result", number.value.data), count)
+        case {"path": StringAttr(data=path), "argument": IntegerAttr() as number}:
+            count = len(main.body.block.args)
+            return _output(main, fields, Output(path, "argument", number.value.data), count)
+        case _:
+            fail(
+                main,
+                f"expected an entry of {OUTPUTS} with a path, and a result, an argument or a "
+                f"constant, found {entry}",
+            )
+
+
+def _output(
+    main: func.FuncOp, fields: Mapping[str, Attribute], whole: Output, count: int
+) -> Output:
+    _check(main, whole.number, count, f"{OUTPUTS} to name {whole.of}s of @main")
+    if not fields.keys() & {"shape", "strides", "offset"}:
+        return whole
+    shape, strides = _numbers(fields.get("shape")), _numbers(fields.get("strides"))
+    offset = fields.get("offset")
+    if not isinstance(offset, IntegerAttr) or shape is None or len(shape) != len(strides or ()):
+        fail(main, f"expected a view in {OUTPUTS} to have a shape, strides and an offset")
+    view = View(shape, strides or (), offset.value.data)
+    if min((view.offset, *view.shape, *view.strides)) < 0:
+        fail(main, f"expected no negative numbers in a view of {OUTPUTS}, found {view}")
+    return replace(whole, view=view)
+
+
+def _numbers(attribute: Attribute | None) -> tuple[int, ...] | None:
+    if not isinstance(attribute, DenseArrayBase):
+        return None
+    return tuple(int(n) for n in attribute.get_values())
+
+
+def _check(main: func.FuncOp, number: int | None, count: int, expected: str) -> None:
+    if number is not None and not 0 <= number < count:
+        fail(main, f"expected {expected}, of which there are {count}, found {number}")
+
+
+def _value(text: str) -> object:
+    """The value that a constant's text means; the text itself where it means none."""
+    try:
+        return ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return text
