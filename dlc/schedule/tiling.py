@@ -155,7 +155,7 @@ class Candidate:
 
     @cached
     def shared_bytes(self) -> int:
-        """With all slots, and room for padding."""
+        """Bytes of shared memory of a block: all slots, and room for padding."""
         slots = self.depth if self.chunks > 1 else 1
         return (self.slab_bytes * slots + self.computed_bytes) * 5 // 4
 

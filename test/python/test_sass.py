@@ -204,6 +204,36 @@ def test_a_slow_path_is_no_part_of_a_round() -> None:
     assert loop.depth == 1
 
 
+def test_where_threads_meet_again_is_no_loop() -> None:
+    """BSSY names the place that BSYNC waits for, before or behind it; neither is a branch back."""
+    function = parse(f"""
+        .L_x_0:
+        LDG.E R0, [R2.64]
+        BSSY.RECONVERGENT B0, `(.L_x_2)
+        @P0 BRA `(.L_x_2)
+        .L_x_1:
+        FFMA R4, R0, R4, R5
+        @P1 BRA `(.L_x_1)
+        BSYNC.RECONVERGENT B0
+        .L_x_2:
+        BSSY B1, `(.L_x_0)
+        FADD R6, R6, R4
+        BSYNC B1
+        @P2 BRA `(.L_x_0)
+        STG.E [R2.64], R6
+        BSSY B0, `(.L_x_1)
+        BSYNC B0
+        {TRAP}
+    """)
+    outer, inner = function.loops
+    assert (outer.depth, inner.depth) == (1, 2)
+    assert function.hot_loop == inner
+    assert [i.opcode for i in function.body(inner)] == ["FFMA", "BRA"]
+    assert [i.opcode for i in function.body(outer)] == [
+        "LDG", "BSSY", "BRA", "BSYNC", "BSSY", "FADD", "BSYNC", "BRA",
+    ]  # fmt: skip
+
+
 def test_two_branches_back_make_one_loop() -> None:
     function = parse("""
         .L_x_0:
