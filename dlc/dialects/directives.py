@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TypeVar
 
 from xdsl.dialects.builtin import AffineMapAttr, MemRefType, StringAttr, VectorType
 from xdsl.ir import Attribute
@@ -55,6 +56,8 @@ from dlc.dialects.index_syntax import (
     print_subscripts,
     print_where,
 )
+
+T = TypeVar("T", bound=Attribute)
 
 
 def mentioned(indices: VariadicOperandVariable, state: ParsingState) -> Mentioned:
@@ -292,13 +295,18 @@ def print_size(printer: Printer, size: AffineExpr) -> None:
     print_expr(printer, size, ())
 
 
+def parse_type_of(parser: Parser, kind: type[T], name: str) -> T:
+    """Parses a type that must be of a kind, which `name` says in the error."""
+    pos = parser.pos
+    found = parser.parse_type()
+    if not isinstance(found, kind):
+        parser.raise_error(f"expected a {name} type, found {found}", pos, parser.pos)
+    return found
+
+
 def parse_memref_type(parser: Parser) -> MemRefType:
     """Parses a type that must be a memref."""
-    pos = parser.pos
-    type = parser.parse_type()
-    if not isinstance(type, MemRefType):
-        parser.raise_error(f"expected a memref type, found {type}", pos, parser.pos)
-    return type
+    return parse_type_of(parser, MemRefType, "memref")
 
 
 @irdl_custom_directive

@@ -34,7 +34,7 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from dlc.dialects.directives import map_of
+from dlc.dialects.directives import map_of, parse_type_of
 from dlc.dialects.index_syntax import (
     Dims,
     parse_conditions,
@@ -45,11 +45,7 @@ from dlc.dialects.index_syntax import (
 
 
 def _parse_tensor(parser: Parser) -> TensorType:
-    pos = parser.pos
-    type = parser.parse_type()
-    if not isinstance(type, TensorType):
-        parser.raise_error(f"expected a tensor type, found {type}", pos, parser.pos)
-    return type
+    return parse_type_of(parser, TensorType, "tensor")
 
 
 def _parse_tensors(parser: Parser, state: ParsingState, types: TypeDirective) -> None:

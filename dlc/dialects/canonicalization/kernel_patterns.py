@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
+from dlc.dialects import kernel
 from dlc.dialects.canonical import Patterns
-from dlc.dialects.canonicalization.access_patterns import (
-    DropRoundings,
-    DropSureDefault,
-    DropUnreachableStore,
-    SelectOfLoad,
-    SimplifyIndex,
-)
+from dlc.dialects.canonicalization.access_patterns import DropRoundings, SimplifyIndex
 from dlc.dialects.canonicalization.scalar_patterns import FoldScalars
-from dlc.dialects.kernel import (
-    AtomicAddOp,
-    FuncOp,
-    IndexOp,
-    LoadOp,
-    SelectOp,
-    StoreOp,
-    TestOp,
-)
+from dlc.dialects.canonicalization.shared_patterns import STORE, access_patterns
 
 PATTERNS: Patterns = {
-    FuncOp: (DropRoundings(), FoldScalars()),
-    LoadOp: (SimplifyIndex(), DropSureDefault()),
-    SelectOp: (SimplifyIndex(), SelectOfLoad()),
-    StoreOp: (SimplifyIndex(), DropUnreachableStore()),
-    AtomicAddOp: (SimplifyIndex(), DropUnreachableStore()),
-    IndexOp: (SimplifyIndex(),),
-    TestOp: (SimplifyIndex(),),
+    **access_patterns(kernel),
+    kernel.FuncOp: (DropRoundings(), FoldScalars()),
+    kernel.AtomicAddOp: STORE,
+    kernel.TestOp: (SimplifyIndex(),),
 }
