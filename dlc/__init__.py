@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from dlc.compiler import CompiledProgram, Kernel, compile
+from dlc.version import VERSION
 
-__all__ = ["CompiledProgram", "Kernel", "compile"]
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from dlc.compiler import CompiledProgram, Kernel, compile, load_program
+
+__all__ = ["CompiledProgram", "Kernel", "compile", "load_program"]
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -38,9 +39,12 @@ from dlc.log import get_logger
 from dlc.passes import PRINTED, STAGES, Printed, Stage
 from dlc.pipeline import run_pipeline, text_of
 from dlc.registry import register
+from dlc.saved.call import absent
+from dlc.saved.program_file import ProgramFile, Saved, save
 from dlc.target import TARGET_ATTRIBUTE, get_target
 from dlc.text import counted
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from dlc.version import VERSION
 
 MANY_VARIANTS = 5
 """The count of variants of a program from which it is said that there are many."""
@@ -88,10 +92,15 @@ def set_target(module: ModuleOp, target: str) -> None:
 class Variant:
     """A program compiled for one set of shapes, dtypes, strides and alignments."""
 
-    def __init__(self, program: ImportedProgram, backend: Backend) -> None:
+    def __init__(
+        self, program: ImportedProgram, backend: Backend, kernels: ModuleOp | None = None
+    ) -> None:
+        """`kernels` is the Kernel IR, where it is known already."""
         self.program = program
         self.backend = backend
         self._modules: dict[Stage, ModuleOp] = {"torch": program.module}
+        if kernels is not None:
+            self._modules["kernel"] = kernels
         types = main_of(program.module).function_type.outputs.data
         # Tensor IR has no unsigned bytes: the results of its kernels are seen as what they are.
         self._dtypes = [
@@ -259,6 +268,21 @@ class CompiledProgram:
             return print_module(self.variants[0].module("kernel"))
         return text_of(self.variants[0].module(stage))
 
+    def save(self, path: str | Path) -> None:
+        """
+        Writes the program as it is compiled so far, its parameters and machine code included, to a
+        file for `load_program`. BackendError for what has no form there.
+        """
+        variants = [Saved(v.program, v.module("kernel")) for v in self.variants]
+        save(Path(path), VERSION, self.target, self.backend, variants)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, and what is unpickled, compiles anew; machine code is in the cache."""
+        if self.function is absent:
+            raise TypeError("a loaded program is not pickled or copied: load its file again")
+        given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
+        return _again, (*given, self.graphed)
+
     @property
     def memory(self) -> MemoryUse:
         """The memory that the first variant needs beside its arguments, in bytes."""
@@ -299,6 +323,30 @@ def compile(
     program = CompiledProgram(f, target or default_target(), get_backend(backend, sync), graph)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
+
+
+def load_program(
+    path: str | Path, backend: BackendLike = None, *, graph: bool = False, sync: bool = False
+) -> CompiledProgram:
+    """
+    A program that `CompiledProgram.save` wrote. It compiles nothing, takes the calls that it was
+    saved with only, and owns its parameters. `backend`, `graph` and `sync` are those of `compile`;
+    the default backend is the one that it was saved with. BackendError for a file that is damaged,
+    or is of another version of dlc or another chip. The machine code in the file is run: load
+    files from those only whose programs you would run.
+    """
+    file = ProgramFile.read(Path(path), VERSION)
+    place = get_backend(backend or file.manifest["backend"], sync)
+    program = CompiledProgram(absent, file.manifest["target"], place, graph)
+    for saved in file.load(compiler_context(), place):
+        program.variants.append(Variant(saved.program, place, saved.kernels))
+    return program
+
+
+def _again(
+    function: Callable[..., Any], target: str, backend: str, sync: bool, graphed: bool
+) -> CompiledProgram:
+    return CompiledProgram(function, target, get_backend(backend, sync), graphed)
 
 
 def _call_of(program: ImportedProgram, most: int = 6) -> str:

@@ -19,6 +19,7 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.judge": "is a result right?",
         "dlc.cuda_graph": "captured programs",
         "dlc.gradients": "by PyTorch",
+        "dlc.saved": "programs as files",
     },
     {
         "dlc.schedule": "which schedule, by which estimate",
@@ -39,6 +40,7 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.diagnostics": "errors with a place and a hint",
         "dlc.remarks": "what a pass did",
         "dlc.text": "tables, diffs",
+        "dlc.version": "which dlc",
     },
 )
 """Top to bottom, each part with what it is: a module imports from its own part and from below."""

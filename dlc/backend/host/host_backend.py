@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
 from dlc.analysis.kernel.tensor_maps import TensorMap
+from dlc.backend.cache import content_key
 from dlc.backend.cuda.print.interface import (
     c_name,
     dynamic_shared_bytes,
@@ -16,6 +18,7 @@ from dlc.backend.cuda.print.interface import (
     tensor_maps,
 )
 from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.host.cxx import fingerprint
 from dlc.backend.host.host_kernel import (
     AsyncMode,
     HostKernel,
@@ -93,6 +96,25 @@ class HostBackend:
             nothing = [0] * len(kernel.parameter_types)
             kernel.launch(nothing, 0, func.block_size)  # no block runs: it is loaded
         self._keep(made)
+
+    @property
+    def chip(self) -> str:
+        """What machine code is for: the CPU's instruction sets, and the C++ compiler."""
+        return f"this CPU and compiler ({content_key(fingerprint())[:12]})"
+
+    def objects(self, funcs: Sequence[FuncOp]) -> list[Path]:
+        """The shared objects of kernels, compiled if they are not yet."""
+        self.prepare(funcs)
+        return [self._kernels[func].kernel.compile() for func in funcs]
+
+    def load(self, objects: Mapping[FuncOp, Path]) -> None:
+        """Takes shared objects in place of compiling the kernels."""
+        self._keep(
+            {
+                func: HostKernel("", c_name(func), parameter_types(func), path)
+                for func, path in objects.items()
+            }
+        )
 
     def _keep(self, made: Mapping[FuncOp, HostKernel]) -> None:
         for func, kernel in made.items():

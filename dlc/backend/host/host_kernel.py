@@ -89,10 +89,14 @@ class HostKernel:
     """
     A printed kernel on the CPU. `source` is the whole text, `name` the kernel in it, and
     `parameter_types` the C types of its parameters ("const float*", "int", "tensor_map").
-    Nothing is compiled before :meth:`compile` or :meth:`launch`.
+    Nothing is compiled before :meth:`compile` or :meth:`launch`, nor at all where `made` is the
+    shared object.
     """
 
-    def __init__(self, source: str, name: str, parameter_types: Sequence[str]):
+    def __init__(
+        self, source: str, name: str, parameter_types: Sequence[str], made: Path | None = None
+    ):
+        self.made = made
         self.source = source
         self.name = name
         self.parameter_types = tuple(
@@ -122,7 +126,7 @@ class HostKernel:
 
     def compile(self) -> Path:
         """The shared object, compiled if it is not in the cache. BackendError with the reason."""
-        return self._build().path
+        return self.made or self._build().path
 
     def _build(self) -> Entry:
         text = self.text

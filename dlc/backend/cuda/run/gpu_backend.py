@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ from dlc.backend.cuda.print.interface import c_name, dynamic_shared_bytes, tenso
 from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run import failures
 from dlc.backend.cuda.run.driver import Driver, DriverError, Launch, LaunchShape
-from dlc.backend.cuda.run.nvcc import Cubin, compile_cubins
+from dlc.backend.cuda.run.nvcc import compile_cubins
 from dlc.backend.cuda.run.open_driver import open_driver
 from dlc.backend.cuda.run.tensor_map import MAP_BYTES, encode_tensor_map
 from dlc.backend.cuda.run.torch_device import CudaDevice, TorchDevice
@@ -125,7 +126,27 @@ class CudaBackend:
             try:
                 self._check(new)
                 cubins = compile_cubins([print_kernel(f) for f in new], self.arch, self.on_compiled)
-                self._load_all(dict(zip(new, cubins, strict=True)))
+                self._load_all({f: cubin.path for f, cubin in zip(new, cubins, strict=True)})
+            except (RuntimeError, DriverError) as error:
+                self._raise_explained(error)
+                raise
+
+    @property
+    def chip(self) -> str:
+        """What machine code is for."""
+        return self.arch
+
+    def objects(self, funcs: Sequence[FuncOp]) -> list[Path]:
+        """The cubins of kernels, compiled if they are not yet."""
+        cubins = compile_cubins([print_kernel(f) for f in funcs], self.arch, self.on_compiled)
+        return [cubin.path for cubin in cubins]
+
+    def load(self, objects: Mapping[FuncOp, Path]) -> None:
+        """Takes cubins in place of compiling the kernels. BackendError as of `prepare`."""
+        with self._lock:
+            try:
+                self._check(list(objects))
+                self._load_all(objects)
             except (RuntimeError, DriverError) as error:
                 self._raise_explained(error)
                 raise
@@ -145,11 +166,11 @@ class CudaBackend:
             failures.check_grid(func)
             failures.check_shared(func, gpu.name, limit)
 
-    def _load_all(self, cubins: Mapping[FuncOp, Cubin]) -> None:
+    def _load_all(self, cubins: Mapping[FuncOp, Path]) -> None:
         self.driver.push()
         try:
             for func, cubin in cubins.items():
-                self._kernels[func] = self._load(func, str(cubin.path))
+                self._kernels[func] = self._load(func, str(cubin))
         finally:
             self.driver.pop()
 

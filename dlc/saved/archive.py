@@ -1,0 +1,46 @@
+"""A zip archive with a checksum over all that it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlc.backend import BackendError
+
+CHECKSUM = "checksum"
+
+
+def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
+    """Writes files, by name, in one step: a reader sees all or nothing of it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with zipfile.ZipFile(part, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+        archive.writestr(CHECKSUM, _checksum(files))
+    os.replace(part, path)
+
+
+def read_archive(path: Path) -> dict[str, bytes]:
+    """The files; BackendError if that is no such archive, or it is not as it was written."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise BackendError(f"cannot load the program '{path}': {error}") from None
+    stated = files.pop(CHECKSUM, b"")
+    if stated.decode(errors="replace") != _checksum(files):
+        raise BackendError(
+            f"cannot load the program '{path}': its checksum is wrong, so it is damaged or changed"
+        )
+    return files
+
+
+def _checksum(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        digest.update(f"{len(name)}:{name}{len(files[name])}:".encode())
+        digest.update(files[name])
+    return digest.hexdigest()

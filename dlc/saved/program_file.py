@@ -1,0 +1,172 @@
+"""
+The file of a compiled program: a zip archive in which nothing is pickled.
+
+    manifest.json           format, dlc's version, target, backend, chip; for each variant, its call
+    N/torch.mlir            Torch IR of variant N
+    N/kernel.mlir           its Kernel IR
+    N/KERNEL.object         machine code of a kernel, for `chip`
+    N/INDEX.bytes           the memory of a parameter, buffer or constant: argument INDEX of `@main`
+    checksum                SHA-256 over all of it
+
+The checksum tells damage, not who wrote the file: loading one runs the machine code in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from dlc.backend import BackendError
+from dlc.backend.cache import content_key, lookup_or_build
+from dlc.backend.executor import Backend
+from dlc.dialects.kernel import FuncOp
+from dlc.frontend.imported import ImportedProgram
+from dlc.pipeline import text_of
+from dlc.saved.archive import read_archive, write_archive
+from dlc.saved.call import (
+    call_from_json,
+    call_to_json,
+    guard_of,
+    tensor_of_bytes,
+    tensor_to_bytes,
+)
+
+FORMAT = "dlc-saved-program"
+MANIFEST = "manifest.json"
+
+
+@runtime_checkable
+class Portable(Protocol):
+    """A backend whose machine code can be taken elsewhere."""
+
+    @property
+    def chip(self) -> str:
+        """What machine code is for: it runs where this is the same."""
+        ...
+
+    def objects(self, funcs: Sequence[FuncOp]) -> list[Path]:
+        """The files of machine code of kernels, compiled if they are not yet."""
+        ...
+
+    def load(self, objects: Mapping[FuncOp, Path]) -> None:
+        """Takes such files in place of compiling the kernels."""
+        ...
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A variant: its program and its Kernel IR."""
+
+    program: ImportedProgram
+    kernels: ModuleOp
+
+    @property
+    def funcs(self) -> list[FuncOp]:
+        return [op for op in self.kernels.ops if isinstance(op, FuncOp)]
+
+
+def check_portable(backend: Backend) -> Portable:
+    """BackendError for a backend whose machine code stays where it is."""
+    if not isinstance(backend, Portable):
+        raise BackendError(f"the backend '{backend.name}' has no machine code that can be saved")
+    return backend
+
+
+def save(
+    path: Path, version: str, target: str, backend: Backend, variants: Sequence[Saved]
+) -> None:
+    """Writes a program with all its variants. BackendError for what cannot be saved."""
+    portable = check_portable(backend)
+    files: dict[str, bytes] = {}
+    for number, variant in enumerate(variants):
+        files[f"{number}/torch.mlir"] = text_of(variant.program.module).encode()
+        files[f"{number}/kernel.mlir"] = text_of(variant.kernels).encode()
+        for func, made in zip(variant.funcs, portable.objects(variant.funcs), strict=True):
+            files[f"{number}/{func.name_}.object"] = made.read_bytes()
+        for argument in variant.program.arguments:
+            if argument.tensor is not None:
+                files[f"{number}/{argument.index}.bytes"] = tensor_to_bytes(argument.tensor)
+    manifest = {
+        "format": FORMAT,
+        "version": version,
+        "target": target,
+        "backend": backend.name,
+        "chip": portable.chip,
+        "variants": [call_to_json(variant.program) for variant in variants],
+    }
+    head = {MANIFEST: json.dumps(manifest, indent=1).encode()}
+    write_archive(path, head | files)
+
+
+@dataclass(frozen=True)
+class ProgramFile:
+    """What a file holds; BackendError if it is another dlc's, or no saved program."""
+
+    path: Path
+    files: Mapping[str, bytes]
+    manifest: Mapping[str, Any]
+
+    @staticmethod
+    def read(path: Path, version: str) -> ProgramFile:
+        files = read_archive(path)
+        try:
+            manifest = json.loads(files.get(MANIFEST, b"{}"))
+        except ValueError:
+            manifest = {}
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise BackendError(f"cannot load the program '{path}': it is no saved program of dlc")
+        if manifest["version"] != version:
+            raise BackendError(
+                f"cannot load the program '{path}': dlc {manifest['version']} saved it, and this "
+                f"is dlc {version}; save it anew"
+            )
+        return ProgramFile(path, files, manifest)
+
+    def load(self, ctx: Context, backend: Backend) -> list[Saved]:
+        """The variants, their machine code given to a backend. BackendError for another chip."""
+        portable = check_portable(backend)
+        if portable.chip != self.manifest["chip"]:
+            raise BackendError(
+                f"cannot load the program '{self.path}': its machine code is for "
+                f"{self.manifest['chip']}, and the backend '{backend.name}' is {portable.chip}"
+            )
+        calls = self.manifest["variants"]
+        return [self._variant(n, call, ctx, backend, portable) for n, call in enumerate(calls)]
+
+    def _variant(
+        self, number: int, call: Mapping[str, Any], ctx: Context, backend: Backend, to: Portable
+    ) -> Saved:
+        tensors = {
+            given["index"]: tensor_of_bytes(
+                self.files[f"{number}/{given['index']}.bytes"], guard_of(given), backend.device
+            )
+            for given in call["arguments"]
+            if given["kind"] != "input"
+        }
+        program = call_from_json(call, self._module(ctx, f"{number}/torch.mlir"), tensors)
+        saved = Saved(program, self._module(ctx, f"{number}/kernel.mlir"))
+        to.load({f: _unpacked(self.files[f"{number}/{f.name_}.object"]) for f in saved.funcs})
+        return saved
+
+    def _module(self, ctx: Context, name: str) -> ModuleOp:
+        text = self.files[name].decode()
+        module = Parser(ctx, text, f"{self.path}/{name}").parse_module()
+        module.verify()
+        return module
+
+
+def _unpacked(content: bytes) -> Path:
+    """Machine code as a file of the cache."""
+
+    def build(directory: Path) -> dict[str, int]:
+        (directory / "object").write_bytes(content)
+        return {}
+
+    return lookup_or_build("saved", content_key(content.hex()), "object", build).path

@@ -1,0 +1,154 @@
+"""Compiled programs as files, as pickles and as copies."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+import dlc
+from dlc.backend import BackendError
+from dlc.backend.host import cxx
+from dlc.frontend.source import ImportFailure
+from dlc.saved.archive import read_archive, write_archive
+
+
+class Cached(nn.Module):
+    """Weights of two dtypes and layouts, a buffer that is written to, results of all kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.turned = nn.Parameter(torch.randn(3, 4).bfloat16().t())
+        self.register_buffer("seen", torch.zeros(3))
+        self.register_buffer("ones", torch.ones(1).expand(3))
+
+    def forward(self, x: torch.Tensor, n: int, *, more: dict[str, torch.Tensor]) -> Any:
+        y = self.linear(x) + (x @ self.turned.float()) * n + self.ones
+        self.seen.add_(y.sum(0))
+        return {"y": (y, y.argmax(-1)), "x": x.t(), "n": n, "none": None, "more": more["b"] + 1}
+
+
+def call() -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (torch.randn(2, 4), 3), {"more": {"b": torch.rand(2).double()}}
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Cached, Path]:
+    torch.manual_seed(0)
+    model, (args, kwargs) = Cached().requires_grad_(False), call()
+    path = tmp_path / "p.dlc"
+    dlc.compile(model, args, backend="host", kwargs=kwargs).save(path)
+    return model, path
+
+
+def test_a_loaded_program_computes_the_same(
+    saved: tuple[Cached, Path], monkeypatch: pytest.MonkeyPatch
+):
+    model, path = saved
+
+    def compiles(*args: Any, **options: Any) -> None:
+        pytest.fail("a loaded program compiles nothing")
+
+    monkeypatch.setattr("dlc.compiler.run_pipeline", compiles)
+    monkeypatch.setattr("dlc.backend.host.host_kernel.HostKernel._build", compiles)
+    loaded = dlc.load_program(path)
+    for _ in range(2):
+        args, kwargs = call()
+        torch.testing.assert_close(loaded(*args, **kwargs), model(*args, **kwargs))
+    (seen,) = (a.tensor for a in loaded.variants[0].program.arguments if a.name == "seen")
+    torch.testing.assert_close(seen, model.seen)
+    assert "torch.aten" in loaded.ir("torch")
+    assert "__global__" in loaded.ir("cuda")
+
+
+def test_another_call_is_refused(saved: tuple[Cached, Path]):
+    loaded, (_, kwargs) = dlc.load_program(saved[1]), call()
+    with pytest.raises(ImportFailure, match="calls that it was saved with only"):
+        loaded(torch.randn(5, 4), 3, **kwargs)
+    with pytest.raises(TypeError, match="load its file again"):
+        pickle.dumps(loaded)
+
+
+def edited(**changes: str) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
+    """A manifest with other entries."""
+
+    def edit(files: dict[str, bytes]) -> dict[str, bytes]:
+        manifest = json.loads(files["manifest.json"]) | changes
+        return files | {"manifest.json": json.dumps(manifest).encode()}
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (edited(version="0.0.9"), "dlc 0.0.9 saved it, and this is dlc"),
+        (edited(chip="sm_80"), "its machine code is for sm_80, and the backend 'host' is this CPU"),
+        (edited(format="zip"), "it is no saved program"),
+        (lambda files: {}, "it is no saved program"),
+    ],
+    ids=["version", "chip", "format", "empty"],
+)
+def test_files_of_others_are_refused(
+    edit: Callable[[dict[str, bytes]], dict[str, bytes]], words: str, saved: tuple[Cached, Path]
+):
+    path = saved[1]
+    write_archive(path, edit(read_archive(path)))
+    with pytest.raises(BackendError, match=words):
+        dlc.load_program(path)
+
+
+def test_damaged_files_are_refused(saved: tuple[Cached, Path]):
+    path = saved[1]
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("0/torch.mlir", "module {}")
+    with pytest.raises(BackendError, match="checksum is wrong"):
+        dlc.load_program(path)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BackendError, match="cannot load the program"):
+        dlc.load_program(path)
+    with pytest.raises(BackendError, match="No such file"):
+        dlc.load_program(path.with_name("absent.dlc"))
+
+
+def test_another_compiler_is_another_chip(
+    saved: tuple[Cached, Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        "dlc.backend.host.host_backend.fingerprint", lambda: cxx.fingerprint() + "x"
+    )
+    with pytest.raises(BackendError, match="its machine code is for this CPU and compiler"):
+        dlc.load_program(saved[1])
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+def test_what_has_no_form_in_json(tmp_path: Path):
+    compiled = dlc.compile(lambda x: Pair(x + 1, x), (torch.randn(2),), backend="host")
+    with pytest.raises(BackendError, match=r"the structure of a call: .*Pair"):
+        compiled.save(tmp_path / "p.dlc")
+    assert not list(tmp_path.iterdir())
+
+
+def test_copies_and_pickles():
+    x = torch.randn(2, 3)
+    model = nn.Linear(3, 3).requires_grad_(False)
+    compiled = dlc.compile(model, (x,), backend="host")
+    for other in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+        assert torch.equal(other(x), compiled(x))
+        other.function.weight.zero_()
+        assert torch.equal(other(x), model.bias.expand(2, 3))
+        assert (other.target, other.backend.name) == (compiled.target, "host")
+    assert copy.copy(compiled).function is model
