@@ -19,6 +19,8 @@ from xdsl.utils.exceptions import DiagnosticException
 TORCH = os.path.dirname(torch.__file__) + os.sep
 MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 HERE = os.path.dirname(__file__) + os.sep
+PASSED_THROUGH = HERE + "unchecked.py"
+"""Stands between a program and the functions that it calls."""
 GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 """The first words of the names of files whose code FX or an import hook made."""
 FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
@@ -107,11 +109,13 @@ def _innermost(
 
 def _inside_program(files: Sequence[str]) -> list[int]:
     """The frames below this package's own, of the user's code and of the modules of torch.nn."""
-    own = [i for i, file in enumerate(files) if file.startswith(HERE)]
+    passed = [file == PASSED_THROUGH for file in files]
+    own = [i for i, file in enumerate(files) if file.startswith(HERE) and not passed[i]]
     return [
         i
         for i in range(own[-1] + 1 if own else 0, len(files))
-        if not files[i].startswith(GENERATED)
+        if not passed[i]
+        and not files[i].startswith(GENERATED)
         and (files[i].startswith(MODULES) or not files[i].startswith(TORCH))
     ]
 

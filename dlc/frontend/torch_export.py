@@ -22,9 +22,11 @@ from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
+from dlc.frontend.beside_aten import beside_aten
 from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
+from dlc.frontend.unchecked import Unchecked
 
 LEFT = frozenset(
     (
@@ -97,6 +99,7 @@ def export(
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(_quiet())
+        stack.enter_context(Unchecked())
         stack.enter_context(all_frames_recorded())
         if isinstance(root, GraphModule):
             stack.enter_context(_lines_of_graph(root))
@@ -206,7 +209,7 @@ def overload_name(op: object) -> str:
 
 BEYOND_CORE = re.compile(
     r"_?upsample_\w+|lstm|gru|rnn_(relu|tanh)|_?native_batch_norm(_legit)?|_batch_norm_no_update"
-    r"|grid_sampler_2d|tri[lu]_indices|bucketize|ldexp|dist|pairwise_distance|renorm"
+    r"|grid_sampler_2d|tri[lu]_indices|ldexp|dist|pairwise_distance|renorm"
     r"|special_(ndtr|entr)|hinge_embedding_loss|margin_ranking_loss"
 )
 """Operations that PyTorch takes apart on request, though it counts them among the core."""
@@ -218,6 +221,7 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
     table.update(FAST_PATHS)
+    table |= beside_aten()
     # What decompositions are written with beside ATen.
     table[torch.ops.prims.convert_element_type.default] = lambda value, dtype: (
         torch.ops.aten._to_copy.default(value, dtype=dtype)

@@ -200,6 +200,14 @@ op("of integers", lambda x: (x.sum(), x.prod(0), x.amax(1), x.argmin(), x.any(0)
    integers(-5, 5, 3, 4, dtype=torch.int32))  # fmt: skip
 op("of booleans", lambda x: (x.sum(0), x.all(1), x.float().mean(), x.any((0, 1))), mask(3, 4))
 op("strided", lambda x: (x.sum(0), x.amax(1), x.argmax(0)), normal(7, 6)[:, ::2].t())
+op("covariances", lambda x, w, v: (
+    torch.cov(x), torch.corrcoef(x), x[0].cov(), torch.cov(x, correction=0, fweights=w),
+    torch.cov(x, aweights=v.exp()), torch.corrcoef(x[0])),
+   normal(3, 7), integers(1, 4, 7), normal(7))  # fmt: skip
+op("checked losses", lambda x, y, v: (
+    F.gaussian_nll_loss(x, y, v.exp()), F.gaussian_nll_loss(x, y, v[:, :1].exp(), True),
+    F.gaussian_nll_loss(x, y, 0.5, reduction="none")),
+   normal(3, 5), normal(3, 5), normal(3, 5))  # fmt: skip
 op("nansum", lambda x: (x.nansum(1), x.nanmean(0)), NANS)
 op("losses", lambda x, y: (F.mse_loss(x, y), F.l1_loss(x, y), F.smooth_l1_loss(x, y),
                            F.huber_loss(x, y), F.kl_div(x, y.exp()), F.binary_cross_entropy(
@@ -232,6 +240,20 @@ op("sort", lambda x: (x.sort(1), x.sort(0, descending=True), x.argsort(stable=Tr
    TIES[0])  # fmt: skip
 op("sort of special numbers", lambda x: torch.sort(x, stable=True)[0], SPECIAL)
 op("topk", lambda x: (x.topk(3), x.topk(2, 0, largest=False), x.topk(0)), normal(4, 33))
+op("places", lambda x, s, o: (
+    torch.searchsorted(s, x), torch.searchsorted(s, x, right=True, out_int32=True),
+    torch.searchsorted(o, x, sorter=o.argsort(-1), side="right"), torch.bucketize(x, s[0]),
+    torch.searchsorted(s[0], 0.3), torch.bucketize(0.5, s[1], right=True)),
+   normal(2, 7), normal(2, 5).sort(-1)[0], normal(2, 6))  # fmt: skip
+op("members", lambda x, y: (torch.isin(x, y), torch.isin(x, y, invert=True), torch.isin(x, 3),
+                            torch.isin(y, x[:0])),
+   integers(0, 9, 5, 2), integers(0, 9, 3))  # fmt: skip
+op("medians", lambda x, y: (x.median(), x.nanmedian(), x.median(0), x.nanmedian(-1, True),
+                            x[0, 0].median(), y.median(), y.median(1)),
+   NANS, integers(-9, 9, 3, 4))  # fmt: skip
+op("kthvalue", lambda x: (x.kthvalue(2), x.kthvalue(3, 0, True)), normal(4, 33))
+op("mode", lambda x: (x.mode(), x.mode(0, True), x[0].mode()), integers(0, 4, 3, 13))
+op("histc", lambda x: (x.histc(7), x.histc(5, -1, 2), x[:1].histc(3)), normal(99))
 op("routing", lambda x: F.one_hot(x.softmax(-1).topk(2)[1], 8).sum(1), normal(5, 8))
 
 
@@ -590,6 +612,12 @@ op("scatter", lambda x, i, v: (x.scatter(1, i, v), x.scatter(0, i, 2.5), x.scatt
 op("scatter_reduce", lambda x, i, v: [x.scatter_reduce(1, i, v, r, include_self=s) for s in
                                       (True, False) for r in "sum prod mean amax amin".split()],
    normal(4, 5), integers(0, 5, 4, 6), normal(4, 6))  # fmt: skip
+op("take and put", lambda x, i, v: (
+    x.take(i), x.put(i, v), x.put(i, v, accumulate=True), x.put(i[:, :0], v[:, :0])),
+   normal(4, 5), integers(-20, 20, 2, 3), normal(2, 3))  # fmt: skip
+op("index_reduce", lambda x, i, v: [x.index_reduce(1, i, v, r, include_self=s) for s in
+                                    (True, False) for r in "prod mean amax amin".split()],
+   normal(4, 5), integers(0, 5, 7), normal(4, 7))  # fmt: skip
 op("scatter to a scalar", lambda x, i, v: [
     x.scatter_add(0, i, v), x.scatter(0, i[0], v[0]), x.scatter_reduce(0, i, v, "amax"),
     x.scatter_reduce(0, i, v, "mean", include_self=False), x.scatter(0, i[0], 2, reduce="add")],

@@ -20,6 +20,8 @@ from dlc.transforms.tensor.decompositions import (
     reductions,
     scans,
     scattering,
+    searching,
+    selecting,
     shape,
 )
 from dlc.transforms.tensor.decompositions import products as contraction
@@ -50,5 +52,7 @@ __all__ = [
     "reductions",
     "scans",
     "scattering",
+    "searching",
+    "selecting",
     "shape",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
 
@@ -21,13 +24,20 @@ from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, low
 from dlc.transforms.tensor.decompositions.scalar import is_unsigned
 
 
-def gathered(c: Lowering, source: SSAValue, indices: list[SSAValue], subscripts: Exprs) -> SSAValue:
+def gathered(
+    c: Lowering,
+    source: SSAValue,
+    indices: list[SSAValue],
+    subscripts: Exprs,
+    shape: Sequence[int] | None = None,
+) -> SSAValue:
     """
-    The elements of `source` at subscripts of the result's dimensions and, numbered after them, of
-    the elements of `indices`, which have the result's shape.
+    The elements of `source` at subscripts of the dimensions of `shape` (the result's) and, numbered
+    after them, of the elements of `indices`, which have that shape.
     """
-    count = len(c.shape) + len(indices)
-    return c.insert(tensor_ir.GatherOp(source, indices, dim_map(count, subscripts), c.shape))
+    shape = c.shape if shape is None else shape
+    count = len(shape) + len(indices)
+    return c.insert(tensor_ir.GatherOp(source, indices, dim_map(count, subscripts), shape))
 
 
 @lower("embedding")
@@ -60,6 +70,13 @@ def gather(c: Lowering) -> Lowered:
     subscripts = dims(rank)
     subscripts[c.dim(rank)] = dimension(rank)
     return gathered(c, source, [indices], subscripts)
+
+
+@lower("take")
+def take(c: Lowering) -> Lowered:
+    size = prod(shape_of(c.tensor()))
+    index = wrapped(c, c.tensor("index"), size)
+    return gathered(c, c.reshape(c.tensor(), [size]), [index], [dimension(len(c.shape))])
 
 
 @lower("index.Tensor", "_unsafe_index.Tensor")

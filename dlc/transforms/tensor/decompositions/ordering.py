@@ -22,13 +22,8 @@ def precedes(x: Scalar, y: Scalar, descending: bool) -> Scalar:
     return (y.is_nan() & ~x.is_nan()) | (x < y) if x.is_float else x < y
 
 
-def in_order(c: Lowering, value: SSAValue, dim: int, count: int, descending: bool) -> SSAValue:
-    """
-    The indices along `dim` of the first `count` elements in order, equal ones as they stand.
-
-    The rank of an element is the number of those before it, an index is found by its rank: n**2
-    comparisons for n elements, of which none waits for another.
-    """
+def ranks_along(c: Lowering, value: SSAValue, dim: int, descending: bool = False) -> SSAValue:
+    """The number of elements along `dim` that come before each, equal ones as they stand."""
     value = c.wide(value)
     rank, shape = len(shape_of(value)), list(shape_of(value))
     n = shape[dim]
@@ -50,8 +45,21 @@ def in_order(c: Lowering, value: SSAValue, dim: int, count: int, descending: boo
         shape=square,
         hint="before",
     )
-    ranks = c.reduce("add", [rank], compared, hint="rank")
+    return c.reduce("add", [rank], compared, hint="rank")
+
+
+def in_order(c: Lowering, value: SSAValue, dim: int, count: int, descending: bool) -> SSAValue:
+    """
+    The indices along `dim` of the first `count` elements in order, equal ones as they stand.
+
+    An index is found by its rank: n**2 comparisons for n elements, of which none waits for another.
+    """
+    ranks = ranks_along(c, value, dim, descending)
+    rank, shape = len(shape_of(value)), list(shape_of(value))
+    square = [*shape, shape[dim]]
     square[dim] = count
+    other = dims(rank)
+    other[dim] = dimension(rank)
     found = c.elementwise(
         lambda r, place, i: r.eq(place).select(i, 0),
         c.move(ranks, other, square),

@@ -120,6 +120,31 @@ def _masked_put(c: Lowering, given: Sequence[SSAValue | None]) -> Lowered:
     return c.elementwise(lambda m, x, y: truth(m).select(x, y), mask, values, c.tensor())
 
 
+@lower("put")
+def put(c: Lowering) -> Lowered:
+    """Writes at places counted in row-major order."""
+    size, count = prod(c.shape), prod(shape_of(c.tensor("index")))
+    if not size or not count:
+        return c.tensor()
+    rank = len(c.shape)
+    square = [*c.shape, count]
+    index = wrapped(c, c.reshape(c.tensor("index"), [count]), size)
+    number = c.reshape(c.iota(0, [size]), c.shape)
+    hit = c.elementwise(
+        lambda i, n: i.eq(n),
+        c.move(index, [dimension(rank)], square),
+        c.move(number, dims(rank), square),
+        shape=square,
+        hint="hit",
+    )
+    source = c.reshape(c.cast(c.tensor("source"), c.element), [count])
+    if c.flag("accumulate"):
+        values = c.move(c.wide(source), [dimension(rank)], square)
+        added = folded_hits(c, hit, values, "add")
+        return c.pointwise_wide(lambda x, y: x + y, c.tensor(), added)
+    return overwritten(c, latest(c, hit), source, [dimension(rank)])
+
+
 # scatter: x[index[i][j]][j] = src[i][j].
 
 
@@ -177,6 +202,24 @@ def scatter(c: Lowering) -> Lowered:
     if how is not None:
         return _reduced(c, str(how), hit, values)
     return overwritten(c, latest(c, hit), c.cast(values, c.element), dims(rank + 1))
+
+
+@lower("index_reduce")
+def index_reduce(c: Lowering) -> Lowered:
+    """Of each line of the source that `index` sends to a place along `dim`."""
+    rank, source = len(c.shape), c.wide(c.cast(c.tensor("source"), c.element))
+    dim = c.dim(rank)
+    count = prod(shape_of(c.tensor("index")))
+    if not count or not prod(c.shape):
+        return c.tensor()
+    square = [*c.shape, count]
+    update = dimension(rank)
+    index = c.move(c.cast(c.reshape(c.tensor("index"), [count]), i64), [update], square)
+    place = c.iota(dim, square) if rank else c.constant(0, square, i64)
+    hit = c.elementwise(lambda i, p: i.eq(p), index, place, shape=square, hint="hit")
+    subscripts = dims(rank)
+    subscripts[dim : dim + 1] = [update] if shape_of(source) else []
+    return _reduced(c, str(c.op.argument("reduce")), hit, c.move(source, subscripts, square))
 
 
 FOLDS = {
