@@ -66,4 +66,6 @@ def structure(op: Operation, given: Given | None = None, *, names: bool = False)
 
 
 def _sorted(attributes: Mapping[str, Attribute]) -> tuple[Hashable, ...]:
+    if not attributes:
+        return ()
     return tuple(sorted((k, v) for k, v in attributes.items() if k not in _NAMES))

@@ -4,30 +4,28 @@ again.
 
 Whether a kernel is valid follows from its structure (`dlc.ir.structure`) alone, as it sees nothing
 of what is around it: of two kernels that do the same, and of one that a pass left as it was, the
-inside is verified once. All else is verified whenever anything of the module has changed.
+inside is verified once. All else is verified whenever anything of the module has changed; but what
+an operation's IRDL declaration demands, only where something has changed that it speaks of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from collections.abc import Set as AbstractSet
-from contextvars import ContextVar
+from functools import cache
+from inspect import getclosurevars
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
+from xdsl.traits import IsolatedFromAbove, OpTrait
+from xdsl.utils.exceptions import VerifyException
 
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.structure import structure
 
-_sound: ContextVar[AbstractSet[Operation]] = ContextVar("sound", default=frozenset())
-"""The operations whose regions are known to be valid while a module is verified."""
-
 
 class SoundByStructure(Operation):
     """Mixin of operations that are isolated from above, and whose validity is their structure's."""
-
-    def verify(self, verify_nested_ops: bool = True) -> None:
-        super().verify(verify_nested_ops and self not in _sound.get())
 
 
 class Verifier:
@@ -38,6 +36,8 @@ class Verifier:
         self._structures: dict[Operation, Hashable] = {}
         """The structures of the kernels of the module when it was found valid."""
         self._valid: set[Hashable] = set()
+        self._declared: dict[Operation, object] = {}
+        """What operations were when their declarations were last found to hold."""
 
     def verify(self, module: ModuleOp) -> None:
         """Raises what the verifiers of operations and `verify_dominance` do."""
@@ -46,38 +46,89 @@ class Verifier:
         if state == self._state:  # as after half of all passes
             return
         sound: set[Operation] = set()
-        first: set[Hashable] = set()
+        valid = self._valid.copy()
         for kernel, key in structures.items():
             # A comparison with what it was is faster than a hash of what it is.
-            if self._structures.get(kernel) == key or key in self._valid or key in first:
+            if self._structures.get(kernel) == key:
                 sound.add(kernel)
-            else:
-                first.add(key)
-        token = _sound.set(sound)
+                continue
+            known = len(valid)
+            valid.add(key)
+            if len(valid) == known:
+                sound.add(kernel)
+        self._verify(module, sound)
+        verify_dominance(module, sound)
+        self._valid, self._state, self._structures = valid, state, structures
+
+    def _verify(self, op: Operation, sound: AbstractSet[Operation]) -> None:
+        """As `op.verify()`, which is asked wherever something may be wrong, and says what."""
+        if op.regions and op not in sound:
+            for region in op.regions:
+                for block in region.blocks:
+                    if block.parent is not region or block.first_op is None:
+                        region.verify()
+                    for inner in block.ops:
+                        if inner.parent is not block:
+                            block.verify()
+                        self._verify(inner, sound)
+        facts, written = _facts(op), _written(type(op).verify_)
+        if written is None or self._declared.get(op) != facts:
+            op.verify(verify_nested_ops=False)
+            self._declared[op] = facts
+            return
         try:
-            module.verify()
-            verify_dominance(module, sound)
-        finally:
-            _sound.reset(token)
-        self._valid |= first
-        self._state, self._structures = state, structures
+            for trait in _demanding(type(op)):
+                trait.verify(op)
+            written(op)
+        except VerifyException:
+            op.verify(verify_nested_ops=False)
 
 
-def _state(op: Operation, structures: dict[Operation, Hashable]) -> Iterator[object]:
+@cache
+def _written(verify: Callable[[Operation], None]) -> Callable[[Operation], None] | None:
     """
-    All that verifiers see of an operation; operations, blocks and values equal only themselves.
-    The structures of the kernels in it are also put into `structures`.
+    What a class's verifier does once the declaration is known to hold: what the class's author
+    wrote, which `irdl_op_definition` keeps in a closure. None for a verifier that it did not make.
     """
-    yield (
-        op,
-        op.parent,
-        (*op.operands,),
+    return getclosurevars(verify).nonlocals.get("custom_verify")
+
+
+@cache
+def _demanding(kind: type[Operation]) -> list[OpTrait]:
+    """The traits of a class that verify something; isolation is verified with dominance."""
+    return [
+        trait
+        for trait in kind.traits
+        if type(trait).verify is not OpTrait.verify and not isinstance(trait, IsolatedFromAbove)
+    ]
+
+
+def _facts(op: Operation) -> tuple[object, ...]:
+    """
+    All that an operation's declaration and the rules of terminators speak of; operations and blocks
+    equal only themselves.
+    """
+    block = op.parent
+    return (
+        [value.type for value in op.operands],
         (*op.successors,),
         op.attributes.copy(),
         op.properties.copy(),
         op.result_types,
         [[(block, block.arg_types) for block in region.blocks] for region in op.regions],
+        block,
+        (op.parent_op(), block.prev_block, block.next_block) if block and not op.next_op else None,
     )
+
+
+def _state(op: Operation, structures: dict[Operation, Hashable]) -> Iterator[object]:
+    """
+    All that verifiers see of an operation, where values equal only themselves. The structures of
+    the kernels in it are also put into `structures`.
+    """
+    yield op
+    yield (*op.operands,)
+    yield _facts(op)
     if isinstance(op, SoundByStructure):
         structures[op] = structure(op)
         yield structures[op]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from xdsl.context import Context
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import arith, test
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
+from xdsl.irdl import OpDef
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
@@ -92,7 +94,7 @@ def test_a_value_of_another_kernel_is_found() -> None:
     verifier.verify(module)
     first, second = map(sum_of, kernels_of(module))
     second.operands = (second.lhs, first.rhs)
-    with pytest.raises(VerifyException, match="defined out of"):
+    with pytest.raises(VerifyException, match="a region that does not contain this use"):
         verifier.verify(module)
 
 
@@ -111,4 +113,57 @@ def test_an_operation_that_names_another_parent_is_found() -> None:
     first, second = map(sum_of, kernels_of(module))
     second.parent = first.parent
     with pytest.raises(ValueError, match="Parent pointer"):
+        verifier.verify(module)
+
+
+def test_declarations_hold_again_only_where_something_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[str] = []
+    verify = OpDef.verify
+
+    def counted(self: OpDef, op: Operation) -> None:
+        checked.append(op.name)
+        verify(self, op)
+
+    monkeypatch.setattr(OpDef, "verify", counted)
+    module, verifier = module_of("p"), Verifier()
+    verifier.verify(module)
+    (kernel,) = kernels_of(module)
+    total = sum_of(kernel)
+    checked.clear()
+    total.operands = (total.rhs, total.lhs)  # the verifier that is written is run, and says nothing
+    verifier.verify(module)
+    assert checked == []
+    total.properties["fastmath"] = StringAttr("no flags")
+    with pytest.raises(VerifyException, match="fastmath"):
+        verifier.verify(module)
+    assert set(checked) == {"arith.addf"}
+    checked.clear()
+    total.properties.clear()
+    with pytest.raises(VerifyException, match="fastmath"):
+        verifier.verify(module)
+
+
+def test_a_terminator_that_is_lost_is_found() -> None:
+    module, verifier = module_of("p"), Verifier()
+    verifier.verify(module)
+    (kernel,) = kernels_of(module)
+    (body,) = (op.body.block for op in kernel.walk() if isinstance(op, loop.ForOp))
+    assert body.last_op is not None
+    body.last_op.detach()
+    with pytest.raises(VerifyException, match="terminat"):
+        verifier.verify(module)
+
+
+def test_what_a_written_verifier_sees_of_others_is_looked_at_again() -> None:
+    module, verifier = module_of("p"), Verifier()
+    verifier.verify(module)
+    (kernel,) = kernels_of(module)
+    (nest,) = (op for op in kernel.walk() if isinstance(op, loop.ForOp))
+    exp = sum_of(kernel).rhs.owner
+    assert isinstance(exp, Operation)
+    user = test.TestOp(operands=[nest.axes[0]])
+    nest.body.block.insert_op_before(user, exp)
+    with pytest.raises(VerifyException, match="expected axes in subscripts"):
         verifier.verify(module)
