@@ -12,15 +12,8 @@ from torch.utils._pytree import treespec_dumps, treespec_loads
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import BackendError
-from dlc.frontend.imported import (
-    Alias,
-    Argument,
-    Constant,
-    Guard,
-    ImportedProgram,
-    Output,
-    Result,
-)
+from dlc.dialects.user_outputs import Constant, Leaf, Output, View
+from dlc.frontend.imported import Argument, Guard, ImportedProgram, Result
 from dlc.frontend.source import ImportFailure
 
 PLAIN = (int, float, bool, str, type(None))
@@ -113,24 +106,19 @@ def _argument(given: Mapping[str, Any], tensor: torch.Tensor | None) -> Argument
     return Argument(given["index"], given["name"], kind, guard_of(given), leaf, fetch)
 
 
-def _output_to_json(output: Output) -> dict[str, Any]:
-    match output:
-        case int():
-            return {"result": output}
-        case Alias():
-            return {"alias": asdict(output)}
-        case Constant():
-            return {"constant": _plain(output.value)}
+def _output_to_json(leaf: Leaf) -> dict[str, Any]:
+    if isinstance(leaf, Constant):
+        return {"path": leaf.path, "constant": _plain(leaf.value)}
+    return asdict(leaf)
 
 
-def _output(given: Mapping[str, Any]) -> Output:
-    if "result" in given:
-        return given["result"]
+def _output(given: Mapping[str, Any]) -> Leaf:
     if "constant" in given:
-        return Constant(given["constant"])
-    alias = given["alias"]
-    size, stride = tuple(alias["size"]), tuple(alias["stride"])
-    return Alias(alias["argument"], size, stride, alias["offset"])
+        return Constant(given["path"], given["constant"])
+    view = given["view"]
+    if view is not None:
+        view = View(tuple(view["shape"]), tuple(view["strides"]), view["offset"])
+    return Output(given["path"], given["of"], given["number"], view)
 
 
 def _parameter(given: Mapping[str, Any]) -> inspect.Parameter:
