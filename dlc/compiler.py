@@ -208,13 +208,13 @@ class CompiledProgram:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         variant, bound = self._bound(args, kwargs)
         compute = variant.replay if self.graphed else variant.compute
+
+        def run(bound: Sequence[torch.Tensor]) -> Any:
+            return variant.finish(compute(bound), bound)
+
         if gradients.are_wanted(bound):
-            results = gradients.compute_with_gradients(
-                variant.program, compute, bound, args, kwargs
-            )
-        else:
-            results = compute(bound)
-        return variant.finish(results, bound)
+            return gradients.call_with_gradients(variant.program, run, bound, args, kwargs)
+        return run(bound)
 
     def graph(self, *args: Any, **kwargs: Any) -> GraphedCall:
         """

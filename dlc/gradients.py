@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
-from torch.utils._pytree import tree_flatten, tree_map_only
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from dlc.dialects.user_outputs import Constant, Output, View
 from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure
-
-Compute = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 
 
 def are_wanted(bound: Sequence[torch.Tensor]) -> bool:
@@ -20,17 +19,17 @@ def are_wanted(bound: Sequence[torch.Tensor]) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in bound)
 
 
-def compute_with_gradients(
+def call_with_gradients(
     program: ImportedProgram,
-    compute: Compute,
+    run: Callable[[Sequence[torch.Tensor]], Any],
     bound: Sequence[torch.Tensor],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> Sequence[torch.Tensor]:
+) -> Any:
     """
-    What `compute` makes of the tensors of `@main` for a call, with a backward that runs the call
-    again, in PyTorch. ImportFailure for a program that writes to its arguments, as the second run
-    would do that again.
+    What `run` makes of the tensors of `@main` for a call: the user's output, with a backward that
+    runs the call again, in PyTorch. ImportFailure for a program that writes to its arguments, as
+    the second run would do that again.
     """
     for result in program.results:
         if result.argument is not None:
@@ -38,26 +37,43 @@ def compute_with_gradients(
                 f"the program writes to '{result.name}', and gradients of what it returns are "
                 "recorded; call it under torch.no_grad(), or use torch.compile(backend='dlc')"
             )
-    return _Recomputed.apply(program, compute, args, kwargs, *bound)
+    computed: dict[tuple[int, View | None], int] = {}
+    for place, output in enumerate(program.outputs):
+        if isinstance(output, Output) and output.of == "result":
+            computed.setdefault((output.number, output.view), place)
+    places = tuple(computed.values())
+    found = _Recomputed.apply(program, run, places, args, kwargs, *bound)
+    tensors = dict(zip(computed, found, strict=True))
+    leaves: list[Any] = []
+    for output in program.outputs:
+        if isinstance(output, Constant):
+            leaves.append(output.value)
+        elif output.of == "result":
+            leaves.append(tensors[output.number, output.view])
+        else:
+            leaves.append(output.tensor((), bound))
+    return tree_unflatten(leaves, program.output_spec)
 
 
 class _Recomputed(torch.autograd.Function):
-    """The results of the kernels; the tensors of `@main` are those with gradients."""
+    """The leaves `places` of the output; the tensors of `@main` are those with gradients."""
 
     @staticmethod
     def forward(
         ctx: Any,
         program: ImportedProgram,
-        compute: Compute,
+        run: Callable[[Sequence[torch.Tensor]], Any],
+        places: tuple[int, ...],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         *bound: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        results = tuple(result.detach() for result in compute(bound))
+        leaves, _ = tree_flatten(run(bound))
+        results = tuple(leaves[place].detach() for place in places)
         ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*bound)  # so that a later change of one is an error, as in eager
-        ctx.call = program, args, kwargs
+        ctx.call = program, places, args, kwargs
         return results
 
     @staticmethod
@@ -65,23 +81,24 @@ class _Recomputed(torch.autograd.Function):
     def backward(  # type: ignore[override]
         ctx: Any, *gradients: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
-        program, args, kwargs = ctx.call
+        program, places, args, kwargs = ctx.call
         own, place = _own_inputs(program, ctx.saved_tensors, args, kwargs)
         with torch.enable_grad():
             leaves, _ = tree_flatten(program.eager(*place[0], **place[1]))
-        outputs: dict[int, torch.Tensor] = {}
-        for output, leaf in zip(program.outputs, leaves, strict=True):
-            if isinstance(output, int) and leaf.requires_grad and gradients[output] is not None:
-                outputs.setdefault(output, leaf)
+        given = [
+            (leaves[place], gradient)
+            for place, gradient in zip(places, gradients, strict=True)
+            if gradient is not None and leaves[place].requires_grad
+        ]
         wanted = {id(tensor): tensor for tensor in own if tensor.requires_grad}
         found = torch.autograd.grad(
-            list(outputs.values()),
+            [leaf for leaf, _ in given],
             list(wanted.values()),
-            [gradients[index] for index in outputs],
+            [gradient for _, gradient in given],
             allow_unused=True,
         )
-        given = dict(zip(wanted, found, strict=True))
-        return (None, None, None, None, *(given.pop(id(tensor), None) for tensor in own))
+        left = dict(zip(wanted, found, strict=True))
+        return (*[None] * 5, *(left.pop(id(tensor), None) for tensor in own))
 
 
 def _own_inputs(

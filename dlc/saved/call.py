@@ -12,7 +12,8 @@ from torch.utils._pytree import treespec_dumps, treespec_loads
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import BackendError
-from dlc.dialects.user_outputs import Constant, Leaf, Output, View
+from dlc.dialects.host import main_of
+from dlc.dialects.user_outputs import outputs_of
 from dlc.frontend.imported import Argument, Guard, ImportedProgram, Result
 from dlc.frontend.source import ImportFailure
 
@@ -25,10 +26,13 @@ def call_to_json(program: ImportedProgram) -> dict[str, Any]:
         specs = [treespec_dumps(spec) for spec in (program.input_spec, program.output_spec)]
     except (NotImplementedError, TypeError, ValueError) as error:
         raise BackendError(f"cannot save the structure of a call: {error}") from None
+    if outputs_of(main_of(program.module)) != program.outputs:
+        raise BackendError(
+            "cannot save what the program returns: beside tensors it may be numbers, strings, None"
+        )
     return {
         "arguments": [_argument_to_json(argument) for argument in program.arguments],
         "results": [asdict(result) for result in program.results],
-        "outputs": [_output_to_json(output) for output in program.outputs],
         "input_spec": specs[0],
         "output_spec": specs[1],
         "constants": {str(leaf): _plain(value) for leaf, value in program.constants.items()},
@@ -47,7 +51,7 @@ def call_from_json(
         module=module,
         arguments=[_argument(given, tensors.get(given["index"])) for given in call["arguments"]],
         results=[Result(**result) for result in call["results"]],
-        outputs=[_output(output) for output in call["outputs"]],
+        outputs=outputs_of(main_of(module)),
         output_spec=treespec_loads(call["output_spec"]),
         input_spec=treespec_loads(call["input_spec"]),
         constants={int(leaf): value for leaf, value in call["constants"].items()},
@@ -104,21 +108,6 @@ def _argument(given: Mapping[str, Any], tensor: torch.Tensor | None) -> Argument
     fetch: Callable[[], torch.Tensor] | None = None if tensor is None else lambda: tensor
     kind, leaf = given["kind"], given["leaf"]
     return Argument(given["index"], given["name"], kind, guard_of(given), leaf, fetch)
-
-
-def _output_to_json(leaf: Leaf) -> dict[str, Any]:
-    if isinstance(leaf, Constant):
-        return {"path": leaf.path, "constant": _plain(leaf.value)}
-    return asdict(leaf)
-
-
-def _output(given: Mapping[str, Any]) -> Leaf:
-    if "constant" in given:
-        return Constant(given["path"], given["constant"])
-    view = given["view"]
-    if view is not None:
-        view = View(tuple(view["shape"]), tuple(view["strides"]), view["offset"])
-    return Output(given["path"], given["of"], given["number"], view)
 
 
 def _parameter(given: Mapping[str, Any]) -> inspect.Parameter:

@@ -25,7 +25,8 @@ class Tied(nn.Module):
 
     def forward(self, x: torch.Tensor, n: int) -> dict[str, Any]:
         y = self.up(F.gelu(self.down(x))) * self.scale
-        return {"y": y, "most": y.argmax(-1), "again": y, "n": n, "view": x.view(-1)}
+        most, turned = y.argmax(-1), y.t()
+        return {"y": y, "most": most, "again": y, "n": n, "view": x.view(-1), "turned": turned}
 
 
 def check(program: Callable[..., torch.Tensor], *args: torch.Tensor) -> None:
@@ -60,7 +61,7 @@ def test_of_a_module():
         out = call(x, 2)
         assert out["y"].requires_grad
         assert not out["most"].requires_grad
-        total = (out["y"] * out["again"]).sum() + out["view"].sum()
+        total = (out["y"] * out["again"]).sum() + out["view"].sum() + out["turned"][0].sum()
         gradients.append(torch.autograd.grad(total, [x, *model.parameters()]))
     torch.testing.assert_close(*gradients)
     with torch.no_grad():
