@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 from functools import cache
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from xdsl.dialects.builtin import (
     I64,
@@ -33,7 +33,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     opt_prop_def,
@@ -291,3 +291,17 @@ class KernelOpBase(KernelSignature, ABC):
                         f"expected a zeroed output that atomic adds alone use, found "
                         f"%{ref.name_hint}, which '{use.operation.name}' uses"
                     )
+
+
+KernelKind = TypeVar("KernelKind", bound=KernelSignature)
+
+
+def kernels_in(op: Operation, kind: type[KernelKind]) -> list[KernelKind]:
+    """The kernels of a kind in an operation, in program order: no kernel is in another."""
+    found: list[KernelKind] = []
+    for inner in (o for region in op.regions for block in region.blocks for o in block.ops):
+        if isinstance(inner, kind):
+            found.append(inner)
+        elif inner.regions and not isinstance(inner, KernelSignature):
+            found += kernels_in(inner, kind)
+    return found

@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Self, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from dlc import registry
 from dlc.dialects import loop, tile
+from dlc.dialects.kernel_op import KernelSignature, kernels_in
 from dlc.passes import STEPS
 from dlc.remarks import collect, remark
 from dlc.schedule.heuristics import choose_schedule
@@ -49,7 +49,7 @@ class SchedulingPass(ModulePass, ABC):
     """Base of the sixteen steps."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for kernel in list(kernels_of(op)):
+        for kernel in kernels_of(op):
             self.act(kernel, op)
 
     def act(self, kernel: Kernel, module: ModuleOp) -> None:
@@ -129,19 +129,9 @@ def parse_schedule(schedule: str) -> tuple[SchedulingPass, ...]:
     return tuple(step for step in passes if isinstance(step, SchedulingPass))
 
 
-def kernels_of(module: ModuleOp) -> Iterator[Kernel]:
+def kernels_of(module: ModuleOp) -> list[Kernel]:
     """The kernels of a module that steps act on, in program order."""
-
-    def visit(op: Operation) -> Iterator[Kernel]:
-        if isinstance(op, Kernel):
-            yield op
-            return
-        for region in op.regions:
-            for block in region.blocks:
-                for inner in block.ops:
-                    yield from visit(inner)
-
-    return visit(module)
+    return [k for k in kernels_in(module, KernelSignature) if isinstance(k, Kernel)]
 
 
 def ensure_schedule(kernel: loop.KernelOp, module: ModuleOp) -> None:

@@ -26,6 +26,7 @@ from dlc.dialects.canonicalization.access_patterns import (
     SimplifyIndex,
 )
 from dlc.dialects.kernel_memory import memref_of
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import strides_of
 from dlc.ir.bounds import never, sure
 from dlc.remarks import remark
@@ -63,7 +64,7 @@ class EliminateDeadCodePass(ModulePass):
     name = "eliminate-dead-code"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
+        for func in kernels_in(op, kernel.FuncOp):
             if any(map(_is_needless, indexed_ops(func))):
                 _SIMPLIFY.rewrite_region(func.body)
             if erased := _erase_dead(func):

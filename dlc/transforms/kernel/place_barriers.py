@@ -16,6 +16,7 @@ from dlc.analysis.kernel.conflicts import Conflict
 from dlc.analysis.kernel.slots import Slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
+from dlc.dialects.kernel_op import kernels_in
 from dlc.remarks import remark
 from dlc.text import counted
 
@@ -50,7 +51,7 @@ class PlaceBarriersPass(ModulePass):
     name = "place-barriers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
+        for func in kernels_in(op, kernel.FuncOp):
             if func.lockstep is None:
                 continue
             for left in tile.tile_ops(func):

@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.expression_parts import Parts, parts_of_expressions, users_of
 from dlc.dialects import kernel
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import shape_of
 from dlc.remarks import remark
 from dlc.text import counted
@@ -50,7 +51,7 @@ class SinkExpressionsPass(ModulePass):
     name = "sink-expressions"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
+        for func in kernels_in(op, kernel.FuncOp):
             if moved := _sink(func):
                 remark(self.name, func.name_, f"moved {counted(moved, 'operation')}")
 

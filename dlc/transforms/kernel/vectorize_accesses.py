@@ -22,6 +22,7 @@ from dlc.analysis.kernel.layout import holds_alike, known_divisor, linear_offset
 from dlc.dialects import kernel
 from dlc.dialects.access import simplify_where
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import strides_of
 from dlc.ir.expr import Expr, constant_of
 from dlc.remarks import remark
@@ -61,7 +62,7 @@ class VectorizeAccessesPass(ModulePass):
     name = "vectorize-accesses"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
+        for func in kernels_in(op, kernel.FuncOp):
             copies = [c for loop in func.walk() if (c := _Copy.of(loop, func)) is not None]
             for copy in copies:
                 try:

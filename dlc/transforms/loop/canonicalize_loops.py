@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
 from dlc.transforms.loop.fusion.canonical_form import canonicalize_kernel
 
@@ -45,7 +46,7 @@ class CanonicalizeLoopsPass(ModulePass):
     name = "canonicalize-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for kernel in reversed([k for k in op.walk() if isinstance(k, KernelOp)]):
+        for kernel in reversed(kernels_in(op, KernelOp)):
             if is_trivially_dead(kernel):
                 kernel.detach()
                 kernel.erase()

@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
 from dlc.ir.provenance import ops_of, values_of
@@ -73,7 +74,7 @@ class FuseLoopsPass(ModulePass):
     name = "fuse-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for block in dict.fromkeys(k.parent for k in op.walk() if isinstance(k, KernelOp)):
+        for block in dict.fromkeys(k.parent for k in kernels_in(op, KernelOp)):
             if block is not None:
                 _Fusion(block, target_of(op), self.name).run()
 

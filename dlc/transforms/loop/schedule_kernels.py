@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from dlc.dialects import loop
+from dlc.dialects.kernel_op import kernels_in
 from dlc.remarks import remark
 from dlc.transforms.step import CHOOSING, ensure_schedule
 
@@ -37,7 +38,7 @@ class ScheduleKernelsPass(ModulePass):
     name = CHOOSING
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for kernel in [inner for inner in op.walk() if isinstance(inner, loop.KernelOp)]:
+        for kernel in kernels_in(op, loop.KernelOp):
             if kernel.schedule is not None:
                 remark(self.name, kernel.name_, f"keeps {kernel.schedule.data}")
             else:

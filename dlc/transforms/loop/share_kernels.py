@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from dlc.dialects.kernel import LaunchOp
-from dlc.dialects.kernel_op import KernelOpBase
+from dlc.dialects.kernel_op import KernelOpBase, kernels_in
 from dlc.ir.provenance import inherit
 from dlc.ir.structure import structure
 from dlc.remarks import remark
@@ -42,7 +42,7 @@ class ShareKernelsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         alike: dict[Hashable, list[KernelOpBase]] = {}
-        for kernel in [k for k in op.walk() if isinstance(k, KernelOpBase)]:
+        for kernel in kernels_in(op, KernelOpBase):
             alike.setdefault(structure(kernel), []).append(kernel)
         for first, *others in alike.values():
             if others:

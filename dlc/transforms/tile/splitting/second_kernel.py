@@ -8,10 +8,10 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.dialects import loop, tile
+from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.kernel import LaunchOp
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, kernels_in
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit, set_values
 from dlc.text import unique_name
@@ -25,7 +25,7 @@ def split_in_two(kernel: tile.KernelOp, split: Split, module: ModuleOp, schedule
     the parts and does all else that depends on the reduce; where the kernel is launched again, both
     are.
     """
-    names = {op.name_ for op in module.walk() if isinstance(op, tile.KernelOp | loop.KernelOp)}
+    names = {op.name_ for op in kernels_in(module, KernelSignature)}
     launches = [op for op in module.walk() if isinstance(op, LaunchOp)]
     copies: dict[SSAValue, SSAValue] = {}
     second = kernel.clone(copies)
