@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.dialects import torch as torch_ir
+from dlc.frontend.eager_errors import check_eager
 from dlc.frontend.source import Place, location_of, place_of
 from dlc.ir.elements import ELEMENTS
 
@@ -162,6 +163,8 @@ class GraphImporter:
         if target._schema.is_mutable:
             raise Unrepresentable("it writes to its argument in the exported graph")
         name = str(target).removeprefix("aten.")
+        place = place_of(node.meta.get("stack_trace"), self.shown_as)
+        check_eager(node, bind_arguments(node), place)
         tensors, arguments = self.split_arguments(node)
         if target is COPY:
             name, tensors, arguments = "clone.default", {"self": tensors["a"]}, {}
@@ -178,7 +181,7 @@ class GraphImporter:
             arguments,
             [tensor_type(item) for item in (val if several else (val,))],
         )
-        op.location = location_of(place_of(node.meta.get("stack_trace"), self.shown_as))
+        op.location = location_of(place)
         for result in op.results:
             result.name_hint = name_hint(node.name)
         self.block.add_op(op)
