@@ -188,4 +188,4 @@ def _value(text: str) -> object:
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError):
-        return text
+        return float(text) if text.lstrip("-") in ("inf", "nan") else text

@@ -89,3 +89,21 @@ def test_a_change_before_the_backward_is_an_error():
         y.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         result.sum().backward()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_results_that_share_memory_share_gradients(whole: bool) -> None:
+    """They are views of one result of `@main`, which need not be the user's."""
+
+    def program(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x @ x
+        return [y[0], y[1:], y.t(), x.t()] + [y] * whole
+
+    given = torch.randn(4, 4)
+    gradients: list[torch.Tensor] = []
+    for f in (program, dlc.compile(program, (given,), backend="host")):
+        x = given.clone().requires_grad_()
+        sum((n + 1) * (r * r).sum() for n, r in enumerate(f(x))).backward()  # pyright: ignore
+        assert x.grad is not None
+        gradients.append(x.grad)
+    torch.testing.assert_close(*gradients)
