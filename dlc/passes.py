@@ -1,8 +1,9 @@
 """
 The standard pipeline: from Torch IR to Kernel IR, pass by pass.
 
-This list is the only one. A pass is a file of its own in the folder of its IR, and the names are
-one: `stage-inputs` is `StageInputsPass` in `dlc.transforms.tile.stage_inputs`.
+This list is the only one; passes that stand apart from it are below. A pass is a file of its own
+in the folder of its IR, and the names are one: `stage-inputs` is `StageInputsPass` in
+`dlc.transforms.tile.stage_inputs`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,9 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("l:001", "lift-to-loops"),  # one loop nest per operation, maps dissolve into subscripts
     ("l:002", "canonicalize-loops"),  # loads, selects and axes in their simplest form
     ("l:003", "hoist-invariants"),  # invariant work moves out, equal work is done once
-    ("l:004", "join-contractions"),  # sums side by side that share an operand are one reduce
-    ("l:005", "nest-loops"),  # a reduce stands inside the axes that it varies along
-    ("l:006", "sink-epilogues"),  # what no reduce needs stands after the last one
-    ("l:007", "fuse-loops"),  # kernels merge where that is faster
-    ("l:008", "share-kernels"),  # what does the same is one kernel, launched again
-    ("l:009", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
+    ("l:004", "fuse-loops"),  # kernels merge where that is faster
+    ("l:005", "share-kernels"),  # what does the same is one kernel, launched again
+    ("l:006", "schedule-kernels"),  # each kernel gets its schedule, which the next sixteen obey
     # Loop IR -> Tile IR: blocks, threads, shared memory, registers
     ("t:001", "tileify"),  # free loops become thread axes
     ("t:002", "chunk-matmul-k"),  # K becomes K-outer x K-inner
@@ -88,6 +86,16 @@ class Step:
 
 
 STEPS: tuple[Step, ...] = tuple(Step(*entry) for entry in PIPELINE)
+
+APART: tuple[Step, ...] = (
+    Step("l", "join-contractions"),  # sums side by side that share an operand are one reduce
+    Step("l", "nest-loops"),  # a reduce stands inside the axes that it varies along
+    Step("l", "sink-epilogues"),  # what no reduce needs stands after the last one
+)
+"""
+Passes for `dlc-opt`, of no default compilation: `fuse-loops` does the same to each kernel that it
+merges, and a kernel that `lift-to-loops` makes holds one reduce, which needs none of them.
+"""
 
 
 def steps_between(start: Stage, end: Stage) -> tuple[Step, ...]:

@@ -22,7 +22,7 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.target import Target
 
 from dlc.diagnostics import did_you_mean, with_hint
-from dlc.passes import STEPS
+from dlc.passes import APART, STEPS
 
 DIALECTS: dict[str, tuple[str, str]] = {
     "math": ("dlc.dialects.math_functions", "Math"),
@@ -35,8 +35,8 @@ DIALECTS: dict[str, tuple[str, str]] = {
 }
 """The module and name of each dialect."""
 
-PASSES: dict[str, tuple[str, str]] = {step.pass_name: step.location for step in STEPS}
-"""The module and class of each pass of ours, in the order of the standard pipeline."""
+PASSES: dict[str, tuple[str, str]] = {step.pass_name: step.location for step in (*STEPS, *APART)}
+"""The module and class of each pass of ours: the standard pipeline in order, then the others."""
 
 TARGETS: dict[str, tuple[str, str]] = {"cuda": ("dlc.backend.cuda.print.printer", "CudaTarget")}
 """The module and class of each output format of ours."""

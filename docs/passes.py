@@ -20,7 +20,7 @@ from xdsl.passes import ModulePass
 
 from dlc.backend.cuda.print.printer import print_module
 from dlc.compiler import compile, compiler_context
-from dlc.passes import STEPS, Stage, Step
+from dlc.passes import APART, STEPS, Stage, Step
 from dlc.remarks import collect
 from dlc.text import diff
 
@@ -47,7 +47,7 @@ def page() -> str:
         "matrices in CUDA after each of the scheduling steps.",
     ]
     for stage, title in CHAPTERS.items():
-        steps = [step for step in STEPS if step.stage == stage]
+        steps = [step for step in (*STEPS, *APART) if step.stage == stage]
         parts += [f"## {title}", *(text for step in steps for text in _chapter(step))]
     parts += [*_ladder()]
     return "\n\n".join(parts) + "\n"
@@ -63,7 +63,8 @@ def _chapter(step: Step) -> Iterator[str]:
     """What a pass says of itself and of its options."""
     cls = pass_class(step)
     yield f"### {step.pass_name}"
-    yield f"`{step.number}`, `{step.location[0].replace('.', '/')}.py`"
+    place = f"`{step.number}`" if step in STEPS else "For `dlc-opt`"
+    yield f"{place}, `{step.location[0].replace('.', '/')}.py`"
     yield _emphasized(inspect.getdoc(cls) or "")
     if options := _options(cls):
         rows = [f"| `{name}` | `{type}` | {text} |" for name, type, text in options]

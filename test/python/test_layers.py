@@ -11,7 +11,7 @@ from pathlib import Path
 
 from architecture import LAYERS
 
-from dlc.passes import STEPS
+from dlc.passes import APART, STEPS
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,7 +72,7 @@ def cycles(graph: dict[str, frozenset[str]]) -> Iterator[list[str]]:
 
 
 def test_no_pass_imports_a_pass() -> None:
-    passes = {step.location[0] for step in STEPS}
+    passes = {step.location[0] for step in (*STEPS, *APART)}
     assert passes <= modules().keys()
     assert not [
         f"{module} imports {other}" for module in passes for other in imports(module) & passes
@@ -83,7 +83,8 @@ def test_the_folders_of_transforms_are_the_pipeline() -> None:
     for stage in ("tensor", "loop", "tile", "kernel"):
         folder = ROOT / "dlc" / "transforms" / stage
         files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-        names = {step.pass_name.replace("-", "_") for step in STEPS if step.stage == stage}
+        steps = (step for step in (*STEPS, *APART) if step.stage == stage)
+        names = {step.pass_name.replace("-", "_") for step in steps}
         assert files == names
 
 
