@@ -50,12 +50,13 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     # Tile IR -> Kernel IR: hardware primitives
     ("k:001", "bind-axes"),  # axes become block and thread numbers
     ("k:002", "lower-stages"),  # stages and rings become buffers, copies and waits
-    ("k:003", "materialize-tiles"),  # what is left of tiles becomes loops, shuffles, registers
-    ("k:004", "place-barriers"),  # threads wait where the order of their accesses matters
-    ("k:005", "vectorize-accesses"),  # runs of elements become 16-byte accesses
-    ("k:006", "eliminate-dead-code"),  # what nobody needs goes
-    ("k:007", "sink-expressions"),  # what is one expression stands together
-    ("k:008", "plan-buffers"),  # launches get memory: one workspace, used again and again
+    ("k:003", "lower-reduces"),  # reduces become loops with accumulators, combines shuffles
+    ("k:004", "lower-registers"),  # register axes become local arrays and unrolled loops
+    ("k:005", "place-barriers"),  # threads wait where the order of their accesses matters
+    ("k:006", "vectorize-accesses"),  # runs of elements become 16-byte accesses
+    ("k:007", "eliminate-dead-code"),  # what nobody needs goes
+    ("k:008", "sink-expressions"),  # what is one expression stands together
+    ("k:009", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}

@@ -77,7 +77,7 @@ from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import Name, SameType
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
-from dlc.dialects.point_ops import EachOp
+from dlc.dialects.point_ops import AccumulatorOp, EachOp
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
 from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
 from dlc.ir.bounds import least, most
@@ -157,7 +157,11 @@ def _own(axis: SSAValue) -> bool:
 
 @irdl_op_definition
 class ForOp(ForOpBase):
-    """`tile.for serial(%o in 2) register(%v in 4) { … }`"""
+    """
+    `tile.for serial(%o in 2) register(%v in 4) { … }`
+
+    Its points are independent but for what goes through memory of a thread, in their order.
+    """
 
     name = "tile.for"
     KINDS: ClassVar = (SERIAL, REGISTER)
@@ -360,6 +364,7 @@ Tile = Dialect(
         AcquireOp,
         ReleaseOp,
         EachOp,
+        AccumulatorOp,
     ],
     [SharedAttr],
     [ArithConstants()],

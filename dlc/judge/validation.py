@@ -51,7 +51,8 @@ PLAINEST = (
     "lift-to-loops",
     "bind-axes",
     "lower-stages",
-    "materialize-tiles",
+    "lower-reduces",
+    "lower-registers",
     "place-barriers",
 )
 """The passes that make Kernel IR of a program, and nothing better than that."""

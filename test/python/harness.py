@@ -69,7 +69,7 @@ def scheduled(case: kernels.Case, schedule: str | None, target: str = "sm_90") -
 def lowered(module: ModuleOp, *, round_trip: bool = True) -> ModuleOp:
     """A copy of a module at any step, in Kernel IR."""
     module = module.clone()
-    apply(module, "bind-axes,lower-stages,materialize-tiles", round_trip=round_trip)
+    apply(module, "bind-axes,lower-stages,lower-reduces,lower-registers", round_trip=round_trip)
     check_bounds(module)
     apply(module, "place-barriers,vectorize-accesses", round_trip=round_trip)
     return module

@@ -44,7 +44,7 @@ def func_in(module: ModuleOp) -> kernel.FuncOp:
 def lowered(case: kernels.Case, schedule: Sequence[str] | str = STEPS) -> ModuleOp:
     module = parse(case.text)
     steps = schedule if isinstance(schedule, str) else ",".join(schedule)
-    rest = "bind-axes,lower-stages,materialize-tiles,place-barriers,vectorize-accesses"
+    rest = "bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers,vectorize-accesses"
     for step in parse_pipeline(f"{steps},{rest}" if steps else rest):
         step.apply(Context(), module)
     return module
@@ -83,7 +83,9 @@ RACING = [
 @pytest.mark.parametrize("case", RACING, ids=lambda c: c.name)
 def test_lockstep_orders_what_barriers_do(case: kernels.Case) -> None:
     module = parse(case.text)
-    for step in parse_pipeline(",".join([*STEPS, "bind-axes,lower-stages,materialize-tiles"])):
+    for step in parse_pipeline(
+        ",".join([*STEPS, "bind-axes,lower-stages,lower-reduces,lower-registers"])
+    ):
         step.apply(Context(), module)
     assert error_of(run_module(module, case.inputs), case) <= max(4, 2 * case.longest**0.5)
     func_in(module).lockstep = None

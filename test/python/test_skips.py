@@ -53,9 +53,9 @@ CONDITIONS: dict[str, Callable[[int, int], bool]] = {
 def test_skipped_chunks(kind: str, text: str, condition: str) -> None:
     ctx = register(Context())
     module = Parser(ctx, text.format(kind=kind, condition=condition)).parse_module()
-    PassPipeline(parse_pipeline("bind-axes,lower-stages,materialize-tiles,place-barriers")).apply(
-        ctx, module
-    )
+    PassPipeline(
+        parse_pipeline("bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers")
+    ).apply(ctx, module)
     module.verify()
     x = np.arange(256, dtype=np.float32)
     holds = CONDITIONS[condition]

@@ -444,8 +444,8 @@ def test_swizzled_step() -> None:
 
 
 def test_swizzled_panels() -> None:
-    """The example of materialize-tma.mlir: rows of two panels, and of fewer than there are."""
-    text = Path(__file__).parent.parent / "filecheck/transforms/materialize-tma.mlir"
+    """The example of lower-tma.mlir: rows of two panels, and of fewer than there are."""
+    text = Path(__file__).parent.parent / "filecheck/transforms/lower-tma.mlir"
     func = materialized(parse(text.read_text()))
     x, b, y = aligned(60, 64), aligned(60), np.zeros(64, np.float32)
     for mode, order in RUNS:

@@ -11,11 +11,12 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from dlc.dialects import kernel, tile
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.ring_ops import TMA, ChunkOp
-from dlc.transforms.kernel.materialization import tma
-from dlc.transforms.kernel.materialization.copies import lower_acquire, lower_fill, lower_stage
-from dlc.transforms.kernel.materialization.slabs import lower_compute
-from dlc.transforms.kernel.materialization.stage_lowering import StageLowering
+from dlc.transforms.kernel.lowering import tma
+from dlc.transforms.kernel.lowering.copies import lower_acquire, lower_fill, lower_stage
+from dlc.transforms.kernel.lowering.slabs import lower_compute
+from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 
 _LOWERED = tile.StageOp | tile.ComputeOp | tile.RingOp | ChunkOp
 
@@ -61,7 +62,7 @@ class LowerStagesPass(ModulePass):
     name = "lower-stages"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for func in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
+        for func in kernels_in(op, kernel.FuncOp):
             if lowered := [o for o in func.walk() if isinstance(o, _LOWERED)]:
                 to = StageLowering(func)
                 for old in lowered:

@@ -55,9 +55,7 @@ class PlaceBarriersPass(ModulePass):
             if func.lockstep is None:
                 continue
             for left in tile.tile_ops(func):
-                fail(
-                    left, f"expected Kernel IR, found '{left.name}'", "run materialize-tiles first"
-                )
+                fail(left, f"expected Kernel IR, found '{left.name}'", "run lower-registers first")
             count = place_barriers(func)
             func.lockstep = None
             remark(self.name, func.name_, counted(count, "barrier"))

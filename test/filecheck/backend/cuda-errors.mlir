@@ -1,5 +1,5 @@
 // RUN: not dlc-opt %s -t cuda 2>&1 | filecheck %s
-// RUN: not dlc-opt %s -p bind-axes,lower-stages,materialize-tiles -t cuda 2>&1 | filecheck %s --check-prefix=LOCKSTEP
+// RUN: not dlc-opt %s -p bind-axes,lower-stages,lower-reduces,lower-registers -t cuda 2>&1 | filecheck %s --check-prefix=LOCKSTEP
 // LOCKSTEP: error: 'kernel.func': @k runs in lockstep, as no GPU does
 // LOCKSTEP: hint: `dlc compile` goes on from here, by the passes that are left
 // CHECK: error: {{.*}}the CUDA printer expects kernel.func, found loop.kernel

@@ -2,10 +2,10 @@
 // RUN: filecheck %s --input-file %t
 // RUN: dlc-opt -f mlir %t --split-input-file | diff - %t
 // RUN: dlc-opt -f mlir %t -p lower-stages --split-input-file | diff - %t
-// RUN: dlc-opt %s -p bind-axes,lower-stages,materialize-tiles,place-barriers --split-input-file > %t.whole
-// RUN: dlc-opt -f mlir %t -p materialize-tiles,place-barriers --split-input-file | diff - %t.whole
+// RUN: dlc-opt %s -p bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers --split-input-file > %t.whole
+// RUN: dlc-opt -f mlir %t -p lower-reduces,lower-registers,place-barriers --split-input-file | diff - %t.whole
 
-// What of copies, waits and barriers is left at the end is in materialize-rings.mlir.
+// What of copies, waits and barriers is left at the end is in lower-rings.mlir.
 
 // A stage is a buffer that all threads fill; where it stood, the copy stands.
 // CHECK-LABEL: kernel.func @stage(

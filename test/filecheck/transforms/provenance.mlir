@@ -1,7 +1,7 @@
 // Kernels and launches say which operations of the program they do, and which values they give.
 // RUN: dlc-opt %s -p decompose-torch,compose-index-maps,fold-constants,lift-to-loops,canonicalize-loops,hoist-invariants,join-contractions,nest-loops,sink-epilogues,fuse-loops -o %t.mlir
 // RUN: filecheck %s --input-file %t.mlir
-// RUN: dlc-opt %t.mlir -p 'tileify,split-matmul-k{splits=2 combine=workspace},bind-axes,lower-stages,materialize-tiles' | filecheck %s --check-prefix LAUNCH
+// RUN: dlc-opt %t.mlir -p 'tileify,split-matmul-k{splits=2 combine=workspace},bind-axes,lower-stages,lower-reduces,lower-registers' | filecheck %s --check-prefix LAUNCH
 
 // A transposed operand, a constant and a no-op view are inlined; the view does nothing in a kernel.
 // CHECK: loop.kernel @matmul_add_relu(

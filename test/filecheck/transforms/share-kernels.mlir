@@ -3,7 +3,7 @@
 // RUN: dlc-opt %t.mlir | filecheck %s
 // RUN: dlc-opt %s -p share-kernels --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
 // RUN: dlc-opt %t.mlir -p 'tileify,split-matmul-k{splits=3}' | filecheck %s --check-prefix=SPLIT
-// RUN: dlc-opt %t.mlir -p 'tileify,split-matmul-k{splits=3},bind-axes,lower-stages,materialize-tiles' | filecheck %s --check-prefix=KERNEL
+// RUN: dlc-opt %t.mlir -p 'tileify,split-matmul-k{splits=3},bind-axes,lower-stages,lower-reduces,lower-registers' | filecheck %s --check-prefix=KERNEL
 // SAYS: share-kernels: total: launched 3 times: it is @another, @last
 
 // Names do not count, nor which tensors are read; a memref is called what its tensors have in

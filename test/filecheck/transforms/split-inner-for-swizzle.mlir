@@ -2,7 +2,7 @@
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=32}' --split-input-file | filecheck %s --check-prefix=NARROW
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=48}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WIDTH
-// RUN: dlc-opt %s -p 'tileify,split-inner-for-swizzle,bind-axes,lower-stages,materialize-tiles,place-barriers,vectorize-accesses' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
+// RUN: dlc-opt %s -p 'tileify,split-inner-for-swizzle,bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers,vectorize-accesses' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
 // WIDTH: split-inner-for-swizzle: row: skipped, a swizzle is 32, 64 or 128 bytes wide, not 48
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{rings=ring bytes=128}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WIDE
 // WIDE: split-inner-for-swizzle: row: ring by 128 B

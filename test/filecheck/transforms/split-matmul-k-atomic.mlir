@@ -2,7 +2,7 @@
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},blockify-launch{block=4,8 thread=2,4},register-tile{extents=2,2}' --split-input-file | filecheck %s --check-prefix=LATER
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},cooperative-reduce{threads=32}' --split-input-file | filecheck %s --check-prefix=ROWS
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},bind-axes,lower-stages,materialize-tiles,place-barriers' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
+// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic then="tileify"}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=THEN
 // THEN: split-matmul-k: mm: skipped, combine=atomic makes no second kernel for then to schedule
 

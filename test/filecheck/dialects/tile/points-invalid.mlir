@@ -53,3 +53,33 @@ kernel.func @tiles(%x: memref<4xf32>) -> () grid 1 block 1 lockstep {
   }
 }
 // CHECK: expected a body of Kernel IR, found 'tile.load'
+
+// -----
+
+kernel.func @shape(%x: memref<4xf32>) -> () grid 1 block 1 lockstep {
+  tile.for register(%i in 4) {
+    %a = tile.load %x[%i] : memref<4xf32>
+    %acc = tile.accumulator %a over(%i) : f32 -> memref<8xf32, #kernel.local>
+  }
+}
+// CHECK: expected memory of type memref<4xf32, #kernel.local>, found memref<8xf32, #kernel.local>
+
+// -----
+
+kernel.func @space(%x: memref<4xf32>) -> () grid 1 block 1 lockstep {
+  tile.for serial(%i in 4) {
+    %a = tile.load %x[%i] : memref<4xf32>
+    %acc = tile.accumulator %a : f32 -> memref<f32>
+  }
+}
+// CHECK: expected memory of type memref<f32, #kernel.local>, found memref<f32>
+
+// -----
+
+kernel.func @axis(%x: memref<4xf32>) -> () grid 1 block 1 lockstep {
+  tile.for serial(%i in 4) {
+    %a = tile.load %x[%i] : memref<4xf32>
+    %acc = tile.accumulator %a over(%i) : f32 -> memref<4xf32, #kernel.local>
+  }
+}
+// CHECK: expected register axes, found %i

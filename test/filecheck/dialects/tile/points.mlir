@@ -17,6 +17,11 @@ kernel.func @points(%x: memref<4x8xf32>) -> (%y: memref<4x8xf32>) grid 1 block 1
       kernel.store %a, %kept[%j, %i] : memref<8x4xf32, #kernel.local>
     } {note}
     %b = tile.load %kept[%j, %i] : memref<8x4xf32, #kernel.local>
+    // CHECK: %u = tile.accumulator %b over(%i) {note} : f32 -> memref<4xf32, #kernel.local>
+    // CHECK-GENERIC: %u = "tile.accumulator"(%b, %i) <{operandSegmentSizes = array<i32: 1, 1>}> {note} : (f32, index) -> memref<4xf32, #kernel.local>
+    %u = tile.accumulator %b over(%i) {note} : f32 -> memref<4xf32, #kernel.local>
+    // CHECK: %v, %w = tile.accumulator %a, %b : f32, f32 -> memref<f32, #kernel.local>, memref<f32, #kernel.local>
+    %v, %w = tile.accumulator %a, %b : f32, f32 -> memref<f32, #kernel.local>, memref<f32, #kernel.local>
     tile.store %b, %y[%i, %j] : memref<4x8xf32>
   }
 }

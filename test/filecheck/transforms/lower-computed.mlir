@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s -p bind-axes,lower-stages,materialize-tiles,place-barriers,vectorize-accesses --split-input-file | filecheck %s
+// RUN: dlc-opt %s -p bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers,vectorize-accesses --split-input-file | filecheck %s
 
 // Runs of four elements, dealt over the threads: of one row, which are loaded and stored at
 // once. A barrier after the copy and one after the computation also order the next iteration's.

@@ -1,4 +1,4 @@
-"""Tiles become loops, memory and what threads exchange."""
+"""Register axes become local arrays and unrolled loops: nothing of the tile dialect is left."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from xdsl.rewriter import Rewriter
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
+from dlc.dialects.kernel_op import kernels_in
 from dlc.target import Target, target_of
-from dlc.transforms.kernel.materialization.body import emit_body
-from dlc.transforms.kernel.materialization.emitter import Emitter
-
-_LOWER_THEM = "run lower-stages first"
+from dlc.transforms.kernel.lowering.nests import lower_body
+from dlc.transforms.kernel.lowering.register_lowering import RegisterLowering
+from dlc.transforms.kernel.lowering.what_is_left import refuse_what_is_left
 
 
 @dataclass(frozen=True)
-class MaterializeTilesPass(ModulePass):
+class LowerRegistersPass(ModulePass):
     """
-    What is left of the tile dialect in a kernel becomes loops, memory and what threads exchange.
+    Register axes become local arrays and unrolled loops; nothing of the tile dialect is left.
 
-    Register axes become local arrays and unrolled loops; reduces become loops with accumulators,
-    combines shuffles and shared scratch.
+    Neighbouring operations that vary along the same register axes share their loops. A value that
+    is used elsewhere, too, is kept in an array with an element for each point; an access to
+    neighbouring elements has loops of its own. Accumulators are such arrays, set before what folds
+    into them. Serial axes become loops, and shared memory is defined at the top.
 
     *Legal when* a block can have the shared memory that the kernel needs.
     *Why*: a GPU's thread computes with scalars, and an array is held in registers only where all
@@ -33,11 +35,15 @@ class MaterializeTilesPass(ModulePass):
 
     ```
     tile.for register(%r in 3) {
-      %s = tile.reduce add serial(%k in 8) -> f32 {
+      %s = tile.accumulator %zero over(%r) : f32 -> memref<3xf32, #kernel.local>
+      tile.for serial(%k in 8) {
         %a = tile.load %x[%k, %r]
-        tile.yield %a : f32
+        tile.each over(%r) {
+          … %s[%r] + %a …
+        }
       }
-      tile.store %s, %y[%r]
+      %v = tile.load %s[%r]
+      tile.store %v, %y[%r]
     }
     ```
     becomes
@@ -54,19 +60,17 @@ class MaterializeTilesPass(ModulePass):
     ```
     """
 
-    name = "materialize-tiles"
+    name = "lower-registers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for source in [f for f in op.walk() if isinstance(f, kernel.FuncOp)]:
+        for source in kernels_in(op, kernel.FuncOp):
             if not any(tile.tile_ops(source)):
                 continue
-            for left in source.walk():
-                if isinstance(left, tile.StageOp | tile.ComputeOp | tile.RingOp):
-                    fail(left, f"expected no stages and rings, found '{left.name}'", _LOWER_THEM)
-            e = Emitter(source)
-            emit_body(e)
-            _check_shared_memory(e.func, target_of(op))
-            Rewriter.replace_op(source, e.func)
+            refuse_what_is_left(source, "lower-stages", "lower-reduces")
+            to = RegisterLowering(source)
+            lower_body(to)
+            _check_shared_memory(to.func, target_of(op))
+            Rewriter.replace_op(source, to.func)
 
 
 def _check_shared_memory(func: kernel.FuncOp, target: Target) -> None:

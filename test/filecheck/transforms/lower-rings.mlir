@@ -1,6 +1,6 @@
-// RUN: dlc-opt %s -p bind-axes,lower-stages,materialize-tiles,place-barriers --split-input-file | filecheck %s
+// RUN: dlc-opt %s -p bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers --split-input-file | filecheck %s
 
-// How the threads themselves fill rings: see materialize-tma.mlir for those that TMA fills.
+// How the threads themselves fill rings: see lower-tma.mlir for those that TMA fills.
 
 // Copies by the threads themselves: a barrier orders them and the reads of a chunk. The slot's reads
 // of three iterations before lie behind the barriers in between.

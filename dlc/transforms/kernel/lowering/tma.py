@@ -35,7 +35,7 @@ from dlc.dialects.ring_ops import TMA
 from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
 from dlc.target import WARP
-from dlc.transforms.kernel.materialization.stage_lowering import Pipeline, StageLowering
+from dlc.transforms.kernel.lowering.stage_lowering import Pipeline, StageLowering
 
 
 def make_tensor_map(to: StageLowering, ring: tile.RingOp) -> None:

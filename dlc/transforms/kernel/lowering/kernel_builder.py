@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
@@ -13,11 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import simplify_where
 from dlc.ir.expr import Expr
-
-UNROLLED_ROUNDS = 8
-"""Most rounds of work dealt to the threads that are written without a loop."""
 
 
 class KernelBuilder:
@@ -27,19 +22,8 @@ class KernelBuilder:
         self.source = source
         self.body = body
         self.builder = Builder(InsertPoint.at_end(body))
-        self.thread_ids = [op for op in source.body.block.ops if isinstance(op, kernel.ThreadIdOp)]
         self._constants: dict[Attribute, SSAValue] = {}
         self._header: Operation | None = None
-
-    @property
-    def threads(self) -> int:
-        """The number of threads of a block."""
-        return self.source.block_size
-
-    @property
-    def thread_id(self) -> Expr:
-        """The number of the thread."""
-        return Expr.of(self.value(self.thread_ids[0].result)) if self.thread_ids else Expr()
 
     def value(self, value: SSAValue) -> SSAValue:
         """What a value of `source` is in what is inserted."""
@@ -62,6 +46,10 @@ class KernelBuilder:
 
     def exprs(self, exprs: Sequence[Expr], at: Mapping[SSAValue, Expr] | None = None) -> list[Expr]:
         return [self.expr(e, at) for e in exprs]
+
+    def before(self, op: Operation) -> None:
+        """What is inserted next stands in front of an op."""
+        self.builder = Builder(InsertPoint.before(op))
 
     def insert(self, op: Operation, name: str | None = None) -> SSAValue:
         """Inserts an op with one result and names it."""
@@ -159,36 +147,3 @@ class KernelBuilder:
             return
         with self.branch(self.insert(kernel.TestOp(where))):
             yield
-
-    def deal(
-        self,
-        sizes: Sequence[int],
-        width: int,
-        one: Callable[[Sequence[Expr], Sequence[Expr]], None],
-    ) -> None:
-        """
-        Deals a slab in runs of `width` elements over the threads, run t, t + threads, … to thread
-        t. `one` inserts what is done with a run, given its subscripts and which threads have it.
-        """
-        runs = prod(sizes) // width
-        rounds = -(-runs // self.threads)
-
-        def at(round: Expr) -> None:
-            run = round * self.threads + self.thread_id
-            one(_decode(run * width, sizes), simplify_where([Expr((), runs - 1) - run]))
-
-        if rounds == 1:
-            at(Expr())
-        else:
-            with self.loop(rounds, "round", unroll=rounds <= UNROLLED_ROUNDS) as index:
-                at(Expr.of(index))
-
-
-def _decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:
-    """The subscripts of a running number within a slab."""
-    place: list[Expr] = []
-    rest = prod(sizes)
-    for number, size in enumerate(sizes):
-        rest //= size
-        place.append(point // rest if number == 0 else (point // rest) % size)
-    return [Expr() if size == 1 else p for p, size in zip(place, sizes, strict=True)]

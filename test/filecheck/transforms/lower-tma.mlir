@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s -p bind-axes,lower-stages,materialize-tiles,place-barriers | filecheck %s
+// RUN: dlc-opt %s -p bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers | filecheck %s
 
 // Two warps, rings of two slots, chunks requested one ahead. Rows of 256 bytes swizzled in panels
 // of 128 are two boxes.

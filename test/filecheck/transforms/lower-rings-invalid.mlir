@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s -p bind-axes,lower-stages,materialize-tiles --split-input-file --verify-diagnostics | filecheck %s
+// RUN: dlc-opt %s -p bind-axes,lower-stages,lower-reduces,lower-registers --split-input-file --verify-diagnostics | filecheck %s
 
 // CHECK: the tensor memory accelerator cannot fill this ring: expected strides of a multiple of 16 bytes below 2^40, found 36 bytes
 func.func @main(%x: tensor<64x9xf32>) -> tensor<1xf32> {

@@ -13,7 +13,7 @@ from dlc.dialects.axes import REGISTER, new_body
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
-from dlc.transforms.kernel.materialization.stage_lowering import StageLowering
+from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 
 
 def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:

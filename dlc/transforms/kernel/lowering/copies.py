@@ -17,8 +17,8 @@ from dlc.dialects.ring_ops import TMA
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
-from dlc.transforms.kernel.materialization import tma
-from dlc.transforms.kernel.materialization.stage_lowering import StageLowering
+from dlc.transforms.kernel.lowering import tma
+from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 
 
 def lower_stage(to: StageLowering, op: tile.StageOp) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
-from xdsl.builder import Builder
-from xdsl.ir import Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.ir import Block, SSAValue
 
 from dlc.analysis.tile.rings import pending_groups
 from dlc.dialects import kernel, tile
+from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import SERIAL
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr
-from dlc.transforms.kernel.materialization.kernel_builder import KernelBuilder
+from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
+
+UNROLLED_ROUNDS = 8
+"""Most rounds of work dealt to the threads that are written without a loop."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class StageLowering(KernelBuilder):
     def __init__(self, func: kernel.FuncOp) -> None:
         program = next(op for op in func.body.block.ops if isinstance(op, tile.ForOp))
         super().__init__(func, program.body.block)
+        self.thread_ids = [op for op in func.body.block.ops if isinstance(op, kernel.ThreadIdOp)]
         self.buffers: dict[tile.RingOp, SSAValue] = {}
         self.slabs: dict[SSAValue, tuple[SSAValue, tuple[Expr, ...]]] = {}
         """Where stages and acquired slots lie: a buffer, and subscripts in front of their own."""
@@ -46,9 +51,15 @@ class StageLowering(KernelBuilder):
         self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
         self._slot_numbers: dict[tuple[Block | None, Expr, int], Expr] = {}
 
-    def before(self, op: Operation) -> None:
-        """What is inserted next stands in front of an op."""
-        self.builder = Builder(InsertPoint.before(op))
+    @property
+    def threads(self) -> int:
+        """The number of threads of a block."""
+        return self.source.block_size
+
+    @property
+    def thread_id(self) -> Expr:
+        """The number of the thread."""
+        return Expr.of(self.thread_ids[0].result) if self.thread_ids else Expr()
 
     def allocate(self, result: SSAValue) -> SSAValue:
         """The shared buffer of a stage or ring, with its layout."""
@@ -74,3 +85,36 @@ class StageLowering(KernelBuilder):
         """
         (axis,) = loop.axes_of(SERIAL)
         return self.exprs(loop.yielded.where, {axis: chunk}) if loop.skips is not None else []
+
+    def deal(
+        self,
+        sizes: Sequence[int],
+        width: int,
+        one: Callable[[Sequence[Expr], Sequence[Expr]], None],
+    ) -> None:
+        """
+        Deals a slab in runs of `width` elements over the threads, run t, t + threads, … to thread
+        t. `one` inserts what is done with a run, given its subscripts and which threads have it.
+        """
+        runs = prod(sizes) // width
+        rounds = -(-runs // self.threads)
+
+        def at(round: Expr) -> None:
+            run = round * self.threads + self.thread_id
+            one(_decode(run * width, sizes), simplify_where([Expr((), runs - 1) - run]))
+
+        if rounds == 1:
+            at(Expr())
+        else:
+            with self.loop(rounds, "round", unroll=rounds <= UNROLLED_ROUNDS) as index:
+                at(Expr.of(index))
+
+
+def _decode(point: Expr, sizes: Sequence[int]) -> list[Expr]:
+    """The subscripts of a running number within a slab."""
+    place: list[Expr] = []
+    rest = prod(sizes)
+    for number, size in enumerate(sizes):
+        rest //= size
+        place.append(point // rest if number == 0 else (point // rest) % size)
+    return [Expr() if size == 1 else p for p, size in zip(place, sizes, strict=True)]

@@ -1,4 +1,4 @@
-// RUN: dlc-opt %s -p bind-axes,lower-stages,materialize-tiles,place-barriers --split-input-file | filecheck %s
+// RUN: dlc-opt %s -p bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers --split-input-file | filecheck %s
 
 // A kernel still in the loop dialect is one thread.
 // CHECK-LABEL: kernel.func @loops(%x: memref<4xf32>) -> (%y: memref<4xf32>) grid 1 block 1
@@ -224,5 +224,74 @@
   %zero = arith.constant 0.0 : f32
   tile.launch thread(%i in 0) {
     tile.store %zero, %y[%i] : memref<0xf32>
+  }
+}
+
+// -----
+
+// What is done at each point last of all shares the loops of the operations before it; else it has
+// loops of its own. Memory is defined, and accumulators are set, before what uses them first.
+// CHECK-LABEL: kernel.func @each
+// CHECK: %kept = kernel.alloc_local : memref<4xf32, #kernel.local>
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: %[[a:.*]] = kernel.load %a
+// CHECK-NEXT: kernel.store %[[a]], %kept
+// CHECK: scf.for %{{.*}} {
+// CHECK-NEXT: %b = kernel.load %kept
+// CHECK-NEXT: %{{.*}} = math.exp %b : f32
+// CHECK: %acc = kernel.alloc_local : memref<4xf32, #kernel.local>
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: kernel.store %{{.*}}, %acc
+// CHECK: scf.for %k
+// CHECK-NEXT: scf.for
+// CHECK: %m = arith.mulf
+// CHECK-NEXT: %old = kernel.load %acc
+// CHECK-NEXT: %new = arith.addf %old, %m : f32
+// CHECK-NEXT: kernel.store %new, %acc
+kernel.func @each(%x: memref<4xf32>) -> (%y: memref<4xf32>) grid 1 block 1 lockstep {
+  tile.for register(%i in 4) {
+    %zero = arith.constant 0.0 : f32
+    %a = tile.load %x[%i] : memref<4xf32>
+    %kept = kernel.alloc_local : memref<4xf32, #kernel.local>
+    tile.each over(%i) {
+      kernel.store %a, %kept[%i] : memref<4xf32, #kernel.local>
+    }
+    %b = tile.load %kept[%i] : memref<4xf32, #kernel.local>
+    %e = math.exp %b : f32
+    %acc = tile.accumulator %zero over(%i) : f32 -> memref<4xf32, #kernel.local>
+    tile.for serial(%k in 8) {
+      %m = arith.mulf %e, %a : f32
+      tile.each over(%i) {
+        %old = kernel.load %acc[%i] : memref<4xf32, #kernel.local>
+        %new = arith.addf %old, %m : f32
+        kernel.store %new, %acc[%i] : memref<4xf32, #kernel.local>
+      }
+    }
+    %s = tile.load %acc[%i] : memref<4xf32, #kernel.local>
+    tile.store %s, %y[%i] : memref<4xf32>
+  }
+}
+
+// -----
+
+// A load of memory that is written afterwards is a copy, made before.
+// CHECK-LABEL: kernel.func @copied
+// CHECK: %b = kernel.alloc_local : memref<4xf32, #kernel.local>
+// CHECK-NEXT: scf.for %[[i:.*]] =
+// CHECK-NEXT: %[[old:.*]] = kernel.load %m[%[[i]]]
+// CHECK-NEXT: kernel.store %[[old]], %b[%[[i]]]
+// CHECK: kernel.store %{{.*}}, %m
+// CHECK: %[[b:.*]] = kernel.load %b
+// CHECK-NEXT: kernel.store %[[b]], %y
+kernel.func @copied(%x: memref<4xf32>) -> (%y: memref<4xf32>) grid 1 block 1 lockstep {
+  tile.for register(%i in 4) {
+    %one = arith.constant 1.0 : f32
+    %two = arith.constant 2.0 : f32
+    %m = tile.accumulator %one over(%i) : f32 -> memref<4xf32, #kernel.local>
+    %b = tile.load %m[%i] : memref<4xf32, #kernel.local>
+    tile.each over(%i) {
+      kernel.store %two, %m[%i] : memref<4xf32, #kernel.local>
+    }
+    tile.store %b, %y[%i] : memref<4xf32>
   }
 }

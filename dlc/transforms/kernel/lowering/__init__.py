@@ -1,0 +1,1 @@
+"""What `lower-stages`, `lower-reduces` and `lower-registers` consist of."""

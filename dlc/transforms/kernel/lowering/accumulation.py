@@ -1,0 +1,170 @@
+"""How reduces become loops that fold into accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math, scf
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.access import simplify_where
+from dlc.dialects.axes import REGISTER
+from dlc.ir.expr import Expr
+from dlc.ir.monoid import MONOIDS
+from dlc.transforms.kernel.lowering.reduce_lowering import (
+    ReduceLowering,
+    Totals,
+    registers_around,
+)
+
+
+@dataclass(frozen=True)
+class Yielded:
+    """What the yield of a reduce said, which is gone."""
+
+    values: list[SSAValue]
+    where: tuple[Expr, ...]
+    along: frozenset[SSAValue]
+    """The axes along which the values and the conditions vary."""
+
+    @staticmethod
+    def of(to: ReduceLowering, op: tile.ReduceOp) -> Yielded:
+        """Takes what a reduce yields; its yield is empty then."""
+        last = op.yielded
+        taken = Yielded(list(last.values), last.where, to.along(last.operands))
+        Rewriter.replace_op(last, tile.YieldOp(), [])
+        return taken
+
+
+class ReduceNest:
+    """A reduce, and the reduce around it whose accumulators it shares."""
+
+    def __init__(self, op: tile.ReduceOp, nests: dict[tile.ReduceOp, ReduceNest]) -> None:
+        self.op = op
+        around = op.parent_op()
+        self.outer: ReduceNest | None = None
+        if isinstance(around, tile.ReduceOp) and _accumulates_in_place(op, around):
+            self.outer = nests[around]
+        self.folded: frozenset[SSAValue] = frozenset(op.axes_of(REGISTER))
+        """The register axes of the reduce, and of those whose accumulators it shares."""
+        self.folds = True
+        """False if a reduce inside shares the accumulators, which then does all folding."""
+        if self.outer is not None:
+            self.folded |= self.outer.folded
+            self.outer.folds = False
+        self.totals: Totals | None = None
+
+
+def _accumulates_in_place(op: tile.ReduceOp, around: tile.ReduceOp) -> bool:
+    """True if a reduce is only yielded straight into the one around it, of the same monoid."""
+    conditional = bool(around.yielded.where) and around.skips is None
+    straight = tuple(around.yielded.values) == tuple(op.results) and not conditional
+    sole = all(r.has_one_use() for r in op.results)
+    return straight and sole and around.monoid_name == op.monoid_name
+
+
+def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
+    """Puts a loop in a reduce's place; reduces around it are lowered before."""
+    op = nest.op
+    to.before(op)
+    nest.totals = to.accumulators(op) if nest.outer is None else nest.outer.totals
+    assert nest.totals is not None
+    yielded = Yielded.of(to, op)
+    if nest.folds:
+        _insert_fold(to, nest, nest.totals, yielded)
+    if op.skips is not None and yielded.where:
+        _skip_unless(to, op, yielded.where)
+    kinds, extents = [op.kind(axis) for axis in op.axes], op.static_extents
+    loop = tile.ForOp(extents, op.detach_region(op.body), kinds)
+    loop.attributes.update(op.attributes)
+    loop.location = op.location
+    if nest.outer is None:
+        to.replace(op, loop, nest.totals)
+    else:
+        Rewriter.insert_op(loop, InsertPoint.before(op))
+        Rewriter.erase_op(op)
+
+
+def _skip_unless(to: ReduceLowering, op: tile.ReduceOp, where: Sequence[Expr]) -> None:
+    """Moves the body of a reduce into an `scf.if` on conditions."""
+    *inner, last = op.body.block.ops
+    body = Block()
+    for each in inner:
+        each.detach()
+        body.add_op(each)
+    body.add_op(scf.YieldOp())
+    to.before(last)
+    test = to.insert(kernel.TestOp(to.exprs(where)))
+    to.builder.insert(scf.IfOp(test, [], Region(body)))
+
+
+def _insert_fold(to: ReduceLowering, nest: ReduceNest, totals: Totals, yielded: Yielded) -> None:
+    """
+    Folds what the body yields into the accumulators, at each point of the reduce's register axes
+    even where what is yielded does not vary along them. Where conditions fail that do not skip the
+    body, the identity is folded. (To add zero changes no sum that begins with zero, so there the
+    sum is kept.)
+    """
+    op = nest.op
+    to.before(op.yielded)
+    along = yielded.along | nest.folded | frozenset(totals.axes)
+    axes = [a for a in (*op.axes_of(REGISTER), *registers_around(op)) if a in along]
+    where = [] if op.skips is not None else simplify_where(to.exprs(yielded.where))
+    with to.each(axes):
+        old, values = to.read(totals), yielded.values
+        if op.monoid_name.data == "add":
+            products = [_product(to, op, axes, v, values) for v in values]
+            terms = zip(old, values, products, strict=True)
+            new = [_added(to, *term, where) for term in terms]
+        else:
+            if where:
+                identity = [to.constant(a) for a in op.monoid.identity([v.type for v in values])]
+                pairs = zip(values, identity, strict=True)
+                values = [to.insert(kernel.SelectOp(v, where, other)) for v, other in pairs]
+            new = op.monoid.combine(to.builder, old, values)
+        to.write(totals, new)
+
+
+def _product(
+    to: ReduceLowering,
+    op: tile.ReduceOp,
+    axes: Sequence[BlockArgument],
+    value: SSAValue,
+    values: Sequence[SSAValue],
+) -> arith.MulfOp | None:
+    """
+    The product that a value is, if it is only folded, and where it is computed: in the same body
+    along the same register axes, or along none.
+    """
+    product = value.owner
+    if not isinstance(product, arith.MulfOp) or value.first_use or values.count(value) > 1:
+        return None
+    along = to.along([value])
+    here = product.parent is op.body.block and along.issuperset(axes)
+    scalar = along.isdisjoint((*op.axes_of(REGISTER), *registers_around(op)))
+    return product if here or scalar else None
+
+
+def _added(
+    to: ReduceLowering,
+    total: SSAValue,
+    value: SSAValue,
+    product: arith.MulfOp | None,
+    where: Sequence[Expr],
+) -> SSAValue:
+    """
+    `total + value` where all conditions hold, else `total`. A product is added unrounded, by
+    `math.fma`: nothing else is contracted, here or by compilers.
+    """
+    if product is not None:
+        total_with = to.insert(math.FmaOp(product.lhs, product.rhs, total))
+        Rewriter.erase_op(product)
+        return to.insert(kernel.SelectOp(total_with, where, total)) if where else total_with
+    add = MONOIDS["add"]
+    if where:
+        zero = to.constant(add.identity([value.type])[0])
+        value = to.insert(kernel.SelectOp(value, where, zero))
+    return add.combine(to.builder, [total], [value])[0]

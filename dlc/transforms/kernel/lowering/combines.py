@@ -1,0 +1,104 @@
+"""How combines become shuffles within a warp, and shared scratch beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.ir import BlockArgument, SSAValue
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.point_ops import extent_of_register
+from dlc.ir.bounds import most
+from dlc.ir.expr import Expr
+from dlc.target import WARP
+from dlc.transforms.kernel.lowering.reduce_lowering import (
+    ReduceLowering,
+    Totals,
+    registers_around,
+)
+
+
+def lower_combine(to: ReduceLowering, op: tile.CombineOp) -> None:
+    """Folds values across threads; the result is in memory of each thread."""
+    to.before(op)
+    width = prod(map(_extent, op.axes))
+    innermost = op.threads[len(op.threads) - len(op.axes) :] == op.axes
+    lanes = min(width, WARP) if innermost and (width % WARP == 0 or WARP % width == 0) else 1
+    along = to.along(op.results)
+    axes = [axis for axis in registers_around(op) if axis in along]
+    if width != lanes:
+        totals = _fold_parts(to, op, axes, width // lanes, lanes)
+    else:
+        totals = to.totals(op.results, axes, "r")
+        with to.each(axes):
+            _fold_lanes(to, op, totals, lanes)
+    to.replace(op, None, totals)
+
+
+def _fold_lanes(to: ReduceLowering, op: tile.CombineOp, totals: Totals, lanes: int) -> None:
+    """Folds the values over groups of `lanes` neighbouring lanes; each then holds the result."""
+    to.write(totals, op.values)
+    mask = lanes // 2
+    while mask:
+        other = [to.insert(kernel.ShuffleOp(v, mask, lanes)) for v in to.read(totals)]
+        to.write(totals, op.monoid.combine(to.builder, to.read(totals), other))
+        mask //= 2
+
+
+def _fold_parts(
+    to: ReduceLowering,
+    op: tile.CombineOp,
+    axes: Sequence[BlockArgument],
+    parts: int,
+    lanes: int,
+) -> Totals:
+    """
+    Folds the values over groups of lanes, if they are more than one, and these parts through
+    shared memory.
+    """
+    others = [a for a in op.threads if a not in op.axes]
+    part, other = _linear(op.axes), _linear(others)
+    shape = [prod(map(_extent, others)), parts]
+    kept = [n for n, size in enumerate(shape) if size != 1]
+    sizes = [*(extent_of_register(a) for a in axes), *(shape[n] for n in kept)]
+    names = [r.name_hint or "r" for r in op.results]
+    scratch = [
+        to.insert(kernel.AllocSharedOp(r.type, sizes), f"{name}_parts")
+        for r, name in zip(op.results, names, strict=True)
+    ]
+
+    def place(index: Expr) -> list[Expr]:
+        at = [other, index]
+        return [*map(Expr.of, axes), *(at[n] for n in kept)]
+
+    warp = to.totals(op.results, [], "r", "_warp") if lanes > 1 else None
+    with to.each(axes):
+        values: Sequence[SSAValue] = op.values
+        if warp is not None:
+            _fold_lanes(to, op, warp, lanes)
+            values = to.read(warp)
+        first = [] if lanes == 1 else [Expr() - part % lanes]
+        for ref, value in zip(scratch, values, strict=True):
+            to.builder.insert(kernel.StoreOp(value, ref, place(part // lanes), first))
+    totals = to.totals(op.results, axes, "r")
+    with to.each(axes):
+        to.write(totals, [to.constant(a) for a in op.monoid.identity([r.type for r in op.results])])
+        with to.loop(parts, "part", unroll=parts <= WARP) as index:
+            loads = [kernel.LoadOp(ref, place(Expr.of(index))) for ref in scratch]
+            values = [to.insert(load, name) for load, name in zip(loads, names, strict=True)]
+            to.write(totals, op.monoid.combine(to.builder, to.read(totals), values))
+    return totals
+
+
+def _extent(thread: SSAValue) -> int:
+    """How many values a part of the thread's number has."""
+    return int(most(thread)) + 1
+
+
+def _linear(threads: Sequence[SSAValue]) -> Expr:
+    """The running number along some parts of the thread's number, the last one fastest."""
+    number = Expr()
+    for thread in threads:
+        number = number * _extent(thread) + Expr.of(thread)
+    return number

@@ -1,0 +1,211 @@
+"""How operations become loops over register and serial axes, and what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import takewhile
+
+from xdsl.dialects import arith, scf
+from xdsl.ir import Operation, SSAValue
+
+from dlc.diagnostics import fail
+from dlc.dialects import kernel, tile
+from dlc.dialects.access import LoadOpBase, YieldOpBase
+from dlc.dialects.axes import REGISTER, SERIAL
+from dlc.dialects.kernel_memory import is_local
+from dlc.transforms.kernel.lowering.element_access import (
+    array_of,
+    beside,
+    fragment_axes,
+    lower_fragment,
+    lower_load,
+    lower_store,
+)
+from dlc.transforms.kernel.lowering.register_lowering import LocalArray, Memory, RegisterLowering
+
+_TOP = kernel.AllocSharedOp | kernel.AllocMbarriersOp | kernel.TensorMapOp
+"""What is defined at the top of a kernel."""
+_YIELD = YieldOpBase | scf.YieldOp
+_LATER = _YIELD | tile.IndexOp | arith.ConstantOp
+"""What is lowered where it is used, if at all."""
+
+
+def lower_body(to: RegisterLowering) -> None:
+    """Lowers the body of the kernel; the constants that it begins with stay its first."""
+    ops = list(to.source.body.block.ops)
+    for op in takewhile(lambda op: isinstance(op, arith.ConstantOp), ops):
+        to.value(op.results[0])
+    _lower_ops(to, ops)
+
+
+def _lower_ops(to: RegisterLowering, ops: Sequence[Operation]) -> None:
+    """
+    Lowers ops in order. Neighbours that vary along the same register axes share their loops; others
+    may come before them.
+    """
+    group: list[Operation] = []
+    shared: tuple[SSAValue, ...] = ()
+    for op in ops:
+        if isinstance(op, Memory) and group:
+            to.unused_memory.append(op)
+            continue
+        if isinstance(op, _LATER):
+            continue
+        if axes := _shareable_axes(to, op):
+            if shared != axes:
+                _lower_group(to, group, shared)
+                group, shared = [], axes
+            group.append(op)
+            continue
+        if group and (_uses(op, group) or _ends_reads(op, group)):
+            _lower_group(to, group, shared)
+            group, shared = [], ()
+        _lower_op(to, op)
+    _lower_group(to, group, shared)
+
+
+def _shareable_axes(to: RegisterLowering, op: Operation) -> tuple[SSAValue, ...]:
+    """
+    The register axes over which an op can share loops with its neighbours; none for one that has
+    loops of its own, or needs none. What is done at each point last of all shares them, too.
+    """
+    if isinstance(op, tile.EachOp):
+        last = op.next_op is None or isinstance(op.next_op, _YIELD)
+        return tuple(op.axes) if last else ()
+    if op.regions or (isinstance(op, tile.LoadOp) and is_local(op.ref)):
+        return ()
+    axes = to.register_axes(op)
+    return axes if axes and fragment_axes(to, op) is None else ()
+
+
+def _uses(op: Operation, group: list[Operation]) -> bool:
+    results = {r for member in group for r in member.results}
+    return any(v in results for inner in op.walk() for v in inner.operands)
+
+
+def _ends_reads(op: Operation, group: list[Operation]) -> bool:
+    """
+    True if what a group reads may be overwritten by an op, or by other threads because of it, or
+    if the op reads what the group writes.
+    """
+    read = {member.ref for member in group if isinstance(member, tile.LoadOp)}
+    written = {member.ref for member in group if isinstance(member, tile.StoreOp)}
+    tells = kernel.SyncWarpOp | kernel.MbarrierArriveOp
+    return any(
+        isinstance(inner, tells)
+        or not (written if isinstance(inner, LoadOpBase) else read).isdisjoint(inner.operands)
+        for inner in op.walk()
+    )
+
+
+def _lower_group(to: RegisterLowering, group: list[Operation], axes: tuple[SSAValue, ...]) -> None:
+    """Lowers ops of the same register axes in one nest of unrolled loops."""
+    if not group:
+        return
+    for op in group:
+        to.define_memory(op)
+    escaping: dict[SSAValue, LocalArray] = {}
+    for op in group:
+        for result in op.results:
+            if any(beside(use.operation, op) not in group for use in result.uses):
+                escaping[result] = to.local(result.type, axes, result.name_hint)
+
+    def point() -> None:
+        for op in group:
+            _lower_scalar(to, op)
+            for result in op.results:
+                if result in escaping:
+                    to.store(to.scalars[result], escaping[result])
+        for op in group:
+            for result in op.results:
+                del to.scalars[result]
+
+    to.over(axes, point)
+    to.arrays.update(escaping)
+
+
+def _lower_op(to: RegisterLowering, op: Operation) -> None:
+    """Lowers an op with loops of its own, or one that varies along no register axis."""
+    to.define_memory(op)
+    match op:
+        case tile.LoadOp() if (array := array_of(to, op)) is not None:
+            to.arrays[op.result] = array
+        case tile.LoadOp() if to.register_axes(op):
+            to.arrays[op.result] = lower_fragment(to, op)
+        case tile.StoreOp() if to.register_axes(op):
+            to.over(fragment_axes(to, op) or to.register_axes(op), lambda: lower_store(to, op))
+        case tile.EachOp():
+            to.over(op.axes, lambda: _lower_scalar(to, op))
+        case tile.ForOp():
+            _lower_for(to, op)
+        case scf.ForOp() | scf.IfOp():
+            _lower_control(to, op)
+        case kernel.AllocLocalOp() | tile.AccumulatorOp():
+            to.define(op)
+        case _ if isinstance(op, _TOP):
+            to.hoist(op)
+        case _:
+            _lower_scalar(to, op)
+
+
+def _lower_scalar(to: RegisterLowering, op: Operation) -> None:
+    """Lowers an op at the current point of the register axes."""
+    match op:
+        case tile.LoadOp():
+            to.scalars[op.result] = lower_load(to, op)
+        case tile.StoreOp() | tile.AtomicAddOp():
+            lower_store(to, op)
+        case tile.EachOp():
+            _lower_each(to, op)
+        case tile.SelectOp():
+            value, default = to.value(op.value), op.default
+            _insert(to, op, kernel.SelectOp(value, to.exprs(op.where), to.value(default)))
+        case _:
+            _insert(to, op, op.clone({v: to.value(v) for v in dict.fromkeys(op.operands)}))
+
+
+def _insert(to: RegisterLowering, op: Operation, new: Operation) -> None:
+    """Inserts what an op becomes at the current point."""
+    new.location = op.location
+    to.builder.insert(new)
+    for old, result in zip(op.results, new.results, strict=True):
+        result.name_hint = old.name_hint
+        to.scalars[old] = result
+
+
+def _lower_each(to: RegisterLowering, op: tile.EachOp) -> None:
+    """Lowers what is done at the current point; what that needs of arrays is read first."""
+    for inner in op.body.walk():
+        for value in inner.operands:
+            if value in to.arrays:
+                to.value(value)
+    with to.at_point(op.axes):
+        _lower_ops(to, list(op.body.block.ops))
+
+
+def _lower_control(to: RegisterLowering, op: scf.ForOp | scf.IfOp) -> None:
+    """Lowers a loop or a branch of Kernel IR."""
+    if op.results or (isinstance(op, scf.IfOp) and op.false_region.blocks):
+        fail(op, f"expected an '{op.name}' without results or an else")
+    ops = list(op.regions[0].block.ops)
+    if isinstance(op, scf.IfOp):
+        with to.branch(to.value(op.cond)):
+            _lower_ops(to, ops)
+        return
+    bounds = to.value(op.lb), to.value(op.ub), to.value(op.step)
+    (index,) = op.body.block.args
+    unroll = "unroll" in op.attributes
+    with to.loop_between(bounds, index.name_hint, unroll=unroll) as to.scalars[index]:
+        _lower_ops(to, ops)
+
+
+def _lower_for(to: RegisterLowering, op: tile.ForOp) -> None:
+    """Lowers a loop over axes: serial ones are loops, in them what the register axes need."""
+    unroll = "unroll" in op.attributes
+    with ExitStack() as stack:
+        for axis in op.axes_of(SERIAL):
+            loop = to.loop(op.extent(axis), axis.name_hint, unroll=unroll)
+            to.scalars[axis] = stack.enter_context(loop)
+        stack.enter_context(to.along_registers(op.axes_of(REGISTER)))
+        _lower_ops(to, list(op.body.block.ops))

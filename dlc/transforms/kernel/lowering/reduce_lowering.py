@@ -1,0 +1,98 @@
+"""The state of lowering the reduces and combines of one kernel to what they fold into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.axes import REGISTER, AxesOp
+from dlc.dialects.point_ops import extent_of_register
+from dlc.ir.expr import Expr
+from dlc.ir.variance import Variance, variance
+from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Memory of a thread for each value that is folded, with an element per point of `axes`."""
+
+    refs: tuple[SSAValue, ...]
+    axes: tuple[BlockArgument, ...]
+
+    @property
+    def point(self) -> list[Expr]:
+        """The subscripts of the element at a point of the axes."""
+        return [Expr.of(axis) for axis in self.axes]
+
+
+class ReduceLowering(KernelBuilder):
+    """Inserts into the kernel itself; see `lower_reduces`."""
+
+    def __init__(self, func: kernel.FuncOp) -> None:
+        super().__init__(func, func.body.block)
+        self._along: Variance = variance(func)
+
+    def constant(self, value: Attribute) -> SSAValue:
+        """A constant where it is used: `lower-registers` collects them."""
+        return self.constant_here(value)
+
+    def along(self, values: Iterable[SSAValue]) -> frozenset[SSAValue]:
+        """The axes along which any of some values varies."""
+        return frozenset[SSAValue]().union(*(self._along[v] for v in values))
+
+    def totals(
+        self, values: Sequence[SSAValue], axes: Sequence[BlockArgument], name: str, end: str = ""
+    ) -> Totals:
+        """
+        Allocates memory for values at each point of axes, which is not set. It is called as they
+        are, or else `name`.
+        """
+        shape = [extent_of_register(axis) for axis in axes]
+        refs = [
+            self.insert(kernel.AllocLocalOp(v.type, shape), f"{v.name_hint or name}{end}")
+            for v in values
+        ]
+        return Totals(tuple(refs), tuple(axes))
+
+    def accumulators(self, op: tile.ReduceOp) -> Totals:
+        """Makes accumulators for a reduce, which are its monoid's identity at first."""
+        along = self.along(op.results)
+        axes = tuple(axis for axis in registers_around(op) if axis in along)
+        identity = op.monoid.identity([r.type for r in op.results])
+        made = tile.AccumulatorOp([self.constant(a) for a in identity], axes)
+        self.builder.insert(made)
+        for ref, result in zip(made.results, op.results, strict=True):
+            ref.name_hint = result.name_hint or "acc"
+        return Totals(tuple(made.results), axes)
+
+    def read(self, totals: Totals) -> list[SSAValue]:
+        """Reads the elements at the point of a `tile.each`."""
+        loads = [kernel.LoadOp(ref, totals.point) for ref in totals.refs]
+        return [self.insert(load, load.ref.name_hint) for load in loads]
+
+    def write(self, totals: Totals, values: Sequence[SSAValue]) -> None:
+        """Writes the elements at the point of a `tile.each`."""
+        for ref, value in zip(totals.refs, values, strict=True):
+            self.builder.insert(kernel.StoreOp(value, ref, totals.point))
+
+    def replace(self, op: Operation, loop: Operation | None, totals: Totals) -> None:
+        """Puts a loop in an op's place, if there is one, and for its results what is in memory."""
+        loads = [tile.LoadOp(ref, totals.point) for ref in totals.refs]
+        for load, result in zip(loads, op.results, strict=True):
+            self._along[load.result] = self._along[result]
+        new = loads if loop is None else [loop, *loads]
+        Rewriter.replace_op(op, new, [load.result for load in loads])
+
+
+def registers_around(op: Operation) -> list[BlockArgument]:
+    """The register axes in whose loops an op stands, those of the innermost loop first."""
+    axes: list[BlockArgument] = []
+    while (parent := op.parent_op()) is not None:
+        if isinstance(parent, AxesOp):
+            axes += parent.axes_of(REGISTER)
+        op = parent
+    return axes

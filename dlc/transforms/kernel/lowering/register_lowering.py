@@ -1,0 +1,153 @@
+"""The state of lowering the register axes of one kernel: what its values became, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.point_ops import extent_of_register
+from dlc.ir.expr import Expr
+from dlc.ir.variance import Variance, variance
+from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
+
+Memory = kernel.AllocLocalOp | tile.AccumulatorOp
+"""What defines memory of a thread."""
+
+
+@dataclass(frozen=True)
+class LocalArray:
+    """A value that varies along register axes: one element per point, outermost axis first."""
+
+    ref: SSAValue
+    axes: tuple[SSAValue, ...]
+
+
+class RegisterLowering(KernelBuilder):
+    """Builds a kernel in which nothing of the tile dialect is left; see `lower_registers`."""
+
+    def __init__(self, source: kernel.FuncOp) -> None:
+        super().__init__(source, Block(arg_types=[ref.type for ref in source.refs]))
+        self.func = kernel.FuncOp.create(  # first: its grid and block bound what is in it
+            properties=dict(source.properties),
+            attributes=dict(source.attributes),
+            regions=[Region(self.body)],
+        )
+        self.func.location = source.location
+        self._along: Variance = variance(source)
+        self.scalars: dict[SSAValue, SSAValue] = {}
+        """What values became that have one element at the current point."""
+        self.arrays: dict[SSAValue, LocalArray] = {}
+        """What values became that have an element at each point of register axes."""
+        self.registers: list[BlockArgument] = []
+        """The register axes along which values vary here, outermost first."""
+        self.unused_memory: list[Memory] = []
+        """What has been passed and is defined before what uses it first."""
+        self._loaded: dict[SSAValue, SSAValue] = {}
+        """What has been read from arrays at the current point."""
+        for ref, argument in zip(source.refs, self.body.args, strict=True):
+            argument.name_hint = ref.name_hint
+            self.scalars[ref] = argument
+
+    # Memory.
+
+    def local(self, element: Attribute, axes: Sequence[SSAValue], name: str | None) -> LocalArray:
+        """Allocates an element per point of `axes`."""
+        shape = [extent_of_register(axis) for axis in axes]
+        return LocalArray(self.insert(kernel.AllocLocalOp(element, shape), name), tuple(axes))
+
+    def hoist(self, op: Operation) -> None:
+        """Defines shared memory or a tensor map at the top of the kernel, after what is there."""
+        new = op.clone({v: self.value(v) for v in op.operands})
+        self.insert_at_top(new)
+        self.scalars[op.results[0]] = new.results[0]
+
+    def define(self, op: Memory) -> None:
+        """Defines memory of a thread; accumulators are set."""
+        if isinstance(op, kernel.AllocLocalOp):
+            self.scalars[op.result] = self.insert(op.clone(), op.result.name_hint)
+            return
+        pairs = list(zip(op.values, op.results, strict=True))
+        arrays = [self.local(value.type, op.axes, ref.name_hint) for value, ref in pairs]
+        self.scalars.update(zip(op.results, (array.ref for array in arrays), strict=True))
+        same = {v: self.value(v) for v in op.values if v not in self.arrays}
+
+        def element() -> None:
+            for value, array in zip(op.values, arrays, strict=True):
+                self.store(same[value] if value in same else self.value(value), array)
+
+        self.over(op.axes, element)
+
+    def define_memory(self, op: Operation) -> None:
+        """Defines the memory of a thread that an op is the first to use."""
+        if not self.unused_memory:
+            return
+        used = {value for inner in op.walk() for value in inner.operands}
+        for memory in [m for m in self.unused_memory if not used.isdisjoint(m.results)]:
+            self.unused_memory.remove(memory)
+            self.define(memory)
+
+    # Points of register axes.
+
+    @contextmanager
+    def along_registers(self, axes: Sequence[BlockArgument]) -> Iterator[None]:
+        """Lowers where values vary along further register axes."""
+        outer = self.registers
+        self.registers = [*axes, *outer]
+        yield
+        self.registers = outer
+
+    @contextmanager
+    def at_point(self, axes: Sequence[SSAValue]) -> Iterator[None]:
+        """Lowers at a point of register axes: nothing varies along them."""
+        outer = self.registers
+        self.registers = [a for a in outer if a not in axes]
+        yield
+        self.registers = outer
+
+    def over(self, axes: Sequence[SSAValue], insert: Callable[[], None]) -> None:
+        """Inserts unrolled loops over register axes; what `insert` does is in the innermost."""
+        if not axes:
+            insert()
+            self._loaded = {}
+            return
+        first, *rest = axes
+        with self.loop(extent_of_register(first), first.name_hint, unroll=True) as index:
+            self.scalars[first] = index
+            self.over(rest, insert)
+            del self.scalars[first]
+
+    def register_axes(self, op: Operation) -> tuple[BlockArgument, ...]:
+        """The register axes along which an op's results or effects vary."""
+        values = op.results or op.operands
+        along = frozenset[SSAValue]().union(*(self._along[v] for v in values))
+        return tuple(a for a in self.registers if a in along)
+
+    def store(self, value: SSAValue, array: LocalArray) -> None:
+        """Inserts a store of the current point's element."""
+        self.builder.insert(kernel.StoreOp(value, array.ref, self._at(array)))
+
+    def _at(self, array: LocalArray) -> list[Expr]:
+        """The subscripts of the current point in an array."""
+        return [Expr.of(self.scalars[a]) for a in array.axes]
+
+    def value(self, value: SSAValue) -> SSAValue:
+        """What a value is at the current point of the register axes."""
+        if value in self._loaded:
+            return self._loaded[value]
+        if value in self.arrays:
+            array = self.arrays[value]
+            element = self.insert(kernel.LoadOp(array.ref, self._at(array)), value.name_hint)
+            self._loaded[value] = element
+            return element
+        if value not in self.scalars:
+            owner = value.owner
+            if isinstance(owner, arith.ConstantOp):
+                return self.constant(owner.value)
+            if isinstance(owner, tile.IndexOp):
+                return self.insert(kernel.IndexOp(self.expr(owner.subscripts[0])), value.name_hint)
+        return self.scalars[value]

@@ -1,1 +1,0 @@
-"""What `lower-stages` and `materialize-tiles` consist of: how tiles become Kernel IR."""
