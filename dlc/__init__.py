@@ -5,29 +5,34 @@ dlc: a hackable compiler from PyTorch programs to CUDA kernels, through six IRs.
     y = f(*args)
     print(f.ir("tile"))
     print(f.kernels[0].source)
+    g = f.with_schedule({"matmul": "tileify,blockify-launch{block=64,64 thread=16,16}"})
+    h = dlc.load("edited.mlir")
 
 `import dlc` loads neither PyTorch nor xDSL; the first use of a name does.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dlc.version import VERSION
 
 if TYPE_CHECKING:
-    from dlc.compiler import CompiledProgram, Kernel, compile, load_program
+    from dlc.compiler import CompiledProgram, compile, load_program
+    from dlc.loaded import LoadedProgram, load
+    from dlc.stages import Kernel
 
-__all__ = ["CompiledProgram", "Kernel", "compile", "load_program"]
+__all__ = ["CompiledProgram", "Kernel", "LoadedProgram", "compile", "load", "load_program"]
 __version__ = VERSION
+
+_PLACES = {"Kernel": "stages", "LoadedProgram": "loaded", "load": "loaded"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'dlc' has no attribute '{name}'")
-    from dlc import compiler
-
-    return getattr(compiler, name)
+    return getattr(import_module(f"dlc.{_PLACES.get(name, 'compiler')}"), name)
 
 
 def __dir__() -> list[str]:

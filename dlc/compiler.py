@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
-from xdsl.context import Context
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, TensorType
 
 from dlc import gradients
 from dlc.analysis.loop.loops import longest_reduction
-from dlc.backend.cuda.print.interface import c_name, shared_bytes
-from dlc.backend.cuda.print.printer import print_kernel, print_module
 from dlc.backend.executor import (
     Backend,
     BackendLike,
@@ -29,18 +25,17 @@ from dlc.backend.executor import (
 from dlc.backend.host_program import torch_dtype
 from dlc.backend.memory_use import MemoryUse
 from dlc.cuda_graph import Graph, GraphedCall, check_capturing
-from dlc.diagnostics import did_you_mean, with_hint
+from dlc.diagnostics import with_hint
 from dlc.dialects.host import main_of
-from dlc.dialects.kernel import FuncOp
 from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure
 from dlc.log import get_logger
-from dlc.passes import PRINTED, STAGES, Printed, Stage
-from dlc.pipeline import run_pipeline, text_of
-from dlc.registry import register
+from dlc.passes import Printed, Stage
 from dlc.saved.call import absent
 from dlc.saved.program_file import ProgramFile, Saved, save
+from dlc.simulator.checker import Verdict
+from dlc.stages import Kernel, Stages, compiler_context
 from dlc.target import TARGET_ATTRIBUTE, get_target
 from dlc.text import counted
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
@@ -48,40 +43,6 @@ from dlc.version import VERSION
 
 MANY_VARIANTS = 5
 """The count of variants of a program from which it is said that there are many."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A compiled kernel, in terms of its launch."""
-
-    name: str
-    """The name of the function in C."""
-    source: str
-    """CUDA C that compiles on its own."""
-    schedule: str
-    grid: int
-    """Blocks."""
-    block: int
-    """Threads of a block."""
-    shared_bytes: int
-    """Bytes of a block, static and dynamic."""
-
-    @staticmethod
-    def of(func: FuncOp) -> Kernel:
-        return Kernel(
-            c_name(func),
-            print_kernel(func),
-            "" if func.schedule is None else func.schedule.data,
-            func.grid_size,
-            func.block_size,
-            shared_bytes(func),
-        )
-
-
-@cache
-def compiler_context() -> Context:
-    """One context for all compilations of the process, with every dialect registered."""
-    return register(Context())
 
 
 def set_target(module: ModuleOp, target: str) -> None:
@@ -93,14 +54,11 @@ class Variant:
     """A program compiled for one set of shapes, dtypes, strides and alignments."""
 
     def __init__(
-        self, program: ImportedProgram, backend: Backend, kernels: ModuleOp | None = None
+        self, program: ImportedProgram, backend: Backend, stages: Stages | None = None
     ) -> None:
-        """`kernels` is the Kernel IR, where it is known already."""
         self.program = program
         self.backend = backend
-        self._modules: dict[Stage, ModuleOp] = {"torch": program.module}
-        if kernels is not None:
-            self._modules["kernel"] = kernels
+        self.stages = stages or Stages(program.module)
         types = main_of(program.module).function_type.outputs.data
         # Tensor IR has no unsigned bytes: the results of its kernels are seen as what they are.
         self._dtypes = [
@@ -108,14 +66,8 @@ class Variant:
         ]
 
     def module(self, stage: Stage) -> ModuleOp:
-        """The program's module at a stage; it must not be changed. Loop IR is made on the way."""
-        if stage not in self._modules:
-            before = STAGES[: STAGES.index(stage)]
-            earlier: list[Stage] = [s for s in before if s in self._modules or s == "loop"]
-            module = self.module(earlier[-1]).clone()
-            run_pipeline(compiler_context(), module, stage)
-            self._modules[stage] = module
-        return self._modules[stage]
+        """The program's module at a stage; it must not be changed."""
+        return self.stages.module(stage)
 
     @cached_property
     def executor(self) -> Executor:
@@ -185,10 +137,12 @@ class CompiledProgram:
         target: str,
         backend: Backend,
         graphed: bool = False,
+        schedules: Mapping[str, str] | None = None,
     ) -> None:
         if graphed:
             check_capturing(backend)
         self.graphed = graphed
+        self.schedules = dict(schedules or {})
         self.function = function
         self.target = get_target(target).name
         self.backend = backend
@@ -242,7 +196,8 @@ class CompiledProgram:
                     return variant, bound
             program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target)
-            self.variants.append(Variant(program, self.backend))
+            stages = Stages(program.module, self.schedules)
+            self.variants.append(Variant(program, self.backend, stages))
             self._log()
             return self.variants[-1], program.bind(args, kwargs)
 
@@ -261,12 +216,33 @@ class CompiledProgram:
 
     def ir(self, stage: Printed) -> str:
         """The text of the first variant at a stage: torch, tensor, loop, tile, kernel or cuda."""
-        if stage not in PRINTED:
-            error = ValueError(f"expected one of {', '.join(PRINTED)} as the IR, found '{stage}'")
-            raise with_hint(error, did_you_mean(stage, PRINTED))
-        if stage == "cuda":
-            return print_module(self.variants[0].module("kernel"))
-        return text_of(self.variants[0].module(stage))
+        return self.variants[0].stages.text(stage)
+
+    def explain(self) -> str:
+        """For each kernel of the first variant its schedule, what lost to it, and why."""
+        return self.variants[0].stages.explain()
+
+    def check(self) -> list[Verdict]:
+        """What the simulator finds in each kernel of the first variant: see `Stages.check`."""
+        return self.variants[0].stages.check()
+
+    def with_schedule(self, schedules: Mapping[str, str]) -> CompiledProgram:
+        """
+        The program with schedules of the user's for some kernels, by name; those of other variants
+        must have the same names. Errors as of `Stages`.
+        """
+        new = CompiledProgram(
+            self.function,
+            self.target,
+            self.backend,
+            self.graphed,
+            {**self.schedules, **schedules},
+        )
+        for variant in self.variants:
+            stages = variant.stages.with_schedules(schedules)
+            new.variants.append(Variant(variant.program, self.backend, stages))
+            stages.module("kernel")
+        return new
 
     def save(self, path: str | Path) -> None:
         """
@@ -281,7 +257,7 @@ class CompiledProgram:
         if self.function is absent:
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
-        return _again, (*given, self.graphed)
+        return _again, (*given, self.graphed, self.schedules)
 
     @property
     def memory(self) -> MemoryUse:
@@ -291,7 +267,8 @@ class CompiledProgram:
     @property
     def kernels(self) -> list[Kernel]:
         """The kernels of the first variant, in the order of their launches."""
-        return [Kernel.of(func) for func in self.variants[0].executor.funcs]
+        variant = self.variants[0]
+        return [Kernel.of(func, variant.stages) for func in variant.executor.funcs]
 
 
 def compile(
@@ -303,12 +280,15 @@ def compile(
     *,
     graph: bool = False,
     sync: bool = False,
+    schedules: Mapping[str, str] | None = None,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
 
     With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.
+    `schedules` are lines of text for kernels by name, in place of the default ones:
+    `f.kernels[0].schedule` is one to begin with.
 
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
@@ -320,7 +300,8 @@ def compile(
     if not isinstance(args, tuple | list):
         error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
         raise with_hint(error, "of one tensor: dlc.compile(f, (x,))")
-    program = CompiledProgram(f, target or default_target(), get_backend(backend, sync), graph)
+    where = get_backend(backend, sync)
+    program = CompiledProgram(f, target or default_target(), where, graph, schedules)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
 
@@ -339,14 +320,20 @@ def load_program(
     place = get_backend(backend or file.manifest["backend"], sync)
     program = CompiledProgram(absent, file.manifest["target"], place, graph)
     for saved in file.load(compiler_context(), place):
-        program.variants.append(Variant(saved.program, place, saved.kernels))
+        stages = Stages(saved.program.module, kernels=saved.kernels)
+        program.variants.append(Variant(saved.program, place, stages))
     return program
 
 
 def _again(
-    function: Callable[..., Any], target: str, backend: str, sync: bool, graphed: bool
+    function: Callable[..., Any],
+    target: str,
+    backend: str,
+    sync: bool,
+    graphed: bool,
+    schedules: Mapping[str, str],
 ) -> CompiledProgram:
-    return CompiledProgram(function, target, get_backend(backend, sync), graphed)
+    return CompiledProgram(function, target, get_backend(backend, sync), graphed, schedules)
 
 
 def _call_of(program: ImportedProgram, most: int = 6) -> str:

@@ -59,6 +59,9 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("k:009", "plan-buffers"),  # launches get memory: one workspace, used again and again
 )
 
+CHOOSING = "schedule-kernels"
+"""The pass that chooses schedules, under whose name a choice is remarked wherever it is made."""
+
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}
 
 

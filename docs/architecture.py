@@ -13,10 +13,12 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"dlc.cli": "the commands dlc and dlc-opt"},
     {"dlc.dynamo": 'torch.compile(backend="dlc")', "dlc_bench": "contenders, timers, counters"},
     {"dlc": "what users import"},
-    {"dlc.compiler": "dlc.compile: a program, its variants, its kernels"},
+    {"dlc.compiler": "dlc.compile: a program, its variants", "dlc.loaded": "dlc.load"},
+    {"dlc.stages": "a program in all its IRs, and its kernels"},
     {
         "dlc.transforms": "passes: one file each, a folder for each IR",
         "dlc.judge": "is a result right?",
+        "dlc.explain": "why this schedule?",
         "dlc.cuda_graph": "captured programs",
         "dlc.gradients": "by PyTorch",
         "dlc.saved": "programs as files",

@@ -19,9 +19,10 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from dlc.backend.cuda.print.printer import print_module
-from dlc.compiler import compile, compiler_context
+from dlc.compiler import compile
 from dlc.passes import APART, STEPS, Stage, Step
 from dlc.remarks import collect
+from dlc.stages import compiler_context
 from dlc.text import diff
 
 PAGE = Path(__file__).with_name("passes.md")

@@ -55,8 +55,8 @@ def _cubins(job: Job) -> Output:
 
 
 def _explanation(job: Job) -> Output:
-    from dlc.cli.explain import Explanation
     from dlc.cli.memory_report import MemoryReport
+    from dlc.explain import Explanation
 
     explanation = Explanation(job.colour)
     memory = MemoryReport()

@@ -14,7 +14,6 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._pytree import tree_leaves
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.compiler import compiler_context
 from dlc.dynamo.compiled_graph import CompiledGraph, reason_of
 from dlc.dynamo.options import Options
 from dlc.dynamo.placeholders import concrete
@@ -22,6 +21,7 @@ from dlc.frontend.fx import import_program
 from dlc.frontend.source import UnsupportedError, place_of
 from dlc.log import get_logger
 from dlc.pipeline import run_pipeline
+from dlc.stages import compiler_context
 from dlc.transforms.tensor.decompose_torch import UnsupportedOperations
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 

@@ -47,6 +47,11 @@ class Verdict:
             return "hazard"
         return "not checked" if self.unknown else "clean"
 
+    def __repr__(self) -> str:
+        found = self.hazards or self.unknown
+        reasons = f": {'; '.join(map(str, found))}" if found else ""
+        return f"<{self.func.name_} is {self.answer}{reasons}>"
+
 
 def check_module(
     module: ModuleOp,

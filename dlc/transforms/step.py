@@ -26,7 +26,7 @@ from xdsl.passes import ModulePass
 from dlc import registry
 from dlc.dialects import loop, tile
 from dlc.dialects.kernel_op import KernelSignature, kernels_in
-from dlc.passes import STEPS
+from dlc.passes import CHOOSING, STEPS
 from dlc.remarks import collect, remark
 from dlc.schedule.heuristics import choose_schedule
 from dlc.target import target_of
@@ -34,8 +34,6 @@ from dlc.target import target_of
 Kernel = loop.KernelOp | tile.KernelOp
 T = TypeVar("T")
 
-CHOOSING = "schedule-kernels"
-"""The pass that chooses schedules, under whose name a choice is remarked wherever it is made."""
 SKIPPED = "skipped, "
 """How the remark of a step that declined begins."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.cli.explain import WIDTH, Explanation
+from dlc.explain import WIDTH, Explanation
 from dlc.passes import STEPS
 from dlc.remarks import Remark
 

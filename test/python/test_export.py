@@ -17,9 +17,10 @@ from xdsl.dialects.builtin import ModuleOp
 import dlc
 from dlc.backend.export import export_program
 from dlc.cli.dlc_cli import main
-from dlc.compiler import compiler_context, set_target
+from dlc.compiler import set_target
 from dlc.ir.locations import LocParser
 from dlc.pipeline import run_pipeline, text_of
+from dlc.stages import compiler_context
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 

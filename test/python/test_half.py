@@ -30,7 +30,6 @@ from dlc.backend.host import cxx as compiler
 from dlc.backend.host import host_kernel as runtime
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.host.host_kernel import HostKernel
-from dlc.compiler import compiler_context
 from dlc.dialects.kernel import FuncOp
 from dlc.dialects.loop import KernelOp
 from dlc.frontend.fx import import_program
@@ -38,6 +37,7 @@ from dlc.judge.accuracy import compare
 from dlc.judge.reference import evaluate
 from dlc.pipeline import run_pipeline
 from dlc.simulator import run_module
+from dlc.stages import compiler_context
 from dlc_bench.sass import accesses, disassemble, find_nvdisasm, parse
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))

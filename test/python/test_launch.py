@@ -21,7 +21,7 @@ from harness import parse
 from stub_driver import needs_bindings, run_with_driver
 from test_executor import ZEROED
 from test_nvcc import needs_nvcc
-from xdsl.dialects.builtin import StringAttr, f32
+from xdsl.dialects.builtin import f32
 
 import dlc
 from dlc.analysis.kernel.tensor_maps import TensorMap
@@ -32,7 +32,7 @@ from dlc.backend.cuda.run.gpu_backend import Arguments
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.executor import Executor, get_backend
 from dlc.compiler import CompiledProgram, Variant
-from dlc.dialects import loop
+from dlc.stages import Stages
 
 Make = Callable[..., tuple[FakeGpu, Any]]
 
@@ -78,9 +78,9 @@ def chain_on_host() -> Variant:
 def compile_chain(backend: Any) -> dlc.CompiledProgram:
     """As `dlc.compile` does, without lowering it anew."""
     program = CompiledProgram(chain, "sm_90", backend)
-    variant = Variant(chain_on_host().program, backend)
-    variant._modules = dict(chain_on_host()._modules)
-    program.variants.append(variant)
+    compiled = chain_on_host()
+    stages = Stages(compiled.program.module, kernels=compiled.module("kernel"))
+    program.variants.append(Variant(compiled.program, backend, stages))
     return program
 
 
@@ -160,8 +160,9 @@ def test_tensor_maps_come_first_and_are_made_once(make: Make):
     """A product whose rings the tensor memory accelerator fills, with its schedule forced."""
     gpu, backend = make()
     x, w = torch.randn(64, 64), torch.randn(64, 64)
-    f = dlc.compile(lambda x, w: x @ w, (x, w), target="sm_90", backend=backend)
-    tma_schedule(f)
+    schedules = {"matmul": TMA}
+    f = dlc.compile(lambda x, w: x @ w, (x, w), "sm_90", backend, schedules=schedules)
+    assert "tensor_map" in f.ir("cuda")
     for _ in range(3):
         y = f(x, w)
         gpu.synchronize()
@@ -179,18 +180,6 @@ TMA = (
     "stage-inputs{budget=8192},register-tile{extents=4,4},permute-register-tile,"
     "double-buffer{depth=3},tma-copy,pad-smem,pipeline-k-outer,mark-unroll{limit=8}"
 )
-
-
-def tma_schedule(program: dlc.CompiledProgram) -> None:
-    """Gives the only kernel of a program the schedule above."""
-    variant = program.variants[0]
-    module = variant.module("loop").clone()
-    for op in module.walk():
-        if isinstance(op, loop.KernelOp):
-            op.schedule = StringAttr(TMA)
-    variant._modules.pop("kernel", None)
-    variant._modules["loop"] = module
-    assert "tensor_map" in program.ir("cuda")
 
 
 SHARED = """

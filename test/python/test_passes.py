@@ -16,8 +16,9 @@ import torch
 from torch.nn.functional import linear, silu
 from xdsl.passes import ModulePass
 
-from dlc.compiler import compile, compiler_context
+from dlc.compiler import compile
 from dlc.passes import APART, STEPS, Step
+from dlc.stages import compiler_context
 
 TARGETS = ("sm_80", "sm_90")
 IDLE = {True: "No default schedule names it", False: "By default, `fuse-loops` does this"}

@@ -11,13 +11,14 @@ from dlc.cli.dlc_cli import main
 from dlc.cli.implementation import implementation
 from dlc.cli.reproduce_kernel import kernel_script
 from dlc.cli.reproduced import check_kernel
-from dlc.compiler import compiler_context, set_target
+from dlc.compiler import set_target
 from dlc.diagnostics import OpError
 from dlc.dialects.host import LaunchOp
 from dlc.dialects.torch import AtenOp
 from dlc.frontend.fx import import_program
 from dlc.ir.provenance import set_values
 from dlc.pipeline import run_pipeline
+from dlc.stages import compiler_context
 
 
 class Block(torch.nn.Module):

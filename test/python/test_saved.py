@@ -58,7 +58,7 @@ def test_a_loaded_program_computes_the_same(
     def compiles(*args: Any, **options: Any) -> None:
         pytest.fail("a loaded program compiles nothing")
 
-    monkeypatch.setattr("dlc.compiler.run_pipeline", compiles)
+    monkeypatch.setattr("dlc.stages.run_pipeline", compiles)
     monkeypatch.setattr("dlc.backend.host.host_kernel.HostKernel._build", compiles)
     loaded = dlc.load_program(path)
     for _ in range(2):

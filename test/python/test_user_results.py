@@ -10,12 +10,12 @@ import torch
 
 import dlc
 from dlc.cli.dlc_cli import main
-from dlc.compiler import compiler_context
 from dlc.diagnostics import OpError
 from dlc.dialects.host import main_of
 from dlc.dialects.user_outputs import Constant, Output, View, outputs_of
 from dlc.ir.locations import LocParser
 from dlc.passes import STAGES
+from dlc.stages import compiler_context
 
 SCRIPT = """
 def program(x, c):

@@ -10,8 +10,9 @@ from xdsl.passes import ModulePass
 
 from dlc.dialects import loop
 from dlc.dialects.kernel_op import kernels_in
+from dlc.passes import CHOOSING
 from dlc.remarks import remark
-from dlc.transforms.step import CHOOSING, ensure_schedule
+from dlc.transforms.step import ensure_schedule
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,13 @@ from textwrap import wrap
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.analysis.kernel.bank_accesses import report
-from dlc.cli.kernel_table import kernel_table
 from dlc.dialects import tile
 from dlc.ir.provenance import ops_of
-from dlc.passes import STEPS, Step
+from dlc.passes import CHOOSING, STEPS, Step
 from dlc.remarks import Remark
+from dlc.schedule.kernel_table import kernel_table
 from dlc.target import target_of
 from dlc.text import BOLD, CYAN, DIM, paint
-from dlc.transforms.step import CHOOSING
 
 WIDTH = 100
 """Columns of a line. A schedule is one line, however long, so that it can be copied."""

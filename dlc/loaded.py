@@ -1,0 +1,180 @@
+"""`dlc.load`: a file of any of dlc's IRs as a callable that runs its kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
+
+from dlc.backend.executor import Backend, BackendLike, Executor, default_target, get_backend
+from dlc.backend.host_program import attributes_of, torch_dtype
+from dlc.diagnostics import did_you_mean, with_hint
+from dlc.dialects.host import main_of
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.user_outputs import Constant, mutated_by, outputs_of
+from dlc.ir.dominance import verify_dominance
+from dlc.ir.locations import LocParser
+from dlc.passes import Printed
+from dlc.simulator.checker import Verdict
+from dlc.stages import Kernel, Stages, compiler_context
+from dlc.target import TARGET_ATTRIBUTE, get_target
+from dlc.text import counted
+
+
+def load(
+    file: str | os.PathLike[str],
+    target: str | None = None,
+    backend: BackendLike = None,
+    *,
+    sync: bool = False,
+    schedules: Mapping[str, str] | None = None,
+) -> LoadedProgram:
+    """
+    The program in a file of Torch, Tensor, Loop, Tile or Kernel IR, as `dlc compile --ir` prints
+    it and `dlc-opt` changes it. The target is the given one, or the file's own, or the GPU at hand;
+    the other options are those of `dlc.compile`.
+
+    To run a program from elsewhere is to run its code. Raises OSError for a file that cannot be
+    read, DiagnosticException with line and column for text that is no such IR or does not verify.
+    """
+    path = Path(file)
+    module = LocParser(compiler_context(), path.read_text(), str(path)).parse_module()
+    module.verify()
+    verify_dominance(module)
+    if target is not None or TARGET_ATTRIBUTE not in module.attributes:
+        chip = get_target(target or default_target())
+        module.attributes[TARGET_ATTRIBUTE] = StringAttr(chip.name)
+    return LoadedProgram(Stages(module, schedules), get_backend(backend, sync))
+
+
+class LoadedProgram:
+    """
+    A program read from a file. It is called with the tensors that `@main` takes, in its order or by
+    their names; TypeError says which they are where others are given. What it returns is what the
+    user's program does: one value, or a tuple; arguments that it writes to are written to.
+    """
+
+    def __init__(self, stages: Stages, backend: Backend) -> None:
+        self.stages = stages
+        self.backend = backend
+        self.main = main_of(self.module)
+        attributes = attributes_of(self.main)
+        stated = [a.get("dlc.name") for a in attributes]
+        self.names = [
+            s.data if isinstance(s, StringAttr) else argument.name_hint or f"argument {n}"
+            for n, (s, argument) in enumerate(zip(stated, self.main.body.block.args, strict=True))
+        ]
+        """The names of the arguments of `@main`, in order."""
+        strides = [a.get("dlc.strides") for a in attributes]
+        self._strides = [
+            tuple(int(n) for n in s.get_values()) if isinstance(s, DenseArrayBase) else None
+            for s in strides
+        ]
+        self._mutated = mutated_by(self.main)
+        self._outputs = outputs_of(self.main)
+
+    @property
+    def module(self) -> ModuleOp:
+        """The program as the file has it."""
+        return self.stages.module(self.stages.first)
+
+    @property
+    def target(self) -> str:
+        """The chip that schedules are made for."""
+        attribute = self.module.attributes[TARGET_ATTRIBUTE]
+        assert isinstance(attribute, StringAttr)
+        return attribute.data
+
+    @cached_property
+    def executor(self) -> Executor:
+        return Executor(self.stages.module("kernel"), self.backend)
+
+    def __repr__(self) -> str:
+        kernels = counted(len(self.executor.funcs), "kernel")
+        takes = ", ".join(self.names)
+        return f"<dlc program ({takes}) for {self.target} on {self.backend.name}: {kernels}>"
+
+    def __call__(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> Any:
+        given = self._arguments(args, kwargs)
+        laid = [self._laid_out(number, tensor) for number, tensor in enumerate(given)]
+        results = self.executor([t.detach() for t in laid])
+        with torch.no_grad():
+            for result, argument in zip(results, self._mutated, strict=True):
+                if argument is not None:
+                    given[argument].copy_(result.view(given[argument].dtype))
+        leaves = [
+            leaf.value if isinstance(leaf, Constant) else leaf.tensor(results, given)
+            for leaf in self._outputs
+        ]
+        return leaves[0] if len(leaves) == 1 else tuple(leaves)
+
+    def _arguments(
+        self, args: Sequence[torch.Tensor], kwargs: Mapping[str, torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """The tensors for `@main`; TypeError if they are not what it takes."""
+        named = dict(zip(self.names, args, strict=False))
+        for name, tensor in kwargs.items():
+            if name not in self.names or name in named:
+                error = TypeError(f"expected no argument '{name}'")
+                takes = f"the program takes {', '.join(self.names)}"
+                raise with_hint(error, did_you_mean(name, self.names) or takes)
+            named[name] = tensor
+        if len(args) > len(self.names) or len(named) < len(self.names):
+            missing = [name for name in self.names if name not in named]
+            found = f"{missing[0]} missing" if missing else f"{len(args)}"
+            raise TypeError(
+                f"expected {counted(len(self.names), 'tensor')} ({', '.join(self.names)}), "
+                f"found {found}"
+            )
+        for name, argument in zip(self.names, self.main.body.block.args, strict=True):
+            tensor, shape = named[name], shape_of(argument)
+            dtype = torch_dtype(argument.type.element_type)  # pyright: ignore
+            if not isinstance(tensor, torch.Tensor) or (tuple(tensor.shape), tensor.dtype) != (
+                shape,
+                dtype,
+            ):
+                raise TypeError(f"expected {name} to be {dtype} {list(shape)}, found {_of(tensor)}")
+        return [named[name] for name in self.names]
+
+    def _laid_out(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as the program expects it in memory: itself, or a copy."""
+        wanted = self._strides[number] or torch.empty(tensor.shape, device="meta").stride()
+        pairs = zip(tensor.shape, tensor.stride(), wanted, strict=True)
+        if tensor.device == self.backend.device and all(n <= 1 or s == w for n, s, w in pairs):
+            return tensor
+        copy = torch.empty_strided(
+            tensor.shape, wanted, dtype=tensor.dtype, device=self.backend.device
+        )
+        return copy.copy_(tensor)
+
+    def ir(self, stage: Printed) -> str:
+        """The program's text at the file's stage or a later one."""
+        return self.stages.text(stage)
+
+    def explain(self) -> str:
+        """For each kernel its schedule, what lost to it, and why."""
+        return self.stages.explain()
+
+    def check(self) -> list[Verdict]:
+        """What the simulator finds in each kernel: see `Stages.check`."""
+        return self.stages.check()
+
+    def with_schedule(self, schedules: Mapping[str, str]) -> LoadedProgram:
+        """The program with schedules of the user's for some kernels of the Loop IR, by name."""
+        return LoadedProgram(self.stages.with_schedules(schedules), self.backend)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """In the order of their launches."""
+        return [Kernel.of(func, self.stages) for func in self.executor.funcs]
+
+
+def _of(value: object) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype} {list(value.shape)}"
+    return f"an object of {type(value)}"

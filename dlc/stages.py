@@ -1,0 +1,170 @@
+"""A program in all its IRs, and what it shows of itself: texts, kernels, schedules, hazards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from io import StringIO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.printer import Printer
+
+from dlc.backend.cuda.print.interface import c_name, shared_bytes
+from dlc.backend.cuda.print.printer import print_kernel, print_module
+from dlc.diagnostics import did_you_mean, with_hint
+from dlc.dialects import loop
+from dlc.dialects.kernel import FuncOp
+from dlc.dialects.kernel_op import KernelSignature
+from dlc.explain import Explanation
+from dlc.passes import PRINTED, STAGES, Printed, Stage, steps_between
+from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
+from dlc.registry import register
+from dlc.simulator.checker import Verdict, check_module
+from dlc.transforms.step import parse_schedule
+
+
+@cache
+def compiler_context() -> Context:
+    """One context for all compilations of the process, with every dialect registered."""
+    return register(Context())
+
+
+class Stages:
+    """
+    The module of a program at each stage, made when it is asked for. `schedules` are those of
+    kernels of the Loop IR, by name, that the user gives in place of the default ones: ValueError
+    for other names, PipelineError for a schedule that does not parse.
+    """
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        schedules: Mapping[str, str] | None = None,
+        kernels: ModuleOp | None = None,
+    ) -> None:
+        """`kernels` is the Kernel IR, where it is known already."""
+        self.first: Stage = stage_of(module)
+        self.schedules = dict(schedules or {})
+        self._modules: dict[Stage, ModuleOp] = {self.first: module}
+        if kernels is not None:
+            self._modules["kernel"] = kernels
+        if self.schedules and self.first == "loop":
+            self._modules["loop"] = module.clone()
+            self._give(self._modules["loop"])
+
+    def module(self, stage: Stage) -> ModuleOp:
+        """The program at a stage; it must not be changed. Loop IR is made on the way."""
+        if stage not in self._modules:
+            before = STAGES[STAGES.index(self.first) : STAGES.index(stage)]
+            if not before:
+                raise ValueError(f"the program is {self.first} IR, of which no {stage} IR is made")
+            earlier: list[Stage] = [s for s in before if s in self._modules or s == "loop"]
+            module = self.module(earlier[-1]).clone()
+            self._run(module, stage, [])
+            self._modules[stage] = module
+        return self._modules[stage]
+
+    def _run(self, module: ModuleOp, until: Stage, observers: list[Observer]) -> None:
+        """Takes a module that comes before a stage to it, with the user's schedules."""
+        context = compiler_context()
+        steps = [step.stage for step in steps_between(stage_of(module), until)]
+        if self.schedules and "loop" in steps:
+            run_pipeline(context, module, "loop", observers)
+            self._give(module)
+        run_pipeline(context, module, until, observers)
+
+    def _give(self, module: ModuleOp) -> None:
+        """Writes the user's schedules on kernels of the Loop IR."""
+        kernels = [op for op in module.walk() if isinstance(op, loop.KernelOp)]
+        names = list(dict.fromkeys(kernel.name_ for kernel in kernels))
+        for name, schedule in self.schedules.items():
+            if name not in names:
+                error = ValueError(f"a schedule is for '{name}', and there is no such kernel")
+                raise with_hint(error, f"the kernels are {', '.join(names)}")
+            parse_schedule(schedule)
+            for kernel in kernels:
+                if kernel.name_ == name:
+                    kernel.schedule = StringAttr(schedule)
+
+    def with_schedules(self, schedules: Mapping[str, str]) -> Stages:
+        """The same program with other schedules for some kernels."""
+        if STAGES.index(self.first) > STAGES.index("loop"):
+            raise ValueError(
+                f"schedules are for kernels of the loop IR, and the program is {self.first} IR"
+            )
+        return Stages(self._modules[self.first], {**self.schedules, **schedules})
+
+    def text(self, stage: Printed) -> str:
+        """The program at a stage: torch, tensor, loop, tile, kernel or cuda."""
+        if stage not in PRINTED:
+            error = ValueError(f"expected one of {', '.join(PRINTED)} as the IR, found '{stage}'")
+            raise with_hint(error, did_you_mean(stage, PRINTED))
+        if stage == "cuda":
+            return print_module(self.module("kernel"))
+        return text_of(self.module(stage))
+
+    def explain(self) -> str:
+        """For each kernel its schedule, what was preferred to what, and why."""
+        explanation = Explanation(colour=False)
+        module = self._modules[self.first].clone()
+        self._run(module, "kernel", [explanation])
+        return str(explanation)
+
+    def check(self) -> list[Verdict]:
+        """
+        What the simulator finds in each kernel: races, reads out of bounds, deadlocks. Nothing is
+        run but the simulator; programs of many blocks are checked in part, as the verdict says.
+        """
+        return list(check_module(self.module("kernel")))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel, in terms of its launch."""
+
+    name: str
+    """The name of the function in C."""
+    source: str = field(repr=False)
+    """CUDA C that compiles on its own."""
+    schedule: str
+    grid: int
+    """Blocks."""
+    block: int
+    """Threads of a block."""
+    shared_bytes: int
+    """Bytes of a block, static and dynamic."""
+    _symbol: str = field(repr=False)
+    _stages: Stages = field(repr=False)
+
+    @staticmethod
+    def of(func: FuncOp, stages: Stages) -> Kernel:
+        return Kernel(
+            c_name(func),
+            print_kernel(func),
+            "" if func.schedule is None else func.schedule.data,
+            func.grid_size,
+            func.block_size,
+            shared_bytes(func),
+            func.name_,
+            stages,
+        )
+
+    def ir(self, stage: Printed) -> str:
+        """
+        The kernel at a stage: loop, tile, kernel or cuda. ValueError for an IR without kernels, or
+        one in which this kernel is still a part of another.
+        """
+        if stage == "cuda":
+            return self.source
+        module = self._stages.module(stage)
+        ops = [op for op in module.walk() if isinstance(op, KernelSignature)]
+        for op in ops:
+            if op.name_ == self._symbol:
+                stream = StringIO()
+                Printer(stream).print_op(op)
+                return f"{stream.getvalue()}\n"
+        names = ", ".join(dict.fromkeys(op.name_ for op in ops)) or "none"
+        error = ValueError(f"there is no kernel '{self._symbol}' in the {stage} IR")
+        raise with_hint(error, f"its kernels are: {names}")
