@@ -14,7 +14,7 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"dlc.dynamo": 'torch.compile(backend="dlc")', "dlc_bench": "contenders, timers, counters"},
     {"dlc": "what users import"},
     {"dlc.compiler": "dlc.compile: a program, its variants", "dlc.loaded": "dlc.load"},
-    {"dlc.stages": "a program in all its IRs, and its kernels"},
+    {"dlc.stages": "a program in all its IRs", "dlc.kernel_cache": "Kernel IR on disk"},
     {
         "dlc.transforms": "passes: one file each, a folder for each IR",
         "dlc.judge": "is a result right?",

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 import uuid
@@ -39,7 +40,7 @@ def cache_directory() -> Path:
     else:
         path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlc"
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BackendError(
             f"cannot make the cache directory {path} ({error.strerror}); "
@@ -58,14 +59,30 @@ def content_key(*parts: str) -> str:
 
 
 def lookup(label: str, key: str, file: str) -> Entry | None:
-    """The entry's `file`, or None if there is no entry or it is damaged."""
+    """
+    The entry's `file`, or None if there is no entry or it is damaged. BackendError for an entry
+    that somebody else could have written, as what is in it is run.
+    """
     directory = cache_directory() / f"{label}-{key}"
+    _check_owner(directory)
     try:
         record = json.loads((directory / _INFO).read_text())
         whole = record["sha256"] == _checksum(directory, record["info"])
         return Entry(directory / file, record["info"]) if whole else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _check_owner(directory: Path) -> None:
+    try:
+        state = directory.stat()
+    except OSError:
+        return
+    if state.st_uid != os.getuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise BackendError(
+            f"the cache entry {directory} is another user's, or others may write to it: remove it, "
+            "or set DLC_CACHE_DIR to a directory of your own"
+        )
 
 
 def _checksum(directory: Path, info: dict[str, int]) -> str:

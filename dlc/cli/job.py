@@ -11,8 +11,9 @@ from xdsl.context import Context
 
 from dlc.cli.observers import Timing
 from dlc.cli.program_input import Loaded
+from dlc.kernel_cache import lower
 from dlc.passes import Stage
-from dlc.pipeline import Observer, run_pipeline
+from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.text import wants_colour
 
 
@@ -36,3 +37,19 @@ class Job:
     def run_passes(self, until: Stage, observers: Sequence[Observer] = ()) -> None:
         """Takes the module to an IR, watched by these observers, too."""
         run_pipeline(self.ctx, self.loaded.module, until, [*self.observers, *observers])
+
+    def lower(self, observers: Sequence[Observer] = ()) -> int | None:
+        """
+        Takes the module to Kernel IR. If nobody but the timing watches the passes, they do not run
+        where they have run before; then the longest reduction of Torch IR's loops is known, too.
+        """
+        module = self.loaded.module
+        if observers or self.observers != [self.timing] or stage_of(module) != "torch":
+            self.run_passes("kernel", observers)
+            return None
+        with self.timing.phase("dlc", "Kernel IR, looked up or written"):
+            lowered = lower(self.ctx, module, self.observers)
+        module.attributes = lowered.module.attributes
+        module.detach_region(module.body)
+        module.add_region(lowered.module.detach_region(lowered.module.body))
+        return lowered.longest_reduction

@@ -25,14 +25,15 @@ class MemoryReport:
     def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         if stage_of(module) == "torch":
             self.eager = eager_peak(module)
-        self._look(module)
+        self.look(module)
 
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
-        self._look(module)
+        self.look(module)
 
-    def _look(self, module: ModuleOp) -> None:
+    def look(self, module: ModuleOp) -> None:
+        """Takes the use of a module that is planned, if none was before."""
         if self.use is None and any(isinstance(op, host.LaunchOp) for op in module.walk()):
             self.use = MemoryUse.of(HostProgram.of(module).bind({}))
 

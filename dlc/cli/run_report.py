@@ -43,15 +43,21 @@ def run_and_report(job: Job) -> int:
     if loaded.program is None and options.text is not None:
         source = load_program(options.text, None, None, timing, options.seed)
     arguments = source.arguments(options.seed)
-    reference = make_reference(job.ctx, source.module, arguments, timing)
-    torch_ir = source.module.clone() if options.bench and reference is not None else None
+    reference = make_reference(source.module, arguments, timing)
+    torch_ir = source.module.clone() if reference is not None else None
     module = loaded.module
     memory, profile = MemoryReport(), _profile(options)
-    job.run_passes("kernel", [memory, *filter(None, [profile])])
+    memory.start(module, ())
+    longest = job.lower([memory, profile] if profile else ())
+    memory.look(module)
+    if torch_ir is None:
+        longest = 1
+    elif longest is None or source is not loaded:
+        longest = _longest_reduction(job.ctx, torch_ir.clone())
     executor = Executor(module, backend)
-    if reference is not None and len(executor.results) != len(reference.exact):
+    if reference is not None and len(executor.results) != len(reference[0]):
         raise ValueError(
-            f"expected {len(reference.exact)} results as -c has, @main of {options.file} has "
+            f"expected {len(reference[0])} results as -c has, @main of {options.file} has "
             f"{len(executor.results)}"
         )
     _compile_kernels(executor, timing)
@@ -65,18 +71,17 @@ def run_and_report(job: Job) -> int:
         print(statistics_table(rows, shown))
         code = 0
     else:
-        assert reference.eager is not None  # which `make_reference` computes
+        exact, eager = reference
         told = Known(
-            tensors_of(main, rows, reference.exact, [widened(t) for t in arguments]),
-            tensors_of(main, rows, reference.eager, arguments),
-            reference.longest_reduction,
+            tensors_of(main, rows, exact, [widened(t) for t in arguments]),
+            tensors_of(main, rows, eager, arguments),
+            longest,
         )
         code = report_accuracy(rows, shown, told, options, backend)
     if options.bench:
         from dlc.cli.bench_report import report_bench
 
         print()
-        longest = 1 if reference is None else reference.longest_reduction
         code |= report_bench(executor, arguments, source.program, torch_ir, longest, options)
     if profile is not None:
         print()
@@ -112,18 +117,20 @@ def make_backend(options: argparse.Namespace) -> Backend:
 
 
 def make_reference(
-    ctx: Context, module: ModuleOp, arguments: Sequence[torch.Tensor], timing: Timing
-) -> Known | None:
-    """PyTorch's results, for a module in Torch IR."""
+    module: ModuleOp, arguments: Sequence[torch.Tensor], timing: Timing
+) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
+    """PyTorch's results in fp64 and in eager's dtypes, for a module in Torch IR."""
     if stage_of(module) != "torch":
         return None
     check_memory(module, arguments)
     with timing.phase("torch", "reference in fp64 and eager"):
-        exact = evaluate(module, arguments, double=True)
-        eager = evaluate(module, arguments)
-    loops = module.clone()
-    run_pipeline(ctx, loops, "loop")
-    return Known(exact, eager, longest_reduction(loops))
+        return evaluate(module, arguments, double=True), evaluate(module, arguments)
+
+
+def _longest_reduction(ctx: Context, module: ModuleOp) -> int:
+    """The points of the longest reduce of Torch IR, which is taken to Loop IR."""
+    run_pipeline(ctx, module, "loop")
+    return longest_reduction(module)
 
 
 def check_memory(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
