@@ -1,7 +1,7 @@
 """
 What becomes of each operation of PyTorch: `python docs/operators.py > docs/operators.md`.
 
-An overload is lowered by dlc, taken apart by PyTorch when a program is imported, or refused. The
+An overload is lowered by dlc, taken apart when a program is imported, or refused. The
 list has the core ATen operations, of which PyTorch says that all others can be made, and beside
 them all that dlc lowers.
 """
@@ -41,18 +41,19 @@ def core_operations() -> Iterator[OpOverload]:
 
 
 def fate(op: OpOverload) -> str:
-    """What becomes of an operation: `lowered`, `by PyTorch`, or why it is refused."""
+    """What becomes of an operation: `lowered`, `taken apart`, or why it is refused."""
     name = overload_name(op)
     packet = name.partition(".")[0]
     if name in DECOMPOSITIONS:
         return "lowered"
+    if op in decompositions(DECOMPOSITIONS):
+        return "taken apart"
     if packet in RANDOM:
         return "refused: it draws random numbers"
     for pattern, reason in REASONS.items():
         if re.fullmatch(pattern, name) or re.fullmatch(pattern, packet):
             return f"refused: {reason}"
-    taken_apart = op in decompositions(DECOMPOSITIONS) or op._can_decompose()
-    return "by PyTorch" if taken_apart else "refused: nobody has written it yet"
+    return "taken apart" if op._can_decompose() else "refused: nobody has written it yet"
 
 
 def table() -> str:
@@ -63,8 +64,8 @@ def table() -> str:
         "# Operations",
         "",
         f"Made by `python docs/operators.py` with PyTorch {version}. An operation is lowered",
-        "by dlc (`dlc/transforms/tensor/decompositions/`), taken apart by PyTorch when a program",
-        "is imported (`dlc/frontend/torch_export.py`), or refused with a sentence that names it",
+        "by dlc (`dlc/transforms/tensor/decompositions/`), taken apart into others when a program",
+        "is imported (by PyTorch or by `dlc/frontend/`), or refused with a sentence that names it",
         "and where it stands.",
         "",
         "## Core ATen",

@@ -18,13 +18,16 @@ from torch._C import DispatchKey
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OperatorBase, OpOverload
 from torch.export import exported_program
-from torch.fx import GraphModule, Interpreter
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
+from dlc.frontend.bags import BAGS
 from dlc.frontend.beside_aten import beside_aten
+from dlc.frontend.composed import COMPOSED
 from dlc.frontend.fast_paths import FAST_PATHS
-from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE
+from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
+from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 from dlc.frontend.unchecked import Unchecked
 
@@ -127,9 +130,27 @@ def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str
     """
     nodes = (node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
     return whole is not None and all(
-        node.target in LEFT or (_is_functional(node.target) and overload_name(node.target) in whole)
+        node.target in LEFT
+        or (
+            _is_functional(node.target)
+            and overload_name(node.target) in whole
+            and not _is_in_training(node)
+        )
         for node in nodes
     )
+
+
+def _is_in_training(node: Node) -> bool:
+    """
+    True if an operation normalizes a batch, or writes to running statistics, of which its schema
+    says nothing.
+    """
+    if node.target is torch.ops.aten.batch_norm.default:
+        return bool(bind_arguments(node)["training"])
+    if node.target is torch.ops.aten.instance_norm.default:
+        given = bind_arguments(node)
+        return bool(given["use_input_stats"]) and given["running_mean"] is not None
+    return False
 
 
 def _is_functional(op: object) -> bool:
@@ -208,7 +229,8 @@ def overload_name(op: object) -> str:
 
 
 BEYOND_CORE = re.compile(
-    r"_?upsample_\w+|lstm|gru|rnn_(relu|tanh)|_?native_batch_norm(_legit)?|_batch_norm_no_update"
+    r"_?upsample_\w+|lstm|gru|rnn_(relu|tanh)|_?native_batch_norm(_legit)?(_functional)?"
+    r"|_batch_norm_(no_update|with_update(_functional)?)|max_pool2d_with_indices_backward"
     r"|grid_sampler_2d|tri[lu]_indices|ldexp|dist|pairwise_distance|renorm"
     r"|special_(ndtr|entr)|hinge_embedding_loss|margin_ranking_loss"
 )
@@ -220,7 +242,8 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     if whole is None:
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
-    table.update(FAST_PATHS)
+    for functions in (FAST_PATHS, COMPOSED, BAGS, RESAMPLING):
+        table.update(functions)
     table |= beside_aten()
     # What decompositions are written with beside ATen.
     table[torch.ops.prims.convert_element_type.default] = lambda value, dtype: (
@@ -256,7 +279,8 @@ def _kept_whole(
         yield
         return
     modules = (m for m in exported.graph_module.modules() if isinstance(m, GraphModule))
-    used = {node.target for module in modules for node in module.graph.nodes}
+    nodes = [node for module in modules for node in module.graph.nodes]
+    used = {n.target for n in nodes} - {n.target for n in nodes if _is_in_training(n)}
 
     def split(table: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
         kept = (

@@ -15,9 +15,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dlc.judge.accuracy import Accuracy, compare
 from dlc.judge.reference import widened, without_onednn
 
-EXACT = ("aten::div", "aten::nan_to_num")
+EXACT = (
+    "aten::div",
+    "aten::nan_to_num",
+    "aten::fake_quantize_per_channel_affine_cachemask",
+)
 """Operations that their dtype defines to the bit: one rounds a quotient before it is truncated, one
-knows the dtype's largest number."""
+knows the dtype's largest number, one takes no scales of fp64."""
 
 APART = ("aten::upsample_linear1d", "aten::upsample_bilinear2d", "aten::upsample_bicubic2d")
 """Operations that PyTorch takes apart first, as they compute places in fp32 in eager, too."""

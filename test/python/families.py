@@ -278,6 +278,61 @@ op("of nothing", lambda x: (x.softmax(0), F.rms_norm(x, (4,)), x.log_softmax(1))
 op("local response norm", lambda x: F.local_response_norm(x, 3), normal(1, 5, 3, 3))
 op("dropout", lambda x: (F.dropout(x, 0.5, False), F.alpha_dropout(x, 0.5, False)), normal(5))
 
+# Normalization that keeps statistics; what is looked up, sampled and rounded beside models.
+
+
+def trained(
+    normalize: Callable[..., torch.Tensor], x: torch.Tensor, m: torch.Tensor, v: torch.Tensor
+) -> list[torch.Tensor]:
+    mean, variance = m.clone(), v.clone()
+    return [normalize(x, mean, variance, None, None, True, 0.3), mean, variance]
+
+
+family("training")
+op(
+    "batch norm",
+    lambda x, m, v: (
+        trained(F.batch_norm, x, m, v),
+        F.batch_norm(x, None, None, training=True),
+        F.batch_norm(x, m, v),
+    ),
+    normal(3, 4, 5),
+    normal(4),
+    normal(4).abs(),
+)
+op("instance norm", lambda x, m, v: trained(F.instance_norm, x, m, v), normal(3, 4, 5), normal(4),
+   normal(4).abs())  # fmt: skip
+op("bags", lambda w, i, o, s: ([F.embedding_bag(i, w, o, mode=k) for k in ("sum", "mean", "max")],
+                               F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s),
+                               F.embedding_bag(i, w, o, padding_idx=2, include_last_offset=True)),
+   normal(10, 3), integers(0, 10, 9), torch.tensor([0, 3, 3, 9]), normal(9))  # fmt: skip
+op("segments", lambda x, n: [torch.segment_reduce(x, r, lengths=n, unsafe=True, initial=i)
+                             for r in "sum mean max min prod".split() for i in (None, 1.5)],
+   normal(7, 2), torch.tensor([2, 0, 4, 1]))  # fmt: skip
+op("volumes", lambda x, g: [F.grid_sample(x, g, m, p, a) for m, p, a in (
+    ("bilinear", "zeros", False), ("bilinear", "reflection", True), ("nearest", "border", False))],
+   normal(2, 2, 3, 4, 5), normal(2, 2, 3, 2, 3))  # fmt: skip
+op("antialiased", lambda x: [F.interpolate(x, size, mode=m, antialias=True)
+                             for size in ((3, 5), (9, 4)) for m in ("bilinear", "bicubic")],
+   normal(1, 2, 7, 11))  # fmt: skip
+op("indices of pools", lambda x, g: torch.ops.aten.max_pool2d_with_indices_backward(
+    g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, F.max_pool2d(x, 2, return_indices=True)[1]),
+   normal(1, 2, 4, 6), normal(1, 2, 2, 3))  # fmt: skip
+op("rounded to a scale", lambda x, s, z: (
+    torch.fake_quantize_per_tensor_affine(x, 0.125, 10, 0, 255),
+    torch.fake_quantize_per_channel_affine(x.float(), s.float(), z, 1, -128, 127)),
+   normal(3, 5), normal(5).exp(), integers(-5, 5, 5, dtype=torch.int32))  # fmt: skip
+op("bytes multiplied", torch._int_mm, integers(-128, 127, 32, 64, dtype=torch.int8),
+   integers(-128, 127, 64, 16, dtype=torch.int8))  # fmt: skip
+op("chunked loss", lambda x, w, y: F.linear_cross_entropy(x, w, y), normal(6, 5), normal(4, 5),
+   integers(0, 4, 6))  # fmt: skip
+op("distances", lambda x, y: [(torch.cdist(x, y, p), torch.pdist(x, p))
+                              for p in (0, 1, 1.5, 2, inf)],
+   normal(5, 3), normal(4, 3))  # fmt: skip
+op("bilinear", lambda x, y, w, b: F.bilinear(x, y, w, b), normal(3, 4), normal(3, 5),
+   normal(2, 4, 5), normal(2))  # fmt: skip
+op("angle", torch.angle, SPECIAL)
+
 # Products.
 
 family("products")

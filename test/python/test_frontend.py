@@ -110,11 +110,14 @@ def execute(program: ImportedProgram, inputs: list[torch.Tensor]) -> list[torch.
     raise AssertionError("@main does not return")
 
 
-def same(actual: Any, expected: Any) -> bool:
+def same(actual: Any, expected: Any, *, to_the_bit: bool = True) -> bool:
+    """True if results are equal; or if floats are as close as other operations may bring them."""
     leaves, spec = torch.utils._pytree.tree_flatten(actual)
     wanted, wanted_spec = torch.utils._pytree.tree_flatten(expected)
     return spec == wanted_spec and all(
-        torch.equal(a, w) and a.dtype == w.dtype and a.shape == w.shape
+        (torch.equal(a, w) or (not to_the_bit and torch.allclose(a, w, 1e-6, 1e-6)))
+        and a.dtype == w.dtype
+        and a.shape == w.shape
         if isinstance(w, torch.Tensor)
         else a == w
         for a, w in zip(leaves, wanted, strict=True)
@@ -141,10 +144,13 @@ def check_import(
         expected = reference(*theirs, **their_kwargs)
         bound = program.bind(args, kwargs)
         actual = program.unflatten(execute(program, bound), bound)
-    assert same(actual, expected)
+    # Batch norm in training is taken apart.
+    exactly = whole is None or not getattr(function, "training", False)
+    assert same(actual, expected, to_the_bit=exactly)
     assert same((args, kwargs), (theirs, their_kwargs))
     if isinstance(function, nn.Module):
-        assert same(dict(function.state_dict()), dict(reference.state_dict()))
+        states = dict(function.state_dict()), dict(reference.state_dict())
+        assert same(*states, to_the_bit=exactly)
     return program
 
 

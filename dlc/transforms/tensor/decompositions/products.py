@@ -6,15 +6,17 @@ a sum over the last axes, which hold what is contracted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
+from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.tensor_ir import element_of
 from dlc.ir.expr import Expr
-from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
+from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
-from dlc.transforms.tensor.decompositions.scalar import Scalar, compute_type, sqrt
+from dlc.transforms.tensor.decompositions.scalar import Number, Scalar, compute_type, sqrt
 from dlc.transforms.tensor.decompositions.types import join
 
 
@@ -192,14 +194,27 @@ def _labelled(term: str, order: Sequence[str], shape: Sequence[int]) -> list[Exp
 def distances(c: Lowering) -> Lowered:
     """Between all rows of two matrices."""
     left, right, p = c.tensor("x1"), c.tensor("x2"), c.number("p")
-    if p != 2:
-        refuse(f"expected the distance of p = 2, found {p}")
     shape = [*c.shape, shape_of(left)[-1]]
     *batch, row, column, k = dims(len(shape))
     a, b = (
         c.move(c.wide(v), [*batch[len(batch) - len(shape_of(v)) + 2 :], at, k], shape)
         for v, at in ((left, row), (right, column))
     )
-    squares = c.elementwise(lambda x, y: (x - y) * (x - y), a, b, shape=shape, hint="square")
-    sums = c.reduce("add", [len(shape) - 1], squares, hint="sum")
-    return c.pointwise_wide(sqrt, sums)
+    part, monoid, whole = NORMS.get(p) or _norm(p)
+    parts = c.elementwise(lambda x, y: part(x - y), a, b, shape=shape, hint="part")
+    return c.pointwise_wide(whole, c.reduce(monoid, [len(shape) - 1], parts, hint="sum"))
+
+
+Norm: TypeAlias = tuple[Callable[[Scalar], Scalar], str, Callable[[Scalar], Scalar]]
+"""What of each component is folded, with which monoid, and what is made of the fold."""
+
+NORMS: dict[Number, Norm] = {
+    0: (lambda d: d.is_nan().select(d, d.ne(0).to(d.element)), "add", lambda x: x),
+    1: (lambda d: d.abs(), "add", lambda x: x),
+    2: (lambda d: d * d, "add", sqrt),
+    inf: (lambda d: d.abs(), "max", lambda x: x),
+}
+
+
+def _norm(p: Number) -> Norm:
+    return lambda d: d.abs().pow(float(p)), "add", lambda x: x.pow(1.0 / p)

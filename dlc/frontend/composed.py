@@ -1,0 +1,88 @@
+"""ATen operations that PyTorch does not take apart, as a few others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch._ops import OperatorBase
+
+
+def trilinear(
+    first: Tensor,
+    second: Tensor,
+    third: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """`aten._trilinear`: three tensors, each with some more dimensions, multiplied and summed."""
+    spread: list[Tensor] = []
+    for value, dims in ((first, expand1), (second, expand2), (third, expand3)):
+        for dim in sorted(dims):
+            value = value.unsqueeze(dim)
+        spread.append(value)
+    product = spread[0] * spread[1] * spread[2]
+    return product.sum(list(sumdim)) if sumdim else product
+
+
+def pdist(points: Tensor, p: float = 2.0) -> Tensor:
+    """`aten._pdist_forward`: the distances of all pairs of rows."""
+    n = points.shape[0]
+    first, second = (points[at] for at in torch.triu_indices(n, n, 1, device=points.device))
+    parts = first - second
+    if p == 0:  # how many differ
+        return torch.where(parts.isnan(), parts, (parts != 0).to(parts.dtype)).sum(-1)
+    return torch.linalg.vector_norm(parts, p, dim=-1)
+
+
+def int_mm(left: Tensor, right: Tensor) -> Tensor:
+    """`aten._int_mm`: bytes multiplied and summed as 32-bit integers."""
+    return left.to(torch.int32) @ right.to(torch.int32)
+
+
+def angle(value: Tensor) -> Tensor:
+    """`aten.angle` of real numbers: 0 or pi."""
+    if not value.is_floating_point():
+        value = value.to(torch.get_default_dtype())
+    result = (value < 0).to(value.dtype) * math.pi
+    return torch.where(value.isnan(), value, result)
+
+
+def fake_quantize(
+    value: Tensor, scale: Tensor | float, zero_point: Tensor | int, low: int, high: int
+) -> tuple[Tensor, Tensor]:
+    """Numbers as integers from `low` to `high` of a scale hold them, and where those do."""
+    level = (value.float() * (1.0 / scale)).round() + zero_point
+    inside = (level >= low) & (level <= high)
+    return ((level.clamp(low, high) - zero_point) * scale).to(value.dtype), inside
+
+
+def fake_quantize_channels(
+    value: Tensor, scale: Tensor, zero_point: Tensor, axis: int, low: int, high: int
+) -> tuple[Tensor, Tensor]:
+    shape = [-1 if d == axis else 1 for d in range(value.dim())]
+    return fake_quantize(value, scale.view(shape), zero_point.view(shape), low, high)
+
+
+def fake_quantize_if(
+    value: Tensor, scale: Tensor, zero_point: Tensor, enabled: Tensor, low: int, high: int
+) -> tuple[Tensor, Tensor]:
+    result, inside = fake_quantize(value, scale, zero_point, low, high)
+    return torch.where(enabled != 0, result, value), inside | (enabled == 0)
+
+
+aten = torch.ops.aten
+COMPOSED: Mapping[OperatorBase, Callable[..., object]] = {
+    aten._trilinear.default: trilinear,
+    aten._pdist_forward.default: pdist,
+    aten._int_mm.default: int_mm,
+    aten.angle.default: angle,
+    aten.fake_quantize_per_tensor_affine_cachemask.default: fake_quantize,
+    aten.fake_quantize_per_channel_affine_cachemask.default: fake_quantize_channels,
+    aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: fake_quantize_if,
+}

@@ -1,0 +1,134 @@
+"""Sampling a volume at places that are data, and images at other sizes without aliasing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from itertools import product
+from operator import and_
+
+import torch
+from torch import Tensor
+from torch._ops import OperatorBase
+
+
+def reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
+    """Places outside of an interval, given by twice its ends, mirrored at these until inside."""
+    if twice_low == twice_high:
+        return torch.zeros_like(x)
+    low, span = twice_low / 2, (twice_high - twice_low) / 2
+    distance = (x - low).abs()
+    flips = (distance / span).floor()
+    rest = distance - flips * span
+    return torch.where(flips % 2 == 0, rest + low, span - rest + low)
+
+
+def place(at: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
+    """The place in pixels of a coordinate from -1 to 1."""
+    x = (at + 1) / 2 * (size - 1) if align_corners else ((at + 1) * size - 1) / 2
+    if padding == 0:
+        return x
+    if padding == 2:
+        ends = (0, 2 * (size - 1)) if align_corners else (-1, 2 * size - 1)
+        x = reflected(x, *ends)
+    return x.clamp(0, size - 1)
+
+
+def grid_sampler_3d(
+    value: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """`aten.grid_sampler_3d`: trilinear (0) or of the nearest point (1)."""
+    batch, channels, *sizes = value.shape
+    coordinates = [grid[..., 2 - d] for d in range(3)]  # the last one is the depth
+    places = [
+        place(at, size, padding_mode, align_corners)
+        for at, size in zip(coordinates, sizes, strict=True)
+    ]
+    axis = torch.arange(batch, device=value.device).reshape(batch, 1, 1, 1, 1)
+    channel = torch.arange(channels, device=value.device).reshape(1, channels, 1, 1, 1)
+
+    def read(points: Sequence[Tensor]) -> Tensor:
+        bounds = zip(points, sizes, strict=True)
+        inside = reduce(and_, ((p >= 0) & (p < n) for p, n in bounds))
+        held = [p.clamp(0, n - 1).long()[:, None] for p, n in zip(points, sizes, strict=True)]
+        return torch.where(inside[:, None], value[axis, channel, held[0], held[1], held[2]], 0)
+
+    if interpolation_mode == 1:
+        return read([p.round() for p in places])
+    floors = [p.floor() for p in places]
+    result = torch.zeros_like(value[:1, :1, :1, :1, :1])
+    for corner in product((0, 1), repeat=3):
+        weight = torch.ones_like(places[0])
+        for p, first, step in zip(places, floors, corner, strict=True):
+            weight = weight * ((p - first) if step else (first + 1 - p))
+        read_at = [first + step for first, step in zip(floors, corner, strict=True)]
+        result = result + read(read_at) * weight[:, None]
+    return result
+
+
+def triangle(x: Tensor) -> Tensor:
+    return (1 - x.abs()).clamp(min=0)
+
+
+def cubic(x: Tensor) -> Tensor:
+    """Keys' kernel with a = -1/2, which antialiasing uses."""
+    x = x.abs()
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0))
+
+
+def lanczos(x: Tensor) -> Tensor:
+    """The kernel of three lobes."""
+    return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0)
+
+
+def weights(
+    given: int, wanted: int, align_corners: bool, factor: float | None,
+    kernel: Callable[[Tensor], Tensor], reach: int, like: Tensor,
+) -> Tensor:  # fmt: skip
+    """How much each of the given points counts in each of the wanted ones."""
+    if align_corners:
+        scale = (given - 1) / (wanted - 1) if wanted > 1 else 0.0
+    else:
+        scale = 1 / factor if factor else given / wanted
+    support, stretch = reach * max(scale, 1.0), max(scale, 1.0)
+    # In f64, as there are few of them.
+    centre = torch.arange(wanted, device=like.device, dtype=torch.float64) * scale + scale / 2
+    point = torch.arange(given, device=like.device, dtype=torch.float64)
+    first = (centre - support + 0.5).trunc().clamp(min=0)
+    last = (centre + support + 0.5).trunc().clamp(max=given)
+    inside = (point >= first[:, None]) & (point < last[:, None])
+    found = torch.where(inside, kernel((point + 0.5 - centre[:, None]) / stretch), 0)
+    shares = found / found.sum(1, keepdim=True)
+    return shares.to(torch.promote_types(like.dtype, torch.float32))
+
+
+def antialiased(kernel: Callable[[Tensor], Tensor], reach: int) -> Callable[..., Tensor]:
+    """One of the operations `aten._upsample_…2d_aa`, by its kernel and how far that reaches."""
+
+    def function(
+        value: Tensor,
+        output_size: Sequence[int],
+        align_corners: bool,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
+    ) -> Tensor:
+        rows, columns = (
+            weights(value.shape[d], output_size[d], align_corners, factor, kernel, reach, value)
+            for d, factor in ((-2, scales_h), (-1, scales_w))
+        )
+        wide = value.to(rows.dtype)
+        return (rows @ (wide @ columns.t())).to(value.dtype)
+
+    return function
+
+
+aten = torch.ops.aten
+RESAMPLING: Mapping[OperatorBase, Callable[..., object]] = {
+    aten.grid_sampler_3d.default: grid_sampler_3d,
+    aten._upsample_bilinear2d_aa.default: antialiased(triangle, 1),
+    aten._upsample_bicubic2d_aa.default: antialiased(cubic, 2),
+}
+if hasattr(aten, "_upsample_lanczos2d_aa"):
+    RESAMPLING = {**RESAMPLING, aten._upsample_lanczos2d_aa.default: antialiased(lanczos, 3)}
