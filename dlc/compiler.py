@@ -72,6 +72,8 @@ class Variant:
     @cached_property
     def executor(self) -> Executor:
         executor = Executor(self.module("kernel"), self.backend)
+        eager = self.program.eager
+        self.stages.dump(getattr(eager, "__name__", type(eager).__name__))
         log = get_logger("kernels")
         for func in executor.funcs:
             schedule = "" if func.schedule is None else func.schedule.data

@@ -92,6 +92,7 @@ class LoadedProgram:
 
     @cached_property
     def executor(self) -> Executor:
+        self.stages.dump("loaded")
         return Executor(self.stages.module("kernel"), self.backend)
 
     def __repr__(self) -> str:

@@ -1,15 +1,19 @@
 """
 Logs, by Python's `logging`: `dlc.compile`, `dlc.kernels` and `dlc.graphs` below the logger `dlc`.
 
-`DLC_LOG=compile,graphs` shows those on stderr. Warnings are shown without it.
+`DLC_LOG=compile,graphs` shows those on stderr. Warnings are shown without it. `DLC_DUMP=DIRECTORY`
+names a place for the texts of all programs that are compiled.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import count
+from pathlib import Path
 
 from dlc.diagnostics import UsageError, did_you_mean, with_hint
 
@@ -19,6 +23,8 @@ TOPICS: Mapping[str, str] = {
     "graphs": "each graph that torch.compile passes, and what of it PyTorch runs",
 }
 VARIABLE = "DLC_LOG"
+DUMP = "DLC_DUMP"
+_numbers = count()
 
 
 def get_logger(topic: str) -> logging.Logger:
@@ -26,6 +32,16 @@ def get_logger(topic: str) -> logging.Logger:
     assert topic in TOPICS
     _show()
     return logging.getLogger(f"dlc.{topic}")
+
+
+def dump_directory(name: str) -> Path | None:
+    """A new directory for the texts of a program of that name, below DLC_DUMP; None if unset."""
+    if not (root := os.environ.get(DUMP)):
+        return None
+    plain = re.sub(r"\W+", "_", name).strip("_") or "program"
+    path = Path(root) / f"{os.getpid()}-{next(_numbers):03}-{plain}"
+    path.mkdir(parents=True)
+    return path
 
 
 @cache

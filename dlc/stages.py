@@ -18,6 +18,7 @@ from dlc.dialects import loop
 from dlc.dialects.kernel import FuncOp
 from dlc.dialects.kernel_op import KernelSignature
 from dlc.explain import Explanation
+from dlc.log import dump_directory
 from dlc.passes import PRINTED, STAGES, Printed, Stage, steps_between
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
 from dlc.registry import register
@@ -104,6 +105,14 @@ class Stages:
         if stage == "cuda":
             return print_module(self.module("kernel"))
         return text_of(self.module(stage))
+
+    def dump(self, name: str) -> None:
+        """Writes every stage's text to a directory of its own, if DLC_DUMP asks for that."""
+        if (directory := dump_directory(name)) is None:
+            return
+        for number, stage in enumerate(PRINTED[PRINTED.index(self.first) :]):
+            suffix = "cu" if stage == "cuda" else "mlir"
+            (directory / f"{number}-{stage}.{suffix}").write_text(self.text(stage))
 
     def explain(self) -> str:
         """For each kernel its schedule, what was preferred to what, and why."""

@@ -160,6 +160,9 @@ class Executor:
     def _run(self, values: dict[int, torch.Tensor], on_launch: OnLaunch | None) -> None:
         """Takes all steps; `values` holds the arguments, and then all memory that is in use."""
         backend = self.backend
+        launch = (
+            _launch_in_range if torch._C._autograd._profiler_enabled() else type(backend).launch
+        )
         addresses = [0] * self.program.count
         for number, tensor in values.items():
             addresses[number] = tensor.data_ptr()
@@ -168,7 +171,7 @@ class Executor:
                 if step.grid == 0:
                     continue
                 begin = time.perf_counter()
-                backend.launch(step.func, [addresses[i] for i in step.inputs + step.outputs])
+                launch(backend, step.func, [addresses[i] for i in step.inputs + step.outputs])
                 if on_launch is not None:
                     if backend.device.type == "cuda":
                         torch.cuda.synchronize(backend.device)
@@ -207,6 +210,12 @@ class Executor:
                 f"argument {number} of @main holds indices from {low} to {high}, "
                 f"found {tensor[tuple(place)].item()} at {place}"
             )
+
+
+def _launch_in_range(backend: Backend, func: kernel.FuncOp, addresses: Sequence[int]) -> None:
+    """A launch that PyTorch's profiler shows by the kernel's name (`emit_nvtx`: NVTX, too)."""
+    with torch.profiler.record_function(f"dlc::{func.name_}"):
+        backend.launch(func, addresses)
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
