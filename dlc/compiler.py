@@ -287,6 +287,11 @@ def compile(
     """
     Compiles a module or function as called with `args` and `kwargs`.
 
+    What the program's modules hold is followed: a call uses the parameters and buffers that they
+    have by then, and compiles a variant where a number, string or flag has changed that their code
+    reads (`m.eps`, `m.training`). What it finds in globals, closures and other objects is frozen,
+    but for modules and tensors. A program that changes an attribute that it reads is an error.
+
     With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.
     `schedules` are lines of text for kernels by name, in place of the default ones:

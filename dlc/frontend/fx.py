@@ -44,6 +44,7 @@ from dlc.frontend.imported import (
     signature_of,
 )
 from dlc.frontend.index_bounds import Bounds, index_bounds
+from dlc.frontend.module_attributes import ModuleAttributes, recorded_attributes
 from dlc.frontend.nodes import GraphImporter, Unrepresentable, name_hint, tensor_type
 from dlc.frontend.source import ImportFailure, Place, UnsupportedError
 from dlc.frontend.torch_export import FunctionModule, export
@@ -79,9 +80,10 @@ def import_program(
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
-    with exporting:
+    with exporting, recorded_attributes() as attributes:
         exported = export(root, args, kwargs, shown_as, whole)
-    return _Importer(root, module, exported, signature, args, kwargs, shown_as).run()
+    importer = _Importer(root, module, exported, signature, args, kwargs, shown_as, attributes)
+    return importer.run()
 
 
 class _Importer:
@@ -96,7 +98,9 @@ class _Importer:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         shown_as: Mapping[str, str],
+        attributes: ModuleAttributes,
     ):
+        self.attributes = attributes
         self.root, self.eager, self.exported, self.signature = root, eager, exported, signature
         self.leaves, self.input_spec = flatten_call(signature, args, kwargs)
         self.leaf_names = leaf_names(signature, args, kwargs)
@@ -161,7 +165,7 @@ class _Importer:
             constants=self.constants,
             signature=self.signature,
             eager=self.eager,
-            training=[(m, m.training) for m in self.root.modules()],
+            attributes=self.attributes,
         )
         program.module.verify()
         return program

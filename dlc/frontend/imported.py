@@ -13,6 +13,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.dialects.user_outputs import Constant, Leaf
+from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.source import ImportFailure
 from dlc.target import WIDEST_ACCESS
 
@@ -120,7 +121,8 @@ class ImportedProgram:
     signature: inspect.Signature
     eager: Callable[..., Any]
     """The program as PyTorch runs it."""
-    training: Sequence[tuple[torch.nn.Module, bool]]
+    attributes: ModuleAttributes
+    """What the code of the modules has read of them: the program is specialised to it."""
 
     @property
     def guards(self) -> dict[str, Guard]:
@@ -140,7 +142,7 @@ class ImportedProgram:
         cheap enough per call.
         """
         leaves, spec = flatten_call(self.signature, args, kwargs)
-        if spec != self.input_spec or any(m.training != mode for m, mode in self.training):
+        if spec != self.input_spec or not self.attributes.hold():
             return None
         for leaf, value in self.constants.items():
             if type(leaves[leaf]) is not type(value) or leaves[leaf] != value:

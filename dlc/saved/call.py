@@ -15,6 +15,7 @@ from dlc.backend import BackendError
 from dlc.dialects.host import main_of
 from dlc.dialects.user_outputs import outputs_of
 from dlc.frontend.imported import Argument, Guard, ImportedProgram, Result
+from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.source import ImportFailure
 
 PLAIN = (int, float, bool, str, type(None))
@@ -57,7 +58,7 @@ def call_from_json(
         constants={int(leaf): value for leaf, value in call["constants"].items()},
         signature=inspect.Signature([_parameter(given) for given in call["signature"]]),
         eager=absent,
-        training=(),
+        attributes=ModuleAttributes(),
     )
 
 
