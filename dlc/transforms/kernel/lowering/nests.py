@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import takewhile
+from typing import Any
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
-from dlc.dialects.access import LoadOpBase, YieldOpBase
 from dlc.dialects.axes import REGISTER, SERIAL
 from dlc.dialects.kernel_memory import is_local
 from dlc.transforms.kernel.lowering.element_access import (
@@ -24,11 +24,12 @@ from dlc.transforms.kernel.lowering.element_access import (
 )
 from dlc.transforms.kernel.lowering.register_lowering import LocalArray, Memory, RegisterLowering
 
-_TOP = kernel.AllocSharedOp | kernel.AllocMbarriersOp | kernel.TensorMapOp
-"""What is defined at the top of a kernel."""
-_YIELD = YieldOpBase | scf.YieldOp
-_LATER = _YIELD | tile.IndexOp | arith.ConstantOp
+_YIELDS = frozenset[type[Operation]]({tile.YieldOp, scf.YieldOp})
+_LATER = _YIELDS | {tile.IndexOp, arith.ConstantOp}
 """What is lowered where it is used, if at all."""
+_LOADS = frozenset[type[Operation]]({tile.LoadOp, kernel.LoadOp})
+_TELLS = frozenset[type[Operation]]({kernel.SyncWarpOp, kernel.MbarrierArriveOp})
+"""What tells other threads that they may overwrite."""
 
 
 def lower_body(to: RegisterLowering) -> None:
@@ -47,10 +48,10 @@ def _lower_ops(to: RegisterLowering, ops: Sequence[Operation]) -> None:
     group: list[Operation] = []
     shared: tuple[SSAValue, ...] = ()
     for op in ops:
-        if isinstance(op, Memory) and group:
+        if group and isinstance(op, Memory):
             to.unused_memory.append(op)
             continue
-        if isinstance(op, _LATER):
+        if type(op) in _LATER:
             continue
         if axes := _shareable_axes(to, op):
             if shared != axes:
@@ -71,7 +72,7 @@ def _shareable_axes(to: RegisterLowering, op: Operation) -> tuple[SSAValue, ...]
     loops of its own, or needs none. What is done at each point last of all shares them, too.
     """
     if isinstance(op, tile.EachOp):
-        last = op.next_op is None or isinstance(op.next_op, _YIELD)
+        last = op.next_op is None or type(op.next_op) in _YIELDS
         return tuple(op.axes) if last else ()
     if op.regions or (isinstance(op, tile.LoadOp) and is_local(op.ref)):
         return ()
@@ -91,10 +92,9 @@ def _ends_reads(op: Operation, group: list[Operation]) -> bool:
     """
     read = {member.ref for member in group if isinstance(member, tile.LoadOp)}
     written = {member.ref for member in group if isinstance(member, tile.StoreOp)}
-    tells = kernel.SyncWarpOp | kernel.MbarrierArriveOp
     return any(
-        isinstance(inner, tells)
-        or not (written if isinstance(inner, LoadOpBase) else read).isdisjoint(inner.operands)
+        type(inner) in _TELLS
+        or not (written if type(inner) in _LOADS else read).isdisjoint(inner.operands)
         for inner in op.walk()
     )
 
@@ -128,25 +128,17 @@ def _lower_group(to: RegisterLowering, group: list[Operation], axes: tuple[SSAVa
 def _lower_op(to: RegisterLowering, op: Operation) -> None:
     """Lowers an op with loops of its own, or one that varies along no register axis."""
     to.define_memory(op)
-    match op:
-        case tile.LoadOp() if (array := array_of(to, op)) is not None:
-            to.arrays[op.result] = array
-        case tile.LoadOp() if to.register_axes(op):
-            to.arrays[op.result] = lower_fragment(to, op)
-        case tile.StoreOp() if to.register_axes(op):
-            to.over(fragment_axes(to, op) or to.register_axes(op), lambda: lower_store(to, op))
-        case tile.EachOp():
-            to.over(op.axes, lambda: _lower_scalar(to, op))
-        case tile.ForOp():
-            _lower_for(to, op)
-        case scf.ForOp() | scf.IfOp():
-            _lower_control(to, op)
-        case kernel.AllocLocalOp() | tile.AccumulatorOp():
-            to.define(op)
-        case _ if isinstance(op, _TOP):
-            to.hoist(op)
-        case _:
-            _lower_scalar(to, op)
+    _LOWERED_ALONE.get(type(op), _lower_scalar)(to, op)
+
+
+def _lower_alone(to: RegisterLowering, op: tile.LoadOp | tile.StoreOp) -> None:
+    """Lowers an access with loops of its own, or none."""
+    if not (axes := to.register_axes(op)):
+        _lower_scalar(to, op)
+    elif isinstance(op, tile.StoreOp):
+        to.over(fragment_axes(to, op) or axes, lambda: lower_store(to, op))
+    else:
+        to.arrays[op.result] = array_of(to, op) or lower_fragment(to, op)
 
 
 def _lower_scalar(to: RegisterLowering, op: Operation) -> None:
@@ -209,3 +201,19 @@ def _lower_for(to: RegisterLowering, op: tile.ForOp) -> None:
             to.scalars[axis] = stack.enter_context(loop)
         stack.enter_context(to.along_registers(op.axes_of(REGISTER)))
         _lower_ops(to, list(op.body.block.ops))
+
+
+_LOWERED_ALONE: dict[type[Operation], Callable[[RegisterLowering, Any], None]] = {
+    tile.LoadOp: _lower_alone,
+    tile.StoreOp: _lower_alone,
+    tile.EachOp: lambda to, op: to.over(op.axes, lambda: _lower_each(to, op)),
+    tile.ForOp: _lower_for,
+    scf.ForOp: _lower_control,
+    scf.IfOp: _lower_control,
+    kernel.AllocLocalOp: RegisterLowering.define,
+    tile.AccumulatorOp: RegisterLowering.define,
+    kernel.AllocSharedOp: RegisterLowering.hoist,
+    kernel.AllocMbarriersOp: RegisterLowering.hoist,
+    kernel.TensorMapOp: RegisterLowering.hoist,
+}
+"""How operations are lowered that share no loops with others; the rest has none."""
