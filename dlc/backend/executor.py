@@ -161,7 +161,9 @@ class Executor:
         """Takes all steps; `values` holds the arguments, and then all memory that is in use."""
         backend = self.backend
         launch = (
-            _launch_in_range if torch.autograd.profiler._is_profiler_enabled else type(backend).launch
+            _launch_in_range
+            if torch.autograd.profiler._is_profiler_enabled
+            else type(backend).launch
         )
         addresses = [0] * self.program.count
         for number, tensor in values.items():

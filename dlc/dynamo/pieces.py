@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,9 @@ def compile_pieces(graph: GraphModule, options: Options) -> Callable[..., Any]:
     A functional ATen graph whose supported operations are compiled, as many together as can be.
     One warning sums up what PyTorch runs, and why.
     """
+    for node in graph.graph.find_nodes(op="get_attr"):
+        if isinstance(value := getattr(graph, str(node.target), None), torch.Tensor):
+            node.meta.setdefault("val", value)
     support = Support()
     count = sum(node.op == "call_function" for node in graph.graph.nodes)
     partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
@@ -64,6 +68,9 @@ class Support(OperatorSupportBase):
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.all_input_nodes[0])
+        if any("val" not in given.meta for given in node.all_input_nodes):
+            self.left[node] = "it runs graphs of its own"
+            return False
         alone, inputs = _alone(node)
         key = f"{alone.graph}{[_described(value) for value in inputs]}"
         if key not in self.known:
@@ -117,4 +124,4 @@ def _described(value: Any) -> object:
 def _named(node: Node, reason: str) -> str:
     place = place_of(node.meta.get("stack_trace"))
     where = f"{place.file}:{place.line}: " if place else ""
-    return f"{node.target} ({where}{reason.partition('; ')[0]})"
+    return f"{node.target} ({where}{re.split('; |, expected ', reason)[0]})"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -75,6 +76,37 @@ def test_what_is_left_and_why(caplog: pytest.LogCaptureFixture):
     assert "dlc_test.negated.default" in line
     assert "(2 times)" in line
     assert "random numbers" in line
+
+
+def branching(x: torch.Tensor) -> torch.Tensor:
+    y = torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos(), (x * 2,))
+    return y * torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+def rotated(x: torch.Tensor) -> torch.Tensor:
+    angles = torch.polar(torch.ones(2), torch.arange(2.0))
+    return torch.view_as_real(torch.view_as_complex(x.view(2, 2)) * angles).flatten() + 1
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [(branching, "cond .*: it runs graphs of its own"), (rotated, "its dtype is torch.complex64")],
+)
+def test_what_only_pytorch_knows(
+    program: Callable[[torch.Tensor], torch.Tensor],
+    words: str,
+    grad: bool,
+    caplog: pytest.LogCaptureFixture,
+):
+    compiled = torch.compile(program, backend="dlc", fullgraph=True)
+    for x in (torch.full((4,), 0.3), torch.full((4,), -0.4)):
+        x.requires_grad_(grad)
+        torch.testing.assert_close(compiled(x), program(x))
+        if grad:
+            mine, eagers = (torch.autograd.grad(f(x).sum(), x) for f in (compiled, program))
+            torch.testing.assert_close(mine, eagers)
+    assert re.search(words, said(caplog)[0])
 
 
 def test_without_fallback_dynamo_hears_of_it():
