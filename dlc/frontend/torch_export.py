@@ -25,10 +25,12 @@ from torch.utils._pytree import tree_map_only
 from dlc.frontend.bags import BAGS
 from dlc.frontend.beside_aten import beside_aten
 from dlc.frontend.composed import COMPOSED
+from dlc.frontend.digits import DIGITS
 from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
+from dlc.frontend.strided import STRIDED, NotRowMajor
 from dlc.frontend.unchecked import Unchecked
 
 LEFT = frozenset(
@@ -178,6 +180,8 @@ def _check_states(exported: torch.export.ExportedProgram) -> None:
 def explain(error: Exception) -> str:
     """One sentence for what PyTorch raised while it exported a program."""
     text = str(error)
+    if isinstance(error, NotRowMajor):
+        return text.splitlines()[0]
     kind = type(error).__name__
     for pattern, sentence in SENTENCES:
         if re.search(pattern, f"{kind}: {text}"):
@@ -242,7 +246,7 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     if whole is None:
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
-    for functions in (FAST_PATHS, COMPOSED, BAGS, RESAMPLING):
+    for functions in (FAST_PATHS, COMPOSED, BAGS, DIGITS, RESAMPLING, STRIDED):
         table.update(functions)
     table |= beside_aten()
     # What decompositions are written with beside ATen.

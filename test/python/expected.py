@@ -18,10 +18,12 @@ from dlc.judge.reference import widened, without_onednn
 EXACT = (
     "aten::div",
     "aten::nan_to_num",
+    "aten::nextafter",
     "aten::fake_quantize_per_channel_affine_cachemask",
 )
 """Operations that their dtype defines to the bit: one rounds a quotient before it is truncated, one
-knows the dtype's largest number, one takes no scales of fp64."""
+knows the dtype's largest number, one gives its next one, one takes no
+scales of fp64."""
 
 APART = ("aten::upsample_linear1d", "aten::upsample_bilinear2d", "aten::upsample_bicubic2d")
 """Operations that PyTorch takes apart first, as they compute places in fp32 in eager, too."""

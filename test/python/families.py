@@ -163,6 +163,10 @@ op("bytes", lambda u: (u > 200, u == 200, u != -56, u < 129, u.ge(-3), u.clamp(-
                        u.fmod(-3), u % 130, u.masked_fill(u > 3, 130), 5 - u, u * 200, u // -2),
    torch.tensor([0, 1, 44, 127, 128, 200, 255], dtype=torch.uint8))  # fmt: skip
 op("isin", torch.isin, integers(0, 9, 5), integers(0, 9, 3))
+op("divisors", lambda x, y: (torch.gcd(x, y), torch.lcm(x, y), torch.gcd(x, y[:1])),
+   integers(-999, 999, 3, 9), integers(-30, 30, 9))  # fmt: skip
+op("digits", lambda x, y: (torch.frexp(x), torch.nextafter(x, y)),
+   torch.cat([SPECIAL, torch.exp2(torch.arange(-149.0, 128))])[:, None], SPECIAL)  # fmt: skip
 op("casts", lambda x: (x.int(), x.long(), x.bool(), x.double(), x.to(torch.uint8), x.short()),
    normal(9) .abs() * 9)  # fmt: skip
 
@@ -475,6 +479,10 @@ op(
     ),
     normal(4, 3, 6),
 )
+op("places in memory", lambda x: (
+    x.as_strided((3, 2), (1, 5), 2),
+    torch.as_strided_scatter(x, x[0, :2].clone(), (2, 6), (18, 1), 1)),
+   normal(4, 3, 6))  # fmt: skip
 op("orders", lambda x: (x.permute(2, 0, 1), x.transpose(-1, 0), x.mT, x.movedim(0, 2), x[0].T,
                         x.swapaxes(0, 1)), normal(4, 3, 6))  # fmt: skip
 op("slices", lambda x: (x[1:], x[:, ::2], x[..., 1:-1], x[5:], x[-1], x[:, None], x.narrow(1, 1, 2),

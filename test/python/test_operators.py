@@ -242,7 +242,7 @@ REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "an unknown one": (lambda x: torch.ops.aten.made_up(x), f"{MADE_UP} (test_operators"),
     "a mask that reads": (lambda x: x[x > 0], "depends on data"),
     "a mask that writes many": (lambda x: put(x, x[0], x > 0), "a boolean mask takes a value for"),
-    "as_strided": (lambda x: x.as_strided((3,), (1,)), "aten.as_strided.default"),
+    "as_strided": (lambda x: x.t().as_strided((3,), (1,)), "as_strided is given a view"),
     "random numbers": (lambda x: F.gumbel_softmax(x), "it draws random numbers"),
     "training": (lambda x: F.dropout(x), "it draws random numbers"),
     "shapes from data": (lambda x: x.nonzero(), "depends on data"),
