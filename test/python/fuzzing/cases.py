@@ -1,4 +1,4 @@
-"""The three kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
+"""The four kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
 
 from __future__ import annotations
 
@@ -33,11 +33,15 @@ from dlc.simulator import run_module
 from dlc.target import TARGETS
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from fuzzing.programs import Program, random_program, shrink
+from fuzzing.results import Returning, random_returning, shrunk
+from fuzzing.results import complaint as complaint_of_results
 from fuzzing.schedules import random_schedule
 from fuzzing.texts import answer, random_passes, random_text
 
 ON_HOST = 0.15
 """How often the C++ compiler is asked, too, which takes longer than the interpreter."""
+EXPORTED = 0.1
+"""How often a program is also built and run without dlc."""
 TEXTS = 20
 """So many texts are a case."""
 
@@ -109,10 +113,32 @@ def texts(rng: random.Random) -> Answer:
     return Answer()
 
 
+def results(rng: random.Random) -> Answer:
+    """A program whose results share memory, by `dlc.compile`, `torch.compile` and an export."""
+    program, build = random_returning(rng), rng.random() < EXPORTED
+
+    def said_of(candidate: Returning) -> str:
+        try:
+            return complaint_of_results(candidate, build)
+        except (ImportFailure, UnsupportedError, OpError) as error:
+            return f"refused: {error}"
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    said = said_of(program)
+    if said.startswith("refused"):
+        return Answer(refused=said)
+    if not said:
+        return Answer()
+    smallest = shrunk(program, lambda p: said_of(p).split(":")[0] == said.split(":")[0])
+    return Answer(said_of(smallest), smallest.text)
+
+
 KINDS: dict[str, Callable[[random.Random], Answer]] = {
     "programs": programs,
     "schedules": schedules,
     "texts": texts,
+    "results": results,
 }
 
 

@@ -1,0 +1,43 @@
+"""Random programs that return arguments, buffers, views and structures give what eager gives."""
+
+from __future__ import annotations
+
+import random
+import warnings
+
+import pytest
+import torch
+from fuzzing.results import Outcome, Returning, complaint, random_returning, shrunk
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_some_programs(seed: int) -> None:
+    warnings.simplefilter("ignore")
+    program = random_returning(random.Random(f"results:{seed}"))
+    assert complaint(program) == "", program.text
+
+
+def test_the_same_seed_gives_the_same_program() -> None:
+    programs = [random_returning(random.Random(f"results:{seed}")) for seed in (1, 1, 2)]
+    assert programs[0] == programs[1] != programs[2]
+
+
+def _outcome(of_arguments: list[torch.Tensor], results: object) -> Outcome:
+    return Outcome.of(torch.nn.Module(), tuple(of_arguments), results)
+
+
+def test_every_difference_is_seen() -> None:
+    x = torch.arange(4.0)
+    right = _outcome([x], (x, x + 1, None))
+    assert not right.difference(_outcome([x], (x, x + 1, None)))
+    assert "share" in right.difference(_outcome([x], (x.clone(), x + 1, None)))
+    assert "leaf 2" in right.difference(_outcome([x], (x, x + 2, None)))
+    assert "leaf 3" in right.difference(_outcome([x], (x, x + 1, 1)))
+    assert "structure" in right.difference(_outcome([x], [x, x + 1, None]))
+    spread = torch.stack([x, x], 1)[:, 0]
+    assert "leaf 1" in _outcome([x], x + 0).difference(_outcome([x], spread))
+
+
+def test_what_fails_is_made_small() -> None:
+    program = Returning((("x0", (4,)),), (), ("v0 = x0 + 1", "x0.add_(1)", "v1 = x0 * 2"), "x0")
+    assert shrunk(program, lambda p: "x0.add_(1)" in p.statements).statements == ("x0.add_(1)",)
