@@ -34,6 +34,8 @@ from xdsl.utils.exceptions import (
 )
 from xdsl.utils.lexer import Lexer, Span
 
+from dlc.escapes import printable
+
 _HINT = "hint: "
 _CONTEXT = "context: "
 _MAX_WIDTH = 160
@@ -119,7 +121,7 @@ def format_error(error: BaseException, sources: Mapping[str, str] | None = None)
             lines += [f"{at}: note: {text or error.ref_text or 'here'}", *at.excerpt({})]
     notes: list[str] = getattr(error, "__notes__", [])
     lines += [note for note in notes if note.startswith(_HINT)]
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,9 @@ class _Place:
         elif text is None and self.line > 0:
             text = linecache.getline(self.file, self.line)
         text = re.sub(r"\s", " ", text or "").rstrip()  # every white space is one column
-        text = "".join(c if c.isprintable() else "?" for c in text)
         start = max(0, self.column - _MAX_WIDTH // 2) if len(text) > _MAX_WIDTH else 0
-        shown = text[start : start + _MAX_WIDTH].rstrip()
+        shown = "".join(c if c.isprintable() else "?" for c in text[start : start + _MAX_WIDTH])
+        shown = shown.rstrip()
         column = self.column - 1 - start
         if not shown or column < 0:
             return [shown] if shown else []

@@ -14,6 +14,7 @@ from dlc.diagnostics import UsageError, fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_op import tensor_of
 from dlc.dialects.torch import Argument, AtenOp
+from dlc.escapes import python_comment, python_string
 from dlc.judge.reference import VIEWS, default_epsilon, overload_of
 from dlc.pipeline import stage_of, text_of
 
@@ -38,8 +39,7 @@ def operations({parameters}):
 
 
 # Arguments of @main are those of `operations`, with their shapes, strides and alignments.
-KERNEL = r"""
-{kernel}"""
+KERNEL = {kernel}
 
 if __name__ == "__main__":
     sys.exit(check_kernel(KERNEL, operations))
@@ -76,12 +76,12 @@ def kernel_script(torch_ir: ModuleOp, kernel_ir: ModuleOp, name: str) -> str:
     body = [f"    {_statement(op, names)}" for op in found.ops]
     ops = ", ".join(dict.fromkeys(op.overload.data for op in found.ops)) or "none: it copies"
     return _SCRIPT.format(
-        name=found.launches[0].kernel_name,
-        ops=ops,
+        name=python_comment(found.launches[0].kernel_name),
+        ops=python_comment(ops),
         parameters=", ".join(parameters),
         body="\n".join(body) or "    # The kernel copies.",
         results=", ".join(names.of(v) for v in found.wanted),
-        kernel=text_of(_module(found, kernel_ir, parameters)),
+        kernel=python_string(text_of(_module(found, kernel_ir, parameters))),
     )
 
 
@@ -129,7 +129,7 @@ def _arguments(op: AtenOp, names: _PythonNames) -> dict[str, str]:
 
 
 def _literal(name: str, value: Argument) -> str:
-    if isinstance(value, str) and name == "dtype":
+    if isinstance(value, str) and name == "dtype" and value.isidentifier():
         return f"torch.{value}"
     if isinstance(value, float) and (value != value or value in (float("inf"), -float("inf"))):
         return f'float("{value}")'

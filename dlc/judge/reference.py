@@ -113,7 +113,7 @@ def overload_of(op: AtenOp) -> Any:
     name, _, overload = op.overload.data.partition(".")
     packet = getattr(torch.ops.aten, name, None)
     found = getattr(packet, overload, None)
-    if found is None:
+    if not isinstance(found, torch._ops.OpOverload):
         fail(op, f"PyTorch {torch.__version__} has no operation aten.{op.overload.data}")
     return found
 

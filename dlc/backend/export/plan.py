@@ -11,6 +11,7 @@ from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend.cuda.print.c_text import Names
 from dlc.backend.cuda.print.interface import (
     c_name,
+    check_names,
     dynamic_shared_bytes,
     parameter_types,
     tensor_maps,
@@ -68,6 +69,7 @@ class ExportPlan:
         if not planned or any(isinstance(op, kernel.LaunchOp) for op in body.ops):
             fail(main, "expected a host program, found none", "run plan-buffers first")
         program = HostProgram.of(module).bind({})
+        check_names(program.funcs)
         scope = Names(_TAKEN)
         names: dict[int, str] = {}
         layouts: dict[str, Layout] = {}

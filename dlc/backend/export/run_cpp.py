@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlc.analysis.kernel.tensor_maps import TensorMap
-from dlc.backend.cuda.print.c_text import c_string
 from dlc.backend.cuda.run.nvcc import exact_arch
 from dlc.backend.export.plan import Call, ExportPlan, KernelFacts, row
 from dlc.backend.export.signature import Argument, Other
 from dlc.backend.host_program import Allocate, Layout, Slice
+from dlc.escapes import c_comment, c_string, plain
 from dlc.ir.elements import element
 from dlc.text import table
 
@@ -68,17 +68,27 @@ def usage(plan: ExportPlan) -> list[str]:
     """What `run --help` prints: how to call it, and each tensor with its file."""
     signature = plan.signature
     given = [
-        [f"INPUTS/{a.file}.npy", _shown(plan, a.buffer, a.layout), a.kind, a.name]
+        [f"INPUTS/{a.file}.npy", _shown(plan, a.buffer, a.layout), a.kind, plain(a.name)]
         for a in signature.arguments
     ]
     left = [
-        [f"RESULTS/{a.file}.npy", _shown(plan, a.buffer, a.layout), "", f"{a.name} after the call"]
+        [
+            f"RESULTS/{a.file}.npy",
+            _shown(plan, a.buffer, a.layout),
+            "",
+            f"{plain(a.name)} after the call",
+        ]
         for a in (mutation.argument for mutation in signature.mutations)
     ]
     made = [
-        [f"(result {r.number})", "", r.path, repr(r.value)]
+        [f"(result {r.number})", "", plain(r.path), plain(repr(r.value))]
         if isinstance(r, Other)
-        else [f"RESULTS/{r.number}.npy", _shown(plan, r.buffer, r.layout), r.path, r.relation]
+        else [
+            f"RESULTS/{r.number}.npy",
+            _shown(plan, r.buffer, r.layout),
+            plain(r.path),
+            plain(r.relation),
+        ]
         for r in signature.results
     ]
     return [
@@ -119,7 +129,7 @@ def _results(plan: ExportPlan) -> Iterator[str]:
     yield "  // results"
     for result in plan.signature.results:
         if isinstance(result, Other):
-            yield f"  // {result.number} is {result.value!a}"
+            yield f"  // {result.number} is {c_comment(repr(result.value))}"
             continue
         size = result.layout.dtype.itemsize
         place = f"{result.buffer} + {result.offset * size}" if result.offset else result.buffer
@@ -163,7 +173,8 @@ def _buffer(plan: ExportPlan, step: Allocate | Slice) -> str:
 
 def _launch(call: Call, kernel: KernelFacts) -> Iterator[str]:
     if call.ops:
-        yield f"  // {', '.join(op.partition(' ')[2] for op in call.ops)}"
+        ops = ", ".join(op.partition(" ")[2] for op in call.ops)
+        yield f"  // {c_comment(ops)}"
     if kernel.grid == 0:
         yield f"  // {kernel.name} has no blocks: nothing is launched"
         return

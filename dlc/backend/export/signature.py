@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from xdsl.ir import Attribute
 from dlc.backend.host_program import Layout, attributes_of
 from dlc.diagnostics import fail
 from dlc.dialects.user_outputs import Constant, Leaf, Output, mutated_by, outputs_of
+from dlc.escapes import file_name
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class _Reader:
 
 def _file(name: str, taken: set[str]) -> str:
     """A name of a file for a tensor's name, which is none that is taken."""
-    file = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".-") or "_"
+    file = file_name(name)
     while file in taken:
         file += "_"
     taken.add(file)

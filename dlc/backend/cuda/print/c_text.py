@@ -22,6 +22,7 @@ from xdsl.ir import Attribute
 
 from dlc.backend.cuda.print.prelude import PRELUDE
 from dlc.dialects.layouts import static_shape
+from dlc.escapes import c_comment, c_identifier
 from dlc.ir.elements import element, find_element
 
 COLUMNS = 100
@@ -29,23 +30,13 @@ COLUMNS = 100
 
 
 def comment(text: str) -> list[str]:
-    """The lines of a comment, which is broken after spaces and commas."""
+    """The lines of a comment on any text, which is broken after spaces and commas."""
     lines = ["//"]
-    for part in re.split(r"(?<=,)|(?<= )", f" {text}"):
+    for part in re.split(r"(?<=,)|(?<= )", f" {c_comment(text)}"):
         if len(lines[-1]) + len(part.rstrip()) > COLUMNS:
             lines.append("//  ")
         lines[-1] += part
     return [line.rstrip() for line in lines]
-
-
-def c_string(text: str) -> str:
-    """A literal of C with these bytes in UTF-8, whatever they are."""
-    escaped = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
-    shown = (
-        escaped.get(c) or (c if " " <= c <= "~" else "".join(f"\\{b:03o}" for b in c.encode()))
-        for c in text
-    )
-    return f'"{"".join(shown)}"'
 
 
 class Level(IntEnum):
@@ -247,14 +238,9 @@ _LIBRARY = frozenset(
 )
 
 
-def _sanitized(name: str) -> str:
-    name = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"_{name}" if name[:1].isdigit() else name
-
-
 def kernel_name(name: str) -> str:
     """The C name of the kernel `name`: that name, unless it means something else in C."""
-    name = _sanitized(name)
+    name = c_identifier(name)
     single = name.removesuffix("f").removesuffix("l")
     taken = {name, single} & _LIBRARY or name in _WORDS or name in PRELUDE
     taken = taken or name.startswith("dlc_")  # the host header's
@@ -277,7 +263,7 @@ class Names:
 
     def new(self, hint: str) -> str:
         """A name like `hint` that no scope has."""
-        base = name = _sanitized(hint)
+        base = name = c_identifier(hint)
         number = 0
         while self._is_taken(name):
             number += 1

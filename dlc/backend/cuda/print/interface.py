@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.analysis.kernel.layout import alignment_of
@@ -48,6 +50,19 @@ def dynamic_shared_bytes(func: kernel.FuncOp) -> int:
 def c_name(func: kernel.FuncOp) -> str:
     """The kernel's name in C: its own, unless that is one of the C library's."""
     return kernel_name(func.name_)
+
+
+def check_names(funcs: Iterable[kernel.FuncOp]) -> None:
+    """OpError for kernels that are to stand in one program and have one name in C."""
+    known: dict[str, kernel.FuncOp] = {}
+    for func in funcs:
+        if (other := known.setdefault(c_name(func), func)) is not func:
+            fail(
+                func,
+                f"expected kernels of different names in C, found that @{func.name_} and "
+                f"@{other.name_} are both {c_name(func)}",
+                "rename one of them",
+            )
 
 
 def static_alignment(ref: SSAValue) -> int:

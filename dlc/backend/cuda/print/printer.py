@@ -15,7 +15,7 @@ The text compiles with nvcc, and with a C++ compiler behind the host backend's h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -39,6 +39,7 @@ from dlc.backend.cuda.print.c_text import (
 )
 from dlc.backend.cuda.print.interface import (
     c_name,
+    check_names,
     dynamic_shared_bytes,
     parameter_types,
     shared_bytes,
@@ -87,7 +88,8 @@ def _independent(func: kernel.FuncOp) -> kernel.FuncOp:
     return func
 
 
-def _print(funcs: Iterable[kernel.FuncOp]) -> str:
+def _print(funcs: Sequence[kernel.FuncOp]) -> str:
+    check_names(funcs)
     printers = [_KernelPrinter(_independent(func)) for func in funcs]
     texts = [printer.print() for printer in printers]
     helpers = {name for printer in printers for name in printer.helpers}
