@@ -36,8 +36,11 @@ class Verifier:
         self._structures: dict[Operation, Hashable] = {}
         """The structures of the kernels of the module when it was found valid."""
         self._valid: set[Hashable] = set()
-        self._declared: dict[Operation, object] = {}
-        """What operations were when their declarations were last found to hold."""
+        self._declared: dict[Hashable, object] = {}
+        """
+        The forms of operations whose declarations were found to hold. A form has the identities of
+        attributes, and these are kept with it, so that none is another's later.
+        """
 
     def verify(self, module: ModuleOp) -> None:
         """Raises what the verifiers of operations and `verify_dominance` do."""
@@ -71,11 +74,14 @@ class Verifier:
                         if inner.parent is not block:
                             block.verify()
                         self._verify(inner, sound)
-        facts, written = _facts(op), _written(type(op).verify_)
-        if written is None or self._declared.get(op) != facts:
+        written = _written(type(op).verify_)
+        form = None if written is None else _form(op)
+        if form is None or form not in self._declared:
             op.verify(verify_nested_ops=False)
-            self._declared[op] = facts
+            if form is not None:
+                self._declared[form] = _attributes_of(op)
             return
+        assert written is not None
         try:
             for trait in _demanding(type(op)):
                 trait.verify(op)
@@ -118,6 +124,38 @@ def _facts(op: Operation) -> tuple[object, ...]:
         [[(block, block.arg_types) for block in region.blocks] for region in op.regions],
         block,
         (op.parent_op(), block.prev_block, block.next_block) if block and not op.next_op else None,
+    )
+
+
+def _form(op: Operation) -> Hashable | None:
+    """
+    All that an operation's declaration and the rules of terminators speak of, by the identities of
+    attributes, which never change; None if that is more than this.
+    """
+    if op.successors:
+        return None
+    last = None
+    if op.next_op is None and op.parent is not None and (region := op.parent.parent) is not None:
+        last = len(region.blocks), type(region.parent)
+    return (
+        type(op),
+        last,
+        *[id(value.type) for value in op.operands],
+        None,
+        *[id(result.type) for result in op.results],
+        *[part for name, value in op.properties.items() for part in (name, id(value))],
+        None,
+        *[part for name, value in op.attributes.items() for part in (name, id(value))],
+        *[tuple([tuple([id(a.type) for a in b.args]) for b in r.blocks]) for r in op.regions],
+    )
+
+
+def _attributes_of(op: Operation) -> object:
+    """The attributes whose identities are in an operation's form."""
+    return (
+        [value.type for value in (*op.operands, *op.results)],
+        [*op.properties.values(), *op.attributes.values()],
+        [block.arg_types for region in op.regions for block in region.blocks],
     )
 
 
