@@ -8,7 +8,6 @@ them all that dlc lowers.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 
@@ -17,16 +16,7 @@ from torch._ops import OpOverload
 
 from dlc.frontend.torch_export import decompositions, overload_name
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
-from dlc.transforms.tensor.decompositions.creation import RANDOM
-
-REASONS = {
-    r"\w+_backward": "derivatives are not compiled",
-    r"_fft_\w+": "complex numbers are not compiled",
-    r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
-    r"empty_strided|sym_storage_offset": "it depends on how a tensor lies in memory",
-    r"\w+\.\w*out": "it writes to its argument; torch.export makes it functional",
-}
-"""Why operations are refused, by their names."""
+from dlc.transforms.tensor.decompositions.refusals import UNKNOWN, reason_against
 
 
 def core_operations() -> Iterator[OpOverload]:
@@ -43,17 +33,13 @@ def core_operations() -> Iterator[OpOverload]:
 def fate(op: OpOverload) -> str:
     """What becomes of an operation: `lowered`, `taken apart`, or why it is refused."""
     name = overload_name(op)
-    packet = name.partition(".")[0]
     if name in DECOMPOSITIONS:
         return "lowered"
     if op in decompositions(DECOMPOSITIONS):
         return "taken apart"
-    if packet in RANDOM:
-        return "refused: it draws random numbers"
-    for pattern, reason in REASONS.items():
-        if re.fullmatch(pattern, name) or re.fullmatch(pattern, packet):
-            return f"refused: {reason}"
-    return "taken apart" if op._can_decompose() else "refused: nobody has written it yet"
+    reason = reason_against(name)
+    unknown = reason == UNKNOWN and op._can_decompose()
+    return "taken apart" if unknown else f"refused: {reason}"
 
 
 def table() -> str:

@@ -18,7 +18,7 @@ from dlc.cli.job import Job
 from dlc.cli.observers import Diffs, Remarks, Timing
 from dlc.cli.option_rules import settle
 from dlc.cli.outputs import compile_and_write
-from dlc.cli.pass_reproducer import advance, reproduction
+from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.cli.program_input import Loaded, kind_of, load_model_program, load_module, load_program
 from dlc.cli.status_line import STATUS
 from dlc.diagnostics import UsageError, failed_pass
@@ -47,7 +47,7 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
             traceback.print_exception(error)
         sys.stdout.flush()
         print(describe(error, sources), file=sys.stderr)
-        if (failed := failed_pass(error)) is not None:
+        if (failed := failed_pass(error)) is not None and not is_refusal(error):
 
             def before() -> ModuleOp:
                 ctx = register(Context())

@@ -29,11 +29,11 @@ from typing import IO, TYPE_CHECKING, NoReturn
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
-from xdsl.utils.exceptions import ArgSpecParseError, PassFailedException
+from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from dlc.cli.option_rules import Need, check_needs
-from dlc.cli.pass_reproducer import advance, reproduction
+from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.diagnostics import (
     UsageError,
     did_you_mean,
@@ -164,7 +164,7 @@ class DlcOptMain(xDSLOptMain):
 
     def reproduction(self, error: BaseException) -> str | None:
         """A line with the command that shows the failure again; None if the compiler is right."""
-        if isinstance(error, PassFailedException | ArgSpecParseError | UsageError):
+        if is_refusal(error):
             return None
         passes, number = self.pipeline.passes, self._at_fault
         later = failed_pass(error) if number is None and self.args.check_hazards else None

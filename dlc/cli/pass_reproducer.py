@@ -14,11 +14,17 @@ from pathlib import Path
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import ArgSpecParseError
+from xdsl.utils.exceptions import ArgSpecParseError, PassFailedException
 
 from dlc.cli.error_text import describe
+from dlc.diagnostics import UsageError
 from dlc.passes import steps_between
 from dlc.pipeline import apply_pass, stage_of, text_of
+
+
+def is_refusal(error: BaseException) -> bool:
+    """True if the compiler is right: a pass or the command line says what it does not take."""
+    return isinstance(error, PassFailedException | ArgSpecParseError | UsageError)
 
 
 def write_reproducer(

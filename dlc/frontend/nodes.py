@@ -96,6 +96,15 @@ def plain(value: object) -> torch_ir.Argument:
             )
 
 
+_BRANCHES = "control flow that depends on data has no counterpart"
+_HIGHER_ORDER = {
+    **dict.fromkeys(("cond", "while_loop", "map_impl", "scan"), _BRANCHES),
+    "flex_attention": "scores by a function have no decomposition; write them with matmul, softmax "
+    "and where, or call scaled_dot_product_attention with a mask",
+}
+"""Why operations that take functions cannot be imported."""
+
+
 def _described(node: Node) -> str:
     """A value that is no tensor, as an error names it."""
     value = node.meta.get("val")
@@ -148,7 +157,7 @@ class GraphImporter:
             self.values[node] = items[index]
             return
         if isinstance(target, torch._ops.HigherOrderOperator):
-            raise Unrepresentable("control flow that depends on data has no counterpart")
+            raise Unrepresentable(_HIGHER_ORDER.get(target.name(), "it runs a function of its own"))
         if not isinstance(target, torch._ops.OpOverload):
             raise Unrepresentable("it computes with a number that depends on data")
         if target is CHECKED_BY_EXPORT:

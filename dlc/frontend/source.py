@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from xdsl.utils.exceptions import DiagnosticException
 TORCH = os.path.dirname(torch.__file__) + os.sep
 MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 HERE = os.path.dirname(__file__) + os.sep
+DLC = os.path.dirname(os.path.dirname(__file__)) + os.sep
+COMMANDS = os.path.join(DLC, "cli") + os.sep
+STANDARD = os.path.dirname(os.__file__) + os.sep
 PASSED_THROUGH = HERE + "unchecked.py"
 """Stands between a program and the functions that it calls."""
 GENERATED = ("<eval_with_key>", "<string>", "<frozen")
@@ -83,7 +87,8 @@ class UnsupportedError(DiagnosticException):
 def place_of(stack_trace: str | None, shown_as: Mapping[str, str] | None = None) -> Place | None:
     """
     The innermost frame of a formatted stack trace (outermost first) that is the user's; if all are
-    PyTorch's own, the innermost of a module of `torch.nn`; None if there is neither.
+    PyTorch's own, the user's line that called for a compilation; where that is a command's, the
+    innermost of a module of `torch.nn`; None if there is none of these.
     """
     frames = [(m[1], int(m[2])) for m in FRAME.finditer(stack_trace or "")]
     return _innermost(frames, shown_as)
@@ -102,8 +107,20 @@ def _innermost(
 ) -> Place | None:
     inner = [frames[i] for i in _inside_program([file for file, _ in frames])]
     users = [frame for frame in inner if not frame[0].startswith(TORCH)]
-    for file, line in [*reversed(users), *reversed(inner)]:
-        return Place.of_line(file, line, shown_as)
+    found = users[-1] if users else _caller() or (inner[-1] if inner else None)
+    return None if found is None else Place.of_line(*found, shown_as)
+
+
+def _caller() -> tuple[str, int] | None:
+    """The line of the user's that called dlc, or a function that dlc has compiled."""
+    frame = sys._getframe()
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(COMMANDS):
+            return None
+        if not file.startswith((DLC, TORCH, STANDARD, *GENERATED)):
+            return file, frame.f_lineno
+        frame = frame.f_back
     return None
 
 

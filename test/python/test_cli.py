@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from io import StringIO
 from pathlib import Path
 
@@ -196,6 +197,16 @@ def test_errors_are_sentences(
     assert err.count("error: ") == 1
     main([*argv, "--debug"])
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_refusal_leaves_no_reproducer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """The compiler has not failed where it says what it does not compile."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert main(["compile", "-c", "torch.ops.aten.made_up(torch.randn(3))"]) == 1
+    assert "reproduce" not in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from dlc.compiler import CompiledProgram
 from dlc.diagnostics import OpError
 from dlc.dialects import tile
 from dlc.frontend.capture import capture_text
+from dlc.frontend.source import UnsupportedError
 from dlc.ir.locations import LocParser
 from dlc.judge.reference import evaluate
 from dlc.passes import STAGES, STEPS, Stage
@@ -344,6 +345,24 @@ def test_unknown_names_are_sentences():
 def test_an_operation_without_a_lowering_names_itself():
     with pytest.raises(OpError, match=re.escape(MADE_UP)):
         dlc.compile(torch.ops.aten.made_up, (torch.randn(3),), backend="host")
+
+
+def test_where_only_pytorch_is_called_the_place_is_the_line_of_the_call():
+    here = "test_compile.py"
+    with pytest.raises(OpError, match=rf"{here}:\d+: nobody has written it yet"):
+        dlc.compile(torch.ops.aten.made_up, (torch.randn(3),), backend="host")
+    with pytest.raises(UnsupportedError, match=rf"{here}:\d+:\d+: error: aten\."):
+        dlc.compile(torch.inverse, (torch.eye(3),), backend="host")
+
+
+def test_attention_by_a_function_is_no_control_flow():
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def program(q: torch.Tensor) -> torch.Tensor:
+        return flex_attention(q, q, q)  # pyright: ignore[reportReturnType]
+
+    with pytest.raises(UnsupportedError, match="flex_attention: scores by a function"):
+        dlc.compile(program, (torch.randn(1, 1, 16, 16),), backend="host")
 
 
 def test_import_of_dlc_is_light():

@@ -364,7 +364,8 @@ def test_every_unsupported_operation_is_listed() -> None:
     with pytest.raises(UnsupportedOperations) as error:
         DecomposeTorchPass().apply(Context(), module)
     assert str(error.value) == (
-        "2 operations are not supported: aten.made_up.default (script.py:7), "
+        "2 operations are not supported: aten.made_up.default (script.py:7: "
+        "nobody has written it yet), "
         "aten.dropout.default (script.py:9: it draws random numbers; call the module's "
         "eval() first)"
     )

@@ -22,7 +22,7 @@ from dlc.diagnostics import OpError, file_line_col, with_hint
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, Lowering, Refused
-from dlc.transforms.tensor.decompositions.creation import RANDOM
+from dlc.transforms.tensor.decompositions.refusals import reason_against
 from dlc.transforms.tensor.decompositions.scalar import is_unsigned, storage_type
 
 
@@ -37,11 +37,10 @@ class UnsupportedOperations(OpError):
 
 
 def _described(op: AtenOp, reason: str) -> str:
-    """`aten.cumsum.default (script.py:3)`, and why if it is one form of a known operation."""
+    """`aten.cumsum.default (script.py:3: nobody has written it yet)`."""
     place = file_line_col(op.location)
     where = [] if place is None else [f"{place.filename.data}:{place.line.data}"]
-    notes = [*where, *([reason] if reason else [])]
-    return f"aten.{op.overload.data}" + (f" ({': '.join(notes)})" if notes else "")
+    return f"aten.{op.overload.data} ({': '.join([*where, reason])})"
 
 
 @dataclass(frozen=True)
@@ -86,14 +85,11 @@ class DecomposeTorchPass(ModulePass):
 
 def decompose(op: AtenOp, number: int) -> str | None:
     """
-    Replaces `op`, the program's operation `number`; gives None, or the reason why it cannot be
-    (empty if it is unknown).
+    Replaces `op`, the program's operation `number`; gives None, or the reason why it cannot be.
     """
     decomposition = DECOMPOSITIONS.get(op.overload.data)
     if decomposition is None:
-        if op.overload.data.partition(".")[0] in RANDOM:
-            return "it draws random numbers; draw them outside and pass them as an argument"
-        return ""
+        return reason_against(op.overload.data)
     lowering = Lowering(op, number)
     try:
         lowered = decomposition(lowering)

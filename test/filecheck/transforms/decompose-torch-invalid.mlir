@@ -2,7 +2,7 @@
 
 // Every unsupported operation is named at once, those of a known name with the reason.
 
-// CHECK: 3 operations are not supported: aten.made_up.default ({{.*}}:7), aten.bernoulli.default ({{.*}}:9: it draws random numbers; draw them outside and pass them as an argument), aten.dropout.default ({{.*}}:10: it draws random numbers; call the module's eval() first)
+// CHECK: 3 operations are not supported: aten.made_up.default ({{.*}}:7: nobody has written it yet), aten.bernoulli.default ({{.*}}:9: it draws random numbers; draw them outside and pass them as an argument), aten.dropout.default ({{.*}}:10: it draws random numbers; call the module's eval() first)
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %a = torch.aten "made_up.default"(self = %x) : (tensor<4xf32>) -> tensor<4xf32>
   %b = torch.aten "relu.default"(self = %a) : (tensor<4xf32>) -> tensor<4xf32>
