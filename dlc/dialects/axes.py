@@ -39,7 +39,7 @@ from dlc.dialects.directives import (
     print_size,
     sizes_map,
 )
-from dlc.ir.bounds import least, most
+from dlc.ir.bounds import hint, least, most
 from dlc.ir.expr import Expr, from_affine
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
@@ -91,6 +91,11 @@ class AxesOp(IRDLOperation, ABC):
         """The largest number of points that one of this operation's axes can have."""
         size = self._size(axis)  # most are constants: their ranges need no expression
         return size.value if isinstance(size, AffineConstantExpr) else most(self.size(axis))
+
+    def hint(self, axis: SSAValue) -> int:
+        """The number of points of an axis that schedules and estimates assume."""
+        size = self._size(axis)
+        return size.value if isinstance(size, AffineConstantExpr) else hint(self.size(axis))
 
     def _size(self, axis: SSAValue) -> AffineExpr:
         assert isinstance(axis, BlockArgument)

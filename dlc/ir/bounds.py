@@ -29,6 +29,11 @@ def most(of: Expr | SSAValue) -> float:
     return bounds(of)[1]
 
 
+def hint(of: Expr | SSAValue) -> int:
+    """The number that schedules and estimates assume: the only one, or else the largest."""
+    return int(most(of))
+
+
 def sure(condition: Expr, known: Iterable[Expr] = ()) -> bool:
     """
     True if a condition always holds, by bounds alone or given one of `known`, each being >= 0. A

@@ -13,7 +13,7 @@ from dlc.analysis.loop.cost import flops_of
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.ir.variance import variance
+from dlc.ir.variance import Variance, variance
 from dlc.schedule.tiling import Problem
 
 
@@ -57,16 +57,27 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     def run(axis: BlockArgument) -> float:
         """The length of an axis over the steps that its points are apart in an operand."""
         steps = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
-        return outer.extent(axis) / max(steps, default=1)
+        return outer.hint(axis) / max(steps, default=1)
 
     # Of several axes of one length the innermost, along which memory is most likely contiguous.
     inward = outer.axes[::-1]
     row = max((a for a in inward if a in found.rows), key=run)
     column = max((a for a in inward if a in found.columns), key=run)
-    row_factors, column_factors = factors(found, along)
+    problem = _problem(outer, reduce, found, (row, column), chunked, along)
+    return Tiled(outer, found, row, column, chunked, problem)
 
-    def operands(axis: SSAValue) -> int:
-        return sum(axis in varies for varies in chunked.values())
+
+def _problem(
+    outer: loop.ForOp,
+    reduce: loop.ReduceOp,
+    found: Contraction,
+    tiled: tuple[BlockArgument, BlockArgument],
+    chunked: Mapping[loop.LoadOp, frozenset[SSAValue]],
+    along: Variance,
+) -> Problem:
+    """The sizes of a contraction, of which a row and a column axis are tiled."""
+    row, column = tiled
+    row_factors, column_factors = factors(found, along)
 
     def work(axes: Sequence[SSAValue], others: Sequence[SSAValue]) -> float:
         """The arithmetic at a point that belongs to one operand, which varies along the axes."""
@@ -80,16 +91,16 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
 
     def points(varies: frozenset[SSAValue]) -> int:
         """Elements of one operand for a point of K."""
-        return prod(outer.extent(a) for a in outer.axes if a in varies)
+        return prod(outer.hint(a) for a in outer.axes if a in varies)
 
-    extents = [outer.extent(a) for a in outer.axes]
-    problem = Problem(
-        batch=prod(extents) // max(outer.extent(row) * outer.extent(column), 1),
-        rows=outer.extent(row),
-        columns=outer.extent(column),
-        k=reduce.extent(reduce.axes[-1]),
-        row_operands=operands(row),
-        column_operands=operands(column),
+    loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
+    return Problem(
+        batch=prod(map(outer.hint, outer.axes)) // max(outer.hint(row) * outer.hint(column), 1),
+        rows=outer.hint(row),
+        columns=outer.hint(column),
+        k=reduce.hint(reduce.axes[-1]),
+        row_operands=sum(row in varies for varies in chunked.values()),
+        column_operands=sum(column in varies for varies in chunked.values()),
         row_factors=row_factors,
         column_factors=column_factors,
         operand_points=sum(points(v) for v in chunked.values() if v & {row, column}),
@@ -99,4 +110,3 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         row_work=work(found.rows, found.columns),
         column_work=work(found.columns, found.rows),
     )
-    return Tiled(outer, found, row, column, chunked, problem)

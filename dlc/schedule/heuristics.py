@@ -49,7 +49,7 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     reduces = [op for op in ops if isinstance(op, loop.ReduceOp)]
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
-    extents = [outer.extent(a) for a in outer.axes] if outer else []
+    extents = [outer.hint(a) for a in outer.axes] if outer else []
     if tiled := tiled_contraction(kernel):
         return _contraction(tiled, target)
     if flat and reduces:
@@ -65,7 +65,7 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     """Tiles the longest row and the longest column axis with the fastest of all candidates."""
     outer, problem = tiled.outer, tiled.problem
     row, column = tiled.row, tiled.column
-    extents = [outer.extent(a) for a in outer.axes]
+    extents = [outer.hint(a) for a in outer.axes]
     fitting = candidates(problem, target)
     if not fitting:
         return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
@@ -137,7 +137,7 @@ def _cooperative(
     Gives a row so many threads that each takes about two runs, and a block so many rows that it
     has 256 threads, unless SMs would then stay empty.
     """
-    length = max(r.extent(r.axes[-1]) for r in reduces)
+    length = max(r.hint(r.axes[-1]) for r in reduces)
     row_count = prod(extents)
     row = outer.axes[-1] if outer and outer.axes else None
     strided = row is not None and _unit_stride(reduces, row) > _unit_stride(reduces, None)
@@ -204,7 +204,7 @@ def _run(nest: AxesOp, axes: Sequence[BlockArgument]) -> int:
         if op.subscripts and op.subscripts[-1].coefficient(axes[-1]) == 1
     ]
     run = max(RUN, WIDEST_ACCESS // max(sizes, default=WIDEST_ACCESS))
-    return run if nest.extent(axes[-1]) % run == 0 else RUN
+    return run if nest.hint(axes[-1]) % run == 0 else RUN
 
 
 def _pointwise(extents: list[int], heavy: bool, run: int = RUN) -> str:

@@ -22,7 +22,7 @@ from dlc.cli import dlc_opt
 from dlc.diagnostics import OpError, fail, format_error
 from dlc.ir.dominance import DominanceError, verify_dominance
 from dlc.ir.locations import LocParser
-from dlc.passes import STEPS
+from dlc.passes import APART, STEPS
 from dlc.registry import PipelineError, get_pass, parse_pipeline, register
 from dlc.remarks import collect, remark
 
@@ -255,7 +255,7 @@ def test_passes_by_name() -> None:
         "dlc.transforms.tile.chunk_matmul_k",
         "ChunkMatmulKPass",
     )
-    assert list(registry.PASSES) == [step.pass_name for step in STEPS]
+    assert list(registry.PASSES) == [step.pass_name for step in (*STEPS, *APART)]
 
 
 @pytest.mark.parametrize("name", registry.PASSES)

@@ -110,7 +110,7 @@ class _Walk:
     def __post_init__(self) -> None:
         self.along: Variance = variance(self.kernel)
         self.extents: dict[SSAValue, int] = {
-            axis: op.extent(axis)
+            axis: op.hint(axis)
             for op in self.kernel.walk()
             if isinstance(op, AxesOp)
             for axis in op.axes

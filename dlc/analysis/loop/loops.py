@@ -26,8 +26,8 @@ def only_computes(op: Operation) -> bool:
 
 
 def trip_count(op: AxesOp) -> int:
-    """The number of points of a loop's axes."""
-    return prod(op.static_extents)
+    """The number of points of a loop's axes, as schedules and estimates assume it."""
+    return prod(map(op.hint, op.axes))
 
 
 def longest_reduction(module: ModuleOp) -> int:
@@ -53,7 +53,7 @@ def split_levels(chain: Sequence[ForOp]) -> list[list[BlockArgument]]:
     vary along sets of axes neither of which holds the other, the one with more work decides.
     """
     axes = [a for loop in chain for a in loop.axes]
-    extents = {a: loop.extent(a) for loop in chain for a in loop.axes}
+    extents = {a: loop.hint(a) for loop in chain for a in loop.axes}
     reduces = [op for loop in chain for op in loop.body.block.ops if isinstance(op, ReduceOp)]
     if not reduces:
         return [axes]
