@@ -51,7 +51,8 @@ test: $(STAMP)
 # the programs that dlc is measured on, at their true sizes.
 prefix: $(STAMP)
 	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 \
-		$(addprefix test/python/test_,schedules.py bench.py suite.py compile.py mutants.py half.py models.py)
+		$(addprefix test/python/test_,\
+		schedules.py bench.py suite.py compile.py mutants.py half.py models.py op_db.py)
 
 # Random programs, schedules and texts, until interrupted: make fuzz FUZZ="--seconds 120".
 fuzz: $(STAMP)
