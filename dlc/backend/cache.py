@@ -7,6 +7,7 @@ one atomic rename, so that processes can build the same one at once; an entry th
 its checksum is built anew.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -18,9 +19,11 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from dlc.backend import BackendError
+from dlc.log import get_logger
 
 _INFO = "entry.json"
 
@@ -34,19 +37,48 @@ class Entry:
 
 
 def cache_directory() -> Path:
-    """`$DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`; made if missing."""
+    """
+    `$DLC_CACHE_DIR`, else `$XDG_CACHE_HOME/dlc`, else `~/.cache/dlc`; made if missing. Where the
+    home cannot be written to, the user's own one of the temporary directories, which a note says.
+    """
     if own := os.environ.get("DLC_CACHE_DIR"):
         path = Path(own)
     else:
-        path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlc"
+        home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        path = Path(home) / "dlc"
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not own and not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
+        if not own:
+            return _temporary(path, error.strerror)
         raise BackendError(
             f"cannot make the cache directory {path} ({error.strerror}); "
             "set DLC_CACHE_DIR to a directory that can be written"
         ) from error
     return path.resolve()
+
+
+@cache
+def _temporary(wanted: Path, reason: str) -> Path:
+    """The cache in the place of one that cannot be made; BackendError if it is not one's own."""
+    path = Path(tempfile.gettempdir()) / f"dlc-cache-{os.getuid()}"
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    state = path.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+        raise BackendError(
+            f"cannot make the cache directory {wanted} ({reason}), and {path} is not a directory "
+            "of one's own; set DLC_CACHE_DIR to a directory that can be written"
+        )
+    get_logger("compile").warning(
+        "cannot write to %s (%s): machine code is kept in %s; DLC_CACHE_DIR names another place",
+        wanted,
+        reason,
+        path,
+    )
+    return path
 
 
 def content_key(*parts: str) -> str:

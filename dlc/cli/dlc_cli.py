@@ -131,7 +131,12 @@ def _add_validate(command: argparse.ArgumentParser) -> None:
 
 
 def _add_common_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", nargs="?", metavar="SCRIPT.py | FILE.mlir | - | MODEL")
+    command.add_argument(
+        "file",
+        nargs="?",
+        metavar="SCRIPT.py | FILE.mlir | - | MODEL",
+        help="the program; - reads IR, as in an .mlir file, from stdin",
+    )
     command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
     add_model_options(command)
     command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")

@@ -26,6 +26,12 @@ _LAST = {stage: [s for s in STEPS if s.stage == stage][-1] for stage in ("loop",
 HEADER = ("kernel", "blocks", "threads", "registers", "spills", "shared", "warps", "FFMA", "loads",
           "ways")  # fmt: skip
 
+LEGEND = """\
+shared: bytes of a block. warps: that an SM holds at once, of the most it can (what limits them).
+FFMA: multiply-adds among the instructions of the innermost loop. loads: instructions that read
+global memory, of so many bits. ways: turns that shared memory's banks take for the worst access.
+"""
+
 
 class Profile:
     """Notes on the way through the pipeline what only earlier stages know of kernels."""
@@ -64,6 +70,7 @@ class Profile:
             print(f"kernels compiled for {target.name}, which they have not run on")
         print(table(HEADER, [_cells(row) for row in rows]))
         print()
+        print(LEGEND)
         for row, counted in zip(rows, counters, strict=True):
             print(f"{row['name']}: {diagnose(row, target, counted, ceilings)}")
 

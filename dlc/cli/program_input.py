@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import gc
 import os
 import re
@@ -62,12 +63,25 @@ def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, 
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not text: it is not UTF-8 at offset {error.start}") from None
     sources[name] = text
-    module = LocParser(ctx, text, name).parse_module()
+    try:
+        module = LocParser(ctx, text, name).parse_module()
+    except Exception as error:
+        if file == "-" and _is_python(text):
+            error.__notes__ = []  # an operation's name close to that of a function is no hint
+            with_hint(error, "stdin takes IR, as in an .mlir file; -c takes a program as text")
+        raise
     module.verify()
     verify_dominance(module)
     if target is not None or TARGET_ATTRIBUTE not in module.attributes:
         module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target or DEFAULT_TARGET).name)
     return module
+
+
+def _is_python(text: str) -> bool:
+    try:
+        return bool(ast.parse(text).body)
+    except (SyntaxError, ValueError):
+        return False
 
 
 def load_program(

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cache import content_key, lookup, lookup_or_build
+from dlc.backend.cache import cache_directory, content_key, lookup, lookup_or_build
 
 KILLED = """
 import os, signal
@@ -110,3 +111,24 @@ def test_every_byte_of_an_entry_is_looked_at(cache: Path, name: str) -> None:
 
 def test_keys_know_where_parts_end() -> None:
     assert content_key("ab", "c") != content_key("a", "bc")
+
+
+def test_without_a_home_the_cache_is_a_temporary_directory_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("DLC_CACHE_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "file").touch()
+    for number, name in enumerate(("HOME", "XDG_CACHE_HOME")):
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        monkeypatch.setenv(name, str(tmp_path / "file" / "home"))
+        assert cache_directory() == tmp_path / f"dlc-cache-{os.getuid()}"
+        assert cache_directory().stat().st_mode & 0o777 == 0o700
+        assert len(caplog.records) == number + 1
+        assert "machine code is kept in" in caplog.text
+    lookup_or_build("test", "key", "object", build)
+    assert_whole()
+    cache_directory().chmod(0o777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "other"))
+    with pytest.raises(BackendError, match="is not a directory of one's own"):
+        cache_directory()

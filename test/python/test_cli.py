@@ -199,6 +199,15 @@ def test_errors_are_sentences(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_python_on_stdin_is_told_from_ir(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for text, hints in (("torch.relu(torch.randn(4))\n", 1), ("func.func @main() {\n  a.b\n}", 0)):
+        monkeypatch.setattr("sys.stdin", StringIO(text))
+        assert main(["compile", "-"]) == 1
+        assert capsys.readouterr().err.count("hint: stdin takes IR") == hints
+
+
 def test_a_refusal_leaves_no_reproducer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
