@@ -24,6 +24,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from dlc.backend import BackendError
 from dlc.diagnostics import fail
 from dlc.dialects import host, kernel
+from dlc.dialects.access import StoreOpBase
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.ir.elements import find_element
 
@@ -188,6 +189,19 @@ def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[i
     return int(low), int(high)
 
 
+def _check_written(func: kernel.FuncOp) -> None:
+    """OpError for a kernel with an output that it writes nowhere, whose memory holds anything."""
+    for ref in func.output_refs if func.grid_size else ():
+        writes = any(isinstance(use.operation, StoreOpBase) for use in ref.uses)
+        if not writes and ref not in func.zeroed_refs and 0 not in shape_of(ref.type):
+            fail(
+                func,
+                f"expected @{func.name_} to write its output %{ref.name_hint}, found no store to "
+                "it: its elements would be whatever lies in memory",
+                "dlc check says of each element whether it is written",
+            )
+
+
 class _Reader:
     """Numbers the values of `@main` and turns its operations to steps."""
 
@@ -228,6 +242,7 @@ class _Reader:
         return tuple(self.numbers[v] for v in values)
 
     def _launch(self, op: host.LaunchOp | kernel.LaunchOp, callee: kernel.FuncOp) -> Launch:
+        _check_written(callee)
         inputs, outputs = self._all(op.inputs), self._all(op.outputs)
         return Launch(callee, callee.grid_size, inputs, outputs, op)
 

@@ -319,3 +319,25 @@ def test_random_arguments_are_what_main_says():
     assert u.dtype == torch.uint8
     assert torch.equal(random_arguments(parse(text), 0)[0], x)
     assert not torch.equal(random_arguments(parse(text), 1)[0], x)
+
+
+UNWRITTEN = """
+kernel.func @twice(%x: memref<4xf32>) -> (%y: memref<4xf32>, %n: memref<0xf32>) grid 1 block 4 {
+  %t = kernel.thread_id
+  %a = kernel.load %x[%t] : memref<4xf32>
+  kernel.store %a, %y[%t] : memref<4xf32>
+}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y, %n = kernel.launch @twice(%x) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<0xf32>)
+  func.return %y : tensor<4xf32>
+}
+"""
+
+
+def test_a_kernel_that_never_writes_an_output_does_not_run():
+    x = torch.randn(4)
+    (y,) = Executor(parse(UNWRITTEN), get_backend("host"))([x])  # %n has no elements
+    assert torch.equal(x, y)
+    text = "\n".join(line for line in UNWRITTEN.split("\n") if "kernel.store" not in line)
+    with pytest.raises(OpError, match=r"expected @twice to write its output %y, found no store"):
+        Executor(parse(text), get_backend("host"))
