@@ -591,6 +591,64 @@ def test_wide_offsets_are_computed_in_64_bits() -> None:
     assert "y[b] = x[(long long)b * 70000 + t];" in text
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "counter", "element"),
+    [
+        (1, 2**31 - 1, "int", "x[i]"),
+        (1, 2**31, "long long", "x[i]"),  # the counter ends at 2^31
+        (1, 2**31 + 1, "long long", "x[i]"),
+        (2, 2**30 - 1, "int", "x[b * 1073741823 + i]"),  # 2^31 - 2 elements
+        (65536, 32768, "int", "x[b * 32768 + i]"),  # 2^31 elements, the last at 2^31 - 1
+        (3, 715827883, "int", "x[(long long)b * 715827883 + i]"),  # 2^31 + 1 elements
+    ],
+)
+def test_indices_have_64_bits_where_32_do_not_hold_them(
+    rows: int, columns: int, counter: str, element: str
+) -> None:
+    text = printed(
+        f"""%b = kernel.block_id
+        %begin = arith.constant 0 : index
+        %end = arith.constant {columns} : index
+        %step = arith.constant 1 : index
+        scf.for %i = %begin to %end step %step {{
+          %v = kernel.load %x[%b, %i] : memref<{rows}x{columns}xi8>
+          kernel.store %v, %y[%b, %i] : memref<{rows}x{columns}xi8>
+        }}""",
+        f"(%x: memref<{rows}x{columns}xi8>) -> (%y: memref<{rows}x{columns}xi8>)",
+        grid=rows,
+        block=1,
+    )
+    assert f"for ({counter} i = 0; i < {columns}{'ll' if columns >= 2**31 else ''}; ++i)" in text
+    assert element in text
+
+
+def test_a_counter_is_a_step_beyond_its_last_value_in_the_end() -> None:
+    for end, counter in ((2**31 - 5, "int"), (2**31 - 4, "long long")):
+        text = printed(
+            f"""%begin = arith.constant 0 : index
+            %end = arith.constant {end} : index
+            %step = arith.constant 5 : index
+            scf.for %i = %begin to %end step %step {{
+              %v = kernel.load %x[%i] : memref<{end}xi8>
+              kernel.store %v, %y[%i] : memref<{end}xi8>
+            }}""",
+            f"(%x: memref<{end}xi8>) -> (%y: memref<{end}xi8>)",
+        )
+        assert f"for ({counter} i = 0; i < {end}; i += 5)" in text
+
+
+def test_indices_that_leave_64_bits_are_an_error() -> None:
+    rows, columns = 2**31 - 1, 2**33
+    with pytest.raises(ValueError, match="expected indices of 64 bits, found one that can be 184"):
+        printed(
+            f"""%b = kernel.block_id
+            %v = kernel.load %x[%b, 0] : memref<{rows}x{columns}xi8>
+            kernel.store %v, %y[%b] : memref<{rows}xi8>""",
+            f"(%x: memref<{rows}x{columns}xi8>) -> (%y: memref<{rows}xi8>)",
+            grid=rows,
+        )
+
+
 def test_indices_from_memory() -> None:
     text = printed(
         """%t = kernel.thread_id

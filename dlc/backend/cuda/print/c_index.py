@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import SSAValue
 
@@ -36,19 +37,37 @@ def _is_int(range: Range) -> bool:
     return range[0] >= _INT_MIN and range[1] <= _INT_MAX
 
 
+def counter_type(loop: scf.ForOp) -> str:
+    """The C type of a loop's index, which is a step beyond its last value in the end."""
+    last = bounds(loop.ub)[1] - 1 + bounds(loop.step)[1]
+    index = loop.body.block.args[0]
+    return index_type(index) if last <= _INT_MAX else "long long"
+
+
 def _product_range(atom: Atom, coefficient: int) -> Range:
     return bounds(Expr(((atom, coefficient),)))
 
 
 def is_narrow(expr: Expr) -> bool:
     """True if `expr` can be computed in `int`, whatever the order of its sums and products."""
+    bases = (atom.base for atom, _ in expr.terms if not isinstance(atom, SSAValue))
+    return all(map(is_narrow, bases)) and _is_int(_sums(expr))
+
+
+def _sums(expr: Expr) -> Range:
+    """What lies between these can be the sum of any of the terms of `expr`."""
     low, high = min(expr.constant, 0), max(expr.constant, 0)
     for atom, coefficient in expr.terms:
-        if not isinstance(atom, SSAValue) and not is_narrow(atom.base):
-            return False
         a, b = _product_range(atom, coefficient)
         low, high = low + min(a, 0), high + max(b, 0)
-    return _is_int((low, high))
+    return low, high
+
+
+def _check_wide(expr: Expr) -> None:
+    """ValueError for an index that can leave `long long`, as far as its values are known."""
+    for end in _sums(expr):
+        if math.isfinite(end) and not -(2**63) <= end < 2**63:
+            raise ValueError(f"expected indices of 64 bits, found one that can be {end:.0f}")
 
 
 class IndexText:
@@ -63,6 +82,8 @@ class IndexText:
         if not expr.terms:
             return integer(expr.constant)
         wide = not is_narrow(expr)
+        if wide:
+            _check_wide(expr)
         terms = sorted(expr.terms, key=lambda term: term[1] < 0)  # what is subtracted comes last
         total: Text | None = None
         if terms[0][1] < 0 and expr.constant > 0:

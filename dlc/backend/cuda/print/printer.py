@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 from xdsl.utils.target import Target
 
+from dlc.backend.cuda.print.c_index import counter_type
 from dlc.backend.cuda.print.c_memory import Accesses
 from dlc.backend.cuda.print.c_scalar import function_name, scalar, value_type
 from dlc.backend.cuda.print.c_text import (
@@ -179,7 +180,7 @@ class _KernelPrinter(Accesses):
             self.line("#pragma unroll")
         self.names.open()
         name = self.name(index, "i")
-        type = value_type(index, op)
+        type = counter_type(op)
         until = f"{name} < {end.at(Level.SUM)}"
         self.line(f"for ({type} {name} = {first}; {until}; {by.format(name)}) {{")
         self._body(op.body.block, results)
