@@ -1,5 +1,5 @@
 """
-Strings of programs in texts that something else reads: C, Python, file names, a person.
+Strings of programs in texts that something else reads: C, Python, MLIR, file names, a person.
 
 IR may come from anybody, and names, schedules and attributes in it may hold anything. All that goes
 into a text of another language passes through here, `shlex.quote` or `json.dumps`.
@@ -49,6 +49,13 @@ def c_string(text: str) -> str:
         for c in text
     )
     return '"' + "".join(shown).replace("??", "?\\?") + '"'
+
+
+def mlir_string(text: str) -> str:
+    """A literal of MLIR with this text, in which quotes are escaped so that it reads well."""
+    escaped = {'"': '\\"', "\\": "\\\\"}
+    shown = (escaped.get(c) or (c if " " <= c and c != "\x7f" else f"\\{ord(c):02X}") for c in text)
+    return '"' + "".join(shown) + '"'
 
 
 def c_identifier(name: str) -> str:

@@ -52,6 +52,7 @@ from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.effects import PureUnlessLaunched
 from dlc.dialects.layouts import shape_of
+from dlc.escapes import mlir_string
 from dlc.ir.verification import SoundByStructure
 from dlc.target import WIDEST_ACCESS
 
@@ -218,9 +219,8 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         with printer.in_parens():
             printer.print_list(self.output_refs, memref)
         self.print_own(printer)
-        if self.schedule is not None:  # quotes of schedules in it are escaped so that it reads well
-            escaped = self.schedule.data.replace("\\", "\\\\").replace('"', '\\"')
-            printer.print_string(f' schedule "{escaped}"')
+        if self.schedule is not None:
+            printer.print_string(f" schedule {mlir_string(self.schedule.data)}")
         printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False, print_empty_block=False)
         printer.print_op_attributes(self.attributes)

@@ -13,10 +13,18 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FileLineColLoc,
+    IntAttr,
+    ModuleOp,
+    StringAttr,
+)
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+import dlc
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.export import export_program
 from dlc.cli.pass_reproducer import write_reproducer
@@ -220,9 +228,36 @@ def test_kernels_of_one_name_in_c_are_refused(tmp_path: Path) -> None:
         export_program(parse(text), tmp_path)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_schedule_is_printed_as_it_is_read(seed: int) -> None:
+    """ASCII: xDSL reads no string that has an escape and other letters."""
+    ascii_pieces = [piece for piece in PIECES if piece.isascii()]
+    schedule = "".join(random.Random(seed).choices(ascii_pieces, k=8))
+    module = parse(harmless())
+    set_property(kernels_of(module)[0], "schedule", StringAttr(schedule))
+    for _ in range(2):
+        module = parse(text_of(module))
+        found = kernels_of(module)[0].schedule
+        assert found is not None
+        assert found.data == schedule
+
+
+def test_no_file_that_is_read_runs() -> None:
+    """Nothing is unpickled but what the process itself has pickled; no model brings code."""
+    root = Path(dlc.__file__).parent
+    pattern = re.compile(r"trust_remote_code|torch\.load\(|pickle\.loads?\(|shell=True|os\.system")
+    found = {
+        f"{path.relative_to(root)}: {match}"
+        for path in sorted(root.rglob("*.py"))
+        for match in pattern.findall(path.read_text(encoding="utf-8"))
+    }
+    assert found == {"frontend/quick_imports.py: pickle.loads("}  # what it has in memory
+
+
 def test_errors_and_reproducers_hold_strings_as_data(tmp_path: Path) -> None:
     module = hostile(harmless(), random.Random(1))
     func = kernels_of(module)[0]
+    func.location = FileLineColLoc(StringAttr("a\x1b]0;b\u202e"), IntAttr(1), IntAttr(1))
     with pytest.raises(OpError) as caught:
         fail(func, "found \x1b[31m and \u202e")
     assert all(c.isprintable() for c in format_error(caught.value).replace("\n", ""))
