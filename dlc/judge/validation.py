@@ -36,7 +36,7 @@ from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend import BackendError
 from dlc.backend.executor import Backend, Executor
 from dlc.backend.host.host_backend import HostBackend
-from dlc.diagnostics import with_context, with_hint
+from dlc.diagnostics import OpError, with_context, with_hint
 from dlc.judge.accuracy import Accuracy, compare
 from dlc.judge.conditioning import Expected
 from dlc.judge.reference import evaluate, widened
@@ -249,7 +249,7 @@ class Validation:
                         how += [f"threads in {backend.order} order"]
                         how[-1] += f", asynchronous copies {backend.async_mode}"
                     return f"{said} ({'; '.join(how)})" if how else said
-        except BackendError as error:
+        except (BackendError, OpError) as error:
             return f"what it leaves does not run: {error}"
         return None
 

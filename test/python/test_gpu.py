@@ -20,7 +20,7 @@ import torch
 from harness import apply, lowered, parse, scheduled
 from harness import compare as compare_case
 from test_executor import CHAIN, ZEROED
-from test_launch import SHARED, TMA, tma_schedule
+from test_launch import SHARED, TMA
 from test_tma import scheduled as with_tma
 
 import dlc
@@ -155,8 +155,8 @@ def test_rings_that_tma_fills_are_right(swizzled: bool, depth: int, backend: Any
 def test_tensor_maps_follow_their_tensors(any_backend: Any):
     assert "tma-copy" in TMA
     x, w = N(64, 64, device=DEVICE), N(64, 64, device=DEVICE)
-    f = dlc.compile(lambda x, w: x @ w, (x, w), target="sm_90", backend=any_backend)
-    tma_schedule(f)
+    schedules = {"matmul": TMA}
+    f = dlc.compile(lambda x, w: x @ w, (x, w), "sm_90", any_backend, schedules=schedules)
     for other in (x, x.neg(), x.mul(3)):
         exact = (other.double() @ w.double()).float()
         torch.testing.assert_close(f(other, w), exact, rtol=1e-4, atol=1e-4)
