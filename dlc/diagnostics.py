@@ -18,7 +18,7 @@ import linecache
 import re
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import NoReturn, TypeVar
 
@@ -53,6 +53,26 @@ class OpError(PassFailedException):
     def __init__(self, op: Operation, message: str) -> None:
         super().__init__(message)
         self.op = op
+
+
+class TextError(OpError):
+    """
+    A text about `op`, such as a schedule or a step that is applied to it, is wrong at `place`.
+    `part` is the part of it that may stand in the text of `op`; an empty one does not.
+    """
+
+    def __init__(
+        self,
+        op: Operation,
+        message: str,
+        text: str,
+        place: tuple[int, int],
+        part: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__(op, message)
+        self.text, self.part = text, part
+        self.start = place[0]
+        self.width = place[1] - place[0]
 
 
 def fail(op: Operation, message: str, hint: str | None = None) -> NoReturn:
@@ -110,8 +130,10 @@ def format_error(error: BaseException, sources: Mapping[str, str] | None = None)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     op = _failing_op(error, frames)
     place = _place(error, op, frames)
+    if isinstance(error, TextError):
+        place = _place_in_text(error, place or _Place(""), sources or {})
     head, *rest = _message(error, op, frames).split("\n")
-    lines = [f"{place}: error: {head}" if place is not None else f"error: {head}"]
+    lines = [f"{place}: error: {head}" if place is not None and place.file else f"error: {head}"]
     if place is not None:
         lines += place.excerpt(sources or {})
     lines += rest
@@ -134,6 +156,8 @@ class _Place:
     width: int = 0
     text: str | None = None
     """The line, where the error itself has it."""
+    text_column: int = 0
+    """The column in `text`, where that is no line of the file."""
 
     def __str__(self) -> str:
         return ":".join([self.file, *(str(n) for n in (self.line, self.column) if n > 0)])
@@ -146,10 +170,11 @@ class _Place:
         elif text is None and self.line > 0:
             text = linecache.getline(self.file, self.line)
         text = re.sub(r"\s", " ", text or "").rstrip()  # every white space is one column
-        start = max(0, self.column - _MAX_WIDTH // 2) if len(text) > _MAX_WIDTH else 0
+        column = self.text_column or self.column
+        start = max(0, column - _MAX_WIDTH // 2) if len(text) > _MAX_WIDTH else 0
         shown = "".join(c if c.isprintable() else "?" for c in text[start : start + _MAX_WIDTH])
         shown = shown.rstrip()
-        column = self.column - 1 - start
+        column -= 1 + start
         if not shown or column < 0:
             return [shown] if shown else []
         name = re.match(r'"?[\w$.%]+"?', shown[column:])
@@ -188,6 +213,29 @@ def _place(error: BaseException, op: Operation | None, frames: list[FrameType]) 
     return None
 
 
+def _place_in_text(error: TextError, at: _Place, sources: Mapping[str, str]) -> _Place:
+    """
+    The place of an error in the file that its operation is at, if that has the text, or the part of
+    it; else that of the operation, with the text for the line.
+    """
+    source = sources.get(at.file) or "".join(linecache.getlines(at.file))
+    before = source.split("\n")[: max(at.line - 1, 0)]
+    begin = sum(len(line) + 1 for line in before) + max(at.column - 1, 0)
+    first, last = error.part
+    for start, end in ((0, len(error.text)), error.part) if first < last else ():
+        found = source.find(_escaped(error.text[start:end]), begin)
+        if found >= 0:
+            found += len(_escaped(error.text[start : error.start]))
+            column = found - source.rfind("\n", 0, found)
+            return _Place(at.file, source.count("\n", 0, found) + 1, column, error.width)
+    return replace(at, width=error.width, text=error.text, text_column=error.start + 1)
+
+
+def _escaped(text: str) -> str:
+    """A text as an attribute's is written."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
 def _span_place(span: Span[str] | Span[bytes]) -> _Place:
     at = span.get_location()
     content = span.input.content
@@ -199,6 +247,8 @@ def _span_place(span: Span[str] | Span[bytes]) -> _Place:
 def _message(error: BaseException, op: Operation | None, frames: list[FrameType]) -> str:
     """The error and the pass that it is in; lines after the first go below the source line."""
     match error:
+        case TextError():
+            return str(error)
         case ParseError():
             text = _one_line(error.msg)
         case OSError() if error.strerror:

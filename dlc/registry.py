@@ -49,6 +49,18 @@ class PipelineError(ParseError):
     """A pipeline string that does not parse, with the place in the string."""
 
 
+class OptionError(ValueError):
+    """
+    The value of an option of a pass cannot be obeyed: on any module, where the pass itself raises
+    it when it is made, or on the one that it is applied to.
+    """
+
+    def __init__(self, option: str, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
+        self.hint = hint
+
+
 def _load(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
@@ -94,12 +106,15 @@ def get_pass(name: str) -> type[ModulePass]:
 _PIECE = re.compile(r'(?:"(?:\\.|[^"\\])*"|\{(?:"(?:\\.|[^"\\])*"|[^"}])*\}?|\[[^]]*\]?|[^,])*')
 
 
-def parse_pipeline(text: str, passes: Factories | None = None) -> tuple[ModulePass, ...]:
+def parse_pipeline(
+    text: str, passes: Factories | None = None, holds: str | None = None
+) -> tuple[ModulePass, ...]:
     """
     The passes that `text` names, such as `tileify,stage-inputs{budget=49152 buffers=a,b}`, with
     their options; white space around a pass is free. `passes` is the table of names (default: all
-    of xDSL's and ours). Raises `PipelineError` for malformed text, an unknown pass or option, a
-    value of another type than the option's, and a missing option.
+    of xDSL's and ours), and `holds` says of steps of a schedule what these are. Raises
+    `PipelineError` for malformed text, an unknown pass or option, a value of another type than the
+    option's or one that no module can obey, and a missing option.
     """
     known = pass_factories() if passes is None else passes
     text = re.sub(r"\s", " ", text)
@@ -107,8 +122,9 @@ def parse_pipeline(text: str, passes: Factories | None = None) -> tuple[ModulePa
     for start, end in pieces(text):
         spec = _parse_spec(text, start, end, "<pipeline>")
         if spec.name not in known:
-            close = did_you_mean(spec.name, known)
-            _refuse(text, start, spec.name, f"unknown pass '{spec.name}'", close)
+            close = did_you_mean(spec.name, known) or holds
+            kind = "step" if holds else "pass"
+            refuse(text, start, spec.name, f"unknown {kind} '{spec.name}'", close)
         found.append(_instantiate(known[spec.name](), spec, text, start, "<pipeline>"))
     return tuple(found)
 
@@ -131,7 +147,7 @@ def parse_target(text: str) -> Target:
     spec = _parse_spec(text, 0, len(text), "<target>")
     if spec.name not in targets:
         close = did_you_mean(spec.name, targets) or f"the targets are {', '.join(sorted(targets))}"
-        _refuse(text, 0, spec.name, f"unknown target '{spec.name}'", close, "<target>")
+        refuse(text, 0, spec.name, f"unknown target '{spec.name}'", close, "<target>")
     return _instantiate(targets[spec.name](), spec, text, 0, "<target>")
 
 
@@ -161,29 +177,36 @@ def _instantiate(cls: type[T], spec: ArgSpec, text: str, start: int, file: str) 
         if option not in options:
             known = f"its options are {', '.join(options)}" if options else "it has no options"
             close = did_you_mean(option, options) or known
-            _refuse(text, start, name, f"'{cls.name}' has no option '{name}'", close, file)
+            refuse(text, start, name, f"'{cls.name}' has no option '{name}'", close, file)
         if not _accepts(types[option], values):
             given = ",".join(map(str, values)) or "nothing"
             message = f"option '{name}' of '{cls.name}' expects {_describe(types[option])}"
-            _refuse(text, start, name, f"{message}, found {given}", None, file)
+            refuse(text, start, name, f"{message}, found {given}", None, file)
     given = {name.replace("-", "_") for name in spec.parameters}
     if missing := [name for name in options if name in cls.required_fields() - given]:
         message = f"'{cls.name}' requires option '{missing[0]}'"
         usage = f"write {cls.name}{{{missing[0]}=...}}"
-        _refuse(text, start, spec.name, message, usage, file)
+        refuse(text, start, spec.name, message, usage, file)
     try:
         return cls.from_spec(spec)
+    except OptionError as error:
+        refuse(text, start, error.option, f"{cls.name}: {error}", error.hint, file)
     except ValueError as error:
-        _refuse(text, start, spec.name, f"'{cls.name}': {error}", None, file)
+        refuse(text, start, spec.name, f"'{cls.name}': {error}", None, file)
 
 
-def _refuse(
+def refuse(
     text: str, start: int, word: str, message: str, hint: str | None, file: str = "<pipeline>"
 ) -> NoReturn:
     """Raise `PipelineError` at the first `word` in `text` from `start` on."""
-    found = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])").search(text, start)
-    at, end = found.span() if found else (start, start + 1)
+    at, end = place_of(text, start, word)
     raise with_hint(PipelineError(Span(at, end, Input(text, file)), message), hint)
+
+
+def place_of(text: str, start: int, word: str) -> tuple[int, int]:
+    """Where the first `word` in `text` from `start` on begins and ends; else one character."""
+    found = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])").search(text, start)
+    return found.span() if found else (start, start + 1)
 
 
 def _accepts(expected: Any, values: tuple[Any, ...]) -> bool:

@@ -89,7 +89,8 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
         steps.append(_split(best.splits, _pointwise(extents, False)))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     # An axis of which a thread has one point is no serial axis.
-    held = per_axis(*best.thread, [a for a in tiled_axes if a in (row, column)])
+    points = {row: best.thread[0], column: best.thread[1]}
+    held = per_axis(*best.thread, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
     steps += [
         f"blockify-launch{{block={per_axis(*best.block)} thread={per_axis(*best.threads)}{group}}}",
         f"stage-inputs{{budget={slabs}{' compute=true' if best.computes else ''}}}",

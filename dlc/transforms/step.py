@@ -5,82 +5,150 @@ A step whose options are given acts on every kernel with these. A bare step take
 the kernel's schedule, a pipeline string on the kernel, and leaves kernels alone whose schedule
 does not name it. A kernel that has no schedule yet gets the default one of `heuristics`.
 
+A schedule names some of the sixteen steps, each once, in the order of the pipeline. It is obeyed,
+or it is an error with its place in the text:
+
+- `Decline`: there is nothing for the step to do in this kernel, as without a contraction there is
+  no K to chunk. That is a remark.
+- `OptionError`: the step has something to do here, but cannot do it with the value of this option.
+- `Misplaced`: another step has to run before, or has run too early. That is an error if the step
+  has options, which would be ignored, else a remark.
+
 An option that is None is not decided yet. Some steps decide theirs by the kernel as scheduled so
 far, when they are bare in its schedule, and state there what they decided; default schedules state
-it from the start.
+it from the start. Nothing else changes the text of a schedule: steps with nothing to do stay in it,
+as their kernel may become one for which they have. Passes outside of the pipeline never stand in
+a schedule, even if they are of this base: what they do is said by the pipeline that runs them.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Self, TypeVar
+from typing import NoReturn, Self
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from dlc import registry
+from dlc.diagnostics import TextError, with_hint
 from dlc.dialects import loop, tile
 from dlc.dialects.kernel_op import KernelSignature, kernels_in
 from dlc.passes import CHOOSING, STEPS
+from dlc.registry import OptionError, PipelineError
 from dlc.remarks import collect, remark
 from dlc.schedule.heuristics import choose_schedule
 from dlc.target import target_of
 
 Kernel = loop.KernelOp | tile.KernelOp
-T = TypeVar("T")
 
 SKIPPED = "skipped, "
 """How the remark of a step that declined begins."""
+HOLDS = "a schedule holds the sixteen scheduling steps, tileify to mark-unroll"
+"""What is said of other passes in one."""
+
+
+NAMES: Mapping[str, int] = {
+    step.pass_name: number
+    for number, step in enumerate(step for step in STEPS if step.stage == "tile")
+}
+"""The names of the sixteen steps, with their places in the pipeline."""
 
 
 class Decline(Exception):
-    """A step cannot act on a kernel; the message says why. Raised before anything is changed."""
+    """A step has nothing to do in a kernel; the message says why. Raised before any change."""
+
+
+class Misplaced(Exception):
+    """A step that runs too early or too late, and what to run before or after it."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 @dataclass(frozen=True)
 class SchedulingPass(ModulePass, ABC):
-    """Base of the sixteen steps."""
+    """Base of the sixteen steps. What no kernel can obey is an `OptionError` when it is made."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in kernels_of(op):
             self.act(kernel, op)
 
     def act(self, kernel: Kernel, module: ModuleOp) -> None:
-        """Applies the step to a kernel of a module, and remarks what was done or why it was not."""
-        name, step = kernel.name_, self._step_for(kernel, module)
+        """
+        Applies the step to a kernel of a module, and remarks what was done or why it was not.
+        TextError if the kernel's schedule is malformed, or the step cannot be obeyed.
+        """
+        step, name = self._step_for(kernel, module), kernel.name_
         if step is None:
             remark(self.name, name, f"{SKIPPED}the kernel's schedule does not name it")
             return
         schedule = kernel.schedule
         try:
+            step.check_complete()
             step, done = step.rewrite(kernel, module)
         except Decline as reason:
             done = f"{SKIPPED}{reason}"
+        except Misplaced as reason:
+            if step.has_options:
+                step._refuse(kernel, step is self, None, reason, reason.hint)
+            done = f"{SKIPPED}{reason} ({reason.hint})"
+        except OptionError as error:
+            step._refuse(kernel, step is self, error.option, error, error.hint)
         else:
-            if schedule is not None:
+            if schedule is not None and self.name in NAMES:
                 _note(step, name, schedule.data, module)
         remark(self.name, name, done)
 
     def _step_for(self, kernel: Kernel, module: ModuleOp) -> Self | None:
-        if self != type(self)():
-            return self
-        if isinstance(kernel, loop.KernelOp):
+        if isinstance(kernel, loop.KernelOp) and not self.has_options:
             ensure_schedule(kernel, module)
-        schedule = "" if kernel.schedule is None else kernel.schedule.data
-        return next((s for s in parse_schedule(schedule) if isinstance(s, type(self))), None)
+        stated = _steps_of(kernel)
+        if self.has_options:
+            return self
+        return next((s for s in stated if isinstance(s, type(self))), None)
+
+    def _refuse(
+        self, kernel: Kernel, given: bool, option: str | None, error: Exception, hint: str | None
+    ) -> NoReturn:
+        """Raises the error that this step, given or of the kernel's schedule, is not obeyed."""
+        text, start, part = str(self), 0, (0, 0)
+        if not given and kernel.schedule is not None:
+            text = kernel.schedule.data
+            part = _spans(text)[self.name]
+            start = part[0]
+        start, end = registry.place_of(text, start, self.name)
+        if option is not None and registry.place_of(text, end, option)[0] > end:
+            start, end = registry.place_of(text, end, option)
+        message = f"kernel {kernel.name_}: {self.name}: {error}"
+        raise with_hint(TextError(kernel, message, text, (start, end), part), hint) from None
+
+    @property
+    def has_options(self) -> bool:
+        """True if an option is given."""
+        return self != type(self)()
+
+    def check_complete(self) -> None:
+        """OptionError for an option that is missing, and that the step does not decide."""
+        missing = [option.name for option in fields(self) if getattr(self, option.name) is None]
+        decides = type(self).decided is not SchedulingPass.decided
+        if missing and (self.has_options or not decides):
+            usage = f"write {self.name}{{{missing[0]}=...}}"
+            alone = f", or {self.name} alone, which decides by itself" if decides else ""
+            raise OptionError(missing[0], f"option '{missing[0]}' is missing", usage + alone)
 
     def rewrite(self, kernel: Kernel, module: ModuleOp) -> tuple[Self, str]:
         """
-        Rewrites a kernel, or raises `Decline`. Returns the step with the options that it was done
-        with, and what was done.
+        Rewrites a kernel, or raises `Decline`, `OptionError` or `Misplaced`. Returns the step with
+        the options that it was done with, and what was done.
         """
         if isinstance(kernel, loop.KernelOp):
-            raise Decline("tileify has not run")
+            raise Misplaced("tileify has not run", "run tileify first")
         step, why = self.decided(kernel, module)
         done = step.rewrite_tile(kernel, module)
         return step, why or done
@@ -94,7 +162,7 @@ class SchedulingPass(ModulePass, ABC):
 
     @abstractmethod
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        """Rewrites a kernel in the tile dialect and says what was done, or raises `Decline`."""
+        """Rewrites a kernel in the tile dialect and says what was done, or raises as `rewrite`."""
 
     @property
     def is_open(self) -> bool:
@@ -120,11 +188,48 @@ def _written(value: object) -> str:
 
 @lru_cache(maxsize=1024)
 def parse_schedule(schedule: str) -> tuple[SchedulingPass, ...]:
-    """The steps of a schedule, in order; PipelineError for an unknown step or option."""
-    steps = [step.pass_name for step in STEPS if step.stage == "tile"]
-    known = {name: registry.pass_factories()[name] for name in steps}
-    passes = registry.parse_pipeline(schedule, known)
-    return tuple(step for step in passes if isinstance(step, SchedulingPass))
+    """
+    The steps of a schedule. PipelineError for what is no step, a step that is named twice or comes
+    before one that it has to follow, and an option that is unknown, missing, or never obeyed.
+    """
+    known = {name: registry.pass_factories()[name] for name in NAMES}
+    named: list[str] = []
+    for start, end in registry.pieces(schedule):
+        name = schedule[start:end].partition("{")[0].strip()
+        if name in registry.pass_factories() and name not in NAMES:
+            message = f"'{name}' is a pass, but no scheduling step"
+            registry.refuse(schedule, start, name, message, HOLDS)
+        if name in named:
+            message = f"step '{name}' is named twice"
+            registry.refuse(schedule, start, name, message, "a schedule names a step once")
+        later = [other for other in named if NAMES.get(name, len(NAMES)) < NAMES[other]]
+        if later:
+            message = f"step '{name}' is named after '{later[0]}'"
+            hint = f"steps stand in the order of the pipeline: {name} before {later[0]}"
+            registry.refuse(schedule, start, name, message, hint)
+        named += [name] if name in NAMES else []
+    steps = registry.parse_pipeline(schedule, known, HOLDS)
+    for step, (start, _) in zip(steps, registry.pieces(schedule), strict=True):
+        assert isinstance(step, SchedulingPass)
+        try:
+            step.check_complete()
+        except OptionError as error:
+            registry.refuse(schedule, start, step.name, f"{step.name}: {error}", error.hint)
+    return tuple(step for step in steps if isinstance(step, SchedulingPass))
+
+
+def _steps_of(kernel: Kernel) -> tuple[SchedulingPass, ...]:
+    """The steps of a kernel's schedule, if it has one; TextError for a malformed one."""
+    schedule = "" if kernel.schedule is None else kernel.schedule.data
+    try:
+        return parse_schedule(schedule)
+    except PipelineError as error:
+        place = error.span.start, error.span.end
+        message = f"schedule of {kernel.name_}: {error.msg}"
+        refusal = TextError(kernel, message, schedule, place, (0, len(schedule)))
+        for note in getattr(error, "__notes__", ()):
+            refusal.add_note(note)
+        raise refusal from None
 
 
 def kernels_of(module: ModuleOp) -> list[Kernel]:
@@ -186,42 +291,27 @@ def _decided(kernel: loop.KernelOp, schedule: str, module: ModuleOp) -> tuple[st
 
 def _texts(schedule: str) -> dict[str, str]:
     """The text of each step of a schedule, by its name."""
-    names = [step.name for step in parse_schedule(schedule)]
-    return {
-        name: schedule[start:end].strip()
-        for name, (start, end) in zip(names, registry.pieces(schedule), strict=True)
-    }
+    return {name: schedule[start:end] for name, (start, end) in _spans(schedule).items()}
+
+
+def _spans(schedule: str) -> dict[str, tuple[int, int]]:
+    """Where the text of each step of a schedule begins and ends, by its name."""
+    found: dict[str, tuple[int, int]] = {}
+    pieces = registry.pieces(schedule)
+    for step, (start, end) in zip(parse_schedule(schedule), pieces, strict=True):
+        text = schedule[start:end]
+        start += len(text) - len(text.lstrip())
+        found[step.name] = start, start + len(text.strip())
+    return found
 
 
 def _note(step: SchedulingPass, name: str, schedule: str, module: ModuleOp) -> None:
     """States in a kernel's schedule the options that a step was done with."""
     if step in parse_schedule(schedule):
         return
-    texts = _texts(schedule)
-    texts[step.name] = str(step)
+    texts = _texts(schedule) | {step.name: str(step)}
     for kernel in kernels_of(module):
         if isinstance(kernel, tile.KernelOp) and kernel.name_ == name:
-            kernel.schedule = StringAttr(",".join(texts.values()))
-
-
-def by_name(
-    found: Sequence[tuple[str, T]], what: str, names: Sequence[str], values: Sequence[int]
-) -> dict[T, int]:
-    """
-    Those of `found` that names stand for, all if there are none, each with its value, or all with
-    one. A name that several share stands for the first of them, the next time for the second.
-    """
-    names = names or [name for name, _ in found]
-    if len(values) == 1:
-        values = [*values] * len(names)
-    if len(values) != len(names):
-        raise Decline(f"expected a value for each {what}, found {len(values)} for {len(names)}")
-    left = list(found)
-    chosen: dict[T, int] = {}
-    for name, value in zip(names, values, strict=True):
-        match = next((pair for pair in left if pair[0] == name), None)
-        if match is None:
-            raise Decline(f"it has no {what} {name}")
-        left.remove(match)
-        chosen[match[1]] = value
-    return chosen
+            kernel.schedule = StringAttr(
+                ",".join(texts[n] for n in sorted(texts, key=NAMES.__getitem__))
+            )

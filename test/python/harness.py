@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 import kernels
@@ -16,6 +17,7 @@ from xdsl.parser import Parser
 from dlc.backend.cuda.print.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.host_backend import host_arguments
 from dlc.backend.host.host_kernel import HostKernel, compile_all
+from dlc.diagnostics import TextError, format_error
 from dlc.dialects import kernel, loop
 from dlc.dialects.access import IndexedOp
 from dlc.ir.bounds import within
@@ -24,6 +26,7 @@ from dlc.ir.expr import Expr
 from dlc.registry import PASSES, parse_pipeline, register
 from dlc.simulator import Hazard, run_module
 from dlc.target import TARGET_ATTRIBUTE
+from dlc.transforms.step import SchedulingPass, kernels_of
 
 STEPS = tuple(PASSES)[list(PASSES).index("tileify") : list(PASSES).index("bind-axes")]
 """The sixteen scheduling steps, in order."""
@@ -47,6 +50,32 @@ def apply(module: ModuleOp, pipeline: str, *, round_trip: bool = True) -> None:
         verify_dominance(module)
     if round_trip:
         read_back(str(module))
+
+
+def obeyed(module: ModuleOp, step: str) -> list[TextError]:
+    """
+    Applies a step to each kernel that it can be obeyed on; the errors of the others, which stay as
+    they are. Each error has its place in the step or in the kernel's schedule.
+    """
+    (scheduling,) = parse_pipeline(step)
+    assert isinstance(scheduling, SchedulingPass)
+    errors: list[TextError] = []
+    unchanged = True
+    for op in list(kernels_of(module)):
+        before = str(op)
+        try:
+            scheduling.act(op, module)
+        except TextError as error:
+            errors.append(error)
+            unchanged &= str(op) == before
+    assert unchanged
+    module.verify()
+    verify_dominance(module)
+    names = {scheduling.name, *(field.name for field in fields(scheduling))}
+    for error in errors:
+        assert error.text[error.start :][: error.width] in names, error
+        assert "^" in format_error(error)
+    return errors
 
 
 def read_back(text: str) -> None:

@@ -13,9 +13,11 @@ from dlc.analysis.tile.tile_state import TileState, tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD
 from dlc.ir.expr import Expr
+from dlc.registry import OptionError
 from dlc.target import MAX_THREADS
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
-from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step import Decline, Misplaced, SchedulingPass
+from dlc.transforms.step_options import aligned, at_least, divisors, per_axis
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,19 @@ class BlockifyLaunchPass(SchedulingPass):
     group: int = 0
     """Block columns (blocks along the last axis) in a panel; 0 for all of them."""
 
+    def __post_init__(self) -> None:
+        at_least("block", 1, *(self.block or ()))
+        at_least("thread", 1, *(self.thread or ()))
+        at_least("group", 0, self.group)
+        if self.block is None or self.thread is None:
+            return
+        axes = max(len(self.block), len(self.thread))
+        for b, t in zip(aligned(self.block, axes), aligned(self.thread, axes), strict=True):
+            if b % t:
+                message = f"{t} threads do not divide a block of {b} points"
+                raise OptionError("thread", message, divisors(b))
+        _check_threads(prod(self.thread))
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
         state = tile_state(launch)
@@ -59,7 +74,9 @@ class BlockifyLaunchPass(SchedulingPass):
         free = state.free
         assert self.block is not None
         assert self.thread is not None
-        blocks, threads = _align(self.block, len(free)), _align(self.thread, len(free))
+        names = [f"%{a.name_hint}" for a in free]
+        blocks = per_axis("block", self.block, names)
+        threads = per_axis("thread", self.thread, names)
         counts = [-(-launch.extent(a) // b) for a, b in zip(free, blocks, strict=True)]
         points = [b // t for b, t in zip(blocks, threads, strict=True)]
         panel = self._panel(counts)
@@ -96,24 +113,16 @@ class BlockifyLaunchPass(SchedulingPass):
         return self.group
 
     def _check(self, state: TileState) -> None:
-        free = len(state.free)
-        if self.block is None or self.thread is None:
-            raise Decline("it needs block and thread, the points and threads along each axis")
-        if not free:
+        if not state.free:
             raise Decline("it has no free thread axis")
-        if self.group < 0:
-            raise Decline(f"group must be at least 1 block column, or 0 for all, not {self.group}")
-        blocks, threads = _align(self.block, free), _align(self.thread, free)
-        for b, t in zip(blocks, threads, strict=True):
-            if b < 1 or t < 1 or b % t:
-                raise Decline(f"{t} threads do not divide a block of {b} points")
-        count = prod((*threads, *map(state.launch.extent, state.combined)))
-        if count > MAX_THREADS:
-            raise Decline(f"{count} threads are more than the {MAX_THREADS} that a block can have")
+        assert self.thread is not None
+        _check_threads(prod((*self.thread, *map(state.launch.extent, state.combined))))
         if state.buffers:
-            raise Decline("slabs are staged already for the blocks that there are")
+            message = "slabs are staged already for the blocks that there are"
+            raise Misplaced(message, "run blockify-launch before stage-inputs")
 
 
-def _align(sizes: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """The last `count` sizes, with 1 for axes further left."""
-    return ((1,) * count + sizes)[-count:] if count else ()
+def _check_threads(count: int) -> None:
+    if count > MAX_THREADS:
+        message = f"{count} threads are more than the {MAX_THREADS} that a block can have"
+        raise OptionError("thread", message)

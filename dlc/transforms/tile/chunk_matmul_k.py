@@ -12,9 +12,11 @@ from dlc.analysis.loop.contraction import contractions
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.ir.expr import Expr
+from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.axes.nest import chunk
 from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step_options import at_least, divisors
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,15 @@ class ChunkMatmulKPass(SchedulingPass):
     vector: int = 1
     """Neighbouring points of K that a thread takes at once, as a register axis; divides `bk`."""
 
+    def __post_init__(self) -> None:
+        at_least("bk", 1, self.bk)
+        at_least("vector", 1, self.vector)
+        if self.bk is not None and self.bk % self.vector:
+            message = f"a vector of {self.vector} points does not divide a chunk of {self.bk}"
+            raise OptionError("vector", message, divisors(self.bk))
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        if self.bk is None or self.bk < 1:
-            raise Decline("it needs bk, the points of K in a chunk")
+        assert self.bk is not None
         reduces = [
             c.reduce
             for c in contractions(kernel.launch)
@@ -58,8 +66,6 @@ class ChunkMatmulKPass(SchedulingPass):
         if not reduces:
             raise Decline("it has no contraction")
         vector = self.vector
-        if vector < 1 or self.bk % vector:
-            raise Decline(f"a vector of {vector} points does not divide a chunk of {self.bk}")
         long = [r for r in reduces if r.most(r.axes[-1]) > self.bk]
         wide = [r for r in reduces if r.least(r.axes[-1]) >= vector > 1]
         if not long and not wide:

@@ -12,7 +12,8 @@ from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.transforms.axes.nest import Loop, chunk
-from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step import Decline, Misplaced, SchedulingPass
+from dlc.transforms.step_options import at_least
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,15 @@ class ChunkReducePass(SchedulingPass):
     """Points of the serial axis in a chunk; one is a run of each thread after
     `cooperative-reduce`."""
 
+    def __post_init__(self) -> None:
+        at_least("bk", 1, self.bk)
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        if self.bk is None or self.bk < 1:
-            raise Decline("it needs bk, the points of a reduce in a chunk")
+        assert self.bk is not None
         launch = kernel.launch
         if tile_state(launch).buffers:
-            raise Decline("slabs are staged already for the loops that there are")
+            message = "slabs are staged already for the loops that there are"
+            raise Misplaced(message, "run chunk-reduce before stage-inputs")
         loops = _whole_loops(launch)
         if not any(isinstance(op, tile.ReduceOp) for op in loops):
             raise Decline("it has no reduce but contractions and those in chunks already")

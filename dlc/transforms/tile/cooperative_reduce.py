@@ -13,10 +13,12 @@ from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
 from dlc.ir.expr import Expr
+from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARP
 from dlc.text import counted
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
-from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step import Decline, Misplaced, SchedulingPass
+from dlc.transforms.step_options import at_least
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,23 @@ class CooperativeReducePass(SchedulingPass):
     vector: int = 1
     """Elements that a thread takes in a run."""
 
+    def __post_init__(self) -> None:
+        threads, rows = self.threads, self.rows
+        at_least("rows", 1, rows)
+        at_least("vector", 1, self.vector)
+        if threads is None:
+            return
+        if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
+            message = f"threads must be a power of two up to 32 or a multiple of 32, not {threads}"
+            raise OptionError("threads", message)
+        if threads * rows > MAX_THREADS:
+            message = f"{rows} rows of {threads} threads are not a block of at most {MAX_THREADS}"
+            hint = f"it holds {counted(MAX_THREADS // threads, 'row')} of {threads}"
+            raise OptionError("rows" if rows > 1 else "threads", message, hint)
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
-        self._check(launch)
+        _check(launch)
         assert self.threads is not None
         rows, vector = self.rows, self.vector
         free = launch.axes_of(THREAD)
@@ -85,35 +101,24 @@ class CooperativeReducePass(SchedulingPass):
             f"{self.threads} threads for a row, {counted(rows, 'row')} in a block, runs of {vector}"
         )
 
-    def _check(self, launch: tile.LaunchOp) -> None:
-        threads = self.threads
-        rows, vector = self.rows, self.vector
-        if threads is None:
-            raise Decline("it needs threads, the threads for a row")
-        if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
-            raise Decline(
-                f"threads must be a power of two up to 32 or a multiple of 32, not {threads}"
-            )
-        if vector < 1:
-            raise Decline(f"vector must be at least 1 element, not {vector}")
-        if rows < 1 or threads * rows > MAX_THREADS:
-            raise Decline(
-                f"{rows} rows of {threads} threads are not a block of at most {MAX_THREADS}"
-            )
-        state = tile_state(launch)
-        if state.is_partitioned:
-            raise Decline("the launch is partitioned already")
-        if any(isinstance(buffer, tile.ComputeOp) for buffer in state.buffers):
-            raise Decline("slabs are computed already for the threads that there are")
-        top = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
-        reduces = [op for op in top if isinstance(op, tile.ReduceOp)]
-        if not reduces:
-            raise Decline("it has no reduce")
-        for op in top:
-            if not op.axes:
-                raise Decline("a loop of it has one point")
-            if any(isinstance(o, AxesOp) for o in op.body.walk()):
-                raise Decline("a loop of it holds another loop")
+
+def _check(launch: tile.LaunchOp) -> None:
+    """Raises where there is no row to share, or not yet."""
+    state = tile_state(launch)
+    if state.is_partitioned:
+        raise Misplaced("the launch is partitioned already", "run cooperative-reduce before")
+    if any(isinstance(buffer, tile.ComputeOp) for buffer in state.buffers):
+        message = "slabs are computed already for the threads that there are"
+        raise Misplaced(message, "run cooperative-reduce before stage-inputs")
+    top = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
+    reduces = [op for op in top if isinstance(op, tile.ReduceOp)]
+    if not reduces:
+        raise Decline("it has no reduce")
+    for op in top:
+        if not op.axes:
+            raise Decline("a loop of it has one point")
+        if any(isinstance(o, AxesOp) for o in op.body.walk()):
+            raise Decline("a loop of it holds another loop")
 
 
 def _strided_reduce(launch: tile.LaunchOp, row: SSAValue) -> bool:

@@ -14,6 +14,7 @@ from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.layouts import span_bytes, static_shape, strides_of
 from dlc.ir.expr import Expr
+from dlc.registry import OptionError
 from dlc.target import target_of
 from dlc.text import counted
 from dlc.transforms.step import Decline, SchedulingPass
@@ -50,12 +51,13 @@ class DoubleBufferPass(SchedulingPass):
     depth: int | None = None
     """Slots of a ring, 2 to 4."""
 
+    def __post_init__(self) -> None:
+        if self.depth is not None and not 2 <= self.depth <= 4:
+            raise OptionError("depth", f"a ring has 2 to 4 slots, not {self.depth}")
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         depth = self.depth
-        if depth is None:
-            raise Decline("it needs depth, the slots of a ring")
-        if not 2 <= depth <= 4:
-            raise Decline(f"a ring has 2 to 4 slots, not {depth}")
+        assert depth is not None
         loops = {loop: stages for loop in kernel.launch.walk() if (stages := _chunked(loop))}
         if not loops:
             raise Decline("it has no loop over chunks that stages them")
@@ -66,7 +68,8 @@ class DoubleBufferPass(SchedulingPass):
         need = sum(span_bytes(ringed.get(b, buffer_type(b))) for b in buffers)
         limit = target_of(module).shared_per_block
         if need > limit:
-            raise Decline(f"{need} B > {limit} B of shared memory at depth {depth}")
+            message = f"{need} B > {limit} B of shared memory at depth {depth}"
+            raise OptionError("depth", message, "take fewer slots, or stage smaller slabs")
         for loop, stages in loops.items():
             _to_rings(loop, stages, depth)
         return f"{counted(len(ringed), 'ring')} of {depth} slots, {need} B of shared memory"

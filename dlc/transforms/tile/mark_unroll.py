@@ -12,6 +12,7 @@ from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.ring_ops import ChunkOp
 from dlc.text import counted
 from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step_options import at_least
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class MarkUnrollPass(SchedulingPass):
     limit: int | None = None
     """Most points of a loop that is unrolled."""
 
+    def __post_init__(self) -> None:
+        at_least("limit", 1, self.limit)
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        if self.limit is None:
-            raise Decline("it needs limit, the most points of a loop that is unrolled")
         marked = [op for op in kernel.launch.body.walk() if self._fits(op)]
         if not marked:
             raise Decline(f"it has no innermost serial loop of at most {self.limit} points")

@@ -14,9 +14,11 @@ from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.layouts import shape_of, span_bytes
 from dlc.dialects.ring_ops import TMA
+from dlc.registry import OptionError
 from dlc.schedule.paddings import Padding, choose_paddings, described
 from dlc.target import target_of
-from dlc.transforms.step import Decline, SchedulingPass, by_name
+from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step_options import at_least, by_name, looking_for
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,10 @@ class PadSmemPass(SchedulingPass):
     every: tuple[int, ...] = (1,)
     """Rows after which there is padding: 1, or groups of 2, 4 or 8 rows."""
 
+    def __post_init__(self) -> None:
+        at_least("padding", 0, *(self.padding or ()))
+        at_least("every", 1, *self.every)
+
     def decided(self, kernel: tile.KernelOp, module: ModuleOp) -> tuple[Self, str]:
         if self.padding is not None:
             return self, ""
@@ -67,15 +73,17 @@ class PadSmemPass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         assert self.padding is not None
-        named = [(_name(buffer), buffer) for buffer in _buffers(kernel)]
-        elements = by_name(named, "buffer", self.buffers, self.padding)
-        rows = by_name(named, "buffer", self.buffers, self.every)
+        with looking_for(self.buffers, "buffers"):
+            named = [(_name(buffer), buffer) for buffer in _buffers(kernel)]
+        elements = by_name(named, "buffer", self.buffers, self.padding, ("buffers", "padding"))
+        rows = by_name(named, "buffer", self.buffers, self.every, ("buffers", "every"))
         types = {b: _padded(b, Padding(n, rows[b])) for b, n in elements.items() if n}
         if not types:
             raise Decline("no buffer is padded")
         more = sum(span_bytes(type) - span_bytes(buffer_type(b)) for b, type in types.items())
         if more > (room := _room(kernel, module)):
-            raise Decline(f"{more} B of padding > {room} B of shared memory left")
+            message = f"{more} B of padding > {room} B of shared memory left"
+            raise OptionError("padding", message, "take less, or stage smaller slabs")
         for buffer, type in types.items():
             if isinstance(buffer, tile.RingOp):
                 buffer.set_layout(type.layout)
@@ -89,11 +97,13 @@ def _padded(buffer: Buffer, padding: Padding) -> MemRefType[Attribute]:
     type = buffer_type(buffer)
     shape = shape_of(type)[isinstance(buffer, tile.RingOp) :]
     if len(shape) < 2:
-        raise Decline(f"{_name(buffer)} has no rows to set apart")
-    if padding.elements < 0 or padding.rows < 1 or shape[-2] % padding.rows:
-        raise Decline(
+        hint = "leave its padding at 0, or name the buffers that have rows"
+        raise OptionError("padding", f"{_name(buffer)} has no rows to set apart", hint)
+    if shape[-2] % padding.rows:
+        raise OptionError(
+            "every",
             f"expected padding after groups of rows that divide {shape[-2]} rows, found "
-            f"{padding.elements} elements every {padding.rows}"
+            f"{padding.elements} elements every {padding.rows}",
         )
     return padding.of(type)
 

@@ -13,9 +13,11 @@ from dlc.analysis.tile.register_pairs import Pair, register_pairs
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
 from dlc.ir.expr import Expr
+from dlc.registry import OptionError
 from dlc.schedule.strips import Strips, choose_strips, dealt
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
-from dlc.transforms.step import Decline, SchedulingPass, by_name
+from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step_options import at_least, by_name, divisors, looking_for
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class PermuteRegisterTilePass(SchedulingPass):
     """Neighbouring points of a thread along each of the axes, or along all; divides the axis. What
     conflicts least (`dlc.schedule.strips`) if the step is bare."""
 
+    def __post_init__(self) -> None:
+        at_least("strip", 1, *(self.strip or ()))
+
     def decided(self, kernel: tile.KernelOp, module: ModuleOp) -> tuple[Self, str]:
         if self.strip is not None:
             return self, ""
@@ -62,14 +67,17 @@ class PermuteRegisterTilePass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
-        pairs = {axis: pair for pair, axis in _pairs(launch).items()}
+        with looking_for(self.axes, "axes"):
+            pairs = {axis: pair for pair, axis in _pairs(launch).items()}
         assert self.strip is not None
         named = [(axis.name_hint or "r", axis) for axis in pairs]
+        given = by_name(named, "register axis", self.axes, self.strip, ("axes", "strip"))
         strips: dict[Pair, int] = {}
-        for axis, strip in by_name(named, "register axis", self.axes, self.strip).items():
+        for axis, strip in given.items():
             extent = launch.extent(axis)
-            if strip < 1 or extent % strip:
-                raise Decline(f"strips of {strip} do not divide the {extent} points of a thread")
+            if extent % strip:
+                message = f"strips of {strip} do not divide the {extent} points of a thread"
+                raise OptionError("strip", message, divisors(extent))
             if strip < extent:
                 strips[pairs[axis]] = strip
         if not strips:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
@@ -11,8 +12,10 @@ from xdsl.ir import BlockArgument
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
 from dlc.ir.expr import Expr
+from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
-from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step import Decline, Misplaced, SchedulingPass
+from dlc.transforms.step_options import at_least, divisors, per_axis
 
 
 @dataclass(frozen=True)
@@ -38,19 +41,24 @@ class RegisterTilePass(SchedulingPass):
     extents: tuple[int, ...] | None = None
     """Points of each serial axis held at once, aligned from the right; must divide the axis."""
 
+    def __post_init__(self) -> None:
+        at_least("extents", 1, *(self.extents or ()))
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
         serial = launch.axes_of(SERIAL)
+        assert self.extents is not None
         if not serial:
-            raise Decline("it has no serial axis (blockify-launch makes them)")
-        if self.extents is None:
-            raise Decline("it needs extents, the points of each serial axis held at once")
-        sizes = ((1,) * len(serial) + self.extents)[-len(serial) :]
+            message = "it has no serial axis"
+            if prod(self.extents) == 1:
+                raise Decline(message)
+            raise Misplaced(message, "blockify-launch makes them where a thread has several points")
+        sizes = per_axis("extents", self.extents, [f"%{a.name_hint}" for a in serial])
         for axis, size in zip(serial, sizes, strict=True):
-            if size < 1 or launch.extent(axis) % size:
-                raise Decline(
-                    f"{size} does not divide the {launch.extent(axis)} points of a thread"
-                )
+            if (points := launch.extent(axis)) % size:
+                message = f"{size} does not divide the {points} points of a thread along"
+                hint = divisors(points)
+                raise OptionError("extents", f"{message} %{axis.name_hint}", hint)
         kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
         rest = {
             a: Axis(a.name_hint, launch.extent(a) // n, SERIAL)

@@ -11,8 +11,10 @@ from xdsl.ir import Operation
 from dlc.dialects import tile
 from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.ring_ops import TMA
+from dlc.registry import OptionError
 from dlc.schedule.swizzles import choose_swizzles, fitting_swizzles, misfit
-from dlc.transforms.step import Decline, SchedulingPass, by_name
+from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step_options import by_name, looking_for
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class SplitInnerForSwizzlePass(SchedulingPass):
     """The width of the swizzle of each of the rings, or of all: 32, 64 or 128; 0 for none. What
     conflicts least (`dlc.schedule.swizzles`) if the step is bare."""
 
+    def __post_init__(self) -> None:
+        if wrong := [n for n in self.bytes or () if n not in (0, *WIDTHS)]:
+            message = f"a swizzle is 32, 64 or 128 bytes wide, or 0 for none, not {wrong[0]}"
+            raise OptionError("bytes", message)
+
     def decided(self, kernel: tile.KernelOp, module: ModuleOp) -> tuple[Self, str]:
         if self.bytes is not None:
             return self, ""
@@ -58,17 +65,19 @@ class SplitInnerForSwizzlePass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         assert self.bytes is not None
-        named = [(_name(ring), ring) for ring in _rings(kernel)]
-        widths = by_name(named, "TMA ring", self.rings, self.bytes)
-        for ring, bytes in widths.items():
-            if bytes not in (0, *WIDTHS):
-                raise Decline(f"a swizzle is 32, 64 or 128 bytes wide, not {bytes}")
+        with looking_for(self.rings, "rings"):
+            named = [(_name(ring), ring) for ring in _rings(kernel)]
+        widths = by_name(named, "TMA ring", self.rings, self.bytes, ("rings", "bytes"))
         wanted = {ring: bytes for ring, bytes in widths.items() if bytes}
         if not wanted:
             raise Decline("no ring is swizzled")
         misfits = [misfit(r, [n]) for r, n in wanted.items() if n not in fitting_swizzles(r)]
         chosen = {r: n for r, n in wanted.items() if n in fitting_swizzles(r)}
-        if not chosen or (misfits and self.rings):
+        if misfits and (self.rings or any(map(fitting_swizzles, wanted))):
+            fitting = sorted({n for ring in wanted for n in fitting_swizzles(ring)})
+            hint = f"what fits is {' or '.join(map(str, fitting))}" if fitting else None
+            raise OptionError("bytes", "; ".join(misfits), hint)
+        if not chosen:
             raise Decline("; ".join(misfits))
         for ring, bytes in chosen.items():
             ring.set_layout(fitting_swizzles(ring)[bytes].layout)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, AxesOp
-from dlc.transforms.step import Decline, SchedulingPass, parse_schedule
+from dlc.registry import OptionError, PipelineError
+from dlc.transforms.step import Decline, Misplaced, SchedulingPass, parse_schedule
+from dlc.transforms.step_options import at_least
 from dlc.transforms.tile.splitting.atomic_sums import split_atomically
 from dlc.transforms.tile.splitting.reduce_split import split_of
 from dlc.transforms.tile.splitting.second_kernel import split_in_two
@@ -68,14 +71,24 @@ class SplitMatmulKPass(SchedulingPass):
 
     splits: int | None = None
     """Parts of the reduce's outermost axis."""
-    combine: str = "workspace"
+    combine: Literal["workspace", "atomic"] = "workspace"
     """`workspace` or `atomic`."""
     then: str = ""
     """The schedule of the kernel that combines; `tileify` alone if it is empty."""
 
+    def __post_init__(self) -> None:
+        at_least("splits", 2, self.splits)
+        try:
+            parse_schedule(self.then)
+        except PipelineError as error:
+            raise OptionError("then", f"in the schedule that it gives: {error.msg}") from None
+        if self.combine == "atomic" and self.then:
+            message = "combine=atomic makes no second kernel for then to schedule"
+            raise OptionError("then", message, "combine=workspace makes one")
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        parts = self._checked_parts()
-        split = split_of(_sole_reduce(kernel), parts)
+        assert self.splits is not None
+        split = split_of(_sole_reduce(kernel), self.splits)
         done = str(split)
         if self.combine == "atomic":
             split_atomically(kernel, split)
@@ -83,26 +96,15 @@ class SplitMatmulKPass(SchedulingPass):
         split_in_two(kernel, split, module, self.then or "tileify")
         return done
 
-    def _checked_parts(self) -> int:
-        """The parts, if the options make sense."""
-        if self.splits is None or self.splits < 2:
-            raise Decline("it needs splits, at least 2 parts of a reduce")
-        if self.combine not in ("workspace", "atomic"):
-            raise Decline(f"combine must be workspace or atomic, not {self.combine}")
-        parse_schedule(self.then)
-        if self.combine == "atomic" and self.then:
-            raise Decline("combine=atomic makes no second kernel for then to schedule")
-        return self.splits
-
 
 def _sole_reduce(kernel: tile.KernelOp) -> tile.ReduceOp:
     """The reduce to split."""
     launch = kernel.launch
     state = tile_state(launch)
     if state.is_partitioned or launch.axes_of(BLOCK):
-        raise Decline("the launch is partitioned already")
+        raise Misplaced("the launch is partitioned already", "run split-matmul-k before")
     if state.buffers:
-        raise Decline("slabs are staged already for the loops that there are")
+        raise Misplaced("slabs are staged already", "run split-matmul-k before stage-inputs")
     loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
     reduces = [op for op in loops if isinstance(op, tile.ReduceOp)]
     others = [op for op in loops if op not in reduces]

@@ -10,8 +10,10 @@ from dlc.analysis.tile.input_slabs import Slab, slabs_of
 from dlc.analysis.tile.operands import ComputedOperand, computed_operands
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
+from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, target_of
-from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step import Decline, Misplaced, SchedulingPass
+from dlc.transforms.step_options import at_least
 from dlc.transforms.tile.staging.slab_loads import compute, stage
 from dlc.transforms.tile.staging.zero_guards import drop_guards_of_zeros
 
@@ -63,11 +65,14 @@ class StageInputsPass(SchedulingPass):
     compute: bool = False
     """Give what reduces compute of staged slabs slabs of its own, in the same budget."""
 
+    def __post_init__(self) -> None:
+        at_least("budget", 1, self.budget)
+
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        if self.budget is None:
-            raise Decline("it needs budget, the bytes of shared memory for slabs")
+        assert self.budget is not None
         if tile_state(kernel.launch).threads > MAX_THREADS:
-            raise Decline("its threads are not partitioned into blocks yet")
+            message = "its threads are not partitioned into blocks yet"
+            raise Misplaced(message, "run blockify-launch or cooperative-reduce first")
         slabs = self._slabs(kernel)
         limit = min(self.budget, target_of(module).shared_per_block)
         staged = _fitting(slabs, limit)
@@ -88,9 +93,10 @@ class StageInputsPass(SchedulingPass):
         """The slabs that may be staged and that a block reads more than once."""
         slabs = slabs_of(kernel)
         if self.buffers:
-            names = {ref.name_hint for ref in kernel.input_refs}
+            names = [str(ref.name_hint) for ref in kernel.input_refs]
             if unknown := [name for name in self.buffers if name not in names]:
-                raise Decline(f"it has no input {' or '.join(unknown)}")
+                message = f"it has no input {' or '.join(unknown)}"
+                raise OptionError("buffers", message, f"its inputs are {', '.join(names)}")
             slabs = [s for s in slabs if s.source.name_hint in self.buffers]
         slabs = [s for s in slabs if s.reuse > 1]
         if not slabs:

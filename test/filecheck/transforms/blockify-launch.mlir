@@ -1,20 +1,32 @@
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,128 thread=16,16}' | filecheck %s
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=32 thread=32}' | filecheck %s --check-prefix=RIGHT
-// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=10 thread=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
-// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=64,64 thread=64,64}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=MANY
-// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=64}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},blockify-launch{block=32,32 thread=8,8},stage-inputs{budget=49152},blockify-launch{block=4 thread=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=STAGED
-// STAGED: blockify-launch: mm: skipped, slabs are staged already for the blocks that there are
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=10 thread=3}' 2>&1 | filecheck %s --check-prefix=DIVIDE
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=64,64 thread=64,64}' 2>&1 | filecheck %s --check-prefix=MANY
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=64}' 2>&1 | filecheck %s --check-prefix=NEEDS
+// RUN: not dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},blockify-launch{block=32,32 thread=8,8},stage-inputs{budget=49152},blockify-launch{block=4 thread=4}' 2>&1 | filecheck %s --check-prefix=STAGED
+// STAGED: blockify-launch.mlir:{{[0-9]+}}:6: error: kernel mm: blockify-launch: slabs are staged already for the blocks that there are
+// STAGED-NEXT: {{^}}blockify-launch{block=4 thread=4}
+// STAGED-NEXT: {{^}}^^^^^^^^^^^^^^^
+// STAGED-NEXT: hint: run blockify-launch before stage-inputs
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=3}' | filecheck %s --check-prefix=PANELS
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=RAGGED
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=9}' | filecheck %s --check-prefix=WIDE
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=128,32 thread=16,8 group=3}' | filecheck %s --check-prefix=ROW
-// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=-1}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=GROUP
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=16,32 thread=16,8 group=-1}' 2>&1 | filecheck %s --check-prefix=GROUP
 // RAGGED: blockify-launch: mm: blocks of 16 x 32 points, 16 x 8 threads, in panels of 4 block columns, of which the last 3 have no points
-// GROUP: blockify-launch: mm: skipped, group must be at least 1 block column, or 0 for all, not -1
-// DIVIDE: blockify-launch: mm: skipped, 3 threads do not divide a block of 10 points
-// MANY: blockify-launch: mm: skipped, 4096 threads are more than the 1024 that a block can have
-// NEEDS: blockify-launch: mm: skipped, it needs block and thread, the points and threads along each axis
+// GROUP: <pipeline>:1:49: error: blockify-launch: group must be at least 0, not -1
+// DIVIDE: <pipeline>:1:34: error: blockify-launch: 3 threads do not divide a block of 10 points
+// DIVIDE: hint: 1, 2, 5 or 10 divides 10
+// MANY: <pipeline>:1:37: error: blockify-launch: 4096 threads are more than the 1024 that a block can have
+// NEEDS: error: kernel mm: blockify-launch: option 'thread' is missing
+// NEEDS: hint: write blockify-launch{thread=...}
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=8,8,8 thread=8,8,8}' 2>&1 | filecheck %s --check-prefix=SURPLUS
+// SURPLUS: blockify-launch.mlir:{{[0-9]+}}:6: error: kernel mm: blockify-launch: block=8,8,8 has 3 sizes, and the axes are %i, %j
+// SURPLUS-NEXT: {{^}}blockify-launch{block=8,8,8 thread=8,8,8}
+// SURPLUS-NEXT: {{^}}                ^^^^^
+// SURPLUS-NEXT: hint: sizes are aligned from the right: leave out the first
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=8,0 thread=8,1}' 2>&1 | filecheck %s --check-prefix=ZERO
+// ZERO: <pipeline>:1:25: error: blockify-launch: block must be at least 1, not 0
 
 // CHECK: tile.launch block(%bj in 3) thread(%ti in 16, %tj in 16) serial(%ei in 8, %ej in 8) {
 // CHECK: tile.load %A[%ti * 8 + %ei, %k]

@@ -4,18 +4,22 @@
 // RUN: filecheck %s --check-prefix=REMARK --input-file=%t.remarks
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=4096 vector=8}' --remarks 2>%t.wide | filecheck %s --check-prefix=WIDE
 // RUN: filecheck %s --check-prefix=WIDE-REMARK --input-file=%t.wide
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16 vector=5}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16 vector=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=DIVIDE
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{vector=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BK
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BK
-// RUN: dlc-opt %s -p 'chunk-matmul-k{bk=16}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=EARLY
+// RUN: not dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16 vector=5}' 2>&1 | filecheck %s --check-prefix=DIVIDE
+// RUN: not dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16 vector=0}' 2>&1 | filecheck %s --check-prefix=ZERO
+// RUN: not dlc-opt %s -p 'tileify,chunk-matmul-k{vector=4}' 2>&1 | filecheck %s --check-prefix=BK
+// RUN: not dlc-opt %s -p 'tileify,chunk-matmul-k{bk=-32}' 2>&1 | filecheck %s --check-prefix=LESS
+// RUN: not dlc-opt %s -p 'chunk-matmul-k{bk=16}' 2>&1 | filecheck %s --check-prefix=EARLY
 // SHORT: chunk-matmul-k: mm: skipped, no K is longer than a chunk of 4096
 // SHORT: chunk-matmul-k: row_sum: skipped, it has no contraction
 // REMARK: chunk-matmul-k: mm: K in chunks of 16, runs of 4
 // WIDE-REMARK: chunk-matmul-k: mm: K in runs of 8
-// DIVIDE: chunk-matmul-k: mm: skipped, a vector of {{[05]}} points does not divide a chunk of 16
-// BK: chunk-matmul-k: mm: skipped, it needs bk, the points of K in a chunk
-// EARLY: chunk-matmul-k: mm: skipped, tileify has not run
+// DIVIDE: error: chunk-matmul-k: a vector of 5 points does not divide a chunk of 16
+// DIVIDE: hint: 1, 2, 4, 8 or 16 divides 16
+// ZERO: error: chunk-matmul-k: vector must be at least 1, not 0
+// BK: error: kernel mm: chunk-matmul-k: option 'bk' is missing
+// LESS: <pipeline>:1:24: error: chunk-matmul-k: bk must be at least 1, not -32
+// EARLY: error: kernel mm: chunk-matmul-k: tileify has not run
+// EARLY: hint: run tileify first
 
 // A ragged last chunk folds the identity.
 // CHECK-LABEL: tile.kernel @mm

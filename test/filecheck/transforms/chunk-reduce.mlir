@@ -1,18 +1,19 @@
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=64 vector=4},chunk-reduce{bk=8}' | filecheck %s
 // RUN: dlc-opt %s -p 'tileify,chunk-reduce{bk=512}' | filecheck %s --check-prefix=PLAIN
 // RUN: dlc-opt %s -p 'tileify,chunk-reduce{bk=512},chunk-reduce{bk=16}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
-// RUN: dlc-opt %s -p 'tileify,chunk-reduce{bk=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
+// RUN: not dlc-opt %s -p 'tileify,chunk-reduce{bk=0}' 2>&1 | filecheck %s --check-prefix=NEEDS
 // RUN: dlc-opt %s -p 'tileify,chunk-reduce{bk=4096}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SHORT
-// RUN: dlc-opt %s -p 'chunk-reduce{bk=16}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=EARLY
-// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=8 thread=8},stage-inputs{budget=49152},chunk-reduce{bk=16}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=STAGED
+// RUN: not dlc-opt %s -p 'chunk-reduce{bk=16}' 2>&1 | filecheck %s --check-prefix=EARLY
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=8 thread=8},stage-inputs{budget=49152},chunk-reduce{bk=16}' 2>&1 | filecheck %s --check-prefix=STAGED
 // RUN: dlc-opt %s -p 'tileify,blockify-launch{block=8 thread=8},chunk-reduce{bk=16},stage-inputs{budget=1024}' | filecheck %s --check-prefix=CHUNK
 // SAYS: chunk-reduce: row_norm: 2 loops in chunks of 512
 // SAYS: chunk-reduce: mm: skipped, it has no reduce but contractions and those in chunks already
 // SAYS: chunk-reduce: row_norm: skipped, it has no reduce but contractions and those in chunks already
-// NEEDS: chunk-reduce: row_norm: skipped, it needs bk, the points of a reduce in a chunk
+// NEEDS: <pipeline>:1:22: error: chunk-reduce: bk must be at least 1, not 0
 // SHORT: chunk-reduce: row_norm: skipped, no reduce or loop of it is longer than a chunk of 4096
-// EARLY: chunk-reduce: row_norm: skipped, tileify has not run
-// STAGED: chunk-reduce: matvec: skipped, slabs are staged already for the loops that there are
+// EARLY: error: kernel row_norm: chunk-reduce: tileify has not run
+// STAGED: error: kernel {{.*}}: chunk-reduce: slabs are staged already for the loops that there are
+// STAGED: hint: run chunk-reduce before stage-inputs
 
 // What a thread takes in a run stays together; the runs are chunked.
 // CHECK-LABEL: tile.kernel @row_norm

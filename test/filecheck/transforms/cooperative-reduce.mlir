@@ -1,18 +1,20 @@
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=64 rows=4 vector=4}' | filecheck %s
-// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=48}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=POWER
-// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=512 rows=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=MANY
-// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{rows=4}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
-// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=4 thread=4},cooperative-reduce{threads=32}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=LATE
-// LATE: cooperative-reduce: row_sum: skipped, the launch is partitioned already
+// RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=48}' 2>&1 | filecheck %s --check-prefix=POWER
+// RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=512 rows=4}' 2>&1 | filecheck %s --check-prefix=MANY
+// RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{rows=4}' 2>&1 | filecheck %s --check-prefix=NEEDS
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=4 thread=4},cooperative-reduce{threads=32}' 2>&1 | filecheck %s --check-prefix=LATE
+// LATE: error: kernel row_sum: cooperative-reduce: the launch is partitioned already
+// LATE: hint: run cooperative-reduce before
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=32}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
 // OTHER: cooperative-reduce: nested: skipped, a loop of it holds another loop
 // OTHER: cooperative-reduce: copy: skipped, it has no reduce
-// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=32 vector=0}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=VECTOR
-// VECTOR: cooperative-reduce: row_sum: skipped, vector must be at least 1 element, not 0
+// RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=32 vector=0}' 2>&1 | filecheck %s --check-prefix=VECTOR
+// VECTOR: error: cooperative-reduce: vector must be at least 1, not 0
 // OTHER: cooperative-reduce: one: skipped, a loop of it has one point
-// POWER: cooperative-reduce: row_sum: skipped, threads must be a power of two up to 32 or a multiple of 32, not 48
-// MANY: cooperative-reduce: row_sum: skipped, 4 rows of 512 threads are not a block of at most 1024
-// NEEDS: cooperative-reduce: row_sum: skipped, it needs threads, the threads for a row
+// POWER: error: cooperative-reduce: threads must be a power of two up to 32 or a multiple of 32, not 48
+// MANY: error: cooperative-reduce: 4 rows of 512 threads are not a block of at most 1024
+// MANY: hint: it holds 2 rows of 512
+// NEEDS: error: kernel row_sum: cooperative-reduce: option 'threads' is missing
 
 // CHECK-LABEL: tile.kernel @row_sum
 // CHECK: tile.launch block(%brow in 8) thread(%trow in 4, %t in 64) {

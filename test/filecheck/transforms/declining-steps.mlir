@@ -8,8 +8,8 @@
 // REMARK-NEXT: cooperative-reduce: copy: skipped, it has no reduce
 // REMARK-NEXT: blockify-launch: copy: skipped, the kernel's schedule does not name it
 // REMARK-NEXT: chunk-reduce: copy: skipped, it has no reduce but contractions and those in chunks already
-// REMARK-NEXT: stage-inputs: copy: skipped, its threads are not partitioned into blocks yet
-// REMARK-NEXT: register-tile: copy: skipped, it has no serial axis (blockify-launch makes them)
+// REMARK-NEXT: stage-inputs: copy: skipped, no block reads an input more than once in a loop
+// REMARK-NEXT: register-tile: copy: skipped, it has no serial axis
 // REMARK-NEXT: permute-register-tile: copy: skipped, it has no register axis (register-tile makes them)
 // REMARK-NEXT: double-buffer: copy: skipped, it has no loop over chunks that stages them
 // REMARK-NEXT: tma-copy: copy: skipped, it has no ring (double-buffer makes them)
@@ -19,15 +19,15 @@
 // REMARK-NEXT: pipeline-k-outer: copy: skipped, it has no ring (double-buffer makes them)
 // REMARK-NEXT: mark-unroll: copy: skipped, it has no innermost serial loop of at most 16 points
 
-// CHECK: tile.launch thread(%i in 100, %j in 2040) {
-// CHECK-NEXT: %a = tile.load %A[%i, %j] : memref<100x2040xf32>
-// CHECK-NEXT: tile.store %a, %D[%i, %j] : memref<100x2040xf32>
+// CHECK: tile.launch thread(%i in 10, %j in 20) {
+// CHECK-NEXT: %a = tile.load %A[%i, %j] : memref<10x20xf32>
+// CHECK-NEXT: tile.store %a, %D[%i, %j] : memref<10x20xf32>
 // CHECK-NEXT: }
-%A = "test.op"() : () -> tensor<100x2040xf32>
-%D = loop.kernel @copy(%A: memref<100x2040xf32> = %A) -> (%D: memref<100x2040xf32>)
-    schedule "tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=2 then=\"tileify\"},cooperative-reduce{threads=32 rows=1 vector=4},chunk-reduce{bk=32},stage-inputs{budget=49152},register-tile{extents=4},permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},async-copy,pad-smem,pipeline-k-outer,mark-unroll{limit=16}" {
-  loop.for %i in 100, %j in 2040 {
-    %a = loop.load %A[%i, %j] : memref<100x2040xf32>
-    loop.store %a, %D[%i, %j] : memref<100x2040xf32>
+%A = "test.op"() : () -> tensor<10x20xf32>
+%D = loop.kernel @copy(%A: memref<10x20xf32> = %A) -> (%D: memref<10x20xf32>)
+    schedule "tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=2 then=\"tileify\"},cooperative-reduce{threads=32 rows=1 vector=4},chunk-reduce{bk=32},stage-inputs{budget=49152},register-tile{extents=1},permute-register-tile,double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},async-copy,pad-smem,pipeline-k-outer,mark-unroll{limit=16}" {
+  loop.for %i in 10, %j in 20 {
+    %a = loop.load %A[%i, %j] : memref<10x20xf32>
+    loop.store %a, %D[%i, %j] : memref<10x20xf32>
   }
 }

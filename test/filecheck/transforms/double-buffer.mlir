@@ -1,13 +1,12 @@
 // RUN: dlc-opt %s -p 'double-buffer{depth=3}' --remarks 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --check-prefix=REMARK --input-file=%t.remarks
 // RUN: dlc-opt %s -p 'double-buffer{depth=2}' | filecheck %s --check-prefix=TWO
-// RUN: dlc-opt %s -p 'double-buffer{depth=1}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=LOW
-// RUN: dlc-opt %s -p 'double-buffer{depth=5}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=HIGH
-// RUN: dlc-opt %s -p double-buffer --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BARE
-// LOW: double-buffer: mm: skipped, a ring has 2 to 4 slots, not 1
-// HIGH: double-buffer: mm: skipped, a ring has 2 to 4 slots, not 5
-// BARE: double-buffer: mm: skipped, it needs depth, the slots of a ring
-// BARE: double-buffer: row: skipped, the kernel's schedule does not name it
+// RUN: not dlc-opt %s -p 'double-buffer{depth=1}' 2>&1 | filecheck %s --check-prefix=LOW
+// RUN: not dlc-opt %s -p 'double-buffer{depth=5}' 2>&1 | filecheck %s --check-prefix=HIGH
+// RUN: sed 's/{depth=4}//' %s | not dlc-opt -p double-buffer 2>&1 | filecheck %s --check-prefix=BARE
+// LOW: <pipeline>:1:15: error: double-buffer: a ring has 2 to 4 slots, not 1
+// HIGH: error: double-buffer: a ring has 2 to 4 slots, not 5
+// BARE: error: schedule of mm: double-buffer: option 'depth' is missing
 
 // All rings of a loop are filled and acquired at its start, each is released after its last use.
 // What is staged outside of the loop, or is the same in each iteration, stays a stage.
@@ -35,7 +34,7 @@
 // TWO: -> memref<2x8x16xf32, #tile.shared>
 %A = "test.op"() : () -> tensor<30x200xf32>
 %B = "test.op"() : () -> tensor<200x30xf32>
-tile.kernel @mm(%A: memref<30x200xf32> = %A, %B: memref<200x30xf32> = %B) -> () schedule "double-buffer" {
+tile.kernel @mm(%A: memref<30x200xf32> = %A, %B: memref<200x30xf32> = %B) -> () schedule "double-buffer{depth=4}" {
   tile.launch block(%b in 4) thread(%t in 32) {
     %row_smem = tile.stage %A[0, 0] [1, 8] : memref<30x200xf32> -> memref<8xf32, #tile.shared>
     %acc = tile.reduce add serial(%ko in 13) -> f32 {
@@ -94,22 +93,6 @@ tile.kernel @axes(%A: memref<30x200xf32> = %A) -> () {
     %acc = tile.reduce add serial(%j in 3, %k in 20) -> f32 {
       %s = tile.stage %A[%j * 10, %k * 10] [10, 10] : memref<30x200xf32> -> memref<10x10xf32, #tile.shared>
       %v = tile.load %s[0, 0] : memref<10x10xf32, #tile.shared>
-      tile.yield %v : f32
-    }
-  }
-}
-
-// The limit is the target's, by default that of sm_90, and the other buffers count as well.
-// REMARK: double-buffer: large: skipped, 245920 B > 232448 B of shared memory at depth 3
-// TWO-LABEL: tile.kernel @large
-// TWO: tile.ring %X(%n in 50)[0, %n * 10] [2048, 10] : memref<2048x500xf32> -> memref<2x2048x10xf32, #tile.shared>
-%X = "test.op"() : () -> tensor<2048x500xf32>
-tile.kernel @large(%X: memref<2048x500xf32> = %X) -> () {
-  tile.launch thread(%t in 200) {
-    %row = tile.stage %X[0, 0] [1, 40] : memref<2048x500xf32> -> memref<40xf32, #tile.shared>
-    %acc = tile.reduce add serial(%k in 50) -> f32 {
-      %s = tile.stage %X[0, %k * 10] [2048, 10] : memref<2048x500xf32> -> memref<2048x10xf32, #tile.shared>
-      %v = tile.load %s[%t, 0] : memref<2048x10xf32, #tile.shared>
       tile.yield %v : f32
     }
   }

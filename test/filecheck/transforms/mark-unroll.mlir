@@ -1,7 +1,7 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},mark-unroll{limit=16}' | filecheck %s
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},mark-unroll{limit=8}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=LIMIT
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},mark-unroll' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=BARE
-// BARE: mark-unroll: loops: skipped, it needs limit, the most points of a loop that is unrolled
+// RUN: sed 's/ll{limit=4}/ll/' %s | not dlc-opt -p 'tileify,chunk-matmul-k{bk=16},mark-unroll' 2>&1 | filecheck %s --check-prefix=BARE
+// BARE: error: schedule of loops: mark-unroll: option 'limit' is missing
 // LIMIT: mark-unroll: mm: skipped, it has no innermost serial loop of at most 8 points
 
 // CHECK: tile.reduce add serial(%ko in 128) -> f32 {
@@ -24,7 +24,7 @@
 
 // Only what is innermost, counts its points over all serial axes, and neither stages nor works
 // through a ring. A loop over register axes alone is unrolled anyway.
-// RUN: dlc-opt %s -p 'mark-unroll{limit=16}' --remarks 2>%t.remarks | filecheck %s --check-prefix=LOOPS
+// RUN: dlc-opt %s -p 'tileify,mark-unroll{limit=16}' --remarks 2>%t.remarks | filecheck %s --check-prefix=LOOPS
 // RUN: filecheck %s --check-prefix=REMARK --input-file=%t.remarks
 // REMARK: mark-unroll: loops: 2 loops
 // LOOPS-LABEL: tile.kernel @loops
@@ -45,7 +45,7 @@
 // LOOPS: } {unroll}
 // LOOPS-NEXT: }{{$}}
 %x = "test.op"() : () -> tensor<64xf32>
-%y = tile.kernel @loops(%x: memref<64xf32> = %x) -> (%y: memref<64xf32>) schedule "mark-unroll" {
+%y = tile.kernel @loops(%x: memref<64xf32> = %x) -> (%y: memref<64xf32>) schedule "mark-unroll{limit=4}" {
   tile.launch thread(%t in 8) {
     %r = tile.ring %x(%n in 4)[%n * 8] [8] : memref<64xf32> -> memref<2x8xf32, #tile.shared>
     tile.for serial(%i in 2, %j in 8) {

@@ -1,16 +1,13 @@
 // RUN: dlc-opt %s -p pad-smem --split-input-file --remarks 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
-// RUN: dlc-opt %s -p 'pad-smem{buffers=xs padding=4}' --split-input-file --remarks 2>%t.given | filecheck %s --check-prefix=GIVEN
+// RUN: dlc-opt %s -p 'pad-smem{buffers=xs padding=4}' --split-input-file --verify-diagnostics --remarks 2>%t.given | filecheck %s --check-prefix=GIVEN
 // RUN: filecheck %s --input-file %t.given --check-prefix=NAMED
 // NAMED: pad-smem: odd: rows of xs 37 elements apart
-// NAMED: pad-smem: ring: skipped, it has no buffer xs
-// RUN: dlc-opt %s -p 'pad-smem{padding=4 every=2}' --split-input-file --remarks 2>%t.every | filecheck %s --check-prefix=EVERY
+// RUN: dlc-opt %s -p 'pad-smem{padding=4 every=2}' --split-input-file --verify-diagnostics --remarks 2>%t.every | filecheck %s --check-prefix=EVERY
 // RUN: filecheck %s --input-file %t.every --check-prefix=PAIRS
 // PAIRS: pad-smem: odd: rows of xs in groups of 2, 4 elements between them
-// PAIRS: pad-smem: full: skipped, 6272 B of padding > 1024 B of shared memory left
-// PAIRS: pad-smem: line: skipped, xs has no rows to set apart
-// RUN: dlc-opt %s -p 'pad-smem{padding=4 every=3}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=THREE
-// THREE: pad-smem: odd: skipped, expected padding after groups of rows that divide 128 rows, found 4 elements every 3
+// RUN: not dlc-opt %s -p 'pad-smem{padding=4 every=3}' --split-input-file 2>&1 | filecheck %s --check-prefix=THREE
+// THREE: error: kernel odd: pad-smem: expected padding after groups of rows that divide 128 rows, found 4 elements every 3
 
 // Odd rows need no padding.
 // CHECK: tile.stage %x[0, 0] [128, 33] : memref<128x33xf32> -> memref<128x33xf32, #tile.shared>
@@ -18,6 +15,10 @@
 // GIVEN: tile.stage %x[0, 0] [128, 33] : memref<128x33xf32> -> memref<128x33xf32, strided<[37, 1]>, #tile.shared>
 // EVERY: schedule "pad-smem{padding=4 every=2}"
 // EVERY: memref<128x33xf32, #kernel.padded_groups<2, 4>, #tile.shared>
+// GIVEN: kernel ring: pad-smem: it has no buffer xs
+// GIVEN: kernel none: pad-smem: it has no buffer in shared memory (stage-inputs makes them)
+// EVERY: kernel full: pad-smem: 6272 B of padding > 1024 B of shared memory left
+// EVERY: kernel line: pad-smem: xs has no rows to set apart
 func.func @main(%x: tensor<128x33xf32>) -> tensor<128xf32> {
   // REMARK: pad-smem: odd: skipped, its buffers have no bank conflicts
   %y = tile.kernel @odd(%x: memref<128x33xf32> = %x) -> (%y: memref<128xf32>) schedule "pad-smem" {

@@ -1,14 +1,21 @@
 // RUN: dlc-opt %s -p permute-register-tile --split-input-file --remarks 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
 // RUN: dlc-opt %s -p 'permute-register-tile{strip=1}' --split-input-file | filecheck %s --check-prefix=INTERLEAVED
-// RUN: dlc-opt %s -p 'permute-register-tile{axes=r strip=3}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=THREE
-// RUN: dlc-opt %s -p 'permute-register-tile{axes=r,s strip=4}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
-// RUN: dlc-opt %s -p 'permute-register-tile{strip=4,4}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=TWO
-// RUN: dlc-opt %s -p 'permute-register-tile{strip=8}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WHOLE
-// THREE: permute-register-tile: strips: skipped, strips of 3 do not divide the 8 points of a thread
-// THREE: permute-register-tile: quotients: %t, %r in strips of 3
-// OTHER: permute-register-tile: strips: skipped, it has no register axis s
-// TWO: permute-register-tile: strips: skipped, expected a value for each register axis, found 2 for 1
+// RUN: dlc-opt %s -p 'permute-register-tile{axes=r strip=3}' --split-input-file --verify-diagnostics --remarks 2>&1 >%t.three | filecheck %s --check-prefix=THREE-REMARK
+// RUN: filecheck %s --input-file %t.three --check-prefix=THREE
+// RUN: not dlc-opt %s -p 'permute-register-tile{axes=r strip=3}' --split-input-file 2>&1 | filecheck %s --check-prefix=PLACE
+// RUN: not dlc-opt %s -p 'permute-register-tile{axes=r,s strip=4}' --split-input-file 2>&1 | filecheck %s --check-prefix=OTHER
+// RUN: not dlc-opt %s -p 'permute-register-tile{strip=4,4}' --split-input-file 2>&1 | filecheck %s --check-prefix=TWO
+// RUN: dlc-opt %s -p 'permute-register-tile{strip=8}' --split-input-file --verify-diagnostics --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WHOLE
+// THREE: kernel strips: permute-register-tile: strips of 3 do not divide the 8 points of a thread
+// PLACE: error: kernel strips: permute-register-tile: strips of 3 do not divide
+// PLACE-NEXT: {{^}}permute-register-tile{axes=r strip=3}
+// PLACE-NEXT: {{^}}                             ^^^^^
+// PLACE-NEXT: hint: 1, 2, 4 or 8 divides 8
+// THREE-REMARK: permute-register-tile: quotients: %t, %r in strips of 3
+// OTHER: error: kernel strips: permute-register-tile: it has no register axis s
+// OTHER: hint: its register axis names are r
+// TWO: error: kernel strips: permute-register-tile: expected a value for each register axis, found 2 for 1
 // WHOLE: permute-register-tile: strips: skipped, its register tile stays as it is
 
 // Strips, in all subscripts and conditions: loads from shared memory stay vectors.

@@ -1,7 +1,6 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=8 vector=4},split-matmul-k{splits=2},blockify-launch{block=16,32 thread=8,8},stage-inputs{budget=8192},register-tile{extents=2,4},double-buffer{depth=3},async-copy,pipeline-k-outer' | filecheck %s
 // RUN: dlc-opt %s -p schedule-kernels | filecheck %s --check-prefix=SCHEDULE
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=8},split-matmul-k{splits=2 combine=atomic}' --remarks 2>%t >/dev/null
-// RUN: filecheck %s --check-prefix=ATOMIC --input-file=%t
+// RUN: not dlc-opt %s -p 'tileify,chunk-matmul-k{bk=8},split-matmul-k{splits=2 combine=atomic}' 2>&1 | filecheck %s --check-prefix=ATOMIC
 
 // Two sums of one reduce go through all steps together: the shared operand is staged once, parts
 // of both accumulate in place, and a split stores and combines both.
@@ -23,7 +22,8 @@
 // CHECK-NEXT:      %b_part = tile.load %b_parts
 // CHECK-NEXT:      tile.yield %a_part, %b_part : f32, f32
 
-// ATOMIC: split-matmul-k: two: skipped, it has 2 sums, and atomic adds are of one
+// ATOMIC: error: kernel two: split-matmul-k: it has 2 sums, and atomic adds are of one
+// ATOMIC: hint: combine=workspace takes any reduce
 
 func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x128xf32>) -> tensor<64x128xf32> {
   %y = loop.kernel @two(%x: memref<64x64xf32> = %x, %w: memref<64x128xf32> = %w) -> (%y: memref<64x128xf32>) {

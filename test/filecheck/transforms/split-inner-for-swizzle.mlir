@@ -1,13 +1,14 @@
 // RUN: dlc-opt %s -p split-inner-for-swizzle --split-input-file --remarks 2>%t.remarks | filecheck %s
 // RUN: filecheck %s --input-file %t.remarks --check-prefix=REMARK
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=32}' --split-input-file | filecheck %s --check-prefix=NARROW
-// RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=48}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WIDTH
+// RUN: not dlc-opt %s -p 'split-inner-for-swizzle{bytes=48}' --split-input-file 2>&1 | filecheck %s --check-prefix=WIDTH
 // RUN: dlc-opt %s -p 'tileify,split-inner-for-swizzle,bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers,vectorize-accesses' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
-// WIDTH: split-inner-for-swizzle: row: skipped, a swizzle is 32, 64 or 128 bytes wide, not 48
-// RUN: dlc-opt %s -p 'split-inner-for-swizzle{rings=ring bytes=128}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=WIDE
+// WIDTH: <pipeline>:1:25: error: split-inner-for-swizzle: a swizzle is 32, 64 or 128 bytes wide, or 0 for none, not 48
+// RUN: dlc-opt %s -p 'split-inner-for-swizzle{rings=ring bytes=128}' --split-input-file --verify-diagnostics --remarks 2>&1 >%t.wide | filecheck %s --check-prefix=WIDE
+// RUN: filecheck %s --input-file %t.wide --check-prefix=MISFIT
 // WIDE: split-inner-for-swizzle: row: ring by 128 B
 // WIDE-NEXT: split-inner-for-swizzle: panels: ring by 128 B
-// WIDE-NEXT: split-inner-for-swizzle: narrow: skipped, the slab of 32 x 16 elements of ring has no rows of a multiple of 128 B, 8 or a multiple of them
+// MISFIT: kernel narrow: split-inner-for-swizzle: the slab of 32 x 16 elements of ring has no rows of a multiple of 128 B, 8 or a multiple of them
 // RUN: dlc-opt %s -p 'split-inner-for-swizzle{bytes=0}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NONE
 // NONE: split-inner-for-swizzle: row: skipped, no ring is swizzled
 

@@ -1,10 +1,10 @@
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic}' --split-input-file | filecheck %s
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},blockify-launch{block=4,8 thread=2,4},register-tile{extents=2,2}' --split-input-file | filecheck %s --check-prefix=LATER
+// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},blockify-launch{block=4,8 thread=2,4},register-tile{extents=2,2}' --split-input-file --verify-diagnostics | filecheck %s --check-prefix=LATER
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},cooperative-reduce{threads=32}' --split-input-file | filecheck %s --check-prefix=ROWS
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
 // RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic},bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers' --split-input-file -t cuda | filecheck %s --check-prefix=CUDA
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic then="tileify"}' --split-input-file --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=THEN
-// THEN: split-matmul-k: mm: skipped, combine=atomic makes no second kernel for then to schedule
+// RUN: not dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=atomic then="tileify"}' --split-input-file 2>&1 | filecheck %s --check-prefix=THEN
+// THEN: error: split-matmul-k: combine=atomic makes no second kernel for then to schedule
 
 // Blocks add their parts of a sum to an output that holds zeros when the kernel begins. No second
 // kernel is made.
@@ -68,73 +68,6 @@
     loop.yield %a : f64
   }
   loop.store %s, %W[] : memref<f64>
-}
-
-// -----
-
-// SAYS: split-matmul-k: largest: skipped, its monoid is max, and atomic operations only add
-// SAYS: split-matmul-k: long: skipped, its sum is of type i64, and atomic adds are of f32, f64 or i32
-%x = "test.op"() : () -> tensor<50xf32>
-%n = "test.op"() : () -> tensor<50xi64>
-%M = loop.kernel @largest(%x: memref<50xf32> = %x) -> (%M: memref<f32>) {
-  %m = loop.reduce max %k in 50 -> f32 {
-    %a = loop.load %x[%k] : memref<50xf32>
-    loop.yield %a : f32
-  }
-  loop.store %m, %M[] : memref<f32>
-}
-%L = loop.kernel @long(%n: memref<50xi64> = %n) -> (%L: memref<i64>) {
-  %s = loop.reduce add %k in 50 -> i64 {
-    %a = loop.load %n[%k] : memref<50xi64>
-    loop.yield %a : i64
-  }
-  loop.store %s, %L[] : memref<i64>
-}
-
-// -----
-
-// SAYS: split-matmul-k: epilogue: skipped, it stores more than its sum, or not the sum itself, for which the parts have to be added up before (combine=workspace does that)
-// SAYS: split-matmul-k: twice: skipped, it stores more than its sum, or not the sum itself
-%x = "test.op"() : () -> tensor<50xf32>
-%E = loop.kernel @epilogue(%x: memref<50xf32> = %x) -> (%E: memref<f32>) {
-  %s = loop.reduce add %k in 50 -> f32 {
-    %a = loop.load %x[%k] : memref<50xf32>
-    loop.yield %a : f32
-  }
-  %e = math.exp %s : f32
-  loop.store %e, %E[] : memref<f32>
-}
-%S, %T = loop.kernel @twice(%x: memref<50xf32> = %x) -> (%S: memref<f32>, %T: memref<f32>) {
-  %s = loop.reduce add %k in 50 -> f32 {
-    %a = loop.load %x[%k] : memref<50xf32>
-    loop.yield %a : f32
-  }
-  loop.store %s, %S[] : memref<f32>
-  loop.store %s, %T[] : memref<f32>
-}
-
-// -----
-
-// SAYS: split-matmul-k: spread: skipped, atomic adds need each element to be stored at one point, unconditionally, and a store at 1 points is to 4 elements (combine=workspace takes any)
-// SAYS: split-matmul-k: inside: skipped, atomic adds need each element to be stored at one point, unconditionally, and a store at 8 points is to 4 elements
-%x = "test.op"() : () -> tensor<50xf32>
-%Y = loop.kernel @spread(%x: memref<50xf32> = %x) -> (%Y: memref<4xf32>) {
-  %s = loop.reduce add %k in 50 -> f32 {
-    %a = loop.load %x[%k] : memref<50xf32>
-    loop.yield %a : f32
-  }
-  loop.for %c in 4 {
-    loop.store %s, %Y[%c] : memref<4xf32>
-  }
-}
-%Z = loop.kernel @inside(%x: memref<50xf32> = %x) -> (%Z: memref<4xf32>) {
-  loop.for %c in 8 {
-    %s = loop.reduce add %k in 43 -> f32 {
-      %a = loop.load %x[%k + %c] : memref<50xf32>
-      loop.yield %a : f32
-    }
-    loop.store %s, %Z[%c - 2] where (%c >= 2, %c < 6) : memref<4xf32>
-  }
 }
 
 // -----

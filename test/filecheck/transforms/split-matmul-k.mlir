@@ -1,13 +1,13 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=3 then="tileify,blockify-launch{block=4,64 thread=4,64}"}' | filecheck %s
-// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=3 then="tileify,blockify-launch{block=4,64 thread=4,64}"}' | dlc-opt -p blockify-launch | filecheck %s --check-prefix=LATER
+// RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=3 then="tileify,blockify-launch{block=64 thread=64}"}' | dlc-opt -p blockify-launch | filecheck %s --check-prefix=LATER
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=4}' | filecheck %s --check-prefix=EVEN
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=3 combine=workspace}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{then="tileify"}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=1}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=NEEDS
-// RUN: dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=tree}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
-// RUN: dlc-opt %s -p 'tileify,blockify-launch{block=8,8 thread=8,8},split-matmul-k{splits=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=LATE
-// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=32},split-matmul-k{splits=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=COMBINED
-// RUN: dlc-opt %s -p 'split-matmul-k{splits=3}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=EARLY
+// RUN: not dlc-opt %s -p 'tileify,split-matmul-k{then="tileify"}' 2>&1 | filecheck %s --check-prefix=NEEDS
+// RUN: not dlc-opt %s -p 'tileify,split-matmul-k{splits=1}' 2>&1 | filecheck %s --check-prefix=ONE-PART
+// RUN: not dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=tree}' 2>&1 | filecheck %s --check-prefix=OTHER
+// RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=8 thread=8},split-matmul-k{splits=3}' 2>&1 | filecheck %s --check-prefix=LATE
+// RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=32},split-matmul-k{splits=3}' 2>&1 | filecheck %s --check-prefix=COMBINED
+// RUN: not dlc-opt %s -p 'split-matmul-k{splits=3}' 2>&1 | filecheck %s --check-prefix=EARLY
 // RUN: not dlc-opt %s -p 'tileify,split-matmul-k{splits=3 then="tile,ify"}' 2>&1 | filecheck %s --check-prefix=THEN
 // SAYS: split-matmul-k: mm: 3 parts of %ko in 128, each of at most 43 points
 // SAYS: split-matmul-k: total: 3 parts of %k in 2048, each of at most 683 points
@@ -16,12 +16,14 @@
 // SAYS: split-matmul-k: copy: skipped, it has 0 reduces beside each other, not one
 // SAYS: split-matmul-k: one: skipped, its reduce has no serial axis of at least 2 points
 // SAYS: split-matmul-k: reads: skipped, it reads what it stores
-// NEEDS: split-matmul-k: mm: skipped, it needs splits, at least 2 parts of a reduce
-// OTHER: split-matmul-k: mm: skipped, combine must be workspace or atomic, not tree
-// LATE: split-matmul-k: mm: skipped, the launch is partitioned already
-// COMBINED: split-matmul-k: total: skipped, the launch is partitioned already
-// EARLY: split-matmul-k: mm: skipped, tileify has not run
-// THEN: unknown pass 'tile'
+// NEEDS: error: kernel mm: split-matmul-k: option 'splits' is missing
+// ONE-PART: error: split-matmul-k: splits must be at least 2, not 1
+// OTHER: error: option 'combine' of 'split-matmul-k' expects one of workspace, atomic, found tree
+// LATE: error: kernel mm: split-matmul-k: the launch is partitioned already
+// LATE: hint: run split-matmul-k before
+// COMBINED: error: kernel mm: split-matmul-k: the launch is partitioned already
+// EARLY: error: kernel mm: split-matmul-k: tileify has not run
+// THEN: unknown step 'tile'
 
 // The first kernel keeps what the reduce needs, the second gets the rest, with its inputs and
 // what is known of them. 128 chunks in 3 splits of 43: the last split has one less.
@@ -57,7 +59,7 @@
 
 // A later bare step does to the second kernel what its schedule says.
 // LATER-LABEL: @mm_combine_2
-// LATER: tile.launch block(%bi in 25, %bj in 5) thread(%ti in 4, %tj in 64)
+// LATER: tile.launch block(%bi in 100, %bj in 5) thread(%tj in 64)
 %A = "test.op"() : () -> tensor<100x2048xf32>
 %B = "test.op"() : () -> tensor<2048x257xf32>
 %bias = "test.op"() : () -> tensor<257xf32>

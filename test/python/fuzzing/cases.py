@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 import torch
-from harness import apply, lowered
+from harness import lowered, obeyed, scheduled
+from kernels import gemm
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -20,7 +21,7 @@ from dlc.backend.executor import Executor
 from dlc.backend.host.host_backend import HostBackend
 from dlc.cli.check import as_array
 from dlc.compiler import set_target
-from dlc.diagnostics import OpError
+from dlc.diagnostics import OpError, TextError
 from dlc.dialects import loop
 from dlc.dialects.torch import AtenOp
 from dlc.frontend.capture import capture_text
@@ -28,14 +29,15 @@ from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.conditioning import Expected
 from dlc.pipeline import run_pipeline
-from dlc.registry import register
+from dlc.registry import get_pass, register
 from dlc.simulator import run_module
 from dlc.target import TARGETS
+from dlc.transforms.step import kernels_of
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from fuzzing.programs import Program, random_program, shrink
 from fuzzing.results import Returning, random_returning, shrunk
 from fuzzing.results import complaint as complaint_of_results
-from fuzzing.schedules import random_schedule
+from fuzzing.schedules import as_schedule, random_mistake, random_schedule
 from fuzzing.texts import answer, random_passes, random_text
 
 ON_HOST = 0.15
@@ -100,8 +102,24 @@ def programs(rng: random.Random) -> Answer:
 
 
 def schedules(rng: random.Random) -> Answer:
-    """A program under random schedules."""
-    return _judge(random_program(rng), _setting(rng, tuple(random_schedule(rng))))
+    """A program under random schedules, of which those with a mistake are refused at its place."""
+    steps = random_schedule(rng)
+    if steps and (said := _taken(random_mistake(rng, steps))):
+        return Answer(said)
+    return _judge(random_program(rng), _setting(rng, tuple(steps)))
+
+
+def _taken(mistaken: str) -> str:
+    """What is wrong if a schedule with a mistake is not refused with a place; else nothing."""
+    module = scheduled(gemm(4, 5, 6), mistaken)
+    (kernel,) = kernels_of(module)
+    try:
+        get_pass("tileify")().apply(Context(), module)
+    except TextError as error:
+        if error.op is kernel and 0 <= error.start < error.start + error.width <= len(mistaken):
+            return ""
+        return f"no place in the schedule: {error}"
+    return f"a schedule with a mistake is taken: {mistaken}"
 
 
 def texts(rng: random.Random) -> Answer:
@@ -229,9 +247,9 @@ def _scheduled(ctx: Context, module: ModuleOp, setting: Setting) -> ModuleOp:
     run_pipeline(ctx, module, "loop")
     for op in module.walk():
         if isinstance(op, loop.KernelOp):
-            op.schedule = StringAttr(",".join(setting.schedule))
+            op.schedule = StringAttr(as_schedule(setting.schedule))
     for step in setting.schedule:
-        apply(module, step.split("{")[0], round_trip=False)
+        obeyed(module, step.split("{")[0])
     try:
         return lowered(module)
     except OpError as error:

@@ -58,5 +58,31 @@ def random_schedule(rng: random.Random) -> list[str]:
     return kept
 
 
+def as_schedule(steps: Sequence[str]) -> str:
+    """Steps in the order in which a schedule names them."""
+    return ",".join(sorted(steps, key=lambda step: STEPS.index(step.split("{")[0])))
+
+
+def random_mistake(rng: random.Random, steps: Sequence[str]) -> str:
+    """A schedule with a mistake that no kernel makes good."""
+    texts = sorted(steps, key=lambda step: STEPS.index(step.split("{")[0]))
+    at = rng.randrange(len(texts))
+    name = texts[at].split("{")[0]
+    match rng.randrange(5):
+        case 0:
+            texts.insert(rng.randint(0, len(texts)), texts[at])
+        case 1:
+            texts.append("cse")
+        case 2:
+            texts[at] = texts[at].replace(name, name[::-1])
+        case 3:
+            texts[at] = f"{name}{{points=3}}"
+        case _ if len(texts) > 1:
+            texts.insert(0, texts.pop(rng.randint(1, len(texts) - 1)))
+        case _:
+            texts.append("mark-unroll{limit=-1}")
+    return ",".join(texts)
+
+
 def _list(items: Sequence[object]) -> str:
     return ",".join(map(str, items))

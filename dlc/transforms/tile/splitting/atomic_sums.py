@@ -11,7 +11,7 @@ from dlc.dialects import tile
 from dlc.dialects.access import has_atomic_add
 from dlc.dialects.kernel_op import positions
 from dlc.dialects.layouts import shape_of
-from dlc.transforms.step import Decline
+from dlc.registry import OptionError
 from dlc.transforms.tile.splitting.reduce_split import Split
 
 
@@ -29,27 +29,28 @@ def _sole_store(kernel: tile.KernelOp, reduce: tile.ReduceOp) -> tile.StoreOp:
     """The store of a reduce's result that atomic adds of its parts can take the place of."""
     launch = kernel.launch
     if reduce.monoid_name.data != "add":
-        raise Decline(f"its monoid is {reduce.monoid_name.data}, and atomic operations only add")
+        raise _refusal(f"its monoid is {reduce.monoid_name.data}, and atomic operations only add")
     if len(reduce.results) > 1:
-        raise Decline(
-            f"it has {len(reduce.results)} sums, and atomic adds are of one (combine=workspace "
-            "takes any number)"
-        )
+        raise _refusal(f"it has {len(reduce.results)} sums, and atomic adds are of one")
     (sum,) = reduce.results
     if not has_atomic_add(sum.type):
-        raise Decline(f"its sum is of type {sum.type}, and atomic adds are of f32, f64 or i32")
+        raise _refusal(f"its sum is of type {sum.type}, and atomic adds are of f32, f64 or i32")
     stores = [op for op in launch.walk() if isinstance(op, tile.StoreOp)]
     if len(stores) != 1 or stores[0].value is not sum:
-        raise Decline(
+        raise _refusal(
             "it stores more than its sum, or not the sum itself, for which the parts have to be "
-            "added up before (combine=workspace does that)"
+            "added up before"
         )
     (store,) = stores
     assert isinstance(store.ref.type, MemRefType)
     points, elements = prod(map(launch.extent, launch.axes)), prod(shape_of(store.ref))
     if store.where or store.parent_op() is not launch or points != elements:
-        raise Decline(
+        raise _refusal(
             "atomic adds need each element to be stored at one point, unconditionally, and a store "
-            f"at {points} points is to {elements} elements (combine=workspace takes any)"
+            f"at {points} points is to {elements} elements"
         )
     return store
+
+
+def _refusal(message: str) -> OptionError:
+    return OptionError("combine", message, "combine=workspace takes any reduce")
