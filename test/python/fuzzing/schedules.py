@@ -19,7 +19,7 @@ def random_schedule(rng: random.Random) -> list[str]:
         return rng.choice(options)
 
     axes = pick(1, 2, 2, 2, 3)  # of a launch, from the right; its others get 1
-    thread = [pick(1, 2, 4, 8, 16) for _ in range(axes)]
+    thread = [pick(1, 2, 4, 8, 8 if axes > 2 else 16) for _ in range(axes)]
     extents = [pick(1, 2, 3, 4, 8) for _ in range(axes)]
     block = [t * e * pick(1, 1, 1, 2) for t, e in zip(thread, extents, strict=True)]
     vector = pick(1, 2, 4, 8)
@@ -30,7 +30,7 @@ def random_schedule(rng: random.Random) -> list[str]:
         "tileify",
         f"chunk-matmul-k{{bk={vector * pick(1, 2, 3, 4)} vector={vector}}}",
         f"split-matmul-k{{splits={pick(2, 3, 5, 8)}{combine}}}",
-        f"cooperative-reduce{{threads={pick(1, 2, 4, 8, 16, 32, 64, 96)} "
+        f"cooperative-reduce{{threads={pick(2, 4, 8, 16, 32, 64, 96)} "
         f"rows={pick(1, 2, 3, 5, 8)} vector={pick(1, 2, 4, 8)}}}",
         f"blockify-launch{{block={_list(block)} thread={_list(thread)}"
         f"{pick('', ' group=1', ' group=2', ' group=3')}}}",
