@@ -15,7 +15,7 @@ from dlc.cli.job import Job
 from dlc.cli.kernel_program import isolated
 from dlc.cli.pass_reproducer import write_reproducer
 from dlc.cli.status_line import progress
-from dlc.diagnostics import failed_pass, format_error
+from dlc.diagnostics import TextError, failed_pass, format_error
 from dlc.judge.random_inputs import random_arguments
 from dlc.judge.validation import Question, Validation
 from dlc.passes import STEPS, Step
@@ -64,6 +64,8 @@ class _States:
         """
         try:
             run_pipeline(ctx, module, "kernel", [*observers, self])
+        except TextError:
+            raise  # what a schedule asks for is no pass's fault
         except (Exception, ArgSpecParseError) as error:
             step = next((s for s in STEPS if s.pass_name == failed_pass(error)), None)
             if step is None:

@@ -209,6 +209,8 @@ class DlcOptMain(xDSLOptMain):
                 self._conflicts |= bank_conflicts(module)
             if validation is not None and done is not None:
                 validation.check(module, str(done))
+                if todo is None:
+                    print(validation, file=sys.stderr)
             elif self.args.validate:
                 validation = _validation(self.ctx, module)
             self._at_fault = None if todo is None else self._done

@@ -216,7 +216,6 @@ class Validation:
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
         begin = time.perf_counter()
-        self.passes += 1
         try:
             self.check(module, step.pass_name)
         finally:
@@ -224,6 +223,7 @@ class Validation:
 
     def check(self, module: ModuleOp, pass_name: str) -> None:
         """Runs a module to which `pass_name` was applied last, if that changed its text."""
+        self.passes += 1
         text = text_of(module)
         if text == self.text:
             return

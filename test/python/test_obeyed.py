@@ -14,6 +14,7 @@ from harness import STEPS, apply, scheduled
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from dlc.cli import dlc_opt
 from dlc.cli.dlc_cli import main
 from dlc.compiler import set_target
 from dlc.diagnostics import TextError
@@ -71,6 +72,24 @@ def test_what_is_not_obeyed_is_an_error_at_its_place(
     assert carets.count("^") == len(word)
     assert hint in "\n".join(rest)
     assert "reproduce with" not in "\n".join(rest)
+
+
+def test_bisect_names_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "k.mlir"
+    file.write_text(str(scheduled(GEMM, "tileify,blockify-lunch")))
+    assert main(["bisect", str(file)]) == 1
+    said = capsys.readouterr()
+    assert "unknown step 'blockify-lunch'" in said.err
+    assert "is wrong" not in said.out
+
+
+def test_dlc_opt_says_what_was_validated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.mlir"
+    file.write_text(str(scheduled(GEMM, "tileify")))
+    assert dlc_opt.main([str(file), "-p", "tileify,mark-unroll", "--validate"]) == 0
+    assert "2 passes, 1 changed the program, and no result" in capsys.readouterr().err
 
 
 @dataclass(frozen=True)
