@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.dialects.math import FloatingPointLikeUnaryMathOperation
+from xdsl.dialects.math import (
+    FloatingPointLikeUnaryMathOperation,
+    SignlessIntegerLikeBinaryMathOperation,
+)
 from xdsl.dialects.math import Math as XdslMath
 from xdsl.ir import Dialect, Operation
 from xdsl.irdl import irdl_op_definition, traits_def
@@ -20,13 +23,15 @@ from dlc.ir.scalar_ops import SCALARS
 
 
 def _missing() -> Iterator[type[Operation]]:
-    """An operation of one operand for each row that xDSL has none for."""
+    """An operation for each row that xDSL has none for: of a float; of two integers by a helper."""
     known = {op.name for op in XdslMath.operations}
     for name in SCALARS:
         if name.startswith("math.") and name not in known:
             traits = traits_def(Pure(), SameOperandsAndResultType())
             members = {"name": name, "traits": traits, "__module__": __name__}
             base = FloatingPointLikeUnaryMathOperation
+            if SCALARS[name].helper:
+                base = SignlessIntegerLikeBinaryMathOperation
             yield irdl_op_definition(type(name, (base,), members))
 
 

@@ -1,4 +1,4 @@
-"""Functions of the digits of numbers: parts of floats, the next float, common divisors."""
+"""Functions of the digits of numbers: parts of floats, and the next float."""
 
 from __future__ import annotations
 
@@ -52,27 +52,8 @@ def nextafter(value: Tensor, other: Tensor) -> Tensor:
     return result.to(value.dtype)
 
 
-def gcd(first: Tensor, second: Tensor) -> Tensor:
-    """`aten.gcd`: as many steps of Euclid's as two numbers of Fibonacci's would take."""
-    kind = torch.promote_types(first.dtype, second.dtype)
-    a, b = torch.broadcast_tensors(first.to(kind).abs(), second.to(kind).abs())
-    for _ in range(math.ceil(torch.iinfo(kind).bits * math.log(2) / math.log((1 + 5**0.5) / 2))):
-        rest = torch.fmod(a, torch.where(b == 0, 1, b))
-        a, b = torch.where(b == 0, a, b), torch.where(b == 0, 0, rest)
-    return a
-
-
-def lcm(first: Tensor, second: Tensor) -> Tensor:
-    """`aten.lcm`, 0 if both are."""
-    divisor = gcd(first, second)
-    whole = torch.div(first, torch.where(divisor == 0, 1, divisor), rounding_mode="trunc")
-    return (whole.to(divisor.dtype) * second).abs()
-
-
 aten = torch.ops.aten
 DIGITS: Mapping[OperatorBase, Callable[..., object]] = {
     aten.frexp.Tensor: frexp,
     aten.nextafter.default: nextafter,
-    aten.gcd.default: gcd,
-    aten.lcm.default: lcm,
 }

@@ -124,6 +124,11 @@ def _tma_load(rank: int) -> Function:
     )
 
 
+_EUCLID = (
+    "while (b != 0) {\n  const T rest = a % b;\n  a = b;\n  b = rest;\n}\nreturn a < 0 ? -a : a;"
+)
+
+
 def _nan_extremum(kind: str, relation: str) -> Function:
     return Function(
         f"{kind}_nan",
@@ -300,6 +305,13 @@ _FUNCTIONS = [
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
         'if (b == 0) dlc_trap("integer division by zero");\n'
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
+    ),
+    Function(
+        "gcd",
+        "The greatest common divisor, by Euclid's algorithm; of 0 and 0 it is 0.",
+        f"template <class T>\n{_INLINE} T gcd(T a, T b)",
+        _EUCLID,
+        _EUCLID,
     ),
     Function(
         "floor_mod",

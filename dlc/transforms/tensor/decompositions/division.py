@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from xdsl.dialects.builtin import f64
+from xdsl.dialects.builtin import f64, i32, i64
 
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
@@ -89,3 +89,20 @@ def remainder(c: Lowering) -> Lowered:
 def fmod_op(c: Lowering) -> Lowered:
     function = fmod if is_float(c.element) else Scalar.remainder
     return c.pointwise(function, *both(c))
+
+
+def least_multiple(x: Scalar, y: Scalar) -> Scalar:
+    """The least common multiple of integers; narrow ones lose what they cannot hold at last."""
+    wide = i64 if x.element == i64 else i32
+    a, b = x.to(wide), y.to(wide)
+    return (a / a.gcd(b) * b).abs().to(x.element)
+
+
+@lower("gcd")
+def gcd(c: Lowering) -> Lowered:
+    return c.pointwise(Scalar.gcd, *both(c))
+
+
+@lower("lcm")
+def lcm(c: Lowering) -> Lowered:
+    return c.pointwise(least_multiple, *both(c))

@@ -182,6 +182,10 @@ class Scalar:
         """The remainder of truncated integer division; 0 where the divisor is 0."""
         return self._binary(self.of(other)._not_trapping(), None, arith.RemSIOp)
 
+    def gcd(self, other: Scalar) -> Scalar:
+        """The greatest common divisor of integers, never negative."""
+        return self._binary(other, None, OPERATIONS["math.gcd"])
+
     @property
     def _constant(self) -> Number | None:
         owner = self.value.owner
