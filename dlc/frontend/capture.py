@@ -64,8 +64,7 @@ def capture_text(
     names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **names}
     lifter = Lifter(filename, scope, RandomTensors(), reserved=names_in(tree))
-    functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
-    statements = Statements(lifter, functions)
+    statements = Statements(lifter, tree)
     statements.lift(tree.body)
     if statements.result is None:
         last = tree.body[-1]

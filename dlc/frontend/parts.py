@@ -24,6 +24,8 @@ def errors_in(filename: str) -> Iterator[None]:
     """Turns what the user's text raises into one sentence with its line and column."""
     try:
         yield
+    except ImportFailure:
+        raise
     except Exception as error:
         place = None
         for frame in traceback.extract_tb(error.__traceback__):

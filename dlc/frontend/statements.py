@@ -22,7 +22,8 @@ from typing import Any, TypeGuard
 import torch
 
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import assignment, errors_in, names_in
+from dlc.frontend.parts import assignment, errors_in, names_in, place_in, rename
+from dlc.frontend.source import ImportFailure
 
 NEUTRAL = (
     torch.no_grad,
@@ -40,16 +41,33 @@ DEFINITIONS = (
 )  # fmt: skip
 DESCRIPTIONS = frozenset("shape dtype device ndim size dim numel item tolist format".split())
 """What is printed of a tensor that is no tensor."""
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+CONTAINERS = (list, dict, set)
+CHANGING = frozenset(
+    "append extend insert pop remove clear sort reverse update setdefault popitem add".split()
+)
+"""Methods of containers that change them."""
+READS = frozenset(
+    "parameters named_parameters modules named_modules children named_children buffers "
+    "named_buffers state_dict get_parameter get_buffer get_submodule extra_repr forward".split()
+)
+"""Methods of modules that change nothing."""
 RETURNED = "_returned"
 
 
 class Statements:
     """Divides statements; `lifter` takes their expressions apart."""
 
-    def __init__(self, lifter: Lifter, functions: dict[str, ast.FunctionDef]) -> None:
+    def __init__(self, lifter: Lifter, tree: ast.Module) -> None:
         self.lifter = lifter
-        self.functions = functions
+        self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
         """The functions that the script defines at its top."""
+        self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in _free(f)}
+        """The variables of the script that its functions may look at."""
+        self.calls = 0
+        """The variables that were renamed, being those of functions."""
+        self.begun = False
+        """True once the program has a statement: what it uses must not change any more."""
         self.body: list[ast.stmt] = []
         """The program's statements so far."""
         self.result: ast.expr | None = None
@@ -91,17 +109,21 @@ class Statements:
         elif isinstance(value, ast.Constant) and not last:
             pass  # a docstring
         elif self._prepares(value, last):
+            self._refuse_late(node)
             self._run(node)
         elif self._is_print(value):
             assert isinstance(value, ast.Call)
             shown = [a for a in value.args if self._computes(a) and not _is_description(a)]
-            if last and shown:
+            if last and not shown and len(value.args) == 1 and (f := self._called(value.args[0])):
+                self._inline(*f, last)
+            elif last and shown:
                 self._end(shown[0] if len(shown) == 1 else _tuple_of(shown, value))
             elif not self._computes(value):
                 self._run(node)
         elif last:
             self._end(value)
         else:
+            self._bring_changed(value)
             part = self.lifter.visit(value)
             if part.now is not None:
                 self._run(ast.copy_location(ast.Expr(part.now), node))
@@ -123,11 +145,15 @@ class Statements:
         return False
 
     def _assign(self, node: ast.stmt, targets: list[ast.expr], value: ast.expr) -> None:
+        if any(_bound(t) & self.seen for t in targets):
+            self._refuse_late(node)
+        self._check_modules(value)
+        stores = any(not isinstance(t, ast.Name | ast.Tuple | ast.List) for t in targets)
         with self._undone_if_constant() as constant:
             part = self.lifter.visit(value, assigned=True)
             into_tensor = any(self._is_of_tensor(t) for t in targets)
             now = part.code if part.known else part.now
-            constant.append(now is not None and not into_tensor)
+            constant.append(now is not None and not into_tensor and not (stores and self.begun))
         if constant[0]:
             assert now is not None
             new: ast.stmt = ast.Assign([*targets], now)
@@ -140,14 +166,17 @@ class Statements:
         self.result = _loaded(targets[0])
 
     def _update(self, node: ast.AugAssign) -> None:
-        if not self._computes(node):
+        name = _root(node.target)
+        changes = self.begun and self._is_changeable(name)
+        if not self._computes(node) and not changes:
+            if name in self.seen:
+                self._refuse_late(node)
             self._run(node)
             return
         value = self.lifter.use(self.lifter.visit(node.value))
-        before = self.lifter.use(self.lifter.visit(_loaded(node.target)))
+        if name in self.lifter.scope:
+            self._bring(name, node)
         target = self._target(node.target)
-        if isinstance(target, ast.Name) and not _is_name(before, target.id):
-            self._keep(assignment(target.id, before), node)
         self._keep(ast.AugAssign(target, node.op, value), node)  # pyright: ignore[reportArgumentType]
         self.result = _loaded(node.target)
 
@@ -181,15 +210,72 @@ class Statements:
 
     def _whole(self, node: ast.stmt) -> None:
         """A loop or a branch over tensors belongs to the program as it stands."""
+        changed = [n for n in map(_changed, ast.walk(node)) if self._is_changeable(n)]
         for name in sorted(names_in(node) - self.lifter.computed):
-            if name in self.lifter.scope:
+            if name in changed:
+                self._bring(name, node)
+            elif name in self.lifter.scope:
                 part = self.lifter.visit(ast.copy_location(ast.Name(name, ast.Load()), node))
                 if not _is_name(code := self.lifter.use(part), name):
                     self._keep(assignment(name, code), node)
         self._keep(node, node)
-        if stored := [n.id for n in ast.walk(node) if _is_stored(n)]:
-            self._computed(set(stored))
-            self.result = ast.copy_location(ast.Name(stored[-1], ast.Load()), node)
+        counters = {n for f in ast.walk(node) if isinstance(f, ast.For) for n in _bound(f.target)}
+        stored = [n.id for n in ast.walk(node) if _is_stored(n)]
+        self._computed({*stored, *changed})
+        if found := [n for n in (*stored, *changed) if n not in counters]:
+            self.result = ast.copy_location(ast.Name(found[-1], ast.Load()), node)
+
+    def _bring(self, name: str, node: ast.stmt | ast.expr) -> None:
+        """
+        Makes a value that was there a variable of the program, which may change it: an input
+        itself, of others a copy.
+        """
+        if name in self.lifter.computed:
+            return
+        part = self.lifter.visit(ast.copy_location(ast.Name(name, ast.Load()), node))
+        code = self.lifter.use(part)
+        if isinstance(part.value, torch.Tensor) and not self.lifter.is_input(part.value):
+            code = ast.Call(ast.Attribute(code, "clone", ast.Load()), [], [])
+        elif isinstance(part.value, CONTAINERS):
+            code = ast.Call(self.lifter.constant(copy.copy, code), [code], [])
+        if not _is_name(code, name):
+            new = ast.copy_location(assignment(name, code), node)
+            self._keep(new, new)
+        self._computed({name})
+
+    def _bring_changed(self, value: ast.expr) -> None:
+        """What a call of its method may change becomes a variable of the program."""
+        if not self.begun and not self._computes(value):
+            return
+        self._check_modules(value)
+        name = _changed(value)
+        if name is not None and self._is_changeable(name):
+            self._bring(name, value)
+
+    def _is_changeable(self, name: str | None) -> bool:
+        value = self.lifter.scope.get(name) if name is not None else None
+        return isinstance(value, (torch.Tensor, *CONTAINERS))
+
+    def _check_modules(self, value: ast.expr) -> None:
+        """ImportFailure if what the program has used may be changed by a method of a module."""
+        for call in ast.walk(value):
+            match call:
+                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
+                    self.begun and name not in READS
+                ):
+                    of = self._evaluated_name(owner)
+                    if isinstance(of, torch.nn.Module | torch.nn.Parameter):
+                        if not self._computes(call):
+                            self._refuse_late(call)
+
+    def _refuse_late(self, node: ast.stmt | ast.expr) -> None:
+        """ImportFailure if the program has begun."""
+        if self.begun:
+            raise ImportFailure(
+                "a statement changes what the program before it may have used; put it before the "
+                "first computation",
+                place_in(self.lifter.filename, node.lineno, node.col_offset + 1),
+            )
 
     def _called(self, value: ast.expr) -> tuple[ast.FunctionDef, inspect.BoundArguments] | None:
         """The function of the script that `value` calls, and what it is given: no tensors."""
@@ -219,9 +305,22 @@ class Statements:
         self, definition: ast.FunctionDef, arguments: inspect.BoundArguments, last: bool
     ) -> None:
         outer = self.lifter.scope
-        self.lifter.scope = {**outer, **arguments.arguments}
-        self.lift(definition.body, last)
+        own = {n.id for s in definition.body for n in ast.walk(s) if _is_stored(n)}
+        shared = {n for s in ast.walk(definition) if isinstance(s, ast.Global) for n in s.names}
+        body = copy.deepcopy(definition.body)
+        given = dict(arguments.arguments)
+        for name in sorted((own | {*given}) - shared):
+            if name in outer or name in self.lifter.assigned:
+                self.calls += 1
+                for statement in body:
+                    rename(statement, name, f"{name}_{definition.name}{self.calls}")
+                if name in given:
+                    given[f"{name}_{definition.name}{self.calls}"] = given.pop(name)
+        self.lifter.scope = {**outer, **given}
+        self.lift(body, last)
+        new = self.lifter.scope
         self.lifter.scope = outer
+        outer.update({name: new[name] for name in shared if name in new})
 
     def _target(self, node: ast.expr) -> ast.expr:
         """Where the program stores a value."""
@@ -234,13 +333,24 @@ class Statements:
             case ast.Starred(value=value):
                 return ast.copy_location(ast.Starred(self._target(value), ast.Store()), node)
             case ast.Subscript(value=value, slice=index):
+                self._bring_root(node)
                 base = self.lifter.use(self.lifter.visit(value))
                 at = self.lifter.use(self.lifter.visit(index))
                 return ast.copy_location(ast.Subscript(base, at, ast.Store()), node)
             case ast.Attribute(value=value, attr=attr):
+                self._bring_root(node)
                 base = self.lifter.use(self.lifter.visit(value))
                 return ast.copy_location(ast.Attribute(base, attr, ast.Store()), node)
         return node
+
+    def _bring_root(self, target: ast.expr) -> None:
+        name = _root(target)
+        if self._is_changeable(name):
+            assert name is not None
+            self._bring(name, target)
+        elif name in self.lifter.scope and name not in self.lifter.computed:
+            self.begun = True
+            self._refuse_late(target)
 
     def _computed(self, names: set[str]) -> None:
         self.lifter.computed |= names
@@ -298,6 +408,8 @@ class Statements:
 
     def _run(self, node: ast.stmt) -> None:
         """Runs a statement now."""
+        if self.begun and not isinstance(node, DEFINITIONS | ast.Assign | ast.Expr | ast.AugAssign):
+            self._refuse_late(node)
         tree = ast.fix_missing_locations(ast.Module([node], []))
         self.lifter.scope.update(self.lifter.values)
         with self._running():
@@ -307,6 +419,7 @@ class Statements:
 
     def _keep(self, new: ast.stmt, node: ast.stmt) -> None:
         """Makes `new`, which stands for `node`, the program's next statement."""
+        self.begun = True
         self.body.append(ast.copy_location(new, node))
 
 
@@ -317,6 +430,34 @@ def _bound(target: ast.expr) -> set[str]:
 
 def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _root(target: ast.AST) -> str | None:
+    """The variable that an element or attribute, however deep, belongs to."""
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _changed(node: ast.AST) -> str | None:
+    """The variable whose value a piece of text may change: by a store or by a method."""
+    match node:
+        case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+            return _root(node)
+        case ast.AugAssign(target=target):
+            return _root(target)
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
+            name.endswith("_") or name in CHANGING
+        ):
+            return _root(owner)
+    return None
+
+
+def _free(function: ast.AST) -> set[str]:
+    """The variables that a function reads and does not bind."""
+    bound = {n.id for n in ast.walk(function) if _is_stored(n)}
+    bound |= {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+    return names_in(function) - bound
 
 
 def _is_name(node: ast.expr, name: str) -> bool:

@@ -64,12 +64,8 @@ def evaluate(
 def without_onednn() -> Iterator[None]:
     """Within it, a CPU gives what any other does at infinity: oneDNN's GELU of it may be NaN."""
     onednn: Any = torch.backends.mkldnn  # its switch is a property that hides from types
-    before = onednn.enabled
-    onednn.enabled = False
-    try:
+    with onednn.flags(enabled=False):
         yield
-    finally:
-        onednn.enabled = before
 
 
 def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> list[torch.Tensor]:

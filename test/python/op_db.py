@@ -34,6 +34,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", ImportWarning)  # it would rather have hypothesis
     from torch.testing._internal.common_methods_invocations import op_db
 
+# The import forbids other tests of this process to set PyTorch's flags.
+setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+
 MOST = 3
 """The samples of an entry that the table goes by, evenly chosen."""
 UNINITIALISED = ("empty", "empty_like", "empty_permuted", "new_empty")
