@@ -363,7 +363,7 @@ def test_edge_sizes(case: kernels.Case) -> None:
 
 
 REENTERED = (
-    "tileify,chunk-reduce{{bk={bk}}},blockify-launch{{block=8,64 thread=4,8}},"
+    "tileify,blockify-launch{{block=8,64 thread=4,8}},chunk-reduce{{bk={bk}}},"
     "stage-inputs{{budget=4096}},register-tile{{extents=2,8}},double-buffer{{depth={depth}}},"
     "async-copy,pipeline-k-outer"
 )

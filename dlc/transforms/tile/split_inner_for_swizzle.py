@@ -73,7 +73,7 @@ class SplitInnerForSwizzlePass(SchedulingPass):
             raise Decline("no ring is swizzled")
         misfits = [misfit(r, [n]) for r, n in wanted.items() if n not in fitting_swizzles(r)]
         chosen = {r: n for r, n in wanted.items() if n in fitting_swizzles(r)}
-        if misfits and (self.rings or any(map(fitting_swizzles, wanted))):
+        if misfits and (self.rings or (not chosen and any(map(fitting_swizzles, wanted)))):
             fitting = sorted({n for ring in wanted for n in fitting_swizzles(ring)})
             hint = f"what fits is {' or '.join(map(str, fitting))}" if fitting else None
             raise OptionError("bytes", "; ".join(misfits), hint)

@@ -77,7 +77,7 @@ class SplitMatmulKPass(SchedulingPass):
     """The schedule of the kernel that combines; `tileify` alone if it is empty."""
 
     def __post_init__(self) -> None:
-        at_least("splits", 2, self.splits)
+        at_least("splits", 1, self.splits)
         try:
             parse_schedule(self.then)
         except PipelineError as error:
@@ -88,6 +88,8 @@ class SplitMatmulKPass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         assert self.splits is not None
+        if self.splits == 1:
+            raise Decline("one part is the whole reduce")
         split = split_of(_sole_reduce(kernel), self.splits)
         done = str(split)
         if self.combine == "atomic":
