@@ -17,13 +17,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from types import FunctionType
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, errors_in, names_in, place_in, rename
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.variables import (
+    bound_by,
+    changed_by,
+    free_in,
+    is_name,
+    is_stored,
+    loaded,
+    root_of,
+    tuple_of,
+)
 
 NEUTRAL = (
     torch.no_grad,
@@ -43,10 +53,6 @@ DESCRIPTIONS = frozenset("shape dtype device ndim size dim numel item tolist for
 """What is printed of a tensor that is no tensor."""
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 CONTAINERS = (list, dict, set)
-CHANGING = frozenset(
-    "append extend insert pop remove clear sort reverse update setdefault popitem add".split()
-)
-"""Methods of containers that change them."""
 READS = frozenset(
     "parameters named_parameters modules named_modules children named_children buffers "
     "named_buffers state_dict get_parameter get_buffer get_submodule extra_repr forward".split()
@@ -62,7 +68,7 @@ class Statements:
         self.lifter = lifter
         self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
         """The functions that the script defines at its top."""
-        self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in _free(f)}
+        self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in free_in(f)}
         """The variables of the script that its functions may look at."""
         self.calls = 0
         """The variables that were renamed, being those of functions."""
@@ -117,7 +123,7 @@ class Statements:
             if last and not shown and len(value.args) == 1 and (f := self._called(value.args[0])):
                 self._inline(*f, last)
             elif last and shown:
-                self._end(shown[0] if len(shown) == 1 else _tuple_of(shown, value))
+                self._end(shown[0] if len(shown) == 1 else tuple_of(shown, value))
             elif not self._computes(value):
                 self._run(node)
         elif last:
@@ -145,7 +151,7 @@ class Statements:
         return False
 
     def _assign(self, node: ast.stmt, targets: list[ast.expr], value: ast.expr) -> None:
-        if any(_bound(t) & self.seen for t in targets):
+        if any(bound_by(t) & self.seen for t in targets):
             self._refuse_late(node)
         self._check_modules(value)
         stores = any(not isinstance(t, ast.Name | ast.Tuple | ast.List) for t in targets)
@@ -159,14 +165,14 @@ class Statements:
             new: ast.stmt = ast.Assign([*targets], now)
             self._run(ast.copy_location(new, node))
             for target in targets:
-                self.lifter.computed -= _bound(target)
+                self.lifter.computed -= bound_by(target)
             return
         code = self.lifter.use(part)
         self._keep(ast.Assign([self._target(t) for t in targets], code), node)
-        self.result = _loaded(targets[0])
+        self.result = loaded(targets[0])
 
     def _update(self, node: ast.AugAssign) -> None:
-        name = _root(node.target)
+        name = root_of(node.target)
         changes = self.begun and self._is_changeable(name)
         if not self._computes(node) and not changes:
             if name in self.seen:
@@ -178,7 +184,7 @@ class Statements:
             self._bring(name, node)
         target = self._target(node.target)
         self._keep(ast.AugAssign(target, node.op, value), node)  # pyright: ignore[reportArgumentType]
-        self.result = _loaded(node.target)
+        self.result = loaded(node.target)
 
     def _with(self, node: ast.With, last: bool) -> None:
         items = [self.lifter.visit(item.context_expr) for item in node.items]
@@ -210,17 +216,18 @@ class Statements:
 
     def _whole(self, node: ast.stmt) -> None:
         """A loop or a branch over tensors belongs to the program as it stands."""
-        changed = [n for n in map(_changed, ast.walk(node)) if self._is_changeable(n)]
+        changes = map(changed_by, ast.walk(node))
+        changed = [n for n in changes if n is not None and self._is_changeable(n)]
         for name in sorted(names_in(node) - self.lifter.computed):
             if name in changed:
                 self._bring(name, node)
             elif name in self.lifter.scope:
                 part = self.lifter.visit(ast.copy_location(ast.Name(name, ast.Load()), node))
-                if not _is_name(code := self.lifter.use(part), name):
+                if not is_name(code := self.lifter.use(part), name):
                     self._keep(assignment(name, code), node)
         self._keep(node, node)
-        counters = {n for f in ast.walk(node) if isinstance(f, ast.For) for n in _bound(f.target)}
-        stored = [n.id for n in ast.walk(node) if _is_stored(n)]
+        counters = {n for f in ast.walk(node) if isinstance(f, ast.For) for n in bound_by(f.target)}
+        stored = [n.id for n in ast.walk(node) if is_stored(n)]
         self._computed({*stored, *changed})
         if found := [n for n in (*stored, *changed) if n not in counters]:
             self.result = ast.copy_location(ast.Name(found[-1], ast.Load()), node)
@@ -238,7 +245,7 @@ class Statements:
             code = ast.Call(ast.Attribute(code, "clone", ast.Load()), [], [])
         elif isinstance(part.value, CONTAINERS):
             code = ast.Call(self.lifter.constant(copy.copy, code), [code], [])
-        if not _is_name(code, name):
+        if not is_name(code, name):
             new = ast.copy_location(assignment(name, code), node)
             self._keep(new, new)
         self._computed({name})
@@ -248,7 +255,7 @@ class Statements:
         if not self.begun and not self._computes(value):
             return
         self._check_modules(value)
-        name = _changed(value)
+        name = changed_by(value)
         if name is not None and self._is_changeable(name):
             self._bring(name, value)
 
@@ -305,7 +312,7 @@ class Statements:
         self, definition: ast.FunctionDef, arguments: inspect.BoundArguments, last: bool
     ) -> None:
         outer = self.lifter.scope
-        own = {n.id for s in definition.body for n in ast.walk(s) if _is_stored(n)}
+        own = {n.id for s in definition.body for n in ast.walk(s) if is_stored(n)}
         shared = {n for s in ast.walk(definition) if isinstance(s, ast.Global) for n in s.names}
         body = copy.deepcopy(definition.body)
         given = dict(arguments.arguments)
@@ -344,7 +351,7 @@ class Statements:
         return node
 
     def _bring_root(self, target: ast.expr) -> None:
-        name = _root(target)
+        name = root_of(target)
         if self._is_changeable(name):
             assert name is not None
             self._bring(name, target)
@@ -423,47 +430,6 @@ class Statements:
         self.body.append(ast.copy_location(new, node))
 
 
-def _bound(target: ast.expr) -> set[str]:
-    """The variables that an assignment to a target binds."""
-    return {n.id for n in ast.walk(target) if _is_stored(n)}
-
-
-def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-
-
-def _root(target: ast.AST) -> str | None:
-    """The variable that an element or attribute, however deep, belongs to."""
-    while isinstance(target, ast.Subscript | ast.Attribute):
-        target = target.value
-    return target.id if isinstance(target, ast.Name) else None
-
-
-def _changed(node: ast.AST) -> str | None:
-    """The variable whose value a piece of text may change: by a store or by a method."""
-    match node:
-        case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
-            return _root(node)
-        case ast.AugAssign(target=target):
-            return _root(target)
-        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
-            name.endswith("_") or name in CHANGING
-        ):
-            return _root(owner)
-    return None
-
-
-def _free(function: ast.AST) -> set[str]:
-    """The variables that a function reads and does not bind."""
-    bound = {n.id for n in ast.walk(function) if _is_stored(n)}
-    bound |= {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
-    return names_in(function) - bound
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
 def _is_description(node: ast.expr) -> bool:
     """True for text, and what a tensor is asked for beside its elements."""
     match node:
@@ -472,18 +438,3 @@ def _is_description(node: ast.expr) -> bool:
         case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
             return name in DESCRIPTIONS
     return False
-
-
-def _loaded(target: ast.expr) -> ast.expr:
-    """The value of a target after it was assigned to."""
-    copied = copy.deepcopy(target)
-    for node in ast.walk(copied):
-        if isinstance(node, ast.Name | ast.Tuple | ast.List | ast.Starred):
-            node.ctx = ast.Load()
-    if isinstance(copied, ast.Subscript | ast.Attribute):
-        return _loaded(copied.value)
-    return copied
-
-
-def _tuple_of(parts: list[ast.expr], at: ast.expr) -> ast.expr:
-    return ast.copy_location(ast.Tuple(parts, ast.Load()), at)

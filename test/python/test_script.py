@@ -91,6 +91,29 @@ SCRIPTS = {
         "u = torch.full((2,), float(next(it)))\nx = torch.randn(2)\nr = x + t + u",
         ["x"],
     ),
+    "a constant that changes later": (
+        "x = torch.randn(4)\nw = torch.zeros(4)\nw[1] = 5\ny = x * w\nw[2] = 7\nr = y + w",
+        ["x"],
+    ),
+    "a list of results": (
+        "x = torch.randn(4)\nall = []\nfor i in range(3):\n    all.append(x * i)\n"
+        "r = torch.cat(all)",
+        ["x"],
+    ),
+    "elements of a result": (
+        "x = torch.randn(3, 4)\nc = torch.zeros(3, 4)\nc[0] = x[0]\nr = c.sum(0)\nc[1] = x[1]\n"
+        "r = r + c.sum(0)",
+        ["x"],
+    ),
+    "a table": (
+        "d = {'x': torch.randn(3)}\nd['y'] = d['x'] * 2\nr = d['y'] + d['x']",
+        ["d_x", "d.x"],
+    ),
+    "the variables of a function": (
+        "x = torch.randn(4)\ny = torch.ones(4)\ndef main():\n    y = x * 2\n    print(y)\n"
+        "main()\nr = x + y",
+        ["x"],
+    ),
     "a branch": (
         "x = torch.randn(3)\nh = x * 2\nif h.shape[0] > 2:\n    r = h + 1\nelse:\n    r = h - 1",
         ["x"],
@@ -127,6 +150,15 @@ def test_scripts_import_their_neighbours_and_print_to_stderr(
     printed = capfd.readouterr()
     assert printed.out.startswith("builtin.module")
     assert "hello\n" in printed.err
+
+
+@pytest.mark.parametrize(
+    "change", ["m.bias = None", "m.eval()", "m.weight.zero_()", "nn.init.zeros_(m.weight)"]
+)
+def test_what_the_program_has_used_does_not_change(change: str) -> None:
+    text = f"{LINEAR}x = torch.randn(2, 4)\ny = m(x)\n{change}\nm(x) + y"
+    with pytest.raises(ImportFailure, match=r"<command>:4:1: error: a statement changes what"):
+        capture_text(text)
 
 
 def test_what_a_program_asks_of_values_is_refused() -> None:

@@ -3,7 +3,7 @@
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=4}' | filecheck %s --check-prefix=EVEN
 // RUN: dlc-opt %s -p 'tileify,chunk-matmul-k{bk=16},split-matmul-k{splits=3 combine=workspace}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=SAYS
 // RUN: not dlc-opt %s -p 'tileify,split-matmul-k{then="tileify"}' 2>&1 | filecheck %s --check-prefix=NEEDS
-// RUN: not dlc-opt %s -p 'tileify,split-matmul-k{splits=1}' 2>&1 | filecheck %s --check-prefix=ONE-PART
+// RUN: not dlc-opt %s -p 'tileify,split-matmul-k{splits=0}' 2>&1 | filecheck %s --check-prefix=ONE-PART
 // RUN: not dlc-opt %s -p 'tileify,split-matmul-k{splits=3 combine=tree}' 2>&1 | filecheck %s --check-prefix=OTHER
 // RUN: not dlc-opt %s -p 'tileify,blockify-launch{block=8 thread=8},split-matmul-k{splits=3}' 2>&1 | filecheck %s --check-prefix=LATE
 // RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=32},split-matmul-k{splits=3}' 2>&1 | filecheck %s --check-prefix=COMBINED
@@ -17,7 +17,7 @@
 // SAYS: split-matmul-k: one: skipped, its reduce has no serial axis of at least 2 points
 // SAYS: split-matmul-k: reads: skipped, it reads what it stores
 // NEEDS: error: kernel mm: split-matmul-k: option 'splits' is missing
-// ONE-PART: error: split-matmul-k: splits must be at least 2, not 1
+// ONE-PART: error: split-matmul-k: splits must be at least 1, not 0
 // OTHER: error: option 'combine' of 'split-matmul-k' expects one of workspace, atomic, found tree
 // LATE: error: kernel mm: split-matmul-k: the launch is partitioned already
 // LATE: hint: run split-matmul-k before

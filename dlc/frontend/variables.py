@@ -1,0 +1,73 @@
+"""The variables of a script's text: which it binds, reads and changes."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from typing import TypeGuard
+
+from dlc.frontend.parts import names_in
+
+CHANGING = frozenset(
+    "append extend insert pop remove clear sort reverse update setdefault popitem add".split()
+)
+"""Methods of containers that change them."""
+
+
+def root_of(target: ast.AST) -> str | None:
+    """The variable that an element or attribute, however deep, belongs to."""
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        target = target.value
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def changed_by(node: ast.AST) -> str | None:
+    """The variable whose value a piece of text may change: by a store or by a method."""
+    match node:
+        case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+            return root_of(node)
+        case ast.AugAssign(target=target):
+            return root_of(target)
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
+            name.endswith("_") or name in CHANGING
+        ):
+            return root_of(owner)
+    return None
+
+
+def free_in(function: ast.AST) -> set[str]:
+    """The variables that a function reads and does not bind."""
+    bound = {n.id for n in ast.walk(function) if is_stored(n)}
+    bound |= {a.arg for a in ast.walk(function) if isinstance(a, ast.arg)}
+    return names_in(function) - bound
+
+
+def bound_by(target: ast.expr) -> set[str]:
+    """The variables that an assignment to a target binds."""
+    return {n.id for n in ast.walk(target) if is_stored(n)}
+
+
+def is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    """True where a variable is bound."""
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def loaded(target: ast.expr) -> ast.expr:
+    """The value of a target after it was assigned to."""
+    copied = copy.deepcopy(target)
+    for node in ast.walk(copied):
+        if isinstance(node, ast.Name | ast.Tuple | ast.List | ast.Starred):
+            node.ctx = ast.Load()
+    if isinstance(copied, ast.Subscript | ast.Attribute):
+        return loaded(copied.value)
+    return copied
+
+
+def tuple_of(parts: list[ast.expr], at: ast.expr) -> ast.expr:
+    """A tuple of parts, at the place of `at`."""
+    return ast.copy_location(ast.Tuple(parts, ast.Load()), at)
+
+
+def is_name(node: ast.expr, name: str) -> bool:
+    """True for the variable of that name."""
+    return isinstance(node, ast.Name) and node.id == name
