@@ -101,8 +101,8 @@ SCRIPTS = {
         ["x"],
     ),
     "elements of a result": (
-        "x = torch.randn(3, 4)\nc = torch.zeros(3, 4)\nc[0] = x[0]\nr = c.sum(0)\nc[1] = x[1]\n"
-        "r = r + c.sum(0)",
+        "x = torch.randn(3, 4)\nc = torch.zeros(3, 4)\nc[0] = x[0]\nr = c.sum(0)\n"
+        "c[1] = x[1]\nr = r + c.sum(0)",
         ["x"],
     ),
     "a table": (
