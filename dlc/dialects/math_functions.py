@@ -16,7 +16,7 @@ from xdsl.dialects.math import (
 )
 from xdsl.dialects.math import Math as XdslMath
 from xdsl.ir import Dialect, Operation
-from xdsl.irdl import IRDLOperation, irdl_op_definition, traits_def
+from xdsl.irdl import irdl_op_definition, traits_def
 from xdsl.traits import Pure, SameOperandsAndResultType
 
 from dlc.ir.scalar_ops import SCALARS
@@ -29,10 +29,12 @@ def _missing() -> Iterator[type[Operation]]:
         if name.startswith("math.") and name not in known:
             traits = traits_def(Pure(), SameOperandsAndResultType())
             members = {"name": name, "traits": traits, "__module__": __name__}
-            base: type[IRDLOperation] = FloatingPointLikeUnaryMathOperation
             if SCALARS[name].helper:
-                base = SignlessIntegerLikeBinaryMathOperation
-            yield irdl_op_definition(type(name, (base,), members))
+                integers = (SignlessIntegerLikeBinaryMathOperation,)
+                yield irdl_op_definition(type(name, integers, members))
+            else:
+                floats = (FloatingPointLikeUnaryMathOperation,)
+                yield irdl_op_definition(type(name, floats, members))
 
 
 Math = Dialect("math", [*XdslMath.operations, *_missing()])
