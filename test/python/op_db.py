@@ -34,8 +34,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", ImportWarning)  # it would rather have hypothesis
     from torch.testing._internal.common_methods_invocations import op_db
 
-# The import forbids other tests of this process to set PyTorch's flags.
-setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
+# The import forbids other tests of this process to set PyTorch's flags; `torch.backends` itself is
+# a wrapper that shows its module's values and does not set them.
+torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
 
 MOST = 3
 """The samples of an entry that the table goes by, evenly chosen."""

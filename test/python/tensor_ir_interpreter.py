@@ -169,6 +169,7 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     math.RsqrtOp: lambda x: np.reciprocal(np.sqrt(x)),
     math.SqrtOp: np.sqrt,
     math.TruncOp: np.trunc,
+    OPERATIONS["math.gcd"]: np.gcd,
 }
 
 CONVERSIONS = (

@@ -62,6 +62,7 @@ USES = {
     "min_nan": "*f = min_nan(f[0], f[1]);",
     "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",
     "floor_mod": "*i = floor_mod(i[0], i[1]); *l = floor_mod(l[0], l[1]);",
+    "gcd": "*i = gcd(i[0], i[1]); *l = gcd(l[0], l[1]);",
 }
 TYPES = (
     "float*", "int*", "long long*", "unsigned long long*", "signed char*", "bool*", "double*",

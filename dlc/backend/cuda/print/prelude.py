@@ -307,19 +307,19 @@ _FUNCTIONS = [
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
     ),
     Function(
-        "gcd",
-        "The greatest common divisor, by Euclid's algorithm; of 0 and 0 it is 0.",
-        f"template <class T>\n{_INLINE} T gcd(T a, T b)",
-        _EUCLID,
-        _EUCLID,
-    ),
-    Function(
         "floor_mod",
         "The remainder that goes with floor_div: it has the sign of the divisor.",
         f"template <class T>\n{_INLINE} T floor_mod(T a, T b)",
         "const T r = a % b;\nreturn r != 0 && (r < 0) != (b < 0) ? r + b : r;",
         'if (b == 0) dlc_trap("integer division by zero");\n'
         "const T r = a % b;\nreturn r != 0 && (r < 0) != (b < 0) ? r + b : r;",
+    ),
+    Function(
+        "gcd",
+        "The greatest common divisor, by Euclid's algorithm; of 0 and 0 it is 0.",
+        f"template <class T>\n{_INLINE} T gcd(T a, T b)",
+        _EUCLID,
+        _EUCLID,
     ),
 ]
 
