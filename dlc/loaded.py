@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr
 
 from dlc.backend.executor import Backend, BackendLike, Executor, default_target, get_backend
-from dlc.backend.host_program import attributes_of, torch_dtype
+from dlc.backend.host_program import attributes_of, attributes_of_results, user_dtype
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects.host import main_of
+from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.user_outputs import Constant, mutated_by, outputs_of
 from dlc.ir.dominance import verify_dominance
@@ -23,7 +24,7 @@ from dlc.passes import Printed
 from dlc.simulator.checker import Verdict
 from dlc.stages import Kernel, Stages, compiler_context
 from dlc.target import TARGET_ATTRIBUTE, get_target
-from dlc.text import counted
+from dlc.text import counted, not_text
 
 
 def load(
@@ -40,10 +41,15 @@ def load(
     the other options are those of `dlc.compile`.
 
     To run a program from elsewhere is to run its code. Raises OSError for a file that cannot be
-    read, DiagnosticException with line and column for text that is no such IR or does not verify.
+    read, ValueError for one that is no text, DiagnosticException with line and column for text that
+    is no such IR or does not verify.
     """
     path = Path(file)
-    module = LocParser(compiler_context(), path.read_text(), str(path)).parse_module()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(not_text(str(path), error)) from None
+    module = LocParser(compiler_context(), text, str(path)).parse_module()
     module.verify()
     verify_dominance(module)
     if target is not None or TARGET_ATTRIBUTE not in module.attributes:
@@ -55,8 +61,10 @@ def load(
 class LoadedProgram:
     """
     A program read from a file. It is called with the tensors that `@main` takes, in its order or by
-    their names; TypeError says which they are where others are given. What it returns is what the
-    user's program does: one value, or a tuple; arguments that it writes to are written to.
+    their names; TypeError says which they are where others are given, and refuses tensors that
+    require a gradient while gradients are recorded: the IR is that of a forward. What it returns is
+    what the user's program does: one value, or a tuple; arguments that it writes to are written to.
+    A tensor that lies otherwise in memory than the IR says is copied for the call.
     """
 
     def __init__(self, stages: Stages, backend: Backend) -> None:
@@ -75,6 +83,14 @@ class LoadedProgram:
             tuple(int(n) for n in s.get_values()) if isinstance(s, DenseArrayBase) else None
             for s in strides
         ]
+        stated = [a.get("dlc.align") for a in attributes]
+        self._alignments = [
+            s.value.data if isinstance(s, IntegerAttr) else DEFAULT_ALIGNMENT for s in stated
+        ]
+        types = self.main.function_type
+        self._takes = [user_dtype(*pair) for pair in zip(types.inputs, attributes, strict=True)]
+        marks = attributes_of_results(self.main)
+        self._gives = [user_dtype(*pair) for pair in zip(types.outputs, marks, strict=True)]
         self._mutated = mutated_by(self.main)
         self._outputs = outputs_of(self.main)
 
@@ -103,11 +119,12 @@ class LoadedProgram:
     def __call__(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> Any:
         given = self._arguments(args, kwargs)
         laid = [self._laid_out(number, tensor) for number, tensor in enumerate(given)]
-        results = self.executor([t.detach() for t in laid])
+        computed = self.executor([t.detach() for t in laid])
+        results = [r.view(dtype) for r, dtype in zip(computed, self._gives, strict=True)]
         with torch.no_grad():
             for result, argument in zip(results, self._mutated, strict=True):
                 if argument is not None:
-                    given[argument].copy_(result.view(given[argument].dtype))
+                    given[argument].copy_(result)
         leaves = [
             leaf.value if isinstance(leaf, Constant) else leaf.tensor(results, given)
             for leaf in self._outputs
@@ -132,25 +149,29 @@ class LoadedProgram:
                 f"expected {counted(len(self.names), 'tensor')} ({', '.join(self.names)}), "
                 f"found {found}"
             )
-        for name, argument in zip(self.names, self.main.body.block.args, strict=True):
+        arguments = zip(self.names, self.main.body.block.args, self._takes, strict=True)
+        for name, argument, dtype in arguments:
             tensor, shape = named[name], shape_of(argument)
-            dtype = torch_dtype(argument.type.element_type)  # pyright: ignore
-            if not isinstance(tensor, torch.Tensor) or (tuple(tensor.shape), tensor.dtype) != (
-                shape,
-                dtype,
+            wanted = (shape, dtype, torch.strided)
+            if not isinstance(tensor, torch.Tensor) or wanted != (
+                tensor.shape,
+                tensor.dtype,
+                tensor.layout,
             ):
                 raise TypeError(f"expected {name} to be {dtype} {list(shape)}, found {_of(tensor)}")
+            if tensor.requires_grad and torch.is_grad_enabled():
+                error = TypeError(f"{name} requires a gradient, and a loaded program computes none")
+                raise with_hint(error, "call it under torch.no_grad(), or detach the tensor")
         return [named[name] for name in self.names]
 
     def _laid_out(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor as the program expects it in memory: itself, or a copy."""
         wanted = self._strides[number] or torch.empty(tensor.shape, device="meta").stride()
         pairs = zip(tensor.shape, tensor.stride(), wanted, strict=True)
-        if tensor.device == self.backend.device and all(n <= 1 or s == w for n, s, w in pairs):
+        aligned = tensor.data_ptr() % self._alignments[number] == 0
+        if aligned and all(n <= 1 or s == w for n, s, w in pairs):
             return tensor
-        copy = torch.empty_strided(
-            tensor.shape, wanted, dtype=tensor.dtype, device=self.backend.device
-        )
+        copy = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype, device=tensor.device)
         return copy.copy_(tensor)
 
     def ir(self, stage: Printed) -> str:
@@ -177,5 +198,6 @@ class LoadedProgram:
 
 def _of(value: object) -> str:
     if isinstance(value, torch.Tensor):
-        return f"{value.dtype} {list(value.shape)}"
+        layout = "" if value.layout is torch.strided else f" of layout {value.layout}"
+        return f"{value.dtype} {list(value.shape)}{layout}"
     return f"an object of {type(value)}"

@@ -29,6 +29,12 @@ def _is_number(cell: str) -> bool:
     return cell[:1].isdigit() or cell in ("", "-", "nan", "inf")
 
 
+def not_text(name: str, error: UnicodeDecodeError) -> str:
+    """What is wrong with a file that is no text."""
+    byte = error.object[error.start]
+    return f"{name} is not text: byte 0x{byte:02x} at offset {error.start} is not UTF-8"
+
+
 def wants_colour(choice: str, stream: IO[str]) -> bool:
     """True if text for `stream` is coloured: `always`, `never`, or `auto`, on a terminal."""
     if choice == "auto":

@@ -18,6 +18,8 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     MemRefType,
     ModuleOp,
+    StringAttr,
+    TensorType,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -34,6 +36,17 @@ def torch_dtype(type: Attribute) -> torch.dtype:
     if (row := find_element(type)) is None:
         raise BackendError(f"expected elements that torch can hold, found {type}")
     return getattr(torch, row.torch)
+
+
+def user_dtype(type: Attribute, attributes: Mapping[str, Attribute]) -> torch.dtype:
+    """
+    The dtype of the user's tensor for an argument or a result of `@main`: below Torch IR unsigned
+    bytes are `i8`, with a mark.
+    """
+    if attributes.get("dlc.dtype") == StringAttr("u8"):
+        return torch.uint8
+    assert isinstance(type, TensorType | MemRefType)
+    return torch_dtype(type.element_type)
 
 
 @dataclass(frozen=True)
@@ -176,6 +189,13 @@ def attributes_of(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:
     if main.arg_attrs is None:
         return [{}] * len(main.body.block.args)
     return [attributes.data for attributes in main.arg_attrs.data]
+
+
+def attributes_of_results(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:
+    """The attributes of each result of `@main`."""
+    if main.res_attrs is None:
+        return [{}] * len(main.function_type.outputs.data)
+    return [attributes.data for attributes in main.res_attrs.data]
 
 
 def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[int, int] | None:

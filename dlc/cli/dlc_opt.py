@@ -46,6 +46,7 @@ from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories
 from dlc.remarks import collect
+from dlc.text import not_text
 
 if TYPE_CHECKING:
     from dlc.judge.validation import Validation
@@ -251,9 +252,7 @@ class DlcOptMain(xDSLOptMain):
         try:
             text = chunk.read().decode()
         except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            message = f"{name} is not text: byte 0x{byte:02x} at offset {error.start} is not UTF-8"
-            raise UsageError(message) from None
+            raise UsageError(not_text(name, error)) from None
         parser = LocParser(self.ctx, text, name, self._line_offset)
         return parser.parse_module(not self.args.no_implicit_module)
 

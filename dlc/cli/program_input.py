@@ -20,6 +20,7 @@ from dlc.frontend.quick_imports import quick_imports, uncollected
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.target import DEFAULT_TARGET, TARGET_ATTRIBUTE, get_target
+from dlc.text import not_text
 
 if TYPE_CHECKING:
     import torch
@@ -61,7 +62,7 @@ def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, 
             with open(file, encoding="utf-8") as stream:
                 text = stream.read()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name} is not text: it is not UTF-8 at offset {error.start}") from None
+        raise ValueError(not_text(name, error)) from None
     sources[name] = text
     try:
         module = LocParser(ctx, text, name).parse_module()

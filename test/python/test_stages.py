@@ -121,3 +121,59 @@ def test_a_program_is_checked(compiled: dlc.CompiledProgram, tmp_path: Path) -> 
     path.write_text(text.replace("      kernel.barrier\n", ""))
     (verdict,) = dlc.load(path, backend="host").check()
     assert "race" in {hazard.kind for hazard in verdict.hazards}
+
+
+def test_tensors_that_lie_otherwise_are_copied(tmp_path: Path) -> None:
+    path, memory = tmp_path / "k.mlir", torch.arange(4100.0)
+    for align, skip in ((None, 0), (4, 1), (8, 2)):
+        x = memory[skip : skip + 4096]
+        path.write_text(dlc.compile(lambda x: x * 2, (x,), backend="host").ir("loop"))
+        assert (f"dlc.align = {align}" in path.read_text()) == (align is not None)
+        program = dlc.load(path, backend="host")
+        for begin in range(5):
+            given = memory[begin : begin + 4096]
+            assert torch.equal(program(given), given * 2)
+
+
+@pytest.mark.parametrize("stage", ["torch", "tensor", "loop", "tile", "kernel"])
+def test_unsigned_bytes_are_unsigned(tmp_path: Path, stage: dlc.stages.Printed) -> None:
+    def step(x: torch.Tensor, signed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x += 1
+        return x, x // 2, x.float(), signed - 1, x[1:]
+
+    def arguments() -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.tensor([0, 1, 127, 128, 200, 255], dtype=torch.uint8)
+        return x, x.to(torch.int8)
+
+    path = tmp_path / "k.mlir"
+    path.write_text(dlc.compile(step, arguments(), backend="host").ir(stage))
+    program, given, expected = dlc.load(path, backend="host"), arguments(), arguments()
+    for result, wanted in zip(program(*given), step(*expected), strict=True):
+        assert result.dtype == wanted.dtype
+        assert result.tolist() == wanted.tolist()
+    assert given[0].tolist() == expected[0].tolist()
+    with pytest.raises(TypeError, match=r"expected x to be torch.uint8 \[6\], found torch.int8"):
+        program(given[1], given[1])
+
+
+def test_gradients_of_a_loaded_program_are_refused(
+    compiled: dlc.CompiledProgram, tmp_path: Path
+) -> None:
+    path, (a, b) = tmp_path / "k.mlir", ARGS
+    path.write_text(compiled.ir("loop"))
+    program, weight = dlc.load(path, backend="host"), b.clone().requires_grad_()
+    with pytest.raises(TypeError, match="b requires a gradient, and a loaded program computes non"):
+        program(a, weight)
+    with torch.no_grad():
+        assert torch.equal(program(a, weight), compiled(a, b))
+    assert torch.equal(program(a, weight.detach()), compiled(a, b))
+
+
+def test_files_and_tensors_of_another_kind(compiled: dlc.CompiledProgram, tmp_path: Path) -> None:
+    path = tmp_path / "k.mlir"
+    path.write_bytes(b"ab\xff\x00")
+    with pytest.raises(ValueError, match=r"k.mlir is not text: byte 0xff at offset 2 is not UTF-8"):
+        dlc.load(path)
+    path.write_text(compiled.ir("kernel"))
+    with pytest.raises(TypeError, match=r"a to be .*, found .* of layout torch.sparse_coo"):
+        dlc.load(path, backend="host")(ARGS[0].to_sparse(), ARGS[1])
