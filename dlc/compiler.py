@@ -324,8 +324,8 @@ def load_program(
     files from those only whose programs you would run.
     """
     file = ProgramFile.read(Path(path), VERSION)
-    place = get_backend(backend or file.manifest["backend"], sync)
-    program = CompiledProgram(absent, file.manifest["target"], place, graph)
+    place = get_backend(backend or file.backend, sync)
+    program = CompiledProgram(absent, file.target, place, graph)
     for saved in file.load(compiler_context(), place):
         stages = Stages(saved.program.module, kernels=saved.kernels)
         program.variants.append(Variant(saved.program, place, stages))

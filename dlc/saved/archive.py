@@ -5,12 +5,22 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from dlc.backend import BackendError
 
 CHECKSUM = "checksum"
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,  # a compression that Python does not know
+    RuntimeError,  # a password is needed
+    UnicodeDecodeError,  # a name of a file
+)
 
 
 def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
@@ -28,7 +38,7 @@ def read_archive(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             files = {name: archive.read(name) for name in archive.namelist()}
-    except (OSError, zipfile.BadZipFile) as error:
+    except _UNREADABLE as error:
         raise BackendError(f"cannot load the program '{path}': {error}") from None
     stated = files.pop(CHECKSUM, b"")
     if stated.decode(errors="replace") != _checksum(files):

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, NoReturn
+from functools import partial
+from keyword import iskeyword
+from typing import Any, Literal, NoReturn, cast, get_args
 
 import torch
-from torch.utils._pytree import treespec_dumps, treespec_loads
+from torch.utils._pytree import TreeSpec, treespec_dumps, treespec_loads
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import BackendError
+from dlc.backend.host_program import attributes_of, user_dtype
 from dlc.dialects.host import main_of
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.user_outputs import outputs_of
-from dlc.frontend.imported import Argument, Guard, ImportedProgram, Result
+from dlc.frontend.imported import Argument, Guard, ImportedProgram, Kind, Result
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.source import ImportFailure
+from dlc.saved.entries import Entry, EntryError
+from dlc.target import WIDEST_ACCESS
 
 PLAIN = (int, float, bool, str, type(None))
+ALIGNMENTS = (1, 2, 4, 8, WIDEST_ACCESS)
+PARAMETER_KINDS = tuple(kind.name for kind in type(inspect.Parameter.POSITIONAL_ONLY))
 
 
 def call_to_json(program: ImportedProgram) -> dict[str, Any]:
@@ -45,21 +54,67 @@ def call_to_json(program: ImportedProgram) -> dict[str, Any]:
 
 
 def call_from_json(
-    call: Mapping[str, Any], module: ModuleOp, tensors: Mapping[int, torch.Tensor]
+    call: Entry, module: ModuleOp, tensors: Mapping[int, torch.Tensor]
 ) -> ImportedProgram:
-    """The program, with `tensors` for the arguments that are no inputs, by their numbers."""
+    """
+    The program, with `tensors` for the arguments that are no inputs, by their numbers. EntryError
+    where an entry is not what it is to be, or does not fit `@main`.
+    """
+    main = main_of(module)
+    outputs = outputs_of(main)
+    input_spec, output_spec = _spec(call["input_spec"]), _spec(call["output_spec"])
+    if output_spec.num_leaves != len(outputs):
+        call["output_spec"].fail(f"the structure of {len(outputs)} outputs")
+    leaves = input_spec.num_leaves
+    signature = [_parameter(given) for given in call["signature"]]
+    try:
+        signed = inspect.Signature(signature)
+    except ValueError as error:
+        raise EntryError(f"expected {call['signature'].place} to be a signature: {error}") from None
+    count = len(main.body.block.args)
+    arguments = [_argument(given, main, leaves, tensors) for given in call["arguments"]]
+    if [argument.index for argument in arguments] != list(range(count)):
+        call["arguments"].fail(f"the {count} arguments of @main")
+    results = [_result(given, len(arguments), main) for given in call["results"]]
+    if len(results) != len(main.function_type.outputs):
+        call["results"].fail(f"{len(main.function_type.outputs)} results")
     return ImportedProgram(
         module=module,
-        arguments=[_argument(given, tensors.get(given["index"])) for given in call["arguments"]],
-        results=[Result(**result) for result in call["results"]],
-        outputs=outputs_of(main_of(module)),
-        output_spec=treespec_loads(call["output_spec"]),
-        input_spec=treespec_loads(call["input_spec"]),
-        constants={int(leaf): value for leaf, value in call["constants"].items()},
-        signature=inspect.Signature([_parameter(given) for given in call["signature"]]),
+        arguments=arguments,
+        results=results,
+        outputs=outputs,
+        output_spec=output_spec,
+        input_spec=input_spec,
+        constants=dict(_constant(*given, leaves) for given in call["constants"].members()),
+        signature=signed,
         eager=absent,
         attributes=ModuleAttributes(),
     )
+
+
+def _spec(given: Entry) -> TreeSpec:
+    text = given.text()
+    try:
+        return treespec_loads(text)
+    except Exception as error:  # PyTorch has no error of its own for a text that is no structure
+        raise EntryError(f"expected {given.place} to be a structure of PyTorch: {error}") from None
+
+
+def _constant(key: str, value: Entry, leaves: int) -> tuple[int, object]:
+    if type(value.value) not in PLAIN:
+        value.fail("a number, a text, true, false or null")
+    if not key.isascii() or not key.isdigit() or int(key) >= leaves:
+        raise EntryError(f"expected {value.place} to be the value of one of {leaves} leaves")
+    return int(key), value.value
+
+
+def _result(given: Entry, arguments: int, main: func.FuncOp) -> Result:
+    number = given["index"].integer(len(main.function_type.outputs))
+    kind = cast(Literal["output", "mutation"], given["kind"].one_of(("output", "mutation")))
+    argument = given["argument"].optional_integer(arguments)
+    if (argument is not None) != (kind == "mutation"):
+        given["argument"].fail("the number of an argument of a mutation")
+    return Result(number, given["name"].text(), kind, argument)
 
 
 def absent(*args: Any, **kwargs: Any) -> NoReturn:
@@ -72,15 +127,25 @@ def absent(*args: Any, **kwargs: Any) -> NoReturn:
 
 def tensor_to_bytes(tensor: torch.Tensor) -> bytes:
     """The memory from the first element to the last."""
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-    memory = tensor.detach().as_strided((span if tensor.numel() else 0,), (1,)).cpu()
+    span = _span(tensor.shape, tensor.stride())
+    memory = tensor.detach().as_strided((span,), (1,)).cpu()
     return memory.view(torch.uint8).numpy().tobytes()
 
 
 def tensor_of_bytes(content: bytes, guard: Guard, device: torch.device) -> torch.Tensor:
-    """The tensor of the guard's shape, dtype and strides in such memory."""
+    """The tensor of the guard's shape, dtype and strides in such memory; EntryError if it is not
+    of that size."""
+    if len(content) != (expected := _span(guard.shape, guard.strides) * guard.dtype.itemsize):
+        raise EntryError(f"expected {expected} bytes for a tensor, found {len(content)}")
     memory = torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0)
     return memory.to(device).view(guard.dtype).as_strided(guard.shape, guard.strides)
+
+
+def _span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """The elements from the first to the last."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def _argument_to_json(argument: Argument) -> dict[str, Any]:
@@ -97,24 +162,40 @@ def _argument_to_json(argument: Argument) -> dict[str, Any]:
     }
 
 
-def guard_of(given: Mapping[str, Any]) -> Guard:
-    """The guard of an argument in JSON."""
-    dtype = getattr(torch, given["dtype"], None)
-    if not isinstance(dtype, torch.dtype):
-        raise BackendError(f"expected a dtype of torch, found '{given['dtype']}'")
-    return Guard(tuple(given["shape"]), dtype, tuple(given["strides"]), given["align"])
+def guard_of(given: Entry, main: func.FuncOp) -> Guard:
+    """The guard of an argument in JSON, which is that of `@main`; else EntryError."""
+    number = given["index"].integer(len(main.body.block.args))
+    type = main.body.block.args[number].type
+    dtype = user_dtype(type, attributes_of(main)[number])
+    stated = f"torch.{given['dtype'].text()}"
+    shape, strides = given["shape"].integers(), given["strides"].integers()
+    if (shape, stated) != (shape_of(type), str(dtype)) or len(strides) != len(shape):
+        given.fail(f"{dtype} {list(shape_of(type))}, as argument {number} of @main is")
+    align = given["align"].integer()
+    if align not in ALIGNMENTS:
+        given["align"].fail(f"one of {', '.join(map(str, ALIGNMENTS))}")
+    return Guard(shape, dtype, strides, align)
 
 
-def _argument(given: Mapping[str, Any], tensor: torch.Tensor | None) -> Argument:
-    fetch: Callable[[], torch.Tensor] | None = None if tensor is None else lambda: tensor
-    kind, leaf = given["kind"], given["leaf"]
-    return Argument(given["index"], given["name"], kind, guard_of(given), leaf, fetch)
+def _argument(
+    given: Entry, main: func.FuncOp, leaves: int, tensors: Mapping[int, torch.Tensor]
+) -> Argument:
+    guard, number = guard_of(given, main), given["index"].value
+    name, kind = given["name"].text(), cast(Kind, given["kind"].one_of(get_args(Kind)))
+    leaf = given["leaf"].optional_integer(leaves)
+    if (leaf is not None) != (kind == "input"):
+        given["leaf"].fail("the number of an input's leaf")
+    fetch = None if kind == "input" else partial(tensors.__getitem__, number)
+    return Argument(number, name, kind, guard, leaf, fetch)
 
 
-def _parameter(given: Mapping[str, Any]) -> inspect.Parameter:
-    default = None if given["optional"] else inspect.Parameter.empty
-    kind = getattr(inspect.Parameter, given["kind"])
-    return inspect.Parameter(given["name"], kind, default=default)
+def _parameter(given: Entry) -> inspect.Parameter:
+    default = None if given["optional"].truth() else inspect.Parameter.empty
+    kind = getattr(inspect.Parameter, given["kind"].one_of(PARAMETER_KINDS))
+    name = given["name"].text()
+    if not name.isidentifier() or iskeyword(name):
+        given["name"].fail("the name of a parameter")
+    return inspect.Parameter(name, kind, default=default)
 
 
 def _plain(value: object) -> object:

@@ -14,18 +14,23 @@ The checksum tells damage, not who wrote the file: loading one runs the machine 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import DiagnosticException, ParseError, PassFailedException
 
 from dlc.backend import BackendError
 from dlc.backend.cache import content_key, lookup_or_build
-from dlc.backend.executor import Backend
+from dlc.backend.executor import BACKENDS, Backend
+from dlc.backend.host_program import HostProgram
+from dlc.dialects.host import main_of
 from dlc.dialects.kernel import FuncOp
 from dlc.frontend.imported import ImportedProgram
 from dlc.pipeline import text_of
@@ -37,6 +42,9 @@ from dlc.saved.call import (
     tensor_of_bytes,
     tensor_to_bytes,
 )
+from dlc.saved.entries import Entry, EntryError
+from dlc.target import TARGETS
+from dlc.text import not_text
 
 FORMAT = "dlc-saved-program"
 MANIFEST = "manifest.json"
@@ -111,55 +119,84 @@ class ProgramFile:
 
     path: Path
     files: Mapping[str, bytes]
-    manifest: Mapping[str, Any]
+    manifest: Entry
+    target: str
+    backend: str
+    """The name of the backend that it was saved with."""
 
     @staticmethod
     def read(path: Path, version: str) -> ProgramFile:
         files = read_archive(path)
         try:
             manifest = json.loads(files.get(MANIFEST, b"{}"))
-        except ValueError:
+        except (ValueError, RecursionError):
             manifest = {}
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise BackendError(f"cannot load the program '{path}': it is no saved program of dlc")
-        if manifest["version"] != version:
-            raise BackendError(
-                f"cannot load the program '{path}': dlc {manifest['version']} saved it, and this "
-                f"is dlc {version}; save it anew"
-            )
-        return ProgramFile(path, files, manifest)
+        with _reading(path):
+            entry = Entry(manifest, "")
+            stated = entry["version"].text()
+            if stated != version:
+                raise EntryError(f"dlc {stated} saved it, and this is dlc {version}; save it anew")
+            target, backend = entry["target"].one_of(TARGETS), entry["backend"].one_of(BACKENDS)
+            return ProgramFile(path, files, entry, target, backend)
 
     def load(self, ctx: Context, backend: Backend) -> list[Saved]:
         """The variants, their machine code given to a backend. BackendError for another chip."""
         portable = check_portable(backend)
-        if portable.chip != self.manifest["chip"]:
-            raise BackendError(
-                f"cannot load the program '{self.path}': its machine code is for "
-                f"{self.manifest['chip']}, and the backend '{backend.name}' is {portable.chip}"
-            )
-        calls = self.manifest["variants"]
-        return [self._variant(n, call, ctx, backend, portable) for n, call in enumerate(calls)]
+        with _reading(self.path):
+            if (chip := self.manifest["chip"].text()) != portable.chip:
+                raise EntryError(
+                    f"its machine code is for {chip}, and the backend '{backend.name}' is "
+                    f"{portable.chip}"
+                )
+            calls = list(self.manifest["variants"])
+            if not calls:
+                self.manifest["variants"].fail("a list of variants")
+            return [self._variant(n, call, ctx, backend, portable) for n, call in enumerate(calls)]
 
     def _variant(
-        self, number: int, call: Mapping[str, Any], ctx: Context, backend: Backend, to: Portable
+        self, number: int, call: Entry, ctx: Context, backend: Backend, to: Portable
     ) -> Saved:
-        tensors = {
-            given["index"]: tensor_of_bytes(
-                self.files[f"{number}/{given['index']}.bytes"], guard_of(given), backend.device
-            )
-            for given in call["arguments"]
-            if given["kind"] != "input"
-        }
-        program = call_from_json(call, self._module(ctx, f"{number}/torch.mlir"), tensors)
+        module = self._module(ctx, f"{number}/torch.mlir")
+        main = main_of(module)
+        tensors: dict[int, torch.Tensor] = {}
+        for given in call["arguments"]:
+            if given["kind"].value != "input":
+                guard, index = guard_of(given, main), given["index"].value
+                content = self._file(f"{number}/{index}.bytes")
+                tensors[index] = tensor_of_bytes(content, guard, backend.device)
+        program = call_from_json(call, module, tensors)
         saved = Saved(program, self._module(ctx, f"{number}/kernel.mlir"))
-        to.load({f: _unpacked(self.files[f"{number}/{f.name_}.object"]) for f in saved.funcs})
+        bound = HostProgram.of(saved.kernels).bind({})
+        counts = len(program.arguments), len(program.results)
+        if counts != (len(bound.arguments), len(bound.results)):
+            raise EntryError(f"the two @main of variant {number} take and return different tensors")
+        to.load({f: _unpacked(self._file(f"{number}/{f.name_}.object")) for f in saved.funcs})
         return saved
 
+    def _file(self, name: str) -> bytes:
+        if name not in self.files:
+            raise EntryError(f"it holds no {name}")
+        return self.files[name]
+
     def _module(self, ctx: Context, name: str) -> ModuleOp:
-        text = self.files[name].decode()
+        try:
+            text = self._file(name).decode()
+        except UnicodeDecodeError as error:
+            raise EntryError(not_text(name, error)) from None
         module = Parser(ctx, text, f"{self.path}/{name}").parse_module()
         module.verify()
         return module
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Whatever is not as it is to be in a file becomes a BackendError that names the file."""
+    try:
+        yield
+    except (EntryError, DiagnosticException, ParseError, PassFailedException) as error:
+        raise BackendError(f"cannot load the program '{path}': {error}") from None
 
 
 def _unpacked(content: bytes) -> Path:

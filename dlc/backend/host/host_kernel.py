@@ -143,7 +143,13 @@ class HostKernel:
         with self._lock:
             if self._entry is None:
                 _scheduler()
-                self._entry = ctypes.CDLL(str(self.compile())).dlc_thread
+                path = self.compile()
+                try:
+                    self._entry = ctypes.CDLL(str(path)).dlc_thread
+                except (OSError, AttributeError) as error:
+                    raise BackendError(
+                        f"cannot load machine code of {self.name}: {error}"
+                    ) from None
             return self._entry
 
     def launch(
