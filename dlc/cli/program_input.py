@@ -94,7 +94,7 @@ def load_program(
     """
     with timing.phase("torch", "import of torch"), quick_imports():
         import torch.export._trace  # noqa: F401  pyright: ignore[reportUnusedImport]
-    with timing.phase("dlc", "import of the frontend"):
+    with timing.phase("dlc", "import of the frontend"), uncollected():
         from dlc.frontend.capture import capture_script, capture_text
     with timing.phase("torch", "the program's own code"):
         if text is not None:
@@ -133,7 +133,7 @@ def load_model_program(name: str, options: argparse.Namespace, timing: Timing) -
 def _imported(
     module: torch.nn.Module, args: tuple[Any, ...], target: str | None, timing: Timing
 ) -> Loaded:
-    with timing.phase("dlc", "import of the frontend"):
+    with timing.phase("dlc", "import of the frontend"), uncollected():
         from dlc.backend.executor import default_target
         from dlc.compiler import set_target
         from dlc.frontend.fx import import_program
