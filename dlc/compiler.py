@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -34,12 +34,14 @@ from dlc.log import get_logger
 from dlc.passes import Printed, Stage
 from dlc.saved.call import absent
 from dlc.saved.program_file import ProgramFile, Saved, save
-from dlc.simulator.checker import Verdict
 from dlc.stages import Kernel, Stages, compiler_context
 from dlc.target import TARGET_ATTRIBUTE, get_target
 from dlc.text import counted
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc.version import VERSION
+
+if TYPE_CHECKING:
+    from dlc.simulator.checker import Verdict
 
 MANY_VARIANTS = 5
 """The count of variants of a program from which it is said that there are many."""

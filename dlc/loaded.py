@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr
@@ -21,10 +21,12 @@ from dlc.dialects.user_outputs import Constant, mutated_by, outputs_of
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.passes import Printed
-from dlc.simulator.checker import Verdict
 from dlc.stages import Kernel, Stages, compiler_context
 from dlc.target import TARGET_ATTRIBUTE, get_target
 from dlc.text import counted, not_text
+
+if TYPE_CHECKING:
+    from dlc.simulator.checker import Verdict
 
 
 def load(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from io import StringIO
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -22,8 +23,10 @@ from dlc.log import dump_directory
 from dlc.passes import PRINTED, STAGES, Printed, Stage, steps_between
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
 from dlc.registry import register
-from dlc.simulator.checker import Verdict, check_module
 from dlc.transforms.step import parse_schedule
+
+if TYPE_CHECKING:
+    from dlc.simulator.checker import Verdict
 
 
 @cache
@@ -126,6 +129,8 @@ class Stages:
         What the simulator finds in each kernel: races, reads out of bounds, deadlocks. Nothing is
         run but the simulator; programs of many blocks are checked in part, as the verdict says.
         """
+        from dlc.simulator.checker import check_module  # a compilation does without
+
         return list(check_module(self.module("kernel")))
 
 

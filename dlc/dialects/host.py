@@ -182,10 +182,10 @@ class LaunchOp(LaunchOpBase):
             [ref.type for ref in callee.input_refs],
             [ref.type for ref in callee.output_refs],
         )
-        earlier = self.prev_op
-        while earlier is not None and not isinstance(earlier, LaunchOp):
-            earlier = earlier.prev_op
-        if earlier is None and self.parent is not None:  # the first launch answers for the program
+        later = self.next_op
+        while later is not None and not isinstance(later, LaunchOp):
+            later = later.next_op
+        if later is None and self.parent is not None:  # the last launch answers for the program
             verify_order(self.parent)
 
 

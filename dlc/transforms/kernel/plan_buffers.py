@@ -64,7 +64,8 @@ class PlanBuffersPass(ModulePass):
         for function in [f for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks]:
             launches = [o for o in function.body.block.ops if isinstance(o, kernel.LaunchOp)]
             others = [o for o in function.body.block.ops if o not in launches]
-            if len(others) == 1 and isinstance(others[0], func.ReturnOp):
+            tensors = all(isinstance(type, TensorType) for type in function.body.block.arg_types)
+            if tensors and len(others) == 1 and isinstance(others[0], func.ReturnOp):
                 _Planner(function, launches, others[0]).run()
 
 

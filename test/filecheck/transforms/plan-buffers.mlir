@@ -52,3 +52,11 @@ func.func @main(%x: tensor<2x3xf32>, %unread: tensor<2x3xf32> {dlc.strides = arr
   %y = kernel.launch @copy(%x) : (tensor<2x3xf32>) -> (tensor<2x3xf32>)
   func.return %y, %unread : tensor<2x3xf32>, tensor<2x3xf32>
 }
+
+// -----
+
+// A function of numbers is no program of tensors.
+// CHECK: func.func @number(%a: i32) -> i32 {
+func.func @number(%a: i32) -> i32 {
+  func.return %a : i32
+}

@@ -74,7 +74,7 @@ def _shareable_axes(to: RegisterLowering, op: Operation) -> tuple[SSAValue, ...]
     if isinstance(op, tile.EachOp):
         last = op.next_op is None or type(op.next_op) in _YIELDS
         return tuple(op.axes) if last else ()
-    if op.regions or (isinstance(op, tile.LoadOp) and is_local(op.ref)):
+    if op.regions or isinstance(op, Memory) or (isinstance(op, tile.LoadOp) and is_local(op.ref)):
         return ()
     axes = to.register_axes(op)
     return axes if axes and fragment_axes(to, op) is None else ()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
+from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
@@ -71,6 +72,7 @@ class RegisterLowering(KernelBuilder):
         if isinstance(op, kernel.AllocLocalOp):
             self.scalars[op.result] = self.insert(op.clone(), op.result.name_hint)
             return
+        self._check_initial_values(op)
         pairs = list(zip(op.values, op.results, strict=True))
         arrays = [self.local(value.type, op.axes, ref.name_hint) for value, ref in pairs]
         self.scalars.update(zip(op.results, (array.ref for array in arrays), strict=True))
@@ -81,6 +83,19 @@ class RegisterLowering(KernelBuilder):
                 self.store(same[value] if value in same else self.value(value), array)
 
         self.over(op.axes, element)
+
+    def _check_initial_values(self, op: tile.AccumulatorOp) -> None:
+        """Fails unless an accumulator has an element for each value that it begins with."""
+        for value in op.values:
+            for axis in self.registers:
+                if axis in self._along[value] and axis not in op.axes:
+                    names = f"%{value.name_hint}", f"%{axis.name_hint}"
+                    fail(
+                        op,
+                        f"an accumulator begins with {names[0]}, which varies along {names[1]}, "
+                        "and has no element for each point of that axis",
+                        f"name {names[1]} in `over(…)`",
+                    )
 
     def define_memory(self, op: Operation) -> None:
         """Defines the memory of a thread that an op is the first to use."""
