@@ -41,6 +41,7 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -79,6 +80,7 @@ from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr
+from dlc.target import MAX_THREADS, WARP
 
 
 class NumberOpBase(IRDLOperation, ABC):
@@ -231,30 +233,43 @@ class BarrierOp(IRDLOperation):
 @irdl_op_definition
 class ShuffleOp(IRDLOperation):
     """
-    `%o = kernel.shuffle xor %v, 16 width 32 : f32`
+    `%o = kernel.shuffle xor %v, 16 width 32 (threads 40)? : f32`
 
     The value that the lane `lane xor mask` holds, in groups of `width` lanes of a warp. The lanes
-    of a warp meet; memory is not ordered.
+    that it names meet: those of the threads of the block below `threads`, all 32 of each warp
+    where it is not stated. Memory is not ordered.
     """
 
     name = "kernel.shuffle"
     value = operand_def(AnyAttr())
     mask = prop_def(IntegerAttr.constr(i64))
     width = prop_def(IntegerAttr.constr(i64))
+    threads = opt_prop_def(IntegerAttr.constr(i64))
     result = result_def(AnyAttr())
     custom_directives = (SameType,)
     assembly_format = (
-        "`xor` $value `,` $mask `width` $width attr-dict"
+        "`xor` $value `,` $mask `width` $width (`threads` $threads^)? attr-dict"
         " `:` custom<SameType>(type($value), type($result))"
     )
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
-    def __init__(self, value: SSAValue, mask: int, width: int) -> None:
+    def __init__(self, value: SSAValue, mask: int, width: int, threads: int) -> None:
+        """A shuffle among a block of so many threads."""
+        named = IntegerAttr(threads, i64) if threads % WARP else None
         super().__init__(
             operands=[value],
-            properties={"mask": IntegerAttr(mask, i64), "width": IntegerAttr(width, i64)},
+            properties={
+                "mask": IntegerAttr(mask, i64),
+                "width": IntegerAttr(width, i64),
+                "threads": named,
+            },
             result_types=[value.type],
         )
+
+    @property
+    def named_threads(self) -> int | None:
+        """The lanes that it names are those of threads below this number; None for all."""
+        return self.threads.value.data if self.threads else None
 
     def verify_(self) -> None:
         width, mask = self.width.value.data, self.mask.value.data
@@ -262,6 +277,12 @@ class ShuffleOp(IRDLOperation):
             raise VerifyException(
                 "expected a width of 2, 4, 8, 16 or 32 and a mask below it, found "
                 f"width {width} and mask {mask}"
+            )
+        threads = self.named_threads
+        if threads is not None and not (0 < threads < MAX_THREADS and threads % WARP):
+            raise VerifyException(
+                "expected the threads of a block whose last warp is not full, found "
+                f"{threads}: without them, all lanes are named"
             )
         if self.result.type != self.value.type:
             raise VerifyException(

@@ -116,11 +116,13 @@ class _Gathering:
     is_over: bool = False
 
 
-_SCOPES = {
-    kernel.BarrierOp.name: "all threads of a block",
-    kernel.ShuffleOp.name: "all lanes of a warp",
-    kernel.SyncWarpOp.name: "all lanes of a warp",
-}
+def _who_meets(op: Operation) -> str:
+    """Those who must reach an operation, for errors."""
+    if isinstance(op, kernel.BarrierOp):
+        return "all threads of a block"
+    if isinstance(op, kernel.ShuffleOp) and op.named_threads is not None:
+        return f"all lanes of threads below {op.named_threads}"
+    return "all lanes of a warp"
 
 
 class Rendezvous:
@@ -188,8 +190,8 @@ class Rendezvous:
         elif gathering.op is not op or gathering.access.iteration != access.iteration:
             there, name = gathering.access.thread, gathering.op.name
             sentence = (
-                f"{_SCOPES[name]} must reach {name}, and thread {access.thread} does not: thread "
-                f"{there} waits at another {name} or in another iteration than thread "
+                f"{_who_meets(gathering.op)} must reach {name}, and thread {access.thread} does "
+                f"not: thread {there} waits at another {name} or in another iteration than thread "
                 f"{access.thread}"
             )
             raise Hazard("divergence", op, sentence, [access, gathering.access])
@@ -199,5 +201,5 @@ class Rendezvous:
     def _alone(self, gathering: _Gathering) -> Hazard:
         away = int(self.machine.thread_of[first_of(gathering.missing)])
         name = gathering.op.name
-        sentence = f"{_SCOPES[name]} must reach {name}, and thread {away} does not"
+        sentence = f"{_who_meets(gathering.op)} must reach {name}, and thread {away} does not"
         return Hazard("divergence", gathering.op, sentence, [gathering.access])

@@ -12,7 +12,7 @@ from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
 from dlc.simulator.expressions import Index
-from dlc.simulator.machine import first_of
+from dlc.simulator.machine import MAX_WARPS, Machine, Mask, first_of
 from dlc.target import WARP
 
 
@@ -37,22 +37,38 @@ def sync_warp(program: Program, op: kernel.SyncWarpOp) -> Step:
 def shuffle(program: Program, op: kernel.ShuffleOp) -> Step:
     machine, source, slot = program.machine, program.slot(op.value), program.slot(op.result)
     mask = op.mask.value.data
+    named = op.named_threads or -(-machine.threads // WARP) * WARP
 
     def step() -> Iterator[Wait]:
+        _check_names(machine, op, named)
+        scopes = np.where(machine.thread_of < named, machine.warp_of, machine.blocks * MAX_WARPS)
         given = machine.values[source]
-        value = yield from program.rendezvous.meet(op, machine.warp_of, lambda _: None, given)
-        other = machine.thread_of ^ mask
-        outside = other[machine.active] >= machine.threads
-        if outside.any():
-            at = int(machine.active[first_of(outside)])
-            sentence = f"lane {machine.thread_of[at] % WARP ^ mask} of the warp does not exist"
-            raise machine.hazard("divergence", op, sentence, [at])
+        value = yield from program.rendezvous.meet(op, scopes, lambda _: None, given)
         if np.ndim(value):
-            inside = np.minimum(other, machine.threads - 1)
+            inside = np.minimum(machine.thread_of ^ mask, machine.threads - 1)
             value = value[machine.block_of * machine.threads + inside]
         machine.values[slot] = value
 
     return step
+
+
+def _check_names(machine: Machine, op: kernel.ShuffleOp, named: int) -> None:
+    """A hazard unless the lanes of threads below `named` exist, run this, and read each other."""
+    threads, mask = machine.threads, op.mask.value.data
+    mine = machine.thread_of[machine.active]
+    last, missing = divmod(threads, WARP)
+
+    def refuse(wrong: Mask, sentence: Callable[[int], str]) -> None:
+        if wrong.any():
+            at = int(machine.active[first_of(wrong)])
+            text = sentence(int(machine.thread_of[at]))
+            raise machine.hazard("divergence", op, text, [at])
+
+    text = f"lane {missing} of warp {last} is named and does not exist in a block of {threads}"
+    refuse((mine // WARP == last) & (named > threads), lambda _: text)
+    refuse(mine >= named, lambda t: f"lane {t % WARP} is not among those that are named")
+    text = "lane {} reads lane {} of its warp, which is not named"
+    refuse(mine ^ mask >= named, lambda t: text.format(t % WARP, (t ^ mask) % WARP))
 
 
 def mbarrier_number(

@@ -116,6 +116,9 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
             yield "16 bytes less", _add("bytes", -16)
         case kernel.MbarrierWaitOp():
             yield "other parity", _change("map", 1, lambda e, _: 1 - e)
+        case kernel.ShuffleOp() if op.threads is not None:
+            yield "all lanes are named", _name_all_lanes
+            yield "one lane less is named", _add("threads", -1)
         case kernel.AllocSharedOp() if isinstance(op.result.type, MemRefType):
             if not isinstance(op.result.type.layout, NoneAttr) and _is_padded(op.result):
                 yield "no padding", _dense
@@ -170,6 +173,10 @@ def _delete(op: Operation) -> None:
 def _meet_in_warps(op: Operation) -> None:
     Rewriter.insert_op(kernel.SyncWarpOp(), InsertPoint.before(op))
     Rewriter.erase_op(op)
+
+
+def _name_all_lanes(op: Operation) -> None:
+    del op.properties["threads"]
 
 
 def _dense(op: Operation) -> None:

@@ -421,6 +421,23 @@ HAZARDS: dict[str, tuple[str, str, str]] = {
         "divergence",
         r"must reach kernel.barrier, and thread 0 does not\n.*thread 32, %i = 1: kernel.barrier",
     ),
+    "a named lane that does not come": (
+        f"{STAGED}{DONE}\n  %p = kernel.test where (%t < 36)\n  scf.if %p {{"
+        "\n  %o = kernel.shuffle xor %a, 1 width 8 threads 40 : f32\n}",
+        "divergence",
+        r"all lanes of threads below 40 must reach kernel.shuffle, and thread 36 does not",
+    ),
+    "a lane that comes and is not named": (
+        f"{STAGED}{DONE}\n  %o = kernel.shuffle xor %a, 1 width 8 threads 40 : f32",
+        "divergence",
+        r"lane 8 is not among those that are named\n.*thread 40: %o = kernel.shuffle",
+    ),
+    "a lane that reads one that is not named": (
+        f"{STAGED}{DONE}\n  %p = kernel.test where (%t < 39)\n  scf.if %p {{"
+        "\n  %o = kernel.shuffle xor %a, 1 width 8 threads 39 : f32\n}",
+        "divergence",
+        r"lane 6 reads lane 7 of its warp, which is not named\n.*thread 38: %o = kernel.shuffle",
+    ),
     "a shuffle in both branches": (
         f"{STAGED}{DONE}\n  %p = kernel.test where (%t mod 2 < 1)\n  scf.if %p {{"
         "\n  %o = kernel.shuffle xor %a, 1 width 32 : f32\n} else {"
@@ -493,6 +510,43 @@ def test_hazards(name: str) -> None:
     hazard = report(body(text, grid=2 if "two blocks" in name else 1))
     assert hazard.kind == kind, str(hazard)
     assert re.search(message, str(hazard)), str(hazard)
+
+
+@pytest.mark.parametrize(("block", "at"), [(8, (8, 0)), (40, (8, 1)), (63, (31, 1))])
+@pytest.mark.parametrize("named", ["", "threads 65"])
+def test_a_lane_is_named_that_does_not_exist(block: int, at: tuple[int, int], named: str) -> None:
+    shuffle = f"kernel.shuffle xor %a, 1 width 2 {named} : f32"
+    hazard = report(body(f"{STAGED}{DONE}\n  %o = {shuffle}", block=block))
+    assert hazard.kind == "divergence"
+    lane, warp = at
+    assert f"lane {lane} of warp {warp} is named and does not exist in a block" in str(hazard)
+
+
+@pytest.mark.parametrize("block", [8, 40, 64, 72])
+def test_shuffles_of_some_lanes(block: int) -> None:
+    """Those that the block has, and fewer where only these come."""
+    x, y = f"%x: memref<{block}xf32>", f"%y: memref<{block}xf32>"
+    named = f"threads {block}" if block % 32 else ""
+    text = f"""
+  %a = kernel.load %x[%t] : memref<{block}xf32>
+  %o = kernel.shuffle xor %a, 4 width 8 {named} : f32
+  kernel.store %o, %y[%t] : memref<{block}xf32>
+  %p = kernel.test where ({block - 5} - %t >= 0)
+  scf.if %p {{
+    %q = kernel.shuffle xor %o, 1 width 2 threads {block - 4} : f32
+    kernel.store %q, %y[%t] : memref<{block}xf32>
+  }}"""
+    func = func_in(parse(body(text, block=block, inputs=x, output=y)))
+    values = np.arange(block, dtype=np.float32)
+    expected = values[np.arange(block) ^ 4]
+    expected[: block - 4] = values[np.arange(block - 4) ^ 5]
+    (result,) = run_kernel(func, [values])
+    np.testing.assert_array_equal(result, expected)
+    on_host = HostKernel(print_kernel(func), c_name(func), parameter_types(func))
+    for order in ("forward", "reverse", "random"):
+        found = np.zeros(block, np.float32)
+        on_host.launch([values.ctypes.data, found.ctypes.data], 1, block, order=order)
+        np.testing.assert_array_equal(found, expected)
 
 
 # Atomic additions of two blocks to a zeroed output.

@@ -39,6 +39,8 @@ USES = {
     "shuffle_xor": "*f = shuffle_xor(*f, 4, 32); *l = shuffle_xor(*l, 1, 32);",
     "shuffle_down": "*i = shuffle_down(*i, 4, 8); *u = shuffle_down(*u, 4, 8);",
     "shuffle_idx": "*b = shuffle_idx(*b, 4, 32); *d = shuffle_idx(*d, 0, 4);",
+    "shuffle_xor_among": "*f = shuffle_xor_among(*f, 4, 8, 0xffu);",
+    "lanes_below": "*i = lanes_below(40);",
     "cp_async_4": "cp_async_4(s, f, t < 3);",
     "cp_async_8": "cp_async_8(s, f, t < 3);",
     "cp_async_16": "cp_async_16(s, f, true);",

@@ -51,7 +51,7 @@ extern __thread dlc::Position dlc_position;
 [[noreturn]] void dlc_trap(const char* message);
 void dlc_barrier(int line);
 void dlc_syncwarp();
-uint64_t dlc_shuffle(dlc::Meeting kind, uint64_t value, int argument, int width);
+uint64_t dlc_shuffle(dlc::Meeting kind, uint64_t value, int argument, int width, unsigned named);
 void dlc_cp_async(void* dst, const void* src, int bytes, bool pred);
 void dlc_cp_async_commit();
 void dlc_cp_async_wait(int newest);
@@ -125,11 +125,11 @@ inline void check_aligned(const volatile void* address, size_t bytes) {
 }
 
 template <class T>
-inline T shuffle(Meeting kind, T value, int argument, int width) {
+inline T shuffle(Meeting kind, T value, int argument, int width, unsigned named = ~0u) {
   static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
   uint64_t bits = 0;
   memcpy(&bits, &value, sizeof(T));
-  bits = dlc_shuffle(kind, bits, argument, width);
+  bits = dlc_shuffle(kind, bits, argument, width, named);
   memcpy(&value, &bits, sizeof(T));
   return value;
 }

@@ -70,6 +70,7 @@ struct Thread {
 
 struct Warp {
   uint32_t live, ready, met;
+  uint32_t named;              // the lanes that meet
   Meeting kind;
   unsigned round;
   uint64_t slot[2][kWarp];     // values of the last two meetings: a lane is at most one ahead
@@ -251,15 +252,20 @@ struct Worker {
     wait(State::barrier);
   }
 
-  // Every live lane of the warp comes here; returns the round in which they met.
-  INLINE unsigned meet(Meeting kind, uint64_t value) {
+  // Every live lane of the warp that is named comes here; returns the round in which they met.
+  INLINE unsigned meet(Meeting kind, uint64_t value, unsigned named = ~0u) {
     const int w = current->index / kWarp, lane = current->index % kWarp;
     Warp& warp = warps[w];
     if (warp.met && warp.kind != kind)
       fail("threads of warp %d have diverged: lane %d is at %s, but another waits at %s", w, lane,
            name(kind), name(warp.kind));
+    if (warp.met && warp.named != named)
+      fail("thread %d names other lanes in %s than those that wait", current->index, name(kind));
+    if (!(named >> lane & 1))
+      fail("thread %d is not among the lanes that it names in %s", current->index, name(kind));
     const unsigned round = warp.round & 1;
     warp.kind = kind;
+    warp.named = named;
     warp.slot[round][lane] = value;
     warp.met |= 1u << lane;
     complete_meeting(w);
@@ -269,19 +275,20 @@ struct Worker {
 
   INLINE void complete_meeting(int w) {
     Warp& warp = warps[w];
-    if (!warp.met || warp.met != warp.live) return;
-    warp.present[warp.round++ & 1] = warp.met;
+    const uint32_t met = warp.met;
+    if (!met || met != (warp.live & warp.named)) return;
+    warp.present[warp.round++ & 1] = met;
     warp.met = 0;
-    release(w, warp.live);
+    release(w, met);
   }
 
   // PTX ISA, shfl.sync: a lane outside the segment gives the caller its own value.
-  uint64_t shuffle(Meeting kind, uint64_t value, int argument, int width) {
+  uint64_t shuffle(Meeting kind, uint64_t value, int argument, int width, unsigned named) {
     if (width < 1 || width > kWarp || (width & (width - 1)))
       fail("%s has width %d, which must be a power of two up to 32", name(kind), width);
     const int w = current->index / kWarp, lane = current->index % kWarp;
     const int first = lane & ~(width - 1), last = first + width - 1;
-    const unsigned round = meet(kind, value);
+    const unsigned round = meet(kind, value, named);
     int source = kind == Meeting::shuffle_xor    ? lane ^ argument
                  : kind == Meeting::shuffle_down ? lane + argument
                                                  : first + (argument & (width - 1));
@@ -444,8 +451,9 @@ EXPORT void dlc_trap(const char* message) {
 EXPORT void dlc_barrier(int line) { worker->barrier(line); }
 EXPORT void dlc_syncwarp() { worker->meet(Meeting::syncwarp, 0); }
 
-EXPORT uint64_t dlc_shuffle(Meeting kind, uint64_t value, int argument, int width) {
-  return worker->shuffle(kind, value, argument, width);
+EXPORT uint64_t dlc_shuffle(
+    Meeting kind, uint64_t value, int argument, int width, unsigned named) {
+  return worker->shuffle(kind, value, argument, width, named);
 }
 
 EXPORT void dlc_cp_async(void* dst, const void* src, int bytes, bool pred) {

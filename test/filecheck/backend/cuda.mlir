@@ -23,6 +23,18 @@
 // CHECK-NEXT:   y[row * 256 + t] = x[row * 256 + t] * rsqrtf(v);
 // CHECK-NEXT: }
 // CHECK-EMPTY:
+// CHECK-NEXT: // grid 1, block 8
+// CHECK-NEXT: extern "C" __global__ void __launch_bounds__(8)
+// CHECK-NEXT: eight(float* __restrict__ y) {
+// CHECK-NEXT:   y[0] = 1.0f + shuffle_xor_among(1.0f, 4, 8, 0xffu);
+// CHECK-NEXT: }
+// CHECK-EMPTY:
+// CHECK-NEXT: // grid 1, block 40
+// CHECK-NEXT: extern "C" __global__ void __launch_bounds__(40)
+// CHECK-NEXT: forty(float* __restrict__ y) {
+// CHECK-NEXT:   y[0] = 1.0f + shuffle_xor_among(1.0f, 4, 8, lanes_below(40));
+// CHECK-NEXT: }
+// CHECK-EMPTY:
 // CHECK-NEXT: // grid 1, block 1
 // CHECK-NEXT: extern "C" __global__ void __launch_bounds__(1)
 // CHECK-NEXT: one(long long* __restrict__ y) {
@@ -63,6 +75,18 @@ kernel.func @rms_norm(%x: memref<32x256xf32>) -> (%y: memref<32x256xf32>) grid 3
   kernel.store %u, %y[%row, %t] : memref<32x256xf32>
 }
 
+kernel.func @eight() -> (%y: memref<1xf32>) grid 1 block 8 {
+  %one = arith.constant 1.0 : f32
+  %o = kernel.shuffle xor %one, 4 width 8 threads 8 : f32
+  %s = arith.addf %one, %o : f32
+  kernel.store %s, %y[0] : memref<1xf32>
+}
+kernel.func @forty() -> (%y: memref<1xf32>) grid 1 block 40 {
+  %one = arith.constant 1.0 : f32
+  %o = kernel.shuffle xor %one, 4 width 8 threads 40 : f32
+  %s = arith.addf %one, %o : f32
+  kernel.store %s, %y[0] : memref<1xf32>
+}
 kernel.func @one() -> (%y: memref<i64>) grid 1 block 1 {
   %one = arith.constant 1 : i64
   kernel.store %one, %y[] : memref<i64>

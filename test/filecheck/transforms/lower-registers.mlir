@@ -162,6 +162,22 @@
 
 // -----
 
+// Lanes that are not there are not named.
+// CHECK-LABEL: kernel.func @twelve
+// CHECK-SAME: grid 1 block 12
+// CHECK: kernel.shuffle xor %{{.*}}, 2 width 4 threads 12 : f32
+// CHECK: kernel.shuffle xor %{{.*}}, 1 width 4 threads 12 : f32
+%x = "test.op"() : () -> tensor<3x4xf32>
+%y = tile.kernel @twelve(%x: memref<3x4xf32> = %x) -> (%y: memref<3xf32>) {
+  tile.launch thread(%r in 3, %t in 4) {
+    %a = tile.load %x[%r, %t] : memref<3x4xf32>
+    %s = tile.combine add %a across(%t) : f32
+    tile.store %s, %y[%r] : memref<3xf32>
+  }
+}
+
+// -----
+
 // Up to 32 neighbouring threads combine by shuffles alone.
 // CHECK-LABEL: kernel.func @shuffles
 // CHECK: kernel.shuffle xor %{{.*}}, 4 width 8 : f32

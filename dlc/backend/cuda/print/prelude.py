@@ -206,6 +206,21 @@ _FUNCTIONS = [
     _shuffle("xor", "__shfl_xor_sync", "lane_mask", "lane ^ lane_mask"),
     _shuffle("down", "__shfl_down_sync", "delta", "lane + delta"),
     _shuffle("idx", "__shfl_sync", "lane", "lane `lane`"),
+    Function(
+        "shuffle_xor_among",
+        "The value of lane ^ lane_mask among the lanes of `named` (PTX ISA: shfl.sync).",
+        f"template <class T>\n{_INLINE} T shuffle_xor_among(\n"
+        "    T value, int lane_mask, int width, unsigned named)",
+        "return __shfl_xor_sync(named, value, lane_mask, width);",
+        "return dlc::shuffle(dlc::Meeting::shuffle_xor, value, lane_mask, width, named);",
+    ),
+    Function(
+        "lanes_below",
+        "The lanes of this warp that are threads below `threads` of the block.",
+        f"{_INLINE} unsigned lanes_below(int threads)",
+        "const int lanes = threads - int(threadIdx.x & ~31u);\n"
+        "return lanes < 32 ? (1u << max(lanes, 0)) - 1u : 0xffffffffu;",
+    ),
     *(_cp_async(size) for size in (4, 8, 16)),
     Function(
         "cp_async_commit",

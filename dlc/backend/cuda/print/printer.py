@@ -50,6 +50,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.ir.expr import constant_of
+from dlc.target import WARP
 
 __all__ = [
     "CudaTarget",
@@ -283,10 +284,16 @@ class _KernelPrinter(Accesses):
 
     def _shuffle(self, op: kernel.ShuffleOp) -> None:
         value_type(op.value, op)
-        self.helpers.add("shuffle_xor")
-        lanes = (Text(str(n.value.data)) for n in (op.mask, op.width))
-        text = call("shuffle_xor", self.text[op.value], *lanes)
-        self.define(op, text)
+        arguments = [Text(str(n.value.data)) for n in (op.mask, op.width)]
+        named = op.named_threads
+        helper = "shuffle_xor" if named is None else "shuffle_xor_among"
+        self.helpers.add(helper)
+        if named is not None and named < WARP:
+            arguments.append(Text(f"{(1 << named) - 1:#x}u"))
+        elif named is not None:
+            self.helpers.add("lanes_below")
+            arguments.append(Text(f"lanes_below({named})"))
+        self.define(op, call(helper, self.text[op.value], *arguments))
 
     def _synchronize(self, op: Operation) -> None:
         if isinstance(op, kernel.WaitOp):

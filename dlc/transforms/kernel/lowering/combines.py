@@ -39,9 +39,10 @@ def lower_combine(to: ReduceLowering, op: tile.CombineOp) -> None:
 def _fold_lanes(to: ReduceLowering, op: tile.CombineOp, totals: Totals, lanes: int) -> None:
     """Folds the values over groups of `lanes` neighbouring lanes; each then holds the result."""
     to.write(totals, op.values)
-    mask = lanes // 2
+    mask, threads = lanes // 2, to.source.block_size
     while mask:
-        other = [to.insert(kernel.ShuffleOp(v, mask, lanes)) for v in to.read(totals)]
+        given = to.read(totals)
+        other = [to.insert(kernel.ShuffleOp(v, mask, lanes, threads)) for v in given]
         to.write(totals, op.monoid.combine(to.builder, to.read(totals), other))
         mask //= 2
 

@@ -139,6 +139,14 @@ kernel.func @width() -> () grid 1 block 32 {
 
 // -----
 
+kernel.func @named() -> () grid 1 block 64 {
+  %v = arith.constant 1.0 : f32
+  %w = kernel.shuffle xor %v, 1 width 8 threads 64 : f32
+}
+// CHECK: expected the threads of a block whose last warp is not full, found 64: without them, all lanes are named
+
+// -----
+
 kernel.func @shuffled() -> () grid 1 block 32 {
   %v = arith.constant 1.0 : f32
   %w = "kernel.shuffle"(%v) <{mask = 1 : i64, width = 2 : i64}> : (f32) -> i32

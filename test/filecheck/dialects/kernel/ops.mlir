@@ -32,6 +32,8 @@ kernel.func @k(%x: memref<32x2048xf32>, %w: memref<2048xf32> align 4) -> (%y: me
   kernel.barrier
   // CHECK-NEXT: %o = kernel.shuffle xor %e, 16 width 32 : f32
   %o = kernel.shuffle xor %e, 16 width 32 : f32
+  // CHECK-NEXT: %o_1 = kernel.shuffle xor %e, 4 width 8 threads 40 : f32
+  %o_1 = kernel.shuffle xor %e, 4 width 8 threads 40 : f32
   // CHECK-NEXT: kernel.cp_async %x[%b, %t * 4], %s[%t mod 8, 0] elements 4 where (%t < 8) : memref<32x2048xf32>, memref<8x4xf32, #kernel.shared>
   kernel.cp_async %x[%b, %t * 4], %s[%t mod 8, 0] elements 4 where (%t < 8)
     : memref<32x2048xf32>, memref<8x4xf32, #kernel.shared>
