@@ -1,19 +1,52 @@
 """
-Functions of PyTorch that look at values only to check them, without their checks.
+Functions of PyTorch that look at values only to check them, without their checks of values.
 
 What `torch.export` sees of them is a branch on data, though it is one path for all values that pass
-the check: a compiled program has no counterpart of an error that depends on values.
+the check: a compiled program has no counterpart of an error that depends on values. What else eager
+PyTorch checks (shapes, dtypes, options), it checks here as well: `check` runs the function on
+stand-ins of the same shapes and dtypes, whose values pass.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_map_only
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What a function is run on in place of a tensor."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    value: int = 1
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> StandIn:
+        return StandIn(tuple(tensor.shape), tensor.dtype)
+
+    def tensor(self) -> torch.Tensor:
+        """All of its elements are one in memory."""
+        return torch.tensor(self.value, dtype=self.dtype, device="cpu").expand(self.shape)
+
+
+def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Runs a function of PyTorch on stand-ins, for its errors."""
+    given = tree_map_only(torch.Tensor, StandIn.of, (args, kwargs))
+    # Neither `torch.export` nor `Unchecked` sees what happens here.
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        args, kwargs = tree_map_only(StandIn, StandIn.tensor, given)
+        function(*args, **kwargs)
 
 
 def cov(
@@ -23,7 +56,9 @@ def cov(
     fweights: torch.Tensor | None = None,
     aweights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """torch.cov: it asks whether there is more than one observation, to warn if not."""
+    """torch.cov: it asks whether weights are negative, and what their sum is."""
+    one = _one_variable(input)
+    check(torch.cov, one, correction=correction, fweights=fweights, aweights=aweights)
     rows = input if input.dim() > 1 else input.reshape(1, -1)
     given = [w for w in (fweights, aweights) if w is not None]
     weights = math.prod(given[1:], start=given[0]) if given else None
@@ -39,8 +74,15 @@ def cov(
     return (product / floor).squeeze()
 
 
+def _one_variable(input: torch.Tensor) -> StandIn:
+    """The observations of one variable: how many there are makes no difference to an error."""
+    stand_in = StandIn.of(input)
+    return replace(stand_in, shape=(1, *stand_in.shape[1:])) if input.dim() == 2 else stand_in
+
+
 def corrcoef(input: torch.Tensor) -> torch.Tensor:
     """torch.corrcoef, by `cov`."""
+    check(torch.corrcoef, _one_variable(input))
     product = cov(input)
     if product.dim() == 0:
         return product / product
@@ -56,22 +98,24 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """torch.nn.functional.gaussian_nll_loss of variances that are not negative."""
+    """torch.nn.functional.gaussian_nll_loss: it asks whether a variance is negative."""
+    check(F.gaussian_nll_loss, input, target, var, full, eps, reduction)
     if not isinstance(var, torch.Tensor):
-        var = torch.full_like(input, var)
+        var = var * torch.ones_like(input)
     if var.dim() < input.dim() and input.shape[:-1] == var.shape:
         var = var[..., None]
     var = var.clamp(min=eps)
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return {"mean": torch.mean, "sum": torch.sum}.get(reduction, torch.clone)(loss)
+    return {"mean": torch.mean, "sum": torch.sum, "none": torch.clone}[reduction](loss)
 
 
 def narrow(input: torch.Tensor, dim: int, start: torch.Tensor | int, length: int) -> torch.Tensor:
     """torch.narrow, which begins where data say: a part of the tensor by its indices."""
     if not isinstance(start, torch.Tensor):
         return input.narrow(dim, start, length)
+    check(torch.narrow, input, dim, replace(StandIn.of(start), value=0), length)
     first = torch.where(start < 0, start + input.shape[dim], start)
     return input.index_select(dim, first + torch.arange(length, device=input.device))
 

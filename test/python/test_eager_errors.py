@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 
 import dlc
 from dlc.frontend.source import ImportFailure
@@ -60,3 +62,68 @@ def test_export_refuses_the_others(name: str) -> None:
 def test_what_eager_computes_of_nothing_is_computed(program: Callable[..., torch.Tensor]) -> None:
     found = dlc.compile(program, (NOTHING,), backend="host")(NOTHING)
     torch.testing.assert_close(found, program(NOTHING))
+
+
+def integers(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.int64)
+
+
+TABLE, VECTOR = torch.rand(3, 4), torch.rand(4)
+UNCHECKED: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], str]] = {
+    "cov of 3 dimensions": (torch.cov, (torch.rand(2, 3, 4),), "two or fewer dimensions"),
+    "cov of booleans": (torch.cov, (TABLE > 0,), "bool dtype is not supported"),
+    "cov's fweights, shape": (
+        lambda x, w: x.cov(fweights=w), (TABLE, integers(3)), "same numel as there are observ"),
+    "cov's fweights, dimensions": (
+        lambda x, w: x.cov(fweights=w), (TABLE, integers(1, 4)), "one or fewer dimensions"),
+    "cov's fweights, dtype": (
+        lambda x, w: x.cov(fweights=w), (TABLE, VECTOR), "fweights to have integral dtype"),
+    "cov's aweights, shape": (
+        lambda x, w: torch.cov(x, aweights=w), (TABLE, VECTOR[:3]), "same numel as there are obs"),
+    "cov's aweights, dtype": (
+        lambda x, w: torch.cov(x, aweights=w), (TABLE, integers(4)), "floating point dtype"),
+    "cov's correction": (
+        lambda x: torch.cov(x, correction=0.5), (TABLE,), "'correction' must be int"),  # pyright: ignore
+    "corrcoef of 3 dimensions": (torch.corrcoef, (torch.rand(2, 3, 4),), "two or fewer dimensions"),
+    "corrcoef of booleans": (torch.corrcoef, (TABLE > 0,), "bool dtype is not supported"),
+    "narrow's dimension": (lambda x, i: x.narrow(2, i, 1), (TABLE, integers()), "out of range"),
+    "narrow's length": (
+        lambda x, i: x.narrow(1, i, 5), (TABLE, integers()), "exceeds dimension size"),
+    "narrow's sign": (
+        lambda x, i: x.narrow(1, i, -1), (TABLE, integers()), "must be non-negative"),
+    "narrow's start, shape": (
+        lambda x, i: torch.narrow(x, 1, i, 1), (TABLE, integers(1)), "0-dim integral Tensor"),
+    "narrow's start, dtype": (
+        lambda x, i: torch.narrow(x, 1, i, 1), (TABLE, VECTOR[0]), "0-dim integral Tensor"),
+    "narrow of 0 dimensions": (
+        lambda x, i: x.narrow(0, i, 0), (VECTOR[0], integers()), "to a 0-dim tensor"),
+    "gaussian_nll_loss's reduction": (
+        lambda x, v: functional.gaussian_nll_loss(x, x, v, reduction="avg"),
+        (TABLE, TABLE), "avg is not valid"),
+    "gaussian_nll_loss's variance, shape": (
+        lambda x, v: functional.gaussian_nll_loss(x, x, v), (TABLE, TABLE[:2]), "incorrect size"),
+    "gaussian_nll_loss's variance, sign": (
+        lambda x: functional.gaussian_nll_loss(x, x, -1.0), (TABLE,), "var has negative entry"),
+    "gaussian_nll_loss's target": (
+        functional.gaussian_nll_loss, (TABLE, TABLE[:, :3], TABLE), "must match the size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNCHECKED)
+def test_only_checks_of_values_are_left_out(name: str) -> None:
+    program, args, words = UNCHECKED[name]
+    with pytest.raises((IndexError, RuntimeError, TypeError, ValueError), match=words):
+        program(*args)
+    with pytest.raises(ImportFailure, match=words) as ours:
+        dlc.compile(program, args, backend="host")
+    assert ours.value.place is None or "unchecked" not in ours.value.place.file
+
+
+def test_a_variance_that_is_a_number_is_no_integer() -> None:
+    args = torch.arange(4), torch.arange(4) + 1
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return functional.gaussian_nll_loss(x, y, 0.25)
+
+    expected = math.log(0.25) / 2 + 2
+    assert dlc.compile(program, args, backend="host")(*args).item() == pytest.approx(expected)
