@@ -180,7 +180,7 @@ def _instantiate(cls: type[T], spec: ArgSpec, text: str, start: int, file: str) 
             refuse(text, start, name, f"'{cls.name}' has no option '{name}'", close, file)
         if not _accepts(types[option], values):
             given = ",".join(map(str, values)) or "nothing"
-            message = f"option '{name}' of '{cls.name}' expects {_describe(types[option])}"
+            message = f"option '{name}' of '{cls.name}' expects {describe(types[option])}"
             refuse(text, start, name, f"{message}, found {given}", None, file)
     given = {name.replace("-", "_") for name in spec.parameters}
     if missing := [name for name in options if name in cls.required_fields() - given]:
@@ -216,13 +216,13 @@ def _accepts(expected: Any, values: tuple[Any, ...]) -> bool:
     return isa(values, expected) or (len(values) == 1 and isa(values[0], expected))
 
 
-def _describe(expected: Any) -> str:
+def describe(expected: Any) -> str:
     """A type of an option in words."""
     args = get_args(expected)
     if get_origin(expected) is Literal:
         return f"one of {', '.join(map(str, args))}"
     if get_origin(expected) is tuple:
-        return f"a list of {_describe(args[0])}"
+        return f"a list of {describe(args[0])}"
     if args:
-        return " or ".join(_describe(arg) for arg in args if arg is not NoneType)
+        return " or ".join(describe(arg) for arg in args if arg is not NoneType)
     return {int: "int", str: "text", bool: "true or false"}.get(expected) or type_repr(expected)

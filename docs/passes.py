@@ -7,18 +7,17 @@ one product of matrices in CUDA after each of the scheduling steps.
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from textwrap import dedent
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from dlc.backend.cuda.print.printer import print_module
+from dlc.cli.pass_list import options_of
 from dlc.compiler import compile
 from dlc.passes import APART, STEPS, Stage, Step
 from dlc.remarks import collect
@@ -67,30 +66,20 @@ def _chapter(step: Step) -> Iterator[str]:
     place = f"`{step.number}`" if step in STEPS else "For `dlc-opt`"
     yield f"{place}, `{step.location[0].replace('.', '/')}.py`"
     yield _emphasized(inspect.getdoc(cls) or "")
-    if options := _options(cls):
-        rows = [f"| `{name}` | `{type}` | {text} |" for name, type, text in options]
+    if options := options_of(cls):
+        rows = [f"| `{o.name}` | `{_escaped(o.type)}` | {o.meaning} |" for o in options]
         yield "\n".join(["| option | type | meaning |", "|---|---|---|", *rows])
+
+
+def _escaped(cell: str) -> str:
+    """A text that ends no cell of a table."""
+    return cell.replace("|", "\\|")
 
 
 def _emphasized(doc: str) -> str:
     """Legality and reason stand out."""
     said = r"^\*(Legal when|Legal always|Faster because|Why)\*"
     return re.sub(said, r"**\1**", doc, flags=re.MULTILINE)
-
-
-def _options(cls: type[ModulePass]) -> list[tuple[str, str, str]]:
-    """Name, type and meaning of each option: the fields and the texts below them."""
-    (node,) = ast.parse(dedent(inspect.getsource(cls))).body
-    assert isinstance(node, ast.ClassDef)
-    found: list[tuple[str, str, str]] = []
-    for field, below in zip(node.body, [*node.body[1:], None], strict=True):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            text = ""
-            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
-                text = inspect.cleandoc(str(below.value.value)).replace("\n", " ")
-            type = ast.unparse(field.annotation).replace(" | None", "").replace("|", "\\|")
-            found.append((field.target.id, type, text))
-    return found
 
 
 def _ladder() -> Iterator[str]:

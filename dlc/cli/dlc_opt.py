@@ -105,7 +105,7 @@ class DlcOptMain(xDSLOptMain):
         self._report = ""
         self._line_offset = 0
         try:
-            super().__init__("dlc's modular optimizer driver", args)
+            super().__init__("Runs passes on a module, and prints what comes out.", args)
         except ArgSpecParseError:
             # The pipeline raises its own errors, so this is about the target.
             parse_target(self.args.target)
@@ -127,6 +127,12 @@ class DlcOptMain(xDSLOptMain):
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         super().register_all_arguments(arg_parser)
         arg_parser.add_argument(
+            "--list-passes",
+            action=_ListPasses,
+            nargs=0,
+            help="Print dlc's passes and their options as a table, and exit",
+        )
+        arg_parser.add_argument(
             "--remarks",
             action="store_true",
             help="Print to stderr what each pass of -p did, or why it declined",
@@ -147,10 +153,21 @@ class DlcOptMain(xDSLOptMain):
             "print what is wrong with each kernel instead of the module",
         )
 
-        def refuse(message: str) -> NoReturn:
-            raise _usage_error(message, re.findall(r"--[\w-]+", arg_parser.format_help()))
+        options_help = arg_parser.format_help
 
+        def refuse(message: str) -> NoReturn:
+            raise _usage_error(message, re.findall(r"--[\w-]+", options_help()))
+
+        def format_help() -> str:
+            from dlc.cli.pass_list import pass_help
+
+            return f"{options_help()}\n{pass_help()}"
+
+        for action in arg_parser._actions:
+            if action.dest == "passes":
+                action.help = "The passes to run, in order: 'tileify,stage-inputs{budget=49152}'"
         arg_parser.error = refuse
+        arg_parser.format_help = format_help
 
     def apply_passes(self, prog: ModuleOp) -> None:
         super().apply_passes(prog)
@@ -263,6 +280,16 @@ class DlcOptMain(xDSLOptMain):
             finally:
                 if self.args.remarks:
                     print(*remarks, sep="\n", end="\n" if remarks else "", file=sys.stderr)
+
+
+class _ListPasses(argparse.Action):
+    """Prints the table of passes."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: object, **kwargs: object) -> None:
+        from dlc.cli.pass_list import pass_table
+
+        print(pass_table())
+        parser.exit()
 
 
 def _validation(ctx: Context, module: ModuleOp) -> Validation:

@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from dlc import registry
 from dlc.cli import dlc_opt
+from dlc.cli.pass_list import options_of
 from dlc.diagnostics import OpError, fail, format_error
 from dlc.ir.dominance import DominanceError, verify_dominance
 from dlc.ir.locations import LocParser
@@ -596,3 +597,31 @@ def test_register_is_idempotent_and_lazy() -> None:
     ctx = register(register(Context()))
     assert {"loop", "arith", "tensor"} <= set(ctx.registered_dialect_names)
     assert not list(ctx.loaded_dialects)
+
+
+def test_the_help_tells_of_our_passes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        dlc_opt.main(["--help"])
+    assert exit.value.code == 0
+    text = capsys.readouterr().out
+    ours, theirs = text.split("xDSL's passes:")
+    assert "apply-pdl" in theirs
+    assert "apply-pdl" not in ours
+    assert "  chunk-matmul-k{bk vector}\n      The K reduce of a contraction" in ours
+    places = [ours.index(f"\n  {step.pass_name}") for step in (*STEPS, *APART)]
+    assert places == sorted(places)
+
+
+def test_passes_are_listed_with_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        dlc_opt.main(["--list-passes"])
+    assert exit.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    for step in (*STEPS, *APART):
+        number = next(n for n, line in enumerate(lines) if line.split()[0] == step.pass_name)
+        assert len(lines[number].split(maxsplit=1)[1]) > 20
+        options = options_of(get_pass(step.pass_name))
+        for option, line in zip(options, lines[number + 1 :], strict=False):
+            assert line.split()[0] == option.name
+            assert option.meaning
+            assert line.endswith(option.meaning)

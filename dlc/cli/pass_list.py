@@ -1,0 +1,85 @@
+"""The passes that `dlc-opt` knows, as its help and its table tell them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from textwrap import dedent, fill
+from typing import NamedTuple, get_type_hints
+
+from xdsl.passes import ModulePass
+
+from dlc.passes import APART, STEPS
+from dlc.registry import PASSES, describe, get_pass, pass_factories
+from dlc.text import table
+
+_WIDTH = 100
+
+
+class Option(NamedTuple):
+    """A field of a pass, and the text below it."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+def options_of(cls: type[ModulePass]) -> list[Option]:
+    """The options of a pass, in order."""
+    (node,) = ast.parse(dedent(inspect.getsource(cls))).body
+    assert isinstance(node, ast.ClassDef)
+    found: list[Option] = []
+    for field, below in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = ""
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                text = inspect.cleandoc(str(below.value.value)).replace("\n", " ")
+            type = ast.unparse(field.annotation).replace(" | None", "")
+            found.append(Option(field.target.id, type, text))
+    return found
+
+
+def summary_of(cls: type[ModulePass]) -> str:
+    """What a pass does, in the first sentence of its docstring."""
+    return (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def pass_help() -> str:
+    """dlc's passes, each with its options and a sentence, and the names of xDSL's."""
+    parts = [
+        "dlc's passes, in the order of the pipeline; from tileify to mark-unroll they are the "
+        "steps\nof schedules. --list-passes says what the options mean."
+    ]
+    for step in (*STEPS, *APART):
+        if step == APART[0]:
+            parts.append("Of no default compilation:")
+        cls = get_pass(step.pass_name)
+        options = " ".join(option.name for option in options_of(cls))
+        name = f"  {step.pass_name}{{{options}}}" if options else f"  {step.pass_name}"
+        parts.append(f"{name}\n{_indented(summary_of(cls), 6)}")
+    others = ", ".join(name for name in pass_factories() if name not in PASSES)
+    names = _indented(others, 2)
+    return "\n".join([*parts, "xDSL's passes:", names]) + "\n"
+
+
+def _indented(text: str, by: int) -> str:
+    """Lines of a text; names with hyphens stay whole."""
+    indent = " " * by
+    return fill(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def pass_table() -> str:
+    """dlc's passes and their options."""
+    return table(("pass", "option", "type", "meaning"), list(_rows()))
+
+
+def _rows() -> Iterator[tuple[str, str, str, str]]:
+    for step in (*STEPS, *APART):
+        cls = get_pass(step.pass_name)
+        types = get_type_hints(cls)
+        yield step.pass_name, "", "", summary_of(cls)
+        for option in options_of(cls):
+            yield "", option.name, describe(types[option.name]), option.meaning
