@@ -118,7 +118,8 @@ class _Fusion:
         self.names = {k.name_ for k in self._kernels()}
 
     def run(self) -> None:
-        for stage in (self._folds, self._follows, self._keeps_tiles, lambda p, c: True):
+        stages = (self._contracts, self._folds, self._follows, self._keeps_tiles, _anything)
+        for stage in stages:
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
         self._rename()
@@ -193,6 +194,14 @@ class _Fusion:
         kernel.sym_name = StringAttr(unique_name(name, self.names))
         Rewriter.replace_op(consumer, kernel)
 
+    def _contracts(self, producer: KernelOp, consumer: KernelOp) -> bool:
+        """True if `consumer` folds products that `producer` computes: both are a contraction."""
+        return (
+            not self.merges.facts(producer).reduces
+            and self._folds(producer, consumer)
+            and bool(self.merges.facts_of(self.merges.merge(producer, consumer)).operands)
+        )
+
     def _folds(self, producer: KernelOp, consumer: KernelOp) -> bool:
         """True if `consumer` folds the result of `producer`, which is larger than its own."""
         return (
@@ -210,6 +219,11 @@ class _Fusion:
         """True if the result of `producer` is no operand of a contraction in `consumer`."""
         operands = self.merges.facts(consumer).operands
         return not any(consumer.inputs[n] in producer.results for n in operands)
+
+
+def _anything(producer: KernelOp, consumer: KernelOp) -> bool:
+    """The last stage: whatever is legal and pays."""
+    return True
 
 
 def _elements(kernel: KernelOp) -> int:
