@@ -186,7 +186,8 @@ class CompiledProgram:
 
     def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Variant:
         """The variant for such a call, compiled now if there is none yet."""
-        return self._bound(args, kwargs)[0]
+        with torch.random.fork_rng(devices=()):  # nothing is run, so nothing is drawn
+            return self._bound(args, kwargs)[0]
 
     def _bound(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None

@@ -56,7 +56,7 @@ class Graph:
     def fits(self, bound: Sequence[torch.Tensor]) -> bool:
         """True if the module's parameters and buffers are where the graph reads them."""
         return all(
-            argument.kind in ("input", "constant") or tensor.data_ptr() == here.data_ptr()
+            argument.kind in ("input", "constant", "random") or tensor.data_ptr() == here.data_ptr()
             for argument, tensor, here in zip(self._arguments, bound, self.tensors, strict=True)
         )
 
@@ -64,7 +64,7 @@ class Graph:
         """The results for other inputs; the next run writes them anew."""
         with torch.no_grad():
             for argument, tensor, here in zip(self._arguments, bound, self.tensors, strict=True):
-                if argument.kind == "input" and tensor.data_ptr() != here.data_ptr():
+                if argument.kind in ("input", "random") and tensor.data_ptr() != here.data_ptr():
                     _distinct(here).copy_(_distinct(tensor))
         self.replay()
         return self.results
@@ -93,7 +93,7 @@ class GraphedCall:
         }
         """The tensors that the graph reads. Passing these saves their copies."""
         self.replay = graph.replay
-        """Computes on what `inputs` hold, without a look at anything else."""
+        """Computes on what `inputs` hold, and of the random numbers of the last call, the same."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self._program.tensors_of(args, kwargs)
@@ -115,6 +115,8 @@ def _own(argument: Argument, tensor: torch.Tensor, device: torch.device) -> torc
     """The tensor that a graph reads for an argument."""
     if argument.kind == "constant":
         return to_device(tensor, device)
+    if argument.kind == "random":
+        return tensor.to(device, copy=True)
     if tensor.device != device:
         raise BackendError(
             f"a graph reads tensors on {device}, and '{argument.name}' is on {tensor.device}: "

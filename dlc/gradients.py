@@ -28,9 +28,15 @@ def call_with_gradients(
 ) -> Any:
     """
     What `run` makes of the tensors of `@main` for a call: the user's output, with a backward that
-    runs the call again, in PyTorch. ImportFailure for a program that writes to its arguments, as
-    the second run would do that again.
+    runs the call again, in PyTorch. ImportFailure for a program that draws random numbers, which
+    would be others, or that writes to its arguments, as the second run would do that again.
     """
+    if any(argument.kind == "random" for argument in program.arguments):
+        raise ImportFailure(
+            "the program draws random numbers, and gradients of what it returns are recorded, "
+            "whose computation would draw others; call it under torch.no_grad(), or use "
+            "torch.compile(backend='dlc')"
+        )
     for result in program.results:
         if result.argument is not None:
             raise ImportFailure(

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch._ops import OpOverload
 
+from dlc.frontend.draws import GENERATED
 from dlc.frontend.torch_export import decompositions, overload_name
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc.transforms.tensor.decompositions.refusals import UNKNOWN, reason_against
@@ -33,7 +34,7 @@ def core_operations() -> Iterator[OpOverload]:
 def fate(op: OpOverload) -> str:
     """What becomes of an operation: `lowered`, `taken apart`, or why it is refused."""
     name = overload_name(op)
-    if name in DECOMPOSITIONS:
+    if name in DECOMPOSITIONS or op in GENERATED:
         return "lowered"
     if op in decompositions(DECOMPOSITIONS):
         return "taken apart"

@@ -42,11 +42,15 @@ class Loaded:
 
     def arguments(self, seed: int) -> list[torch.Tensor]:
         """The tensors that `@main` takes: those of the program, or else random ones."""
-        from dlc.judge.random_inputs import random_arguments
+        from dlc.judge.random_inputs import random_arguments, random_state
 
         if self.program is None:
             return random_arguments(self.module, seed)
-        return [t.detach() for t in self.program.bind(self.args)]
+        bound = [t.detach() for t in self.program.bind(self.args)]
+        for argument in self.program.arguments:
+            if argument.kind == "random":
+                bound[argument.index] = random_state(seed)
+        return bound
 
 
 def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, str]) -> ModuleOp:

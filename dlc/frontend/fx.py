@@ -33,6 +33,7 @@ from dlc.dialects.user_outputs import (
     plain_outputs,
 )
 from dlc.frontend.alias import AliasAnalysis
+from dlc.frontend.draws import STATE, fresh_state
 from dlc.frontend.imported import (
     Argument,
     Guard,
@@ -50,6 +51,7 @@ from dlc.frontend.source import ImportFailure, Place, UnsupportedError
 from dlc.frontend.torch_export import FunctionModule, export
 from dlc.target import WIDEST_ACCESS
 
+DRAWS = "dlc.draws"
 KINDS: Mapping[str, Kind] = {
     "PARAMETER": "parameter",
     "BUFFER": "buffer",
@@ -135,13 +137,20 @@ class _Importer:
         importer.run(self.compute)
         if importer.unsupported:
             raise UnsupportedError(importer.unsupported)
+        if importer.state is not None:
+            index, guard = len(self.arguments), Guard.of(torch.zeros(2, dtype=torch.int64))
+            name = STATE
+            while name in {argument.name for argument in self.arguments}:
+                name += "_"
+            self.arguments.append(Argument(index, name, "random", guard, None, fresh_state))
+            types.append(importer.state.type)
         results, outputs, returned = self.collect_results(examples)
         operands = [importer.values[node] for node in returned]
         block.add_op(func.ReturnOp(*operands))  # type: ignore[arg-type]
         attributes = [result_attributes(r, n) for r, n in zip(results, returned, strict=True)]
         bounds = index_bounds(block)
         given = [
-            argument_attributes(argument, bounds.get(value))
+            argument_attributes(argument, bounds.get(value), importer.drawn)
             for argument, value in zip(self.arguments, block.args, strict=True)
         ]
         main = func.FuncOp(
@@ -281,11 +290,13 @@ class _Importer:
         return [".".join(_key(key) for key in path) or "0" for path, _ in paths]
 
 
-def argument_attributes(argument: Argument, bounds: Bounds | None) -> DictionaryAttr:
+def argument_attributes(argument: Argument, bounds: Bounds | None, drawn: int) -> DictionaryAttr:
     attributes: dict[str, Attribute] = {
         "dlc.name": StringAttr(argument.name),
         "dlc.kind": StringAttr(argument.kind),
     }
+    if argument.kind == "random":
+        attributes[DRAWS] = IntegerAttr(drawn, i64)
     guard = argument.guard
     if not _is_contiguous(guard.shape, guard.strides):
         attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(guard.strides))

@@ -61,14 +61,15 @@ def alignment(tensor: torch.Tensor) -> int:
     return min(address & -address, WIDEST_ACCESS) if address else WIDEST_ACCESS
 
 
-Kind: TypeAlias = Literal["input", "parameter", "buffer", "constant"]
+Kind: TypeAlias = Literal["input", "parameter", "buffer", "constant", "random"]
 
 
 @dataclass(frozen=True)
 class Argument:
     """
     Argument `index` of `@main`. An input is leaf `leaf` of the flattened call; the others are
-    tensors of the module, where `fetch` finds the present one by its qualified name.
+    tensors of the module, where `fetch` finds the present one by its qualified name. One that is
+    `random`, always the last, holds seed and offset of random numbers: `fetch` draws it.
     """
 
     index: int
@@ -101,7 +102,8 @@ class ImportedProgram:
     A module with the Torch IR of a program as `@main`, and how the user's calls map to it.
 
     `@main`'s arguments carry `dlc.name` (the name in the source, or the qualified name of a
-    parameter, buffer or constant), `dlc.kind`, `dlc.strides` (of all dimensions, in elements) where
+    parameter, buffer or constant), `dlc.kind`, `dlc.draws` (how many places of the generator a
+    call takes, where it is seed and offset), `dlc.strides` (of all dimensions, in elements) where
     the tensor is not contiguous, `dlc.align` (bytes) where the address is not a multiple of 16, and
     `dlc.bounds` (the least and the largest) where the elements are indices.
     Its results carry `dlc.strides` where eager's tensor is not contiguous, and `dlc.mutates` (the

@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 
 import torch
 from torch.fx import Node
-from xdsl.dialects.builtin import (
-    TensorType,
-)
+from xdsl.dialects.builtin import TensorType, i64
 from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.dialects import torch as torch_ir
+from dlc.frontend.draws import GENERATED, STATE, draws
 from dlc.frontend.eager_errors import check_eager
 from dlc.frontend.source import Place, location_of, place_of
 from dlc.ir.elements import ELEMENTS
@@ -121,6 +120,10 @@ class GraphImporter:
     shown_as: Mapping[str, str] = field(default_factory=dict)
     unsupported: list[tuple[str, Place | None]] = field(default_factory=list)
     failed: set[Node] = field(default_factory=set)
+    state: SSAValue | None = None
+    """The argument with seed and offset, once an operation draws random numbers."""
+    drawn: int = 0
+    """How many random numbers the operations so far draw."""
 
     def run(self, nodes: Sequence[Node]) -> None:
         """
@@ -177,6 +180,9 @@ class GraphImporter:
         tensors, arguments = self.split_arguments(node)
         if target is COPY:
             name, tensors, arguments = "clone.default", {"self": tensors["a"]}, {}
+        elif target in GENERATED:
+            name = GENERATED[target]
+            tensors["generator"], arguments["offset"] = self.draw(node)
         elif target in (TO_DTYPE, TO_DEVICE):
             name = "to.dtype"
             if tensor_type(node.meta["val"]) == tensors["self"].type:
@@ -195,6 +201,15 @@ class GraphImporter:
             result.name_hint = name_hint(node.name)
         self.block.add_op(op)
         self.values[node] = list(op.results) if several else op.results[0]
+
+    def draw(self, node: Node) -> tuple[SSAValue, int]:
+        """The state that an operation draws from, and where its own numbers begin."""
+        if self.state is None:
+            self.state = self.block.insert_arg(TensorType(i64, [2]), len(self.block.args))
+            self.state.name_hint = STATE
+        offset = self.drawn
+        self.drawn += draws(node.target, node.meta["val"])
+        return self.state, offset
 
     def split_arguments(
         self, node: Node

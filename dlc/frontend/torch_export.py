@@ -26,6 +26,7 @@ from dlc.frontend.bags import BAGS
 from dlc.frontend.beside_aten import beside_aten
 from dlc.frontend.composed import COMPOSED
 from dlc.frontend.digits import DIGITS
+from dlc.frontend.draws import DRAWS, OwnGenerator
 from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
 from dlc.frontend.resampling import RESAMPLING
@@ -43,6 +44,14 @@ LEFT = frozenset(
     )
 )
 """What PyTorch would take apart, and is as well left whole."""
+DROPPING: Mapping[object, str] = {
+    torch.ops.aten.dropout.default: "p",
+    torch.ops.aten.feature_dropout.default: "p",
+    torch.ops.aten.alpha_dropout.default: "p",
+    torch.ops.aten.feature_alpha_dropout.default: "p",
+    torch.ops.aten.scaled_dot_product_attention.default: "dropout_p",
+}
+"""What drops elements at random, and the name of the probability."""
 
 
 class FunctionModule(torch.nn.Module):
@@ -136,6 +145,7 @@ def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str
         or (
             _is_functional(node.target)
             and overload_name(node.target) in whole
+            and node.target not in DRAWS
             and not _is_in_training(node)
         )
         for node in nodes
@@ -144,9 +154,14 @@ def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str
 
 def _is_in_training(node: Node) -> bool:
     """
-    True if an operation normalizes a batch, or writes to running statistics, of which its schema
-    says nothing.
+    True if an operation draws random numbers, normalizes a batch, or writes to running statistics,
+    of which its schema says nothing.
     """
+    if (probability := DROPPING.get(node.target)) is not None:
+        given = bind_arguments(node)
+        return bool(given.get(probability)) and bool(given.get("train", True))
+    if node.target is torch.ops.aten.rrelu.default:
+        return bool(bind_arguments(node).get("training"))
     if node.target is torch.ops.aten.batch_norm.default:
         return bool(bind_arguments(node)["training"])
     if node.target is torch.ops.aten.instance_norm.default:
@@ -180,7 +195,7 @@ def _check_states(exported: torch.export.ExportedProgram) -> None:
 def explain(error: Exception) -> str:
     """One sentence for what PyTorch raised while it exported a program."""
     text = str(error)
-    if isinstance(error, NotRowMajor):
+    if isinstance(error, NotRowMajor | OwnGenerator):
         return text.splitlines()[0]
     kind = type(error).__name__
     for pattern, sentence in SENTENCES:
@@ -246,7 +261,7 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     if whole is None:
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
-    for functions in (FAST_PATHS, COMPOSED, BAGS, DIGITS, RESAMPLING, STRIDED):
+    for functions in (FAST_PATHS, COMPOSED, BAGS, DIGITS, DRAWS, RESAMPLING, STRIDED):
         table.update(functions)
     table |= beside_aten()
     # What decompositions are written with beside ATen.

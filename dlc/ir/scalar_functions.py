@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from operator import add, and_, floordiv, lshift, mod, mul, neg, or_, rshift, sub, xor
 from typing import Any, TypeAlias
@@ -67,3 +68,39 @@ def remainder(a: Value, b: Value) -> Value:
 def round_away(x: Value) -> Value:
     """To the nearest integer, halves away from 0."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def philox(seed: Value, counter: Value) -> Value:
+    """The first 64 bits of `philox4x32` with the key `seed` at the place `counter`."""
+    kind = np.asarray(seed).dtype
+    key, place = (np.asarray(v).astype(np.int64).view(np.uint64) for v in (seed, counter))
+    zero = np.zeros_like(place)
+    words = philox4x32((*_halves(place), zero, zero), _halves(key))
+    return (words[1] << np.uint64(32) | words[0]).astype(kind)[()]
+
+
+def philox4x32(counter: Sequence[Value], key: Sequence[Value]) -> tuple[Value, ...]:
+    """
+    Philox 4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011): four words
+    of 32 bits of a counter of four and a key of two, all held as u64.
+    """
+    (a, b, c, d), (k0, k1) = counter, key
+    for turn in range(10):
+        (high_a, low_a), (high_c, low_c) = (
+            _halves(np.uint64(factor) * word)[::-1]
+            for factor, word in ((0xD2511F53, a), (0xCD9E8D57, c))
+        )
+        r0, r1 = (
+            k + np.uint64(turn * step % 2**32) & _WORD
+            for k, step in ((k0, 0x9E3779B9), (k1, 0xBB67AE85))
+        )
+        a, b, c, d = high_c ^ b ^ r0, low_c, high_a ^ d ^ r1, low_a
+    return a, b, c, d
+
+
+_WORD = np.uint64(0xFFFFFFFF)
+
+
+def _halves(value: Value) -> tuple[Value, Value]:
+    """The low and the high 32 bits of u64."""
+    return value & _WORD, value >> np.uint64(32)

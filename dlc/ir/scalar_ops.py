@@ -93,6 +93,7 @@ SCALARS: dict[str, ScalarOp] = {
     "arith.shrsi": ScalarOp("rshift", infix=">>", shifts=True),
     "arith.shrui": ScalarOp("rshift", infix=">>", unsigned=True, shifts=True),
     "math.gcd": ScalarOp("gcd", helper="gcd", cost=200),
+    "math.philox": ScalarOp("philox", helper="philox", cost=120),
     "math.absi": ScalarOp("abs", "abs", cost=20),
     "math.absf": _exact("fabs", "abs"),
     "math.ceil": _exact("ceil", "ceil", aten="ceil"),

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     ModuleOp,
+    StringAttr,
     TensorType,
 )
 from xdsl.ir import Attribute
@@ -27,19 +28,33 @@ def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
     """
     A tensor for each argument, with its `dlc.strides` and exactly its `dlc.align`. Floating-point
     numbers are normal, booleans even; integers are within `dlc.bounds`, else from 0 up to the least
-    extent in the program's arguments (8 at most), so that they can serve as indices.
+    extent in the program's arguments (8 at most), so that they can serve as indices. Where random
+    numbers are drawn of a state, that is `random_state`.
     """
     main = main_of(module)
     generator = torch.Generator().manual_seed(seed)
     types = [a.type for a in main.body.block.args if isinstance(a.type, TensorType | MemRefType)]
     if len(types) != len(main.body.block.args):
         fail(main, "expected tensors or buffers as the arguments of @main")
-    extents = [n for t in types for n in shape_of(t) if n > 0]
-    high = min([_MAX_INTEGER, *extents])
+    given = list(zip(types, attributes_of(main), strict=True))
+    extents = [n for t, attributes in given if not _is_state(attributes) for n in shape_of(t)]
+    high = min([_MAX_INTEGER, *(n for n in extents if n > 0)])
     return [
-        _random(t, attributes, bounds_in(attributes, main) or (0, high - 1), generator)
-        for t, attributes in zip(types, attributes_of(main), strict=True)
+        random_state(seed)
+        if _is_state(attributes)
+        else _random(t, attributes, bounds_in(attributes, main) or (0, high - 1), generator)
+        for t, attributes in given
     ]
+
+
+def _is_state(attributes: Mapping[str, Attribute]) -> bool:
+    """True if an argument holds seed and offset of random numbers."""
+    return attributes.get("dlc.kind") == StringAttr("random")
+
+
+def random_state(seed: int) -> torch.Tensor:
+    """Seed and offset of a program that draws random numbers."""
+    return torch.tensor([seed, 0])
 
 
 def _random(

@@ -17,6 +17,7 @@ from dlc.backend.host_program import torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects.host import main_of
 from dlc.dialects.torch import Argument, AtenOp
+from dlc.judge.drawn_numbers import drawn
 
 VIEWS = ("view.default", "_unsafe_view.default")
 
@@ -81,6 +82,17 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
             given[argument.name] = _dtype(value, double) if argument.name == "dtype" else value
         elif not argument.has_default_value():
             given[argument.name] = None  # an absent tensor
+    if isinstance(generator := given.get("generator"), torch.Tensor):
+        kind = op.results[0].type
+        assert isinstance(kind, TensorType)
+        offset = op.argument("offset", 0)
+        numbers = drawn(
+            op.overload.data,
+            {**given, "offset": offset},
+            torch_dtype(kind.element_type),
+            double=double,
+        )
+        return [numbers.to(generator.device)]
     if op.overload.data == "rms_norm.default" and given.get("eps") is None:
         given["eps"] = default_epsilon(op)
     if op.overload.data in VIEWS:

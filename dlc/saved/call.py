@@ -19,6 +19,7 @@ from dlc.backend.host_program import attributes_of, user_dtype
 from dlc.dialects.host import main_of
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.user_outputs import outputs_of
+from dlc.frontend.draws import fresh_state
 from dlc.frontend.imported import Argument, Guard, ImportedProgram, Kind, Result
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.source import ImportFailure
@@ -186,6 +187,10 @@ def _argument(
     if (leaf is not None) != (kind == "input"):
         given["leaf"].fail("the number of an input's leaf")
     fetch = None if kind == "input" else partial(tensors.__getitem__, number)
+    if kind == "random":
+        fetch = fresh_state
+        if not guard.holds(torch.zeros(2, dtype=torch.int64)):
+            given["kind"].fail("another kind of tensor, as seed and offset are two i64")
     return Argument(number, name, kind, guard, leaf, fetch)
 
 

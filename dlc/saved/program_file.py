@@ -99,7 +99,7 @@ def save(
         for func, made in zip(variant.funcs, portable.objects(variant.funcs), strict=True):
             files[f"{number}/{func.name_}.object"] = made.read_bytes()
         for argument in variant.program.arguments:
-            if argument.tensor is not None:
+            if argument.tensor is not None and argument.kind != "random":
                 files[f"{number}/{argument.index}.bytes"] = tensor_to_bytes(argument.tensor)
     manifest = {
         "format": FORMAT,
@@ -162,7 +162,7 @@ class ProgramFile:
         main = main_of(module)
         tensors: dict[int, torch.Tensor] = {}
         for given in call["arguments"]:
-            if given["kind"].value != "input":
+            if given["kind"].value not in ("input", "random"):
                 guard, index = guard_of(given, main), given["index"].value
                 content = self._file(f"{number}/{index}.bytes")
                 tensors[index] = tensor_of_bytes(content, guard, backend.device)

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.dialects import tensor_ir
 from dlc.dialects.math_functions import OPERATIONS
-from dlc.ir.scalar_functions import fma
+from dlc.ir.scalar_functions import fma, philox
 from dlc.ir.scalar_ops import SCALARS
 
 Array = np.ndarray
@@ -146,6 +146,7 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     arith.DivfOp: np.divide,
     arith.DivSIOp: truncated(_int_div),
     arith.RemSIOp: truncated(_int_rem),
+    arith.RemUIOp: lambda x, y: x.view(np.uint64) % y.view(np.uint64),
     arith.NegfOp: np.negative,
     arith.MaximumfOp: np.maximum,
     arith.MinimumfOp: np.minimum,
@@ -170,6 +171,7 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     math.SqrtOp: np.sqrt,
     math.TruncOp: np.trunc,
     OPERATIONS["math.gcd"]: np.gcd,
+    OPERATIONS["math.philox"]: philox,
 }
 
 CONVERSIONS = (

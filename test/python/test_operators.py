@@ -243,15 +243,14 @@ REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "a mask that reads": (lambda x: x[x > 0], "depends on data"),
     "a mask that writes many": (lambda x: put(x, x[0], x > 0), "a boolean mask takes a value for"),
     "as_strided": (lambda x: x.t().as_strided((3,), (1,)), "as_strided is given a view"),
-    "random numbers": (lambda x: F.gumbel_softmax(x), "it draws random numbers"),
-    "training": (lambda x: F.dropout(x), "it draws random numbers"),
+    "random numbers": (lambda x: torch.poisson(x), "it draws random numbers"),
     "shapes from data": (lambda x: x.nonzero(), "depends on data"),
     "several from data": (lambda x: torch.combinations(x[0]), "depends on its values"),
     "a branch within": (lambda x: torch.allclose(x, x), "branches on values of a tensor"),
     "an inverse": (lambda x: torch.linalg.inv(x[:, :3]), "such as an error that it raises"),
     "own generators": (
         lambda x: x + torch.randn(4, generator=torch.Generator()),
-        "its argument generator is an object",
+        "random numbers of a generator of its own",
     ),
     "attention of two widths": (
         lambda x: F.scaled_dot_product_attention(x[:, :0], *[x[None, :0]] * 2),

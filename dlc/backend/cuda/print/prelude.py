@@ -129,6 +129,22 @@ _EUCLID = (
 )
 
 
+_PHILOX = """\
+unsigned int k0 = (unsigned int)seed, k1 = (unsigned int)((unsigned long long)seed >> 32);
+unsigned int c0 = (unsigned int)counter, c1 = (unsigned int)((unsigned long long)counter >> 32);
+unsigned int c2 = 0, c3 = 0;
+for (int round = 0; round < 10; ++round) {
+  const unsigned long long p0 = 0xD2511F53ull * c0, p1 = 0xCD9E8D57ull * c2;
+  c0 = (unsigned int)(p1 >> 32) ^ c1 ^ k0;
+  c2 = (unsigned int)(p0 >> 32) ^ c3 ^ k1;
+  c1 = (unsigned int)p1;
+  c3 = (unsigned int)p0;
+  k0 += 0x9E3779B9u;
+  k1 += 0xBB67AE85u;
+}
+return (T)((unsigned long long)c1 << 32 | c0);"""
+
+
 def _nan_extremum(kind: str, relation: str) -> Function:
     return Function(
         f"{kind}_nan",
@@ -320,6 +336,13 @@ _FUNCTIONS = [
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
         'if (b == 0) dlc_trap("integer division by zero");\n'
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
+    ),
+    Function(
+        "philox",
+        "The first 64 bits of Philox 4x32-10 with the key `seed` at the place `counter`\n"
+        "// (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011).",
+        f"template <class T>\n{_INLINE} T philox(T seed, T counter)",
+        _PHILOX,
     ),
     Function(
         "floor_mod",

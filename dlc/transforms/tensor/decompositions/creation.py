@@ -9,12 +9,6 @@ from dlc.transforms.tensor.decompositions.builder import dimension
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.scalar import Number, is_float
 
-RANDOM = frozenset(
-    "bernoulli cauchy exponential geometric log_normal multinomial normal normal_functional "
-    "poisson rand rand_like randint randint_like randn randn_like randperm uniform".split()
-)
-"""Operations that draw random numbers, without their overload."""
-
 
 def filled(c: Lowering, value: Number) -> Lowered:
     return c.constant(value, c.shape, c.element)

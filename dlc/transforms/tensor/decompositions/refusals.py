@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
-from dlc.transforms.tensor.decompositions.creation import RANDOM
-
+RANDOM = (
+    "bernoulli|binomial|cauchy|exponential|geometric|log_normal|multinomial|native_dropout|normal"
+    "|normal_functional|poisson|rand|rand_like|randint|randint_like|randn|randn_like|random"
+    "|randperm|uniform|_sample_dirichlet|_standard_gamma"
+)
+"""Operations that draw random numbers, without their overload."""
 UNKNOWN = "nobody has written it yet"
 _REASONS = {
-    "|".join(sorted(RANDOM)): "it draws random numbers; draw them outside and pass "
-    "them as an argument",
+    RANDOM: "it draws random numbers; draw them outside and pass them as an argument",
     r"\w+_backward": "derivatives are not compiled",
     r"_fft_\w+": "complex numbers are not compiled",
     r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",

@@ -182,9 +182,17 @@ class Scalar:
         """The remainder of truncated integer division; 0 where the divisor is 0."""
         return self._binary(self.of(other)._not_trapping(), None, arith.RemSIOp)
 
+    def unsigned_remainder(self, other: Number) -> Scalar:
+        """The remainder where both are seen as unsigned."""
+        return self._binary(other, None, arith.RemUIOp)
+
     def gcd(self, other: Scalar) -> Scalar:
         """The greatest common divisor of integers, never negative."""
         return self._binary(other, None, OPERATIONS["math.gcd"])
+
+    def philox(self, counter: Scalar) -> Scalar:
+        """64 random bits, of this seed at the place `counter`."""
+        return self._binary(counter, None, OPERATIONS["math.philox"])
 
     @property
     def _constant(self) -> Number | None:
