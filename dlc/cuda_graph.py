@@ -9,6 +9,7 @@ import torch
 
 from dlc.backend import BackendError
 from dlc.backend.executor import Backend, to_device
+from dlc.dialects.user_outputs import as_complex
 from dlc.frontend.imported import Argument, ImportedProgram
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ class GraphedCall:
         self._graph = graph
         self._finish = finish
         self.inputs: dict[str, torch.Tensor] = {
-            a.name: t
+            a.name: as_complex(t) if a.guard.dtype.is_complex else t
             for a, t in zip(program.arguments, graph.tensors, strict=True)
             if a.kind == "input"
         }

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from dlc.dialects.user_outputs import Constant, Output, View
 from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.source import ImportFailure
 
 
@@ -76,7 +77,9 @@ class _Recomputed(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         leaves, _ = tree_flatten(run(bound))
         results = tuple(leaves[place].detach() for place in places)
-        ctx.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
+        smooth = [r for r in results if r.is_floating_point() or r.is_complex()]
+        known = {id(r) for r in smooth}
+        ctx.mark_non_differentiable(*(r for r in results if id(r) not in known))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*bound)  # so that a later change of one is an error, as in eager
         ctx.call = program, places, args, kwargs
@@ -104,7 +107,8 @@ class _Recomputed(torch.autograd.Function):
             allow_unused=True,
         )
         left = dict(zip(wanted, found, strict=True))
-        return (*[None] * 5, *(left.pop(id(tensor), None) for tensor in own))
+        taken = [left.pop(id(tensor), None) for tensor in own]
+        return (*[None] * 5, *(g if g is None else pairs_of(resolved(g)) for g in taken))
 
 
 def _own_inputs(
@@ -115,14 +119,18 @@ def _own_inputs(
 ) -> tuple[list[torch.Tensor], tuple[tuple[Any, ...], dict[str, Any]]]:
     """
     The tensors to take gradients of, and the call that uses them: each input is a leaf of its own,
-    even if two are one tensor or views of one, and the rest are the module's.
+    even if two are one tensor or views of one, and the rest are the module's. Complex tensors are
+    such as the call has them, not the pairs that `@main` takes.
     """
 
     def leaf_of(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().requires_grad_(tensor.requires_grad)
 
     call = tree_map_only(torch.Tensor, leaf_of, (tuple(args), dict(kwargs)))
-    again = program.bind(*call)
+    again = program.user_tensors(*call)
     inputs = [argument.kind == "input" for argument in program.arguments]
-    own = [a if given else b for a, b, given in zip(again, bound, inputs, strict=True)]
+    own = [
+        a if given or a.is_complex() else b
+        for a, b, given in zip(again, bound, inputs, strict=True)
+    ]
     return own, call

@@ -17,7 +17,8 @@ from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects.host import main_of
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.user_outputs import Constant, mutated_by, outputs_of
+from dlc.dialects.user_outputs import Constant, is_complex, mutated_by, outputs_of
+from dlc.frontend.pairs import pairs_of, resolved
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.passes import Printed
@@ -89,6 +90,9 @@ class LoadedProgram:
         self._alignments = [
             s.value.data if isinstance(s, IntegerAttr) else DEFAULT_ALIGNMENT for s in stated
         ]
+        pairs = zip(self.names, attributes, strict=True)
+        self._pairs = frozenset(name for name, stated in pairs if is_complex(stated))
+        """The names of those that are complex to the user."""
         types = self.main.function_type
         self._takes = [user_dtype(*pair) for pair in zip(types.inputs, attributes, strict=True)]
         marks = attributes_of_results(self.main)
@@ -119,7 +123,7 @@ class LoadedProgram:
         return f"<dlc program ({takes}) for {self.target} on {self.backend.name}: {kernels}>"
 
     def __call__(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> Any:
-        given = self._arguments(args, kwargs)
+        given = [pairs_of(t) for t in self._arguments(args, kwargs)]
         laid = [self._laid_out(number, tensor) for number, tensor in enumerate(given)]
         computed = self.executor([t.detach() for t in laid])
         results = [r.view(dtype) for r, dtype in zip(computed, self._gives, strict=True)]
@@ -154,6 +158,8 @@ class LoadedProgram:
         arguments = zip(self.names, self.main.body.block.args, self._takes, strict=True)
         for name, argument, dtype in arguments:
             tensor, shape = named[name], shape_of(argument)
+            if name in self._pairs:
+                shape, dtype = shape[:-1], dtype.to_complex()
             wanted = (shape, dtype, torch.strided)
             if not isinstance(tensor, torch.Tensor) or wanted != (
                 tensor.shape,
@@ -164,7 +170,7 @@ class LoadedProgram:
             if tensor.requires_grad and torch.is_grad_enabled():
                 error = TypeError(f"{name} requires a gradient, and a loaded program computes none")
                 raise with_hint(error, "call it under torch.no_grad(), or detach the tensor")
-        return [named[name] for name in self.names]
+        return [resolved(named[name]) for name in self.names]
 
     def _laid_out(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor as the program expects it in memory: itself, or a copy."""

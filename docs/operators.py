@@ -16,7 +16,7 @@ from torch._ops import OpOverload
 
 from dlc.frontend.draws import GENERATED
 from dlc.frontend.torch_export import decompositions, overload_name
-from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from dlc.transforms.tensor.decompositions import COMPLEX, DECOMPOSITIONS
 from dlc.transforms.tensor.decompositions.refusals import UNKNOWN, reason_against
 
 
@@ -34,7 +34,7 @@ def core_operations() -> Iterator[OpOverload]:
 def fate(op: OpOverload) -> str:
     """What becomes of an operation: `lowered`, `taken apart`, or why it is refused."""
     name = overload_name(op)
-    if name in DECOMPOSITIONS or op in GENERATED:
+    if name in DECOMPOSITIONS or name in COMPLEX or op in GENERATED:
         return "lowered"
     if op in decompositions(DECOMPOSITIONS):
         return "taken apart"
@@ -72,6 +72,8 @@ def table() -> str:
             families.setdefault(module, []).append(f"`{name.removesuffix('.default')}`")
     for module, names in families.items():
         lines += ["", f"**{module}**: {', '.join(sorted(names))}"]
+    names = [f"`{name.removesuffix('.default')}`" for name in COMPLEX]
+    lines += ["", "## Of complex numbers", "", ", ".join(sorted(names))]
     return "\n".join(lines) + "\n"
 
 

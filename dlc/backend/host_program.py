@@ -15,6 +15,7 @@ from typing import TypeAlias
 import torch
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import (
+    ComplexType,
     DenseArrayBase,
     MemRefType,
     ModuleOp,
@@ -33,6 +34,8 @@ from dlc.ir.elements import find_element
 
 def torch_dtype(type: Attribute) -> torch.dtype:
     """The dtype whose memory holds such elements; BackendError if torch has none."""
+    if isinstance(type, ComplexType):
+        return torch_dtype(type.element_type).to_complex()
     if (row := find_element(type)) is None:
         raise BackendError(f"expected elements that torch can hold, found {type}")
     return getattr(torch, row.torch)
@@ -41,7 +44,7 @@ def torch_dtype(type: Attribute) -> torch.dtype:
 def user_dtype(type: Attribute, attributes: Mapping[str, Attribute]) -> torch.dtype:
     """
     The dtype of the user's tensor for an argument or a result of `@main`: below Torch IR unsigned
-    bytes are `i8`, with a mark.
+    bytes are `i8`, with a mark. Of a complex tensor it is that of the parts.
     """
     if attributes.get("dlc.dtype") == StringAttr("u8"):
         return torch.uint8

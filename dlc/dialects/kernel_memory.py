@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from xdsl.dialects.builtin import AnyFloat, IntegerType, MemRefLayoutAttr, MemRefType, NoneAttr
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    ComplexType,
+    IntegerType,
+    MemRefLayoutAttr,
+    MemRefType,
+    NoneAttr,
+)
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.utils.exceptions import VerifyException
@@ -59,6 +66,8 @@ def is_local(ref: SSAValue) -> bool:
 
 def element_bytes(type: Attribute) -> int:
     """The size of an element in memory; a boolean takes one byte."""
+    if isinstance(type, ComplexType):
+        return 2 * element_bytes(type.element_type)
     if isinstance(type, AnyFloat | IntegerType):
         return max(1, type.bitwidth // 8)
     raise ValueError(f"elements of type {type} have no size in memory")

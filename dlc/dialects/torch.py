@@ -50,7 +50,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-Argument: TypeAlias = "bool | int | float | str | list[Argument] | None"
+Argument: TypeAlias = "bool | int | float | complex | str | list[Argument] | None"
 """What an ATen op takes beside tensors; dtypes are strings such as "float32"."""
 
 OVERLOAD = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
@@ -64,7 +64,10 @@ SAME_ELEMENTS = frozenset(
 
 
 def to_attribute(value: Argument) -> Attribute:
-    """`true`, `2` (i64), `0.5` (f64), `"float32"`, `unit` for None, `[…]` for a list of those."""
+    """
+    `true`, `2` (i64), `0.5` (f64), `{real = 0.5, imag = 1.0}`, `"float32"`, `unit` for None, `[…]`
+    for a list of those.
+    """
     match value:
         case None:
             return UnitAttr()
@@ -74,6 +77,9 @@ def to_attribute(value: Argument) -> Attribute:
             return IntegerAttr(value, i64)
         case float():
             return FloatAttr(value, f64)
+        case complex():
+            parts = {"real": value.real, "imag": value.imag}
+            return DictionaryAttr({name: FloatAttr(part, f64) for name, part in parts.items()})
         case str():
             return StringAttr(value)
         case list():
@@ -91,13 +97,16 @@ def from_attribute(attribute: Attribute) -> Argument:
             return value.data
         case FloatAttr(value=value, type=Float64Type()):
             return value.data
+        case DictionaryAttr(data={"real": FloatAttr(value=real), "imag": FloatAttr(value=imag)}):
+            return complex(real.data, imag.data)
         case StringAttr(data=data):
             return data
         case ArrayAttr(data=items):
             return [from_attribute(item) for item in items]
         case _:
             raise ValueError(
-                "expected a bool, an i64, an f64, a string, `unit` or a list of those, "
+                "expected a bool, an i64, an f64, a complex number, a string, `unit` or a list of "
+                "those, "
                 f"found {attribute}"
             )
 

@@ -16,12 +16,15 @@ Output 0 is a result of `@main`, the next one an argument itself, after the prog
 it (`dlc.mutates`), then comes what is no tensor, and last a view of an argument's memory. `path` is
 the place in the user's own structure; offsets and strides are in elements. Without the attribute
 the outputs are the results of `@main` that mutate no argument, in order.
+
+Complex tensors are pairs of reals in `@main`, along a last dimension of two: `dlc.dtype` of such an
+argument or result is `complex64` or `complex128`, and views of its memory are views of the pairs.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 
 OUTPUTS = "dlc.outputs"
 MUTATES = "dlc.mutates"
+DTYPE = "dlc.dtype"
 
 
 @dataclass(frozen=True)
@@ -73,13 +77,16 @@ class Output:
     of: Literal["result", "argument"]
     number: int
     view: View | None = None
+    is_complex: bool = False
+    """True if its elements are pairs of reals to `@main`."""
 
     def tensor(
         self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
     ) -> torch.Tensor:
         """The tensor, given the arguments as the program leaves them."""
         base = (results if self.of == "result" else arguments)[self.number]
-        return base if self.view is None else self.view.of(base)
+        tensor = base if self.view is None else self.view.of(base)
+        return as_complex(tensor) if self.is_complex else tensor
 
 
 @dataclass(frozen=True)
@@ -93,10 +100,29 @@ class Constant:
 Leaf: TypeAlias = Output | Constant
 
 
-def plain_outputs(mutated: Sequence[int | None]) -> list[Leaf]:
-    """The outputs where the user gets just the results that mutate no argument, in order."""
+def as_complex(pairs: torch.Tensor) -> torch.Tensor:
+    """The complex tensor whose memory `@main` has as pairs of reals."""
+    import torch  # the dialects are read without it
+
+    return torch.view_as_complex(pairs)
+
+
+def is_complex(attributes: Mapping[str, Attribute]) -> bool:
+    """True if an argument or result of `@main` with these attributes is complex to the user."""
+    dtype = attributes.get(DTYPE)
+    return isinstance(dtype, StringAttr) and dtype.data.startswith("complex")
+
+
+def plain_outputs(mutated: Sequence[int | None], pairs: Container[int] = ()) -> list[Leaf]:
+    """
+    The outputs where the user gets just the results that mutate no argument, in order; `pairs` are
+    those that are complex to the user.
+    """
     own = [n for n, argument in enumerate(mutated) if argument is None]
-    return [Output(str(place), "result", number) for place, number in enumerate(own)]
+    return [
+        Output(str(place), "result", number, is_complex=number in pairs)
+        for place, number in enumerate(own)
+    ]
 
 
 def attribute_of(outputs: Sequence[Leaf]) -> ArrayAttr[DictionaryAttr]:
@@ -118,20 +144,29 @@ def _fields(leaf: Leaf) -> dict[str, Attribute]:
 
 def mutated_by(main: func.FuncOp) -> list[int | None]:
     """For each result of `@main` the argument that it is written back to, if there is one."""
-    count = len(main.function_type.outputs.data)
-    attributes = [DictionaryAttr({})] * count if main.res_attrs is None else main.res_attrs.data
-    stated = [a.data.get(MUTATES) for a in attributes]
+    stated = [a.get(MUTATES) for a in _result_attributes(main)]
     numbers = [a.value.data if isinstance(a, IntegerAttr) else None for a in stated]
     for number in numbers:
         _check(main, number, len(main.body.block.args), f"{MUTATES} to be an argument of @main")
     return numbers
 
 
+def _result_attributes(main: func.FuncOp) -> list[Mapping[str, Attribute]]:
+    count = len(main.function_type.outputs.data)
+    return [{}] * count if main.res_attrs is None else [a.data for a in main.res_attrs.data]
+
+
+def _argument_attributes(main: func.FuncOp) -> list[Mapping[str, Attribute]]:
+    count = len(main.body.block.args)
+    return [{}] * count if main.arg_attrs is None else [a.data for a in main.arg_attrs.data]
+
+
 def outputs_of(main: func.FuncOp) -> list[Leaf]:
     """The user's outputs; OpError where the attribute names what is not there."""
     stated = main.attributes.get(OUTPUTS)
     if stated is None:
-        return plain_outputs(mutated_by(main))
+        pairs = [n for n, a in enumerate(_result_attributes(main)) if is_complex(a)]
+        return plain_outputs(mutated_by(main), pairs)
     if not isinstance(stated, ArrayAttr):
         fail(main, f"expected {OUTPUTS} to be a list, found {stated}")
     return [_leaf(main, entry) for entry in stated]
@@ -143,11 +178,11 @@ def _leaf(main: func.FuncOp, entry: Attribute) -> Leaf:
         case {"path": StringAttr(data=path), "constant": StringAttr(data=text)}:
             return Constant(path, _value(text))
         case {"path": StringAttr(data=path), "result": IntegerAttr() as number}:
-            count = len(main.function_type.outputs.data)
-            return _output(main, fields, Output(path, "result", number.value.data), count)
+            whole = Output(path, "result", number.value.data)
+            return _output(main, fields, whole, _result_attributes(main))
         case {"path": StringAttr(data=path), "argument": IntegerAttr() as number}:
-            count = len(main.body.block.args)
-            return _output(main, fields, Output(path, "argument", number.value.data), count)
+            whole = Output(path, "argument", number.value.data)
+            return _output(main, fields, whole, _argument_attributes(main))
         case _:
             fail(
                 main,
@@ -157,9 +192,13 @@ def _leaf(main: func.FuncOp, entry: Attribute) -> Leaf:
 
 
 def _output(
-    main: func.FuncOp, fields: Mapping[str, Attribute], whole: Output, count: int
+    main: func.FuncOp,
+    fields: Mapping[str, Attribute],
+    whole: Output,
+    attributes: Sequence[Mapping[str, Attribute]],
 ) -> Output:
-    _check(main, whole.number, count, f"{OUTPUTS} to name {whole.of}s of @main")
+    _check(main, whole.number, len(attributes), f"{OUTPUTS} to name {whole.of}s of @main")
+    whole = replace(whole, is_complex=is_complex(attributes[whole.number]))
     if not fields.keys() & {"shape", "strides", "offset"}:
         return whole
     shape, strides = _numbers(fields.get("shape")), _numbers(fields.get("strides"))

@@ -29,7 +29,7 @@ class AliasAnalysis:
         """The argument that an output is, or is a view of; None if there is none."""
         value = self._value_of(node)
         index = self.owners.get(_storage(value)) if isinstance(value, torch.Tensor) else None
-        if index is None or value.dtype != self.holders[index].dtype:
+        if index is None or _kind(value) != _kind(self.holders[index]):
             return None
         return index, _view(value, self.holders[index])
 
@@ -52,12 +52,12 @@ class AliasAnalysis:
 
     def _base(self, storage: int, nodes: Sequence[Node]) -> Node | None:
         """The value whose memory some outputs share, if it is a value of the graph."""
-        dtypes = {self.values[node].dtype for node in nodes}
+        kinds = {_kind(self.values[node]) for node in nodes}
         for node, value in self.values.items():  # what views are of comes first
             if not isinstance(value, torch.Tensor) or _storage(value) != storage:
                 continue
             computed = node.meta.get("val")
-            if not isinstance(computed, torch.Tensor) or dtypes != {value.dtype}:
+            if not isinstance(computed, torch.Tensor) or kinds != {_kind(value)}:
                 continue
             if computed.stride() == value.stride() and _fills_storage(value):
                 return node
@@ -95,6 +95,11 @@ def _like(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+
+def _kind(value: torch.Tensor) -> tuple[torch.dtype, bool, bool]:
+    """What the memory of a tensor means, which may hold the conjugates or negatives of it."""
+    return value.dtype, value.is_conj(), value.is_neg()
 
 
 def _storage(tensor: torch.Tensor) -> int:

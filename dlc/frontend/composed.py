@@ -46,7 +46,9 @@ def int_mm(left: Tensor, right: Tensor) -> Tensor:
 
 
 def angle(value: Tensor) -> Tensor:
-    """`aten.angle` of real numbers: 0 or pi."""
+    """`aten.angle` of real numbers: 0 or pi. Of complex ones it is left whole."""
+    if value.is_complex():
+        return NotImplemented
     if not value.is_floating_point():
         value = value.to(torch.get_default_dtype())
     result = (value < 0).to(value.dtype) * math.pi

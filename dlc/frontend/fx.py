@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputSpec
 from torch.fx import Node
-from torch.utils._pytree import tree_flatten_with_path, tree_unflatten
+from torch.utils._pytree import tree_flatten_with_path, tree_map_only, tree_unflatten
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -21,14 +21,14 @@ from xdsl.dialects.builtin import (
     StringAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, Region
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.dialects.user_outputs import (
+    DTYPE,
     MUTATES,
     OUTPUTS,
     Constant,
     Leaf,
-    Output,
     attribute_of,
     plain_outputs,
 )
@@ -46,7 +46,14 @@ from dlc.frontend.imported import (
 )
 from dlc.frontend.index_bounds import Bounds, index_bounds
 from dlc.frontend.module_attributes import ModuleAttributes, recorded_attributes
-from dlc.frontend.nodes import GraphImporter, Unrepresentable, name_hint, tensor_type
+from dlc.frontend.nodes import GraphImporter, Unrepresentable, Values, name_hint, tensor_type
+from dlc.frontend.pairs import (
+    converted,
+    main_type,
+    output,
+    resolved,
+    strides_of_pairs,
+)
 from dlc.frontend.source import ImportFailure, Place, UnsupportedError
 from dlc.frontend.torch_export import FunctionModule, export
 from dlc.target import WIDEST_ACCESS
@@ -75,11 +82,12 @@ def import_program(
     own part. ATen overloads that are not in `whole` are taken apart where PyTorch can.
 
     Raises ImportFailure where PyTorch cannot export the program, and UnsupportedError with every
-    operation that has no representation: shapes that depend on data, control flow, complex numbers.
+    operation that has no representation: shapes that depend on data, control flow.
     """
     shown_as = sources or {}
     signature = signature_of(module)
-    args, kwargs = canonical_call(signature, args, kwargs)
+    call = canonical_call(signature, args, kwargs)
+    args, kwargs = tree_map_only(torch.Tensor, resolved, call)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
     with exporting, recorded_attributes() as attributes:
@@ -124,16 +132,19 @@ class _Importer:
         types: list[Attribute] = []
         for argument in self.arguments:
             try:
-                types.append(tensor_type(examples[argument.index]))
+                types.append(main_type(examples[argument.index]))
             except Unrepresentable as reason:
                 unsupported.append((f"{argument.kind} '{argument.name}': {reason}", None))
         if unsupported:
             raise UnsupportedError(unsupported)
         block = Block(arg_types=types)
-        values = dict(zip(self.holders, block.args, strict=True))
-        for argument, value in zip(self.arguments, block.args, strict=True):
+        values: dict[Node, Values] = dict(zip(self.holders, block.args, strict=True))
+        for node, argument, value in zip(self.holders, self.arguments, block.args, strict=True):
             value.name_hint = name_hint(argument.name)
-        importer = GraphImporter(block, dict(values), self.shown_as)
+            if argument.guard.dtype.is_complex:
+                type = tensor_type(examples[argument.index])
+                values[node] = converted(block, value, "view_as_complex.default", type)
+        importer = GraphImporter(block, values, self.shown_as)
         importer.run(self.compute)
         if importer.unsupported:
             raise UnsupportedError(importer.unsupported)
@@ -145,8 +156,8 @@ class _Importer:
             self.arguments.append(Argument(index, name, "random", guard, None, fresh_state))
             types.append(importer.state.type)
         results, outputs, returned = self.collect_results(examples)
-        operands = [importer.values[node] for node in returned]
-        block.add_op(func.ReturnOp(*operands))  # type: ignore[arg-type]
+        operands = [self.returned_value(block, node, importer.values[node]) for node in returned]
+        block.add_op(func.ReturnOp(*operands))
         attributes = [result_attributes(r, n) for r, n in zip(results, returned, strict=True)]
         bounds = index_bounds(block)
         given = [
@@ -155,12 +166,13 @@ class _Importer:
         ]
         main = func.FuncOp(
             "main",
-            (types, [tensor_type(node.meta["val"]) for node in returned]),
+            (types, [main_type(node.meta["val"]) for node in returned]),
             Region(block),
             arg_attrs=ArrayAttr(given),
             res_attrs=ArrayAttr(attributes) if any(a.data for a in attributes) else None,
         )
-        if outputs != plain_outputs([r.argument for r in results]):
+        pairs = [n for n, node in enumerate(returned) if node.meta["val"].is_complex()]
+        if outputs != plain_outputs([r.argument for r in results], pairs):
             main.attributes[OUTPUTS] = attribute_of(outputs)
         spec = self.exported.call_spec.out_spec
         assert spec is not None
@@ -178,6 +190,13 @@ class _Importer:
         )
         program.module.verify()
         return program
+
+    def returned_value(self, block: Block, node: Node, value: Values) -> SSAValue:
+        """A value as `@main` returns it."""
+        assert isinstance(value, SSAValue)
+        if not node.meta["val"].is_complex():
+            return value
+        return converted(block, value, "view_as_real.default", main_type(node.meta["val"]))
 
     def collect_arguments(self) -> None:
         """Inputs in the order of the call, then what the module holds, by first use."""
@@ -230,7 +249,7 @@ class _Importer:
         except AttributeError:
             owner = None
         if isinstance(getattr(owner, leaf, None), torch.Tensor):
-            return lambda: getattr(owner, leaf)
+            return lambda: resolved(getattr(owner, leaf))
         constant = self.exported.constants[name]
         assert isinstance(constant, torch.Tensor)
         return lambda: constant
@@ -273,13 +292,13 @@ class _Importer:
             if not isinstance(node, Node):
                 outputs.append(Constant(path, node))
             elif node in held:
-                outputs.append(Output(path, "argument", *held[node]))
+                outputs.append(output(path, "argument", *held[node], node))
             else:
                 base, view = bases[node]
                 if base not in returned:
                     results.append(Result(len(results), base.name, "output"))
                     returned.append(base)
-                outputs.append(Output(path, "result", returned.index(base), view))
+                outputs.append(output(path, "result", returned.index(base), view, node))
         return results, outputs, returned
 
     def output_paths(self) -> list[str]:
@@ -298,8 +317,12 @@ def argument_attributes(argument: Argument, bounds: Bounds | None, drawn: int) -
     if argument.kind == "random":
         attributes[DRAWS] = IntegerAttr(drawn, i64)
     guard = argument.guard
+    strides = guard.strides
+    if guard.dtype.is_complex:
+        attributes[DTYPE] = StringAttr(str(guard.dtype).removeprefix("torch."))
+        strides = strides_of_pairs(strides)
     if not _is_contiguous(guard.shape, guard.strides):
-        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(guard.strides))
+        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(strides))
     if guard.align < WIDEST_ACCESS:
         attributes["dlc.align"] = IntegerAttr(guard.align, i64)
     if bounds is not None:
@@ -310,10 +333,14 @@ def argument_attributes(argument: Argument, bounds: Bounds | None, drawn: int) -
 def result_attributes(result: Result, node: Node) -> DictionaryAttr:
     attributes: dict[str, Attribute] = {}
     value: torch.Tensor = node.meta["val"]
+    strides = value.stride()
+    if value.is_complex():
+        attributes[DTYPE] = StringAttr(str(value.dtype).removeprefix("torch."))
+        strides = strides_of_pairs(strides)
     if result.argument is not None:
         attributes[MUTATES] = IntegerAttr(result.argument, i64)
     elif not _is_contiguous(tuple(value.shape), value.stride()):
-        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(value.stride()))
+        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(strides))
     return DictionaryAttr(attributes)
 
 

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.dialects.user_outputs import Constant, Leaf
 from dlc.frontend.module_attributes import ModuleAttributes
+from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.frontend.source import ImportFailure
 from dlc.target import WIDEST_ACCESS
 
@@ -154,7 +155,7 @@ class ImportedProgram:
             tensor = self._tensor_of(argument, leaves)
             if not isinstance(tensor, torch.Tensor) or not argument.guard.holds(tensor):
                 return None
-            bound.append(tensor)
+            bound.append(pairs_of(tensor))
         return bound
 
     def bind(
@@ -164,14 +165,20 @@ class ImportedProgram:
         The same without a look at what the program was specialised to. ImportFailure if the call
         has another structure than the imported one, or as `check_overlaps` says.
         """
+        bound = [pairs_of(tensor) for tensor in self.user_tensors(args, kwargs)]
+        self.check_overlaps(bound)
+        return bound
+
+    def user_tensors(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    ) -> list[torch.Tensor]:
+        """The tensors that a call and the module have for the arguments, complex ones as such."""
         leaves, spec = flatten_call(self.signature, args, kwargs)
         if spec != self.input_spec:
             raise ImportFailure(
                 f"expected a call with arguments of the structure {self.input_spec}, found {spec}"
             )
-        bound = [self._tensor_of(argument, leaves) for argument in self.arguments]
-        self.check_overlaps(bound)
-        return bound
+        return [self._tensor_of(argument, leaves) for argument in self.arguments]
 
     def check_overlaps(self, bound: Sequence[torch.Tensor]) -> None:
         """ImportFailure if a tensor that is written to overlaps another."""
@@ -181,9 +188,20 @@ class ImportedProgram:
 
     def _tensor_of(self, argument: Argument, leaves: Sequence[Any]) -> torch.Tensor:
         if argument.leaf is not None:
-            return leaves[argument.leaf]
+            return self._resolved(argument, leaves[argument.leaf])
         assert argument.fetch is not None
         return argument.fetch()
+
+    def _resolved(self, argument: Argument, leaf: Any) -> Any:
+        """A leaf of a call as it is in memory; ImportFailure where it would be written to."""
+        if not isinstance(leaf, torch.Tensor) or not is_lazy(leaf):
+            return leaf
+        if any(result.argument == argument.index for result in self.results):
+            raise ImportFailure(
+                f"the program writes to '{argument.name}', whose memory holds its conjugates or "
+                "negatives; pass x.resolve_conj().resolve_neg() of it"
+            )
+        return resolved(leaf)
 
     def _check_overlap(self, mutated: int, bound: Sequence[torch.Tensor]) -> None:
         begin, end = _byte_range(bound[mutated])

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch.fx import Node
-from xdsl.dialects.builtin import TensorType, i64
+from xdsl.dialects.builtin import ComplexType, TensorType, f32, f64, i64
 from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.dialects import torch as torch_ir
@@ -20,7 +20,9 @@ from dlc.frontend.source import Place, location_of, place_of
 from dlc.ir.elements import ELEMENTS
 
 ELEMENT_TYPES: Mapping[torch.dtype, Attribute] = {
-    getattr(torch, element.torch): element.type for element in ELEMENTS
+    **{getattr(torch, element.torch): element.type for element in ELEMENTS},
+    torch.complex64: ComplexType(f32),
+    torch.complex128: ComplexType(f64),
 }
 
 WITHOUT_VALUE = frozenset(
@@ -80,9 +82,9 @@ def operation_of(node: Node) -> object:
 
 
 def plain(value: object) -> torch_ir.Argument:
-    """A non-tensor argument as the dialect holds it; Unrepresentable for a complex number, …"""
+    """A non-tensor argument as the dialect holds it; Unrepresentable for a device, …"""
     match value:
-        case None | bool() | int() | float() | str():
+        case None | bool() | int() | float() | complex() | str():
             return value
         case torch.dtype():
             return str(value).removeprefix("torch.")

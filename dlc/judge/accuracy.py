@@ -59,7 +59,7 @@ def compare(
     result's dtype, or eager's: where the two differ, fp64's margin is below eager's own rounding.
     Where eager's result is not known, the bound is 2 sqrt(K) ulp, or 4: each of K additions rounds
     a partial sum by up to half an ulp, either way, and so it was for the reference. ValueError if
-    the shapes or dtypes are not the same.
+    the shapes or dtypes are not the same. Of complex numbers the parts are judged.
     """
     ulps: float = ULPS
     if eager is None:
@@ -70,7 +70,7 @@ def compare(
             f"{list(result.shape)} of {result.dtype}"
         )
     result, reference64, eager = (
-        t.detach().to(reference64.device) for t in (result, reference64, eager)
+        as_real(t.detach().to(reference64.device)) for t in (result, reference64, eager)
     )
     rounded = reference64.to(result.dtype)
     if not result.is_floating_point():
@@ -85,6 +85,11 @@ def compare(
     factor = 2.0 if backend == "cuda" else max(2.0, sqrt(longest_reduction) / 4)
     bound = max(factor * eager_error, ulps * torch.finfo(result.dtype).eps)
     return Accuracy(error, eager_error, bound, int((exact & ~same).sum()))
+
+
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """The parts of complex numbers along a last dimension; another tensor itself."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

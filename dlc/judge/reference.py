@@ -98,6 +98,8 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
     if op.overload.data in VIEWS:
         # Torch IR says nothing of strides, so a tensor may lie as no view of that shape can.
         return [given["self"].reshape(given["size"])]
+    if op.overload.data == "view_as_complex.default":
+        given["self"] = given["self"].contiguous()
     try:
         result = overload(**given)
     except torch.OutOfMemoryError:
@@ -105,6 +107,7 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
     except (IndexError, RuntimeError, ValueError) as error:
         fail(op, f"PyTorch refuses what aten.{op.overload.data} is given: {error}")
     outputs = list(result) if isinstance(result, list | tuple) else [result]
+    outputs = [t.resolve_conj().resolve_neg() for t in outputs]
     return [widened(t) if double else t for t in outputs]
 
 
@@ -130,11 +133,15 @@ def _dtype(value: Argument, double: bool) -> torch.dtype | None:
     if value is None:
         return None
     dtype = getattr(torch, str(value))
+    if double and dtype.is_complex:
+        return torch.complex128
     return torch.float64 if double and dtype.is_floating_point else dtype
 
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """A floating-point tensor in fp64, another one as it is."""
+    """A floating-point tensor in fp64, a complex one in pairs of these, another one as it is."""
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
@@ -144,8 +151,8 @@ class Widened(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         dtype = kwargs.get("dtype")
-        if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
-            kwargs["dtype"] = torch.float64
+        if isinstance(dtype, torch.dtype) and (dtype.is_floating_point or dtype.is_complex):
+            kwargs["dtype"] = torch.complex128 if dtype.is_complex else torch.float64
         return tree_map(
             lambda leaf: widened(leaf) if isinstance(leaf, torch.Tensor) else leaf,
             func(*args, **kwargs),

@@ -42,10 +42,10 @@ class Rounded(TorchDispatchMode):
                 return decomposition_table[func](*args, **(kwargs or {}))
         plain = func(*args, **(kwargs or {}))
         given = tree_leaves((args, kwargs))
-        floats = [t for t in given if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        floats = [t for t in given if isinstance(t, torch.Tensor) and _has_digits(t)]
         if not floats or func._schema.name in EXACT or _aliases(func._schema):
             return plain
-        single = all(t.dtype != torch.float64 for t in floats)
+        single = all(t.dtype not in (torch.float64, torch.complex128) for t in floats)
         args, kwargs = tree_map(lambda leaf: _wide(leaf, single), (args, kwargs or {}))
         return tree_map(_rounded, func(*args, **kwargs), plain)
 
@@ -84,17 +84,23 @@ def _aliases(schema: Any) -> bool:
     return any(a.alias_info is not None for a in (*schema.arguments, *schema.returns))
 
 
+def _has_digits(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def _wide(leaf: Any, single: bool) -> Any:
     if isinstance(leaf, torch.Tensor):
         return widened(leaf)
     if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
         return torch.float64
+    if isinstance(leaf, torch.dtype) and leaf.is_complex:
+        return torch.complex128
     if isinstance(leaf, float) and single:
         return torch.tensor(leaf, dtype=torch.float32).item()
     return leaf
 
 
 def _rounded(wide: Any, plain: Any) -> Any:
-    if isinstance(plain, torch.Tensor) and plain.is_floating_point():
+    if isinstance(plain, torch.Tensor) and _has_digits(plain):
         return plain.copy_(wide)
     return plain

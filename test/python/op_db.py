@@ -29,6 +29,7 @@ import dlc
 from dlc.diagnostics import OpError
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import compare
+from dlc.judge.reference import widened
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", ImportWarning)  # it would rather have hypothesis
@@ -138,7 +139,7 @@ def judged(name: str, sample: Sample, *, host: bool = False) -> Verdict:
 
 def fp64(sample: Sample) -> list[Any]:
     """The results in fp64, or eager's where it has none."""
-    wide = (t.double() if t.is_floating_point() else t.clone() for t in sample.args)
+    wide = (widened(t.clone()) for t in sample.args)
     return _or_eager(sample, lambda: sample.function(*wide))
 
 

@@ -15,13 +15,21 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from dlc.diagnostics import OpError, file_line_col, with_hint
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
-from dlc.transforms.tensor.decompositions import DECOMPOSITIONS, Lowering, Refused
+from dlc.transforms.tensor.decompositions import (
+    COMPLEX,
+    DECOMPOSITIONS,
+    Lowering,
+    PairLowering,
+    Parts,
+    Refused,
+    is_complex,
+)
 from dlc.transforms.tensor.decompositions.refusals import reason_against
 from dlc.transforms.tensor.decompositions.scalar import is_unsigned, storage_type
 
@@ -64,7 +72,8 @@ class DecomposeTorchPass(ModulePass):
 
     f16 and bf16 are calculated in f32 and rounded where an ATen operation gives its result;
     unsigned bytes become `i8`, and the operations on them know the sign; what `@main` takes and
-    returns of them carries `dlc.dtype = "u8"`. Each operation says what it comes from
+    returns of them carries `dlc.dtype = "u8"`. Complex tensors become two, of their real and
+    imaginary parts. Each operation says what it comes from
     (`dlc/ir/provenance.py`).
     """
 
@@ -73,20 +82,29 @@ class DecomposeTorchPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         unsupported: list[tuple[AtenOp, str]] = []
         program = [inner for inner in op.walk() if isinstance(inner, AtenOp)]
+        parts: Parts = {}
         for number, aten in enumerate(program):
-            reason = decompose(aten, number)
+            reason = decompose(aten, number, parts)
             if reason is not None:
                 unsupported.append((aten, reason))
         if unsupported:
             hint = "write it with other functions of torch, or compute it outside of the program"
             raise with_hint(UnsupportedOperations(unsupported), hint)
+        for value in reversed(parts):
+            assert isinstance(value.owner, Operation)
+            if all(not result.uses for result in value.owner.results) and value.owner.parent:
+                value.owner.detach()
+                value.owner.erase()
         make_signless(op)
 
 
-def decompose(op: AtenOp, number: int) -> str | None:
+def decompose(op: AtenOp, number: int, parts: Parts) -> str | None:
     """
     Replaces `op`, the program's operation `number`; gives None, or the reason why it cannot be.
+    An operation with complex results stays, and `parts` has what they stand for.
     """
+    if any(is_complex(value) for value in (*op.operands, *op.results)):
+        return decompose_complex(op, number, parts)
     decomposition = DECOMPOSITIONS.get(op.overload.data)
     if decomposition is None:
         return reason_against(op.overload.data)
@@ -96,6 +114,21 @@ def decompose(op: AtenOp, number: int) -> str | None:
     except Refused as refused:
         return str(refused)
     lowering.replace([lowered] if isinstance(lowered, SSAValue) else lowered)
+    return None
+
+
+def decompose_complex(op: AtenOp, number: int, parts: Parts) -> str | None:
+    """The same for an operation on complex numbers; of what is refused, the first is told."""
+    if any(is_complex(value) and value not in parts for value in op.operands):
+        return None
+    decomposition = COMPLEX.get(op.overload.data)
+    if decomposition is None:
+        return "it is not compiled for complex numbers"
+    lowering = PairLowering(op, number, parts)
+    try:
+        lowering.finish(decomposition(lowering))
+    except Refused as refused:
+        return str(refused)
     return None
 
 

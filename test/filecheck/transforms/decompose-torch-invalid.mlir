@@ -10,3 +10,13 @@ func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %d = torch.aten "dropout.default"(input = %c) {p = 0.5, train = true} : (tensor<4xf32>) -> tensor<4xf32>
   func.return %d : tensor<4xf32>
 }
+
+// -----
+
+// CHECK: 1 operation is not supported: aten.tanh.default ({{.*}}it is not compiled for complex numbers)
+func.func @complex(%x: tensor<4x2xf32>) -> tensor<4xf32> {
+  %z = torch.aten "view_as_complex.default"(self = %x) : (tensor<4x2xf32>) -> tensor<4xcomplex<f32>>
+  %y = torch.aten "tanh.default"(self = %z) : (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
+  %r = torch.aten "abs.default"(self = %y) : (tensor<4xcomplex<f32>>) -> tensor<4xf32>
+  func.return %r : tensor<4xf32>
+}

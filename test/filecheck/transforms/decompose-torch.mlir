@@ -143,3 +143,22 @@ func.func @scatter(%x: tensor<6xf32>, %i: tensor<4xi64>, %v: tensor<4xf32>) -> t
   %y = torch.aten "scatter.src"(self = %x, index = %i, src = %v) {dim = 0} : (tensor<6xf32>, tensor<4xi64>, tensor<4xf32>) -> tensor<6xf32>
   func.return %y : tensor<6xf32>
 }
+
+// -----
+
+// Complex tensors are two, of their parts; a number of the program may be complex.
+
+// CHECK-LABEL: @complex
+// CHECK-NEXT: tensor_ir.index_map (d0) -> %x[d0, 0] : tensor<4x2xf32> -> tensor<4xf32>
+// CHECK-NEXT: tensor_ir.index_map (d0) -> %x[d0, 1] : tensor<4x2xf32> -> tensor<4xf32>
+// CHECK:      arith.subf
+// CHECK-NEXT: tensor_ir.yield
+// CHECK:      arith.addf
+// CHECK-NEXT: tensor_ir.yield
+// CHECK:      tensor_ir.index_map (d0, d1) -> %{{.*}}[d0] where (d1 < 1), %{{.*}}[d0]
+func.func @complex(%x: tensor<4x2xf32> {dlc.dtype = "complex64"}) -> (tensor<4x2xf32> {dlc.dtype = "complex64"}) {
+  %z = torch.aten "view_as_complex.default"(self = %x) : (tensor<4x2xf32>) -> tensor<4xcomplex<f32>>
+  %y = torch.aten "mul.Tensor"(self = %z) {other = {real = 0.5 : f64, imag = 1.0 : f64}} : (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
+  %r = torch.aten "view_as_real.default"(self = %y) : (tensor<4xcomplex<f32>>) -> tensor<4x2xf32>
+  func.return %r : tensor<4x2xf32>
+}

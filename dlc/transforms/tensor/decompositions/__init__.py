@@ -5,6 +5,8 @@ from dlc.transforms.tensor.decompositions import (
     attention,
     bessel,
     chebyshev,
+    complex_arithmetic,
+    complex_parts,
     conditional,
     convolution,
     creation,
@@ -27,16 +29,27 @@ from dlc.transforms.tensor.decompositions import (
 )
 from dlc.transforms.tensor.decompositions import products as contraction
 from dlc.transforms.tensor.decompositions.builder import Refused
+from dlc.transforms.tensor.decompositions.complex_pairs import (
+    COMPLEX,
+    PairLowering,
+    Parts,
+    is_complex,
+)
 from dlc.transforms.tensor.decompositions.lowering import DECOMPOSITIONS, Lowering
 
 __all__ = [
+    "COMPLEX",
     "DECOMPOSITIONS",
     "Lowering",
+    "PairLowering",
+    "Parts",
     "Refused",
     "activations",
     "attention",
     "bessel",
     "chebyshev",
+    "complex_arithmetic",
+    "complex_parts",
     "conditional",
     "contraction",
     "convolution",
@@ -45,6 +58,7 @@ __all__ = [
     "error_functions",
     "gamma",
     "indexing",
+    "is_complex",
     "logic",
     "normalization",
     "ordering",

@@ -50,6 +50,8 @@ UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     "special_expit": sigmoid,
     "square": lambda x: x * x,
     "negative": lambda x: -x,
+    "_neg_view": lambda x: -x,
+    "_neg_view_copy": lambda x: -x,
     "positive": lambda x: x,
     "sgn": sign,
 }

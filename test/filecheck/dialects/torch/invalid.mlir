@@ -41,7 +41,7 @@ func.func @f(%x: tensor<4xf32>) {
 // -----
 
 func.func @f(%x: tensor<4xf32>) {
-  // CHECK: argument "other": expected a bool, an i64, an f64, a string, `unit` or a list of those, found 1 : i32
+  // CHECK: argument "other": expected a bool, an i64, an f64, a complex number, a string, `unit` or a list of those, found 1 : i32
   %y = torch.aten "add.Scalar"(self = %x) {other = 1 : i32} : (tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
