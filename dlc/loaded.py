@@ -12,13 +12,17 @@ import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr
 
 from dlc.backend.executor import Backend, BackendLike, Executor, default_target, get_backend
-from dlc.backend.host_program import attributes_of, attributes_of_results, user_dtype
+from dlc.backend.host_program import (
+    attributes_of,
+    attributes_of_results,
+    user_dtype,
+    user_shape,
+)
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects.host import main_of
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.user_outputs import Constant, is_complex, mutated_by, outputs_of
-from dlc.frontend.pairs import pairs_of, resolved
+from dlc.dialects.user_outputs import Constant, mutated_by, outputs_of
+from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.passes import Printed
@@ -90,9 +94,6 @@ class LoadedProgram:
         self._alignments = [
             s.value.data if isinstance(s, IntegerAttr) else DEFAULT_ALIGNMENT for s in stated
         ]
-        pairs = zip(self.names, attributes, strict=True)
-        self._pairs = frozenset(name for name, stated in pairs if is_complex(stated))
-        """The names of those that are complex to the user."""
         types = self.main.function_type
         self._takes = [user_dtype(*pair) for pair in zip(types.inputs, attributes, strict=True)]
         marks = attributes_of_results(self.main)
@@ -126,7 +127,8 @@ class LoadedProgram:
         given = [pairs_of(t) for t in self._arguments(args, kwargs)]
         laid = [self._laid_out(number, tensor) for number, tensor in enumerate(given)]
         computed = self.executor([t.detach() for t in laid])
-        results = [r.view(dtype) for r, dtype in zip(computed, self._gives, strict=True)]
+        pairs = zip(computed, self._gives, strict=True)
+        results = [r if dtype.is_complex else r.view(dtype) for r, dtype in pairs]
         with torch.no_grad():
             for result, argument in zip(results, self._mutated, strict=True):
                 if argument is not None:
@@ -157,9 +159,7 @@ class LoadedProgram:
             )
         arguments = zip(self.names, self.main.body.block.args, self._takes, strict=True)
         for name, argument, dtype in arguments:
-            tensor, shape = named[name], shape_of(argument)
-            if name in self._pairs:
-                shape, dtype = shape[:-1], dtype.to_complex()
+            tensor, shape = named[name], user_shape(argument.type, dtype)
             wanted = (shape, dtype, torch.strided)
             if not isinstance(tensor, torch.Tensor) or wanted != (
                 tensor.shape,
@@ -170,6 +170,12 @@ class LoadedProgram:
             if tensor.requires_grad and torch.is_grad_enabled():
                 error = TypeError(f"{name} requires a gradient, and a loaded program computes none")
                 raise with_hint(error, "call it under torch.no_grad(), or detach the tensor")
+        for number, name in enumerate(self.names):
+            if number in self._mutated and is_lazy(named[name]):
+                raise TypeError(
+                    f"the program writes to {name}, whose memory holds its conjugates or "
+                    "negatives: pass x.resolve_conj().resolve_neg() of it"
+                )
         return [resolved(named[name]) for name in self.names]
 
     def _laid_out(self, number: int, tensor: torch.Tensor) -> torch.Tensor:

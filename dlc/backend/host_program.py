@@ -29,6 +29,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import host, kernel
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
+from dlc.dialects.user_outputs import is_complex
 from dlc.ir.elements import find_element
 
 
@@ -44,12 +45,18 @@ def torch_dtype(type: Attribute) -> torch.dtype:
 def user_dtype(type: Attribute, attributes: Mapping[str, Attribute]) -> torch.dtype:
     """
     The dtype of the user's tensor for an argument or a result of `@main`: below Torch IR unsigned
-    bytes are `i8`, with a mark. Of a complex tensor it is that of the parts.
+    bytes are `i8`, and complex numbers pairs of reals, with a mark.
     """
     if attributes.get("dlc.dtype") == StringAttr("u8"):
         return torch.uint8
     assert isinstance(type, TensorType | MemRefType)
-    return torch_dtype(type.element_type)
+    dtype = torch_dtype(type.element_type)
+    return dtype.to_complex() if is_complex(attributes) else dtype
+
+
+def user_shape(type: Attribute, dtype: torch.dtype) -> tuple[int, ...]:
+    """The shape of that tensor, which is of this dtype."""
+    return shape_of(type)[:-1] if dtype.is_complex else shape_of(type)
 
 
 @dataclass(frozen=True)

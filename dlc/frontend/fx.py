@@ -86,8 +86,8 @@ def import_program(
     """
     shown_as = sources or {}
     signature = signature_of(module)
-    call = canonical_call(signature, args, kwargs)
-    args, kwargs = tree_map_only(torch.Tensor, resolved, call)
+    args, kwargs = tree_map_only(torch.Tensor, resolved, (args, kwargs))
+    args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
     with exporting, recorded_attributes() as attributes:

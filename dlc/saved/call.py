@@ -15,9 +15,8 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import BackendError
-from dlc.backend.host_program import attributes_of, user_dtype
+from dlc.backend.host_program import attributes_of, user_dtype, user_shape
 from dlc.dialects.host import main_of
-from dlc.dialects.layouts import shape_of
 from dlc.dialects.user_outputs import outputs_of
 from dlc.frontend.draws import fresh_state
 from dlc.frontend.imported import Argument, Guard, ImportedProgram, Kind, Result
@@ -170,8 +169,9 @@ def guard_of(given: Entry, main: func.FuncOp) -> Guard:
     dtype = user_dtype(type, attributes_of(main)[number])
     stated = f"torch.{given['dtype'].text()}"
     shape, strides = given["shape"].integers(), given["strides"].integers()
-    if (shape, stated) != (shape_of(type), str(dtype)) or len(strides) != len(shape):
-        given.fail(f"{dtype} {list(shape_of(type))}, as argument {number} of @main is")
+    own = user_shape(type, dtype)
+    if (shape, stated) != (own, str(dtype)) or len(strides) != len(shape):
+        given.fail(f"{dtype} {list(own)}, as argument {number} of @main is")
     align = given["align"].integer()
     if align not in ALIGNMENTS:
         given["align"].fail(f"one of {', '.join(map(str, ALIGNMENTS))}")

@@ -494,7 +494,7 @@ def test_all_unsupported_operations_are_named_with_their_lines() -> None:
         f"{__file__}:{line + 1}:9: error: aten.index.Tensor: its shape u0 depends on data" in text
     )
     assert f"{__file__}:{line + 2}:9: error: aten.item.default: it returns a SymFloat" in text
-    assert f"{__file__}:{line + 3}:9: error: aten.to.dtype: its dtype" in text
+    assert f"{__file__}:{line + 3}:9: error: aten._to_copy.default: its dtype" in text
     assert "        picked = x[x > 0]\n        ^" in text
 
 

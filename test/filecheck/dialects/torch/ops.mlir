@@ -32,3 +32,11 @@ func.func @arguments() -> tensor<ui8> {
     empty = []} attributes {note = 1 : i32} : () -> tensor<ui8>
   func.return %e : tensor<ui8>
 }
+
+// Complex tensors and numbers.
+// CHECK-LABEL: @complex
+func.func @complex(%x: tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>> {
+  // CHECK: %y = torch.aten "mul.Tensor"(self = %x) {other = {real = 5.000000e-01 : f64, imag = -1.000000e+00 : f64}} : (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
+  %y = torch.aten "mul.Tensor"(self = %x) {other = {real = 0.5 : f64, imag = -1.0 : f64}} : (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
+  func.return %y : tensor<4xcomplex<f32>>
+}
