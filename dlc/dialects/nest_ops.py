@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import AnyFloat, StringAttr
 from xdsl.ir import Attribute, Region
 from xdsl.irdl import AnyAttr, prop_def, traits_def, var_result_def
 from xdsl.traits import RecursivelySpeculatable, RecursiveMemoryEffect
@@ -81,6 +81,13 @@ class ReduceOpBase(AxesOp, ABC):
     @property
     def monoid(self) -> Monoid:
         return MONOIDS[self.monoid_name.data]
+
+    @property
+    def adds_floats(self) -> bool:
+        """True if it is a sum of floats, or several."""
+        return self.monoid_name.data == "add" and all(
+            isinstance(r.type, AnyFloat) for r in self.results
+        )
 
     def verify_(self) -> None:
         verify_monoid(self.monoid_name.data, [r.type for r in self.results])

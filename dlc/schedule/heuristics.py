@@ -20,6 +20,7 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
+from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
 from dlc.target import BLOCK_THREADS, MAX_THREADS, STATIC_SHARED_LIMIT, WARP, WIDEST_ACCESS, Target
 
@@ -53,10 +54,11 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     if tiled := tiled_contraction(kernel):
         return _contraction(tiled, target)
     if flat and reduces:
-        schedule = _cooperative(extents, outer, reduces, target)
+        schedule = _cooperative(extents, outer, reduces, long_sums(kernel), target)
         return Choice(schedule, "a reduce along rows: threads share a row, rows share a block")
     if outer:
-        schedule = _pointwise(extents, bool(inner), _run(outer, outer.axes[-1:]))
+        apart = accumulators([_lengths(op) for op in long_sums(kernel)])
+        schedule = _pointwise(extents, bool(inner), _run(outer, outer.axes[-1:]), apart)
         return Choice(schedule, "independent points: runs of neighbours, dealt over threads")
     return Choice("tileify", "a single point")
 
@@ -86,7 +88,7 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     if problem.k >= VECTOR:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}")
     if best.splits > 1:
-        steps.append(_split(best.splits, _pointwise(extents, False)))
+        steps.append(_split(best.splits, extents))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     # An axis of which a thread has one point is no serial axis.
     points = {row: best.thread[0], column: best.thread[1]}
@@ -132,6 +134,7 @@ def _cooperative(
     extents: list[int],
     outer: loop.ForOp | None,
     reduces: list[loop.ReduceOp],
+    sums: list[loop.ReduceOp],
     target: Target,
 ) -> str:
     """
@@ -142,8 +145,9 @@ def _cooperative(
     row_count = prod(extents)
     row = outer.axes[-1] if outer and outer.axes else None
     strided = row is not None and _unit_stride(reduces, row) > _unit_stride(reduces, None)
+    lengths = [_lengths(op) for op in sums]
     if strided and row_count >= target.sms * BLOCK_THREADS:
-        return _pointwise(extents, True)
+        return _pointwise(extents, True, apart=accumulators(lengths))
     run = min(_run(r, r.axes) for r in reduces)
     vector = 1 if strided or length < RUN else run
     threads = min(MAX_THREADS, _power_of_two(max(1, ceil(length / (2 * vector)))))
@@ -154,13 +158,13 @@ def _cooperative(
         rows = max(1, min(share, extents[-1] if extents else 1, ceil(row_count / target.sms)))
         rows = _power_of_two(rows)
     if threads == 1:
-        return _pointwise(extents, True) if outer else "tileify"
+        return _pointwise(extents, True, apart=accumulators(lengths))
     steps = ["tileify"]
     sole = outer is None or [op for op in outer.body.block.ops if op.regions] == reduces
     splits = min(target.sms // max(ceil(row_count / rows), 1), rows * length // SPLIT_POINTS)
     if len(reduces) == 1 and sole and splits > 1:
-        narrow = f"tileify,cooperative-reduce{{threads={target.warp} rows=1 vector=1}}"
-        steps.append(_split(splits, narrow if row_count == 1 else _pointwise(extents, False)))
+        steps.append(_split(splits, extents))
+        lengths = [_split_lengths(of_sum, splits) for of_sum in lengths]
         length = ceil(length / splits)
         threads = min(threads, BLOCK_THREADS)
     loads = [op for r in reduces for op in r.body.walk() if isinstance(op, loop.LoadOp)]
@@ -168,12 +172,29 @@ def _cooperative(
     slab = ceil(length / (threads * vector)) * threads * vector * rows * size
     budget = STATIC_SHARED_LIMIT if slab <= STATIC_SHARED_LIMIT else target.shared_per_block // 2
     steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}}}")
+    dealt = [[*outer, ceil(last / (threads * vector))] for *outer, last in lengths]
+    steps += accumulators(dealt, vector)
     steps += [f"stage-inputs{{budget={budget}}}", "pad-smem"]
     return ",".join(steps)
 
 
-def _split(splits: int, then: str) -> str:
+def _lengths(reduce: loop.ReduceOp) -> list[int]:
+    """The lengths of the axes of a reduce."""
+    return [reduce.hint(a) for a in reduce.axes]
+
+
+def _split_lengths(lengths: Sequence[int], splits: int) -> list[int]:
+    """The lengths of the axes of a part of a reduce, the first of which is split."""
+    at = next(n for n, length in enumerate(lengths) if length > 1)
+    return [ceil(n / splits) if i == at else n for i, n in enumerate(lengths)]
+
+
+def _split(splits: int, extents: list[int]) -> str:
     """A split whose combining kernel has all partial sums of a point in flight at once."""
+    if prod(extents) == 1:
+        then = f"tileify,cooperative-reduce{{threads={WARP} rows=1 vector=1}}"
+    else:
+        then = _pointwise(extents, False, apart=accumulators([[splits]]))
     return f'split-matmul-k{{splits={splits} then="{then},mark-unroll{{limit={IN_FLIGHT}}}"}}'
 
 
@@ -208,13 +229,14 @@ def _run(nest: AxesOp, axes: Sequence[BlockArgument]) -> int:
     return run if nest.hint(axes[-1]) % run == 0 else RUN
 
 
-def _pointwise(extents: list[int], heavy: bool, run: int = RUN) -> str:
+def _pointwise(extents: list[int], heavy: bool, run: int = RUN, apart: Sequence[str] = ()) -> str:
     """
     Deals the points over blocks of 256 threads; a thread takes a run of neighbouring points,
     unless a point is work enough (`heavy`). Of widths, the one with the fewest idle threads.
+    `apart` is the step that takes long sums apart, if there are any.
     """
     if not extents:
-        return "tileify"
+        return ",".join(["tileify", *apart])
     columns = extents[-1]
     run = 1 if heavy or columns < RUN else run
     widest = min(BLOCK_THREADS, _power_of_two(ceil(columns / run)))
@@ -226,6 +248,7 @@ def _pointwise(extents: list[int], heavy: bool, run: int = RUN) -> str:
     block = f"{down},{across * run}" if down > 1 else f"{across * run}"
     thread = f"{down},{across}" if down > 1 else f"{across}"
     steps = ["tileify", f"blockify-launch{{block={block} thread={thread}}}"]
+    steps += apart
     if run > 1:
         steps.append(f"register-tile{{extents={run}}}")
     return ",".join(steps)

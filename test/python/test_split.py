@@ -228,6 +228,13 @@ CHUNKS = (
     ),
     (kernels.total(1000), "cooperative-reduce{threads=32 vector=2},chunk-reduce{bk=5}", 0),
     (kernels.argmax(5, 77), "chunk-reduce{bk=1}", 0),
+    (kernels.total(1000), "chunk-reduce{bk=7 apart=true}", 0),
+    (kernels.column_sum(53, 33), "chunk-reduce{bk=5 apart=true}", 0),
+    (
+        kernels.softmax(6, 100),
+        "cooperative-reduce{threads=4 vector=4},chunk-reduce{bk=2 apart=true}",
+        0,
+    ),
     # Every row of a block reads the vector: a chunk of it is staged at a time, and of the shift.
     (kernels.gemm(37, 1, 43), "chunk-reduce{bk=8},blockify-launch{block=8,1 thread=8,1}", 2),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xdsl.ir import BlockArgument
 
 from dlc.dialects import tile
-from dlc.dialects.axes import SERIAL, new_body
+from dlc.dialects.axes import REGISTER, SERIAL, new_body
 from dlc.ir.expr import Expr
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 
@@ -34,6 +34,24 @@ def chunk(op: Loop, axis: BlockArgument, size: int, names: tuple[str, str]) -> L
 
     replace_axes(op, new, meaning)
     return _nest(op, sum(a.extent != 1 for a in outside))
+
+
+def apart(op: tile.ReduceOp, axis: BlockArgument, count: int, names: tuple[str, str]) -> None:
+    """
+    Gives every `count`-th point of a serial axis of `op` a fold of its own: `op { … }` becomes
+    `op register(%s in count) { op { … } }`, and the register axis is the axis' low part. `names`
+    are those of the axis' high part and of the register axis.
+    """
+    kept = {a: keep(a, op) for a in op.axes if a is not axis}
+    runs = Axis(names[0], -(-op.extent(axis) // count), SERIAL)
+    point = Axis(names[1], count, REGISTER)
+    inside = [runs if a is axis else kept[a] for a in op.axes]
+
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        return {**{a: e[k] for a, k in kept.items()}, axis: e[runs] * count + e[point]}
+
+    replace_axes(op, [point, *inside], meaning)
+    _nest(op, 1)
 
 
 def _nest(op: Loop, outside: int) -> Loop:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -11,7 +12,8 @@ from dlc.analysis.loop.contraction import contractions
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
-from dlc.transforms.axes.nest import Loop, chunk
+from dlc.text import counted
+from dlc.transforms.axes.nest import Loop, apart, chunk
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_options import at_least
 
@@ -39,8 +41,22 @@ class ChunkReducePass(SchedulingPass):
     }
     ```
 
-    No default schedule names it, as these hold a row in shared memory or read it again. Schedules
-    such as `cooperative-reduce{threads=8},chunk-reduce{bk=2},stage-inputs{budget=8192}` use it.
+    Schedules such as `cooperative-reduce{threads=8},chunk-reduce{bk=2},stage-inputs{budget=8192}`
+    use it.
+
+    With `apart=true` the points of a chunk are added apart, in `bk` accumulators:
+    `chunk-reduce{bk=4 apart=true}` makes the reduce above
+
+    ```
+    %s_part = tile.reduce add register(%ks in 4) -> f32 {
+      %s_chunk = tile.reduce add serial(%ki in 16) register(%kv in 4) -> f32 { … %ki * 4 + %ks … }
+      tile.yield %s_chunk : f32
+    }
+    ```
+
+    *Legal* for sums of floats, which no order is promised of; other reduces stay as they are.
+    *Faster because* additions do not wait for each other and loads of several points overlap; long
+    sums are more accurate, too: the rounding errors of `bk` sums are those of shorter ones.
     """
 
     name = "chunk-reduce"
@@ -48,6 +64,9 @@ class ChunkReducePass(SchedulingPass):
     bk: int | None = None
     """Points of the serial axis in a chunk; one is a run of each thread after
     `cooperative-reduce`."""
+    apart: bool = False
+    """Sums have an accumulator for each point of a chunk, along the last serial axis that has so
+    many points."""
 
     def __post_init__(self) -> None:
         at_least("bk", 1, self.bk)
@@ -59,6 +78,8 @@ class ChunkReducePass(SchedulingPass):
             message = "slabs are staged already for the loops that there are"
             raise Misplaced(message, "run chunk-reduce before stage-inputs")
         loops = _whole_loops(launch)
+        if self.apart:
+            return _add_apart(loops, self.bk)
         if not any(isinstance(op, tile.ReduceOp) for op in loops):
             raise Decline("it has no reduce but contractions and those in chunks already")
         long = [(op, a) for op in loops if (a := _last_serial(op)) and op.most(a) > self.bk]
@@ -67,6 +88,24 @@ class ChunkReducePass(SchedulingPass):
         for op, axis in long:
             chunk(op, axis, self.bk, _names(op, axis))
         return f"{len(long)} loops in chunks of {self.bk}"
+
+
+def _add_apart(loops: Sequence[Loop], count: int) -> str:
+    """Gives long sums of floats `count` accumulators each."""
+    sums = [op for op in loops if isinstance(op, tile.ReduceOp) and op.adds_floats]
+    if not sums:
+        raise Decline("it has no sum of floats but contractions and those in chunks already")
+    found = [
+        (op, max(long, key=lambda a: a.index))
+        for op in sums
+        if (long := [a for a in op.axes_of(SERIAL) if op.least(a) >= count])
+    ]
+    if count < 2 or not found:
+        raise Decline(f"no serial axis of a sum has {max(count, 2)} points")
+    for op, axis in found:
+        inner, base = _names(op, axis)[1], (axis.name_hint or "k").removesuffix("o")
+        apart(op, axis, count, (inner, f"{base}s"))
+    return f"{counted(len(found), 'sum')} of {count} accumulators"
 
 
 def _whole_loops(launch: tile.LaunchOp) -> list[Loop]:

@@ -34,7 +34,7 @@ def random_schedule(rng: random.Random) -> list[str]:
         f"rows={pick(1, 2, 3, 5, 8)} vector={pick(1, 2, 4, 8)}}}",
         f"blockify-launch{{block={_list(block)} thread={_list(thread)}"
         f"{pick('', ' group=1', ' group=2', ' group=3')}}}",
-        f"chunk-reduce{{bk={pick(1, 2, 5, 16)}}}",
+        f"chunk-reduce{{bk={pick(1, 2, 5, 16)}{pick('', ' apart=true')}}}",
         f"stage-inputs{{budget={pick(512, 4096, 24576, 49152, 200000)}"
         f"{pick('', '', '', f' buffers={_list(buffers)}')}{pick('', ' compute=true')}}}",
         f"register-tile{{extents={_list(extents)}}}",
