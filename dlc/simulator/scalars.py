@@ -67,7 +67,7 @@ def function_of(op: Operation) -> Function:
         return _compare_integers(name, op.lhs.type == IntegerType(1))
     if isinstance(op, arith.SelectOp):
         return blend
-    if isinstance(result, BFloat16Type) and not isinstance(op, arith.TruncFOp):
+    if isinstance(result, BFloat16Type) and not isinstance(op, (arith.TruncFOp, arith.BitcastOp)):
         sentence = "arithmetic is done in f32 or f64, not in bf16"
         raise Hazard("not checked", op, sentence)
     if (row := SCALARS.get(op.name)) is not None:
@@ -172,6 +172,15 @@ def _round_to_bf16(x: Value) -> Value:
     return np.where(np.isnan(x), np.float32(np.nan), rounded.view(np.float32))[()]
 
 
+def _bitcast(op: Operation, source: Attribute, target: np.dtype[Any]) -> Function:
+    """NumPy has bf16 in f32, whose upper half it is."""
+    if isinstance(op.results[0].type, BFloat16Type):
+        return lambda x: (x.astype(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    if isinstance(source, BFloat16Type):
+        return lambda x: (x.view(np.uint32) >> 16).astype(np.uint16).view(target)
+    return lambda x: x.view(target)
+
+
 _CONVERSIONS: dict[type[Operation], Callable[[Operation, Attribute, np.dtype[Any]], Function]] = {
     arith.ExtFOp: _cast,
     arith.TruncFOp: _cast,
@@ -182,6 +191,7 @@ _CONVERSIONS: dict[type[Operation], Callable[[Operation, Attribute, np.dtype[Any
     arith.ExtUIOp: _from_unsigned,
     arith.TruncIOp: _truncated,
     arith.IndexCastOp: _index_cast,
+    arith.BitcastOp: _bitcast,
 }
 
 

@@ -210,9 +210,20 @@ def scalar_op(op: Operation, operands: list[Array]) -> Array:
         (x,) = operands
         unsigned = x if x.dtype == np.bool_ else x.view(f"u{x.dtype.itemsize}")
         return unsigned.astype(target)
+    if isinstance(op, arith.BitcastOp):
+        return bits_as(operands[0], op.operands[0].type, op.results[0].type)
     if isinstance(op, CONVERSIONS):
         return operands[0].astype(target)
     return np.asarray(SCALAR_OPS[type(op)](*operands), target)
+
+
+def bits_as(x: Array, source: Attribute, target: Attribute) -> Array:
+    """By PyTorch, which has bf16; NumPy's array of it is one of f32."""
+    held = torch.from_numpy(np.array(x))
+    held = held.bfloat16() if isinstance(source, BFloat16Type) else held
+    if isinstance(target, BFloat16Type):
+        return held.view(torch.bfloat16).float().numpy()
+    return held.view(torch.from_numpy(np.zeros(0, dtype(target))).dtype).numpy()
 
 
 def evaluate(expressions: Sequence[Any], index: Sequence[Array]) -> list[Array]:

@@ -63,6 +63,7 @@ USES = {
     "max_nan": "*f = max_nan(f[0], f[1]);",
     "min_nan": "*f = min_nan(f[0], f[1]);",
     "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",
+    "bit_cast": "*f = bit_cast<float>(i[0]); *i = bit_cast<short>(h[0]);",
     "philox": "*l = philox(l[0], l[1]);",
     "floor_mod": "*i = floor_mod(i[0], i[1]); *l = floor_mod(l[0], l[1]);",
     "gcd": "*i = gcd(i[0], i[1]); *l = gcd(l[0], l[1]);",

@@ -728,9 +728,9 @@ def test_constants(text: str, wanted: str) -> None:
         ),
         ('"test.op"() : () -> ()', "no text for 'test.op'"),
         (
-            "%c = arith.constant 1 : i32\n%f = arith.bitcast %c : i32 to f32\n"
-            "kernel.store %f, %z[0] : memref<4xf32>",
-            "no text for 'arith.bitcast'",
+            "%c = arith.constant 1 : i32\n%d = arith.ceildivsi %c, %c : i32\n"
+            "%f = arith.sitofp %d : i32 to f32\nkernel.store %f, %z[0] : memref<4xf32>",
+            "no text for 'arith.ceildivsi'",
         ),
     ],
 )

@@ -162,3 +162,25 @@ func.func @complex(%x: tensor<4x2xf32> {dlc.dtype = "complex64"}) -> (tensor<4x2
   %r = torch.aten "view_as_real.default"(self = %y) : (tensor<4xcomplex<f32>>) -> tensor<4x2xf32>
   func.return %r : tensor<4x2xf32>
 }
+
+// -----
+
+// Bits as a type of the same size, as parts of an element, and as a part of one.
+
+// CHECK-LABEL: @bits
+// CHECK: arith.bitcast %{{.*}} : f32 to i32
+// CHECK: tensor_ir.index_map (d0, d1) -> %x[d0, d1 floordiv 2]
+// CHECK: %[[WORD:.*]] = arith.bitcast %{{.*}} : f32 to i32
+// CHECK: %[[PART:.*]] = arith.shrsi %[[WORD]], %{{.*}} : i32
+// CHECK: %[[BITS:.*]] = arith.trunci %[[PART]] : i32 to i16
+// CHECK: arith.bitcast %[[BITS]] : i16 to f16
+// CHECK: tensor_ir.index_map (d0, d1) -> %x[d0, d1 * 2]
+// CHECK: tensor_ir.index_map (d0, d1) -> %x[d0, d1 * 2 + 1]
+// CHECK: arith.shli
+// CHECK: arith.ori
+func.func @bits(%x: tensor<2x4xf32>) -> (tensor<2x4xi32>, tensor<2x8xf16>, tensor<2x2xi64>) {
+  %same = torch.aten "view.dtype"(self = %x) {dtype = "int32"} : (tensor<2x4xf32>) -> tensor<2x4xi32>
+  %parts = torch.aten "view.dtype"(self = %x) {dtype = "float16"} : (tensor<2x4xf32>) -> tensor<2x8xf16>
+  %whole = torch.aten "view.dtype"(self = %x) {dtype = "int64"} : (tensor<2x4xf32>) -> tensor<2x2xi64>
+  func.return %same, %parts, %whole : tensor<2x4xi32>, tensor<2x8xf16>, tensor<2x2xi64>
+}

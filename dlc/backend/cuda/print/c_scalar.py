@@ -79,6 +79,9 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
     _refuse_half(op)
     if (function := function_name(op)) is not None:
         return call(function, *operands)
+    if isinstance(op, arith.BitcastOp):
+        helpers.add("bit_cast")
+        return call(f"bit_cast<{value_type(op.results[0], op)}>", *operands)
     if (handler := _HANDLERS.get(type(op))) is not None:
         return handler(op, operands)
     if (row := SCALARS.get(op.name)) is not None:
@@ -100,10 +103,10 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
 
 
 def _refuse_half(op: Operation) -> None:
-    """f16 and bf16 are chosen from, and converted from and to f32."""
+    """f16 and bf16 are chosen from, seen as bits, and converted from and to f32."""
     types = [value.type for value in (*op.operands, *op.results)]
     half = next((t for t in types if (row := find_element(t)) is not None and row.to_float), None)
-    if half is None or isinstance(op, arith.SelectOp):
+    if half is None or isinstance(op, arith.SelectOp | arith.BitcastOp):
         return
     if isinstance(op, arith.ExtFOp | arith.TruncFOp) and f32 in types:
         return

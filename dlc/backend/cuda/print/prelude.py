@@ -338,6 +338,13 @@ _FUNCTIONS = [
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
     ),
     Function(
+        "bit_cast",
+        "The bits of a value as another type of the same size.",
+        f"template <class T, class V>\n{_INLINE} T bit_cast(V value)",
+        "static_assert(sizeof(T) == sizeof(V));\nT result;\n"
+        "memcpy(&result, &value, sizeof(T));\nreturn result;",
+    ),
+    Function(
         "philox",
         "The first 64 bits of Philox 4x32-10 with the key `seed` at the place `counter`\n"
         "// (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011).",

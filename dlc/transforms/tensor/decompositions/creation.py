@@ -37,6 +37,7 @@ def fill_tensor(c: Lowering) -> Lowered:
 @lower(
     "zeros", "zeros_like", "new_zeros", "zero",
     "empty.memory_format", "empty_like", "new_empty", "empty_permuted",
+    "empty_strided", "new_empty_strided",
 )  # fmt: skip
 def zeros(c: Lowering) -> Lowered:
     """Uninitialised elements may be any; these are the same every time."""

@@ -16,7 +16,7 @@ _REASONS = {
     r"\w+_backward": "derivatives are not compiled",
     r"_fft_\w+": "complex numbers are not compiled",
     r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
-    r"empty_strided|sym_storage_offset": "it depends on how a tensor lies in memory",
+    "sym_storage_offset": "it depends on how a tensor lies in memory",
     r"\w+\.\w*out": "it writes to its argument; torch.export makes it functional",
 }
 """By patterns of names, with or without their overloads."""

@@ -314,6 +314,15 @@ class Scalar:
             op = arith.ExtSIOp(self.value, target)  # pyright: ignore[reportArgumentType]
         return self._make(op, element)
 
+    def bits_as(self, element: Attribute) -> Scalar:
+        """The same bits as a type of that width; a boolean is a byte of 0 or 1."""
+        if element == i1 or self.element == i1:
+            return self.to(element)
+        target = storage_type(element)
+        if target == self.value.type:
+            return Scalar(self.body, self.value, element)
+        return self._make(arith.BitcastOp(self.value, target), element)
+
     def _conversion_to_float(self, element: Attribute) -> Operation:
         assert isinstance(element, AnyFloat)
         if not self.is_float:

@@ -1,0 +1,71 @@
+"""Elements seen as other types: every bit is eager's, in Tensor IR, on the host, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from test_operators import interpreted
+
+import dlc
+
+KINDS = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
+    torch.int16, torch.int8, torch.uint8,
+)  # fmt: skip
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def numbers(kind: torch.dtype) -> torch.Tensor:
+    """Any bits, NaN and infinities among them, but for a NaN that is changed when it is moved."""
+    bits = torch.randint(0, 256, (3, 16), generator=GENERATOR).byte().view(kind)
+    return bits.nan_to_num(1.0, None, None) if kind.is_floating_point else bits
+
+
+def seen(x: torch.Tensor) -> list[torch.Tensor]:
+    return [x.view(kind) for kind in KINDS]
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
+    **{str(kind).removeprefix("torch."): (seen, numbers(kind)) for kind in KINDS},
+    "a boolean": (lambda x: [x.view(torch.int8), x.view(torch.uint8)], numbers(torch.int8) > 0),
+    "rounded first": (
+        lambda x: [
+            (x.half() * 3).view(torch.int16),
+            (x.bfloat16() + 1).view(torch.int32),
+            x.half().view(torch.int16).view(torch.float16) * 2,
+        ],
+        torch.randn(3, 8, generator=GENERATOR),
+    ),
+    "few": (
+        lambda x: [x[0, 0].view(torch.int32), x[:0].view(torch.int64), x.view(torch.float32)],
+        torch.randn(2, 4, generator=GENERATOR),
+    ),
+    "by strides": (
+        lambda x: [x.t().view(torch.int32), x[:, ::2].contiguous().view(torch.int64),
+                   torch.empty_strided((2, 3), (1, 2)).zero_(),
+                   x.new_empty_strided((2, 3), (3, 1)).fill_(2)],
+        torch.randn(2, 4, generator=GENERATOR),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bits_are_those_of_eager(name: str) -> None:
+    program, x = PROGRAMS[name]
+    expected = program(x)
+    compiled = dlc.compile(program, (x,), backend="host")
+    for ours in interpreted(program, [x])[0]:  # which has bf16 in f32, and NaN as one number
+        for found, wanted in zip(ours, expected, strict=True):
+            signless = found.view(wanted.dtype) if wanted.dtype is torch.uint8 else found
+            torch.testing.assert_close(signless, wanted, rtol=0, atol=0, equal_nan=True)
+    for found, wanted in zip(compiled(x), expected, strict=True):
+        assert (found.dtype, found.stride()) == (wanted.dtype, wanted.stride())
+        assert _bytes(found) == _bytes(wanted)
+    assert {verdict.answer for verdict in compiled.check()} <= {"clean"}
+
+
+def _bytes(tensor: torch.Tensor) -> list[int]:
+    return tensor.contiguous().flatten().view(torch.uint8).tolist()
