@@ -122,10 +122,13 @@ def file_line_col(location: Attribute) -> FileLineColLoc | None:
             return None
 
 
-def format_error(error: BaseException, sources: Mapping[str, str] | None = None) -> str:
+def format_error(
+    error: BaseException, sources: Mapping[str, str] | None = None, kind: str = "error"
+) -> str:
     """
-    `error` as text without a final newline. `sources` has the contents of inputs by the name that
-    their locations give; a file that is not in it is read from disk.
+    `error`, or what is a message of another `kind`, as text without a final newline. `sources` has
+    the contents of inputs by the name that their locations give; a file that is not in it is read
+    from disk.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     op = _failing_op(error, frames)
@@ -133,7 +136,8 @@ def format_error(error: BaseException, sources: Mapping[str, str] | None = None)
     if isinstance(error, TextError):
         place = _place_in_text(error, place or _Place(""), sources or {})
     head, *rest = _message(error, op, frames).split("\n")
-    lines = [f"{place}: error: {head}" if place is not None and place.file else f"error: {head}"]
+    at = f"{place}: " if place is not None and place.file else ""
+    lines = [f"{at}{kind}: {head}"]
     if place is not None:
         lines += place.excerpt(sources or {})
     lines += rest

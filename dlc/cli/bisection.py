@@ -14,8 +14,10 @@ from dlc.backend.executor import get_backend
 from dlc.cli.job import Job
 from dlc.cli.kernel_program import isolated
 from dlc.cli.pass_reproducer import write_reproducer
+from dlc.cli.program_input import Loaded
 from dlc.cli.status_line import progress
 from dlc.diagnostics import TextError, failed_pass, format_error
+from dlc.dialects.host import main_of
 from dlc.judge.random_inputs import random_arguments
 from dlc.judge.validation import Question, Validation
 from dlc.passes import STEPS, Step
@@ -79,9 +81,15 @@ def bisect_and_report(job: Job) -> int:
     """1 where a pass is found that fails or changes a result, else 0."""
     ctx, loaded, options, timing = job.ctx, job.loaded, job.options, job.timing
     backends = None if options.backend in (None, "host") else [get_backend(options.backend)]
+    source = job.source()
     with timing.phase("dlc", "the results to judge by"):
-        question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
+        question = Question.of(ctx, source.module, source.arguments(options.seed))
     judge = Validation(ctx, question, backends)
+    if source is not loaded:
+        _check_results(source, loaded)
+        if (complaint := judge.complaint(loaded.module)) is not None:
+            print(f"{options.file} itself differs from -c, before any pass: {complaint}")
+            return 1
     collected = _States()
     failure = collected.run(ctx, loaded.module, job.observers)
     states, last = collected.found, collected.last
@@ -115,6 +123,15 @@ def bisect_and_report(job: Job) -> int:
         "" if failure else "--validate",
     )
     return 1
+
+
+def _check_results(source: Loaded, loaded: Loaded) -> None:
+    """ValueError where the program of -c and that of a file take or return different tensors."""
+    types = [main_of(p.module).function_type for p in (source, loaded)]
+    for what, of in (("arguments", "inputs"), ("results", "outputs")):
+        wanted, found = (len(getattr(type, of)) for type in types)
+        if wanted != found:
+            raise ValueError(f"expected {wanted} {what} as -c has, @main of the file has {found}")
 
 
 def _applied(ctx: Context, module: ModuleOp, step: Step) -> str | None:

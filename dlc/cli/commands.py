@@ -18,6 +18,7 @@ from dlc.cli.job import Job
 from dlc.cli.observers import Diffs, Remarks, Timing
 from dlc.cli.option_rules import settle
 from dlc.cli.outputs import compile_and_write
+from dlc.cli.oversights import warn_of_oversights
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.cli.program_input import Loaded, kind_of, load_model_program, load_module, load_program
 from dlc.cli.status_line import STATUS
@@ -68,7 +69,9 @@ def _load(
     kind = "text" if file is None else kind_of(file)
     if file is not None and kind == "module":
         with timing.phase("dlc", "parsing"):
-            return Loaded(load_module(ctx, file, options.target, sources))
+            module = load_module(ctx, file, options.target, sources)
+            warn_of_oversights(module, sources)
+            return Loaded(module)
     if file is not None and kind == "model":
         return load_model_program(file, options, timing)
     return load_program(options.text, file, options.target, timing, options.seed)

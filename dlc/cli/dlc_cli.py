@@ -147,7 +147,12 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
         dest="verbose",
         help="say on stderr what each pass did; -vv: print a diff for each pass",
     )
-    command.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    command.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="of diffs and verdicts [auto: on a terminal]",
+    )
     command.add_argument("--timing", action="store_true", help="print seconds per phase")
     command.add_argument("--debug", action="store_true", help="print tracebacks of errors")
 
@@ -168,7 +173,9 @@ COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] 
     "bisect": (
         "find the pass that fails or changes the result",
         "States of the program between passes are run, half as many at each try; of the first "
-        "wrong one the kernel, its diff and a reproducer are given.",
+        "wrong one the kernel, its diff and a reproducer are given: exit code 1. Where no pass "
+        "changes the result, that is said: exit code 0. With both an .mlir file and -c, all states "
+        "are compared with the text, the file as it is first.",
         _add_bisect_options,
     ),
 }
@@ -182,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.file is None and options.text is None:
         parser.error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")
     if options.file is not None and options.text is not None:
-        if options.command != "run" or not options.file.endswith((".mlir", "-")):
+        if options.command not in ("run", "bisect") or not options.file.endswith((".mlir", "-")):
             parser.error("expected one program, found a file and -c")
     begin = time.perf_counter()
     from dlc.cli.commands import run_command

@@ -33,6 +33,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from dlc.cli.option_rules import Need, check_needs
+from dlc.cli.oversights import warn_of_oversights
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.diagnostics import (
     UsageError,
@@ -221,6 +222,8 @@ class DlcOptMain(xDSLOptMain):
                     verify(done, module, todo)
             except Exception as error:
                 raise with_context(error, f"after pass {done}") if done is not None else error
+            if done is None:
+                warn_of_oversights(module, self.sources)
             if self.args.check_hazards and todo is not None and todo.name == "bind-axes":
                 from dlc.cli.check import bank_conflicts
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 
 from dlc.cli.observers import Timing
-from dlc.cli.program_input import Loaded
+from dlc.cli.program_input import Loaded, load_program
 from dlc.kernel_cache import lower
 from dlc.passes import Stage
 from dlc.pipeline import Observer, run_pipeline, stage_of
@@ -33,6 +33,12 @@ class Job:
     def colour(self) -> bool:
         """True if what goes to stdout is coloured."""
         return wants_colour(self.options.color, sys.stdout)
+
+    def source(self) -> Loaded:
+        """What results are judged by: the program of -c where that stands beside a file."""
+        if self.loaded.program is not None or self.options.text is None:
+            return self.loaded
+        return load_program(self.options.text, None, None, self.timing, self.options.seed)
 
     def run_passes(self, until: Stage, observers: Sequence[Observer] = ()) -> None:
         """Takes the module to an IR, watched by these observers, too."""

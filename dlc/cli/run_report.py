@@ -19,7 +19,6 @@ from dlc.backend.memory_use import eager_peak
 from dlc.cli.job import Job
 from dlc.cli.memory_report import MemoryReport
 from dlc.cli.observers import Timing
-from dlc.cli.program_input import load_program
 from dlc.cli.status_line import progress
 from dlc.cli.user_results import Row, rows_of, tensors_of
 from dlc.diagnostics import UsageError, with_hint
@@ -39,9 +38,7 @@ def run_and_report(job: Job) -> int:
     """Runs what was loaded; 1 where a result is wrong, else 0."""
     loaded, options, timing = job.loaded, job.options, job.timing
     backend = make_backend(options)
-    source = loaded
-    if loaded.program is None and options.text is not None:
-        source = load_program(options.text, None, None, timing, options.seed)
+    source = job.source()
     arguments = source.arguments(options.seed)
     reference = make_reference(source.module, arguments, timing)
     torch_ir = source.module.clone() if reference is not None else None

@@ -117,7 +117,7 @@ class IndexedOp(IRDLOperation, ABC):
 
     def set_index(self, subscripts: Sequence[Expr], where: Sequence[Expr]) -> None:
         """Replaces subscripts and conditions, and with them the index operands."""
-        indices, map, conditions = index_parts(subscripts, where)
+        indices, properties = self.index_properties(subscripts, where)
         names = [name for name, _ in type(self).get_irdl_definition().operands]
         segments = [list(_as_tuple(getattr(self, name))) for name in names]
         segments[names.index("indices")] = indices
@@ -125,11 +125,18 @@ class IndexedOp(IRDLOperation, ABC):
         if "operandSegmentSizes" in self.properties:
             sizes = [len(segment) for segment in segments]
             self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
-        self.map = map
-        if conditions is None:
-            self.properties.pop("conditions", None)
-        else:
-            self.conditions = conditions
+        for name, value in properties.items():
+            if value is None:
+                self.properties.pop(name, None)
+            else:
+                self.properties[name] = value
+
+    def index_properties(
+        self, subscripts: Sequence[Expr], where: Sequence[Expr]
+    ) -> tuple[list[SSAValue], dict[str, Attribute | None]]:
+        """The index operands, and the maps over them, that subscripts and conditions make."""
+        indices, map, conditions = index_parts(subscripts, where)
+        return indices, {"map": map, "conditions": conditions}
 
     def substitute(self, replace: Replace, extra: Sequence[Expr] = ()) -> None:
         """Replaces index values in subscripts and conditions; `extra` conditions are added."""

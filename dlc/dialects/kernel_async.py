@@ -80,6 +80,13 @@ class CpAsyncOp(IndexedOp):
     def target_subscripts(self) -> tuple[Expr, ...]:
         return self.exprs("target_map")
 
+    def index_properties(
+        self, subscripts: Sequence[Expr], where: Sequence[Expr]
+    ) -> tuple[list[SSAValue], dict[str, Attribute | None]]:
+        """The subscripts are those of the source; those of the target stay."""
+        indices, map, conditions = index_parts([*subscripts, *self.target_subscripts], where)
+        return indices, {**_split_map(map.data, len(subscripts)), "conditions": conditions}
+
     def verify_(self) -> None:
         source, target = self.source.type, self.target.type
         assert isinstance(source, MemRefType)

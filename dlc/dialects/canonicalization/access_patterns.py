@@ -14,7 +14,6 @@ from dlc.dialects.access import (
     LoadOpBase,
     SelectOpBase,
     StoreOpBase,
-    index_parts,
     simplify_where,
 )
 from dlc.dialects.kernel_memory import memref_of
@@ -43,8 +42,8 @@ class SimplifyIndex(RewritePattern):
         if not op.indices and op.conditions is None:
             return
         subscripts, where = op.subscripts, simplify_where(op.where)
-        indices, map, conditions = index_parts(subscripts, where)
-        if indices != [*op.indices] or map != op.map or conditions != op.conditions:
+        indices, maps = op.index_properties(subscripts, where)
+        if indices != [*op.indices] or any(op.properties.get(n) != m for n, m in maps.items()):
             op.set_index(subscripts, where)
             rewriter.notify_op_modified(op)
 
