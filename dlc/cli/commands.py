@@ -13,12 +13,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError
 
+from dlc.cli.edit_warnings import warn_of_oversights
 from dlc.cli.error_text import describe
 from dlc.cli.job import Job
 from dlc.cli.observers import Diffs, Remarks, Timing
 from dlc.cli.option_rules import settle
 from dlc.cli.outputs import compile_and_write
-from dlc.cli.oversights import warn_of_oversights
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.cli.program_input import Loaded, kind_of, load_model_program, load_module, load_program
 from dlc.cli.status_line import STATUS

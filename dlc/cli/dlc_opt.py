@@ -32,8 +32,8 @@ from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from dlc.cli.edit_warnings import warn_of_oversights
 from dlc.cli.option_rules import Need, check_needs
-from dlc.cli.oversights import warn_of_oversights
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.diagnostics import (
     UsageError,
