@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_leaves
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, TensorType
 
 from dlc import gradients
 from dlc.analysis.loop.loops import longest_reduction
+from dlc.backend import BackendError
 from dlc.backend.executor import (
     Backend,
     BackendLike,
@@ -27,9 +26,11 @@ from dlc.backend.memory_use import MemoryUse
 from dlc.cuda_graph import Graph, GraphedCall, check_capturing
 from dlc.diagnostics import with_hint
 from dlc.dialects.host import main_of
+from dlc.frontend.exclusive import exclusive
 from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.tracers import is_traced, leaves_of
 from dlc.log import get_logger
 from dlc.passes import Printed, Stage
 from dlc.saved.call import absent
@@ -100,6 +101,10 @@ class Variant:
         return self.program.unflatten(typed, bound)
 
     @cached_property
+    def gradients(self) -> gradients.Gradients:
+        return gradients.Gradients(self.program)
+
+    @cached_property
     def graphs(self) -> list[Graph]:
         """The graph that was captured last, if any."""
         return []
@@ -127,9 +132,10 @@ class CompiledProgram:
     module has them, arguments that the program writes to are written to.
 
     While gradients are recorded, results have those of arguments and parameters that require one:
-    the backward runs the program again in eager PyTorch. A call raises ImportFailure for what
-    PyTorch cannot export and for gradients of a program that writes to its arguments, and
-    BackendError where kernels cannot be compiled or run.
+    the backward runs the program again in eager PyTorch, with the attributes, modes and weights of
+    the forward. A call raises ImportFailure for what PyTorch cannot export, for gradients of a
+    program that writes to its arguments and for the tracers of torch.func, and BackendError where
+    kernels cannot be compiled or run. Inside of a program that is exported it is the PyTorch one.
 
     With `graphed`, calls are replays of CUDA graphs, one for each variant; the tensors of a result
     are overwritten by the next call of the same variant.
@@ -151,7 +157,7 @@ class CompiledProgram:
         self.target = get_target(target).name
         self.backend = backend
         self.variants: list[Variant] = []
-        self._lock = threading.Lock()
+        self.__wrapped__ = function
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__name__", type(self.function).__name__)
@@ -164,6 +170,8 @@ class CompiledProgram:
         return f"{of}: {counted(len(names), 'kernel')} ({shown}){more}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_traced(args, kwargs):
+            return self.function(*args, **kwargs)
         variant, bound = self._bound(args, kwargs)
         compute = variant.replay if self.graphed else variant.compute
 
@@ -171,7 +179,7 @@ class CompiledProgram:
             return variant.finish(compute(bound), bound)
 
         if gradients.are_wanted(bound):
-            return gradients.call_with_gradients(variant.program, run, bound, args, kwargs)
+            return variant.gradients.call(run, bound)
         return run(bound)
 
     def graph(self, *args: Any, **kwargs: Any) -> GraphedCall:
@@ -193,18 +201,28 @@ class CompiledProgram:
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Variant, list[torch.Tensor]]:
         """The variant for a call, and the tensors of `@main`."""
-        with self._lock:
-            for variant in self.variants:
-                bound = variant.program.tensors_of(args, kwargs)
-                if bound is not None:
-                    variant.program.check_overlaps(bound)
-                    return variant, bound
+        if (found := self._compiled(args, kwargs)) is not None:
+            return found
+        with exclusive():
+            if (found := self._compiled(args, kwargs)) is not None:
+                return found
             program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target)
             stages = Stages(program.module, self.schedules)
             self.variants.append(Variant(program, self.backend, stages))
             self._log()
             return self.variants[-1], program.bind(args, kwargs)
+
+    def _compiled(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> tuple[Variant, list[torch.Tensor]] | None:
+        """The same, if there is such a variant."""
+        for variant in self.variants:
+            bound = variant.program.tensors_of(args, kwargs)
+            if bound is not None:
+                variant.program.check_overlaps(bound)
+                return variant, bound
+        return None
 
     def _log(self) -> None:
         """Says what the last variant is for, and once that there are many."""
@@ -252,9 +270,15 @@ class CompiledProgram:
     def save(self, path: str | Path) -> None:
         """
         Writes the program as it is compiled so far, its parameters and machine code included, to a
-        file for `load_program`. BackendError for what has no form there.
+        file for `load_program`. There it stays as its modules are now: variants for other
+        attributes or parameters are left out. BackendError for what has no form there.
         """
-        variants = [Saved(v.program, v.module("kernel")) for v in self.variants]
+        present = [v for v in self.variants if v.program.is_present()]
+        if not present:
+            raise BackendError(
+                "cannot save a program that is not compiled for what its modules are: call it first"
+            )
+        variants = [Saved(v.program, v.module("kernel")) for v in present]
         save(Path(path), VERSION, self.target, self.backend, variants)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -291,9 +315,11 @@ def compile(
     Compiles a module or function as called with `args` and `kwargs`.
 
     What the program's modules hold is followed: a call uses the parameters and buffers that they
-    have by then, and compiles a variant where a number, string or flag has changed that their code
-    reads (`m.eps`, `m.training`). What it finds in globals, closures and other objects is frozen,
-    but for modules and tensors. A program that changes an attribute that it reads is an error.
+    have by then, and compiles a variant where something else has changed that their code reads: a
+    number, string, flag, dtype or function in an attribute (`m.eps`, `m.training`), also in lists,
+    tuples, dicts and sets; submodules and forward hooks; which weights are one; autocast and the
+    default dtype. Frozen are other objects in attributes and what is in them (`m.config.eps`), and
+    numbers in globals and closures. A program that changes an attribute that it reads is an error.
 
     With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.
@@ -321,7 +347,8 @@ def load_program(
 ) -> CompiledProgram:
     """
     A program that `CompiledProgram.save` wrote. It compiles nothing, takes the calls that it was
-    saved with only, and owns its parameters. `backend`, `graph` and `sync` are those of `compile`;
+    saved with only, and owns its parameters and buffers, whose state all calls share. `backend`,
+    `graph` and `sync` are those of `compile`;
     the default backend is the one that it was saved with. BackendError for a file that is damaged,
     or is of another version of dlc or another chip. The machine code in the file is run: load
     files from those only whose programs you would run.
@@ -357,8 +384,7 @@ def _call_of(program: ImportedProgram, most: int = 6) -> str:
 def _refuse_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     if not torch.is_grad_enabled():
         return
-    flat = not kwargs and all(isinstance(argument, torch.Tensor) for argument in args)
-    for leaf in args if flat else tree_leaves((args, kwargs)):
+    for leaf in leaves_of(args, kwargs):
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
             raise ImportFailure(
                 f"dlc compiles forward passes only, and an argument of shape {list(leaf.shape)} "

@@ -100,8 +100,8 @@ class GraphedCall:
         bound = self._program.tensors_of(args, kwargs)
         if bound is None:
             raise BackendError(
-                "the graph was captured for a call with other shapes, dtypes, strides, alignment "
-                "or constants: capture this one, too"
+                "the graph was captured for a call with other shapes, dtypes, strides, alignment, "
+                "constants, attributes or modes: capture this one, too"
             )
         if not self._graph.fits(bound):
             raise BackendError(

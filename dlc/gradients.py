@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from dlc.dialects.user_outputs import Constant, Output, View
-from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.imported import Argument, ImportedProgram
 from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.source import ImportFailure
+
+Run = Callable[[Sequence[torch.Tensor]], Any]
+"""Makes the user's output of the tensors of `@main`."""
 
 
 def are_wanted(bound: Sequence[torch.Tensor]) -> bool:
@@ -20,46 +23,68 @@ def are_wanted(bound: Sequence[torch.Tensor]) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in bound)
 
 
-def call_with_gradients(
-    program: ImportedProgram,
-    run: Callable[[Sequence[torch.Tensor]], Any],
-    bound: Sequence[torch.Tensor],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
+class Gradients:
     """
-    What `run` makes of the tensors of `@main` for a call: the user's output, with a backward that
-    runs the call again, in PyTorch. ImportFailure for a program that draws random numbers, which
-    would be others, or that writes to its arguments, as the second run would do that again.
+    Calls of a program with a backward that runs the call again, in PyTorch, with the tensors,
+    attributes and modes that it had.
     """
-    if any(argument.kind == "random" for argument in program.arguments):
-        raise ImportFailure(
-            "the program draws random numbers, and gradients of what it returns are recorded, "
-            "whose computation would draw others; call it under torch.no_grad(), or use "
-            "torch.compile(backend='dlc')"
-        )
-    for result in program.results:
-        if result.argument is not None:
+
+    def __init__(self, program: ImportedProgram) -> None:
+        self.program = program
+        self._requiring: dict[tuple[bool, ...], list[bool]] = {}
+
+    def call(self, run: Run, bound: Sequence[torch.Tensor]) -> Any:
+        """
+        What `run` makes of the tensors of `@main`. ImportFailure for a program that draws random
+        numbers, which would be others in the second run, or that writes to its arguments, as that
+        would do so again.
+        """
+        program = self.program
+        if any(argument.kind == "random" for argument in program.arguments):
             raise ImportFailure(
-                f"the program writes to '{result.name}', and gradients of what it returns are "
-                "recorded; call it under torch.no_grad(), or use torch.compile(backend='dlc')"
+                "the program draws random numbers, and gradients of what it returns are recorded, "
+                "whose computation would draw others; call it under torch.no_grad(), or use "
+                "torch.compile(backend='dlc')"
             )
-    computed: dict[tuple[int, View | None], int] = {}
-    for place, output in enumerate(program.outputs):
-        if isinstance(output, Output) and output.of == "result":
-            computed.setdefault((output.number, output.view), place)
-    places = tuple(computed.values())
-    found = _Recomputed.apply(program, run, places, args, kwargs, *bound)
-    tensors = dict(zip(computed, found, strict=True))
-    leaves: list[Any] = []
-    for output in program.outputs:
-        if isinstance(output, Constant):
-            leaves.append(output.value)
-        elif output.of == "result":
-            leaves.append(tensors[output.number, output.view])
-        else:
-            leaves.append(output.tensor((), bound))
-    return tree_unflatten(leaves, program.output_spec)
+        for result in program.results:
+            if result.argument is not None:
+                raise ImportFailure(
+                    f"the program writes to '{result.name}', and gradients of what it returns are "
+                    "recorded; call it under torch.no_grad(), or use torch.compile(backend='dlc')"
+                )
+        require = self.requiring(bound)
+        computed: dict[tuple[int, View | None], int] = {}
+        """The first leaf with a gradient, or the first one, of each tensor that is returned."""
+        for place, output in enumerate(program.outputs):
+            if isinstance(output, Output) and output.of == "result":
+                key = output.number, output.view
+                if key not in computed or (require[place] and not require[computed[key]]):
+                    computed[key] = place
+        places = tuple(computed.values())
+        found = _Recomputed.apply(program, run, places, require, *bound)
+        tensors = dict(zip(computed, found, strict=True))
+        leaves: list[Any] = []
+        for output, requires in zip(program.outputs, require, strict=True):
+            if isinstance(output, Constant):
+                leaves.append(output.value)
+                continue
+            computes = output.of == "result"
+            tensor = tensors[output.number, output.view] if computes else output.tensor((), bound)
+            leaves.append(tensor if requires or not tensor.requires_grad else tensor.detach())
+        return tree_unflatten(leaves, program.output_spec)
+
+    def requiring(self, bound: Sequence[torch.Tensor]) -> list[bool]:
+        """
+        For each leaf of the output whether it requires a gradient. PyTorch is asked once for each
+        set of arguments that do.
+        """
+        given = tuple(tensor.requires_grad for tensor in bound)
+        if given not in self._requiring:
+            leaves = _in_eager(self.program, _leaves_of_call(self.program, bound))
+            self._requiring[given] = [
+                isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves
+            ]
+        return self._requiring[given]
 
 
 class _Recomputed(torch.autograd.Function):
@@ -69,20 +94,18 @@ class _Recomputed(torch.autograd.Function):
     def forward(
         ctx: Any,
         program: ImportedProgram,
-        run: Callable[[Sequence[torch.Tensor]], Any],
+        run: Run,
         places: tuple[int, ...],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
+        require: Sequence[bool],
         *bound: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        leaves, _ = tree_flatten(run(bound))
+        leaves = tree_leaves(run(bound))
         results = tuple(leaves[place].detach() for place in places)
-        smooth = [r for r in results if r.is_floating_point() or r.is_complex()]
-        known = {id(r) for r in smooth}
-        ctx.mark_non_differentiable(*(r for r in results if id(r) not in known))
+        constant = (r for r, p in zip(results, places, strict=True) if not require[p])
+        ctx.mark_non_differentiable(*constant)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*bound)  # so that a later change of one is an error, as in eager
-        ctx.call = program, places, args, kwargs
+        ctx.call = program, places
         return results
 
     @staticmethod
@@ -90,10 +113,10 @@ class _Recomputed(torch.autograd.Function):
     def backward(  # type: ignore[override]
         ctx: Any, *gradients: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
-        program, places, args, kwargs = ctx.call
-        own, place = _own_inputs(program, ctx.saved_tensors, args, kwargs)
-        with torch.enable_grad():
-            leaves, _ = tree_flatten(program.eager(*place[0], **place[1]))
+        program, places = ctx.call
+        bound: Sequence[torch.Tensor] = ctx.saved_tensors
+        own = _leaves_of_call(program, bound)
+        leaves = _in_eager(program, own)
         given = [
             (leaves[place], gradient)
             for place, gradient in zip(places, gradients, strict=True)
@@ -108,29 +131,33 @@ class _Recomputed(torch.autograd.Function):
         )
         left = dict(zip(wanted, found, strict=True))
         taken = [left.pop(id(tensor), None) for tensor in own]
-        return (*[None] * 5, *(g if g is None else pairs_of(resolved(g)) for g in taken))
+        return (*[None] * 4, *(g if g is None else pairs_of(resolved(g)) for g in taken))
 
 
-def _own_inputs(
-    program: ImportedProgram,
-    bound: Sequence[torch.Tensor],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> tuple[list[torch.Tensor], tuple[tuple[Any, ...], dict[str, Any]]]:
+def _leaves_of_call(program: ImportedProgram, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """
-    The tensors to take gradients of, and the call that uses them: each input is a leaf of its own,
-    even if two are one tensor or views of one, and the rest are the module's. Complex tensors are
-    such as the call has them, not the pairs that `@main` takes.
+    The tensors to take gradients of: each input is a leaf of its own, even if two are one tensor or
+    views of one, and the rest are the module's. Complex tensors are such as the call has them, not
+    the pairs that `@main` takes.
     """
-
-    def leaf_of(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().requires_grad_(tensor.requires_grad)
-
-    call = tree_map_only(torch.Tensor, leaf_of, (tuple(args), dict(kwargs)))
-    again = program.user_tensors(*call)
-    inputs = [argument.kind == "input" for argument in program.arguments]
-    own = [
-        a if given or a.is_complex() else b
-        for a, b, given in zip(again, bound, inputs, strict=True)
+    return [
+        _leaf_of(argument, tensor)
+        for argument, tensor in zip(program.arguments, bound, strict=True)
     ]
-    return own, call
+
+
+def _leaf_of(argument: Argument, tensor: torch.Tensor) -> torch.Tensor:
+    if not argument.guard.dtype.is_complex:
+        own = argument.kind == "input"
+        return tensor.detach().requires_grad_(tensor.requires_grad) if own else tensor
+    held = argument.tensor
+    if held is not None and held.data_ptr() == tensor.data_ptr():
+        return held
+    return torch.view_as_complex(tensor.detach()).requires_grad_(tensor.requires_grad)
+
+
+def _in_eager(program: ImportedProgram, own: Sequence[torch.Tensor]) -> list[Any]:
+    """The leaves of the output of the call with these tensors, run by PyTorch."""
+    args, kwargs = program.call_of(own)
+    with torch.enable_grad(), program.as_called(own):
+        return tree_leaves(program.eager(*args, **kwargs))

@@ -25,10 +25,10 @@ from dlc.dynamo.pieces import compile_pieces
 from dlc.dynamo.placeholders import (
     concrete,
     name_inputs,
-    outside_of_tracing,
     take_numbers,
     with_numbers,
 )
+from dlc.frontend.exclusive import outside_of_tracing
 
 
 def backend(

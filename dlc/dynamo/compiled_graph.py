@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.compiler import CompiledProgram
 from dlc.dynamo.options import Options
+from dlc.frontend.constants import key_of
 from dlc.log import get_logger
 
 
@@ -25,7 +26,7 @@ class CompiledGraph(torch.nn.Module):
         self.graph = graph
         self.fallback = options.fallback
         self.program = CompiledProgram(graph, options.chip(), options.place(), options.graph)
-        self.left: set[tuple[Any, ...]] = set()
+        self.left: set[Hashable] = set()
         """The calls that are left to PyTorch, by their keys."""
 
     def prepare(self, args: Sequence[Any]) -> None:
@@ -54,8 +55,10 @@ def reason_of(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _key(args: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(
-        (value.shape, value.stride(), value.dtype) if isinstance(value, torch.Tensor) else value
-        for value in args
+def _key(args: Sequence[Any]) -> Hashable:
+    return key_of(
+        [
+            (value.shape, value.stride(), value.dtype) if isinstance(value, torch.Tensor) else value
+            for value in args
+        ]
     )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
-from torch.utils._python_dispatch import _disable_current_modes
 
 
 def name_inputs(graph: GraphModule) -> None:
@@ -78,10 +75,3 @@ def _concrete(value: Any, mode: FakeTensorMode) -> Any:
     strides = [_concrete(stride, mode) for stride in value.stride()]
     with mode:
         return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
-
-
-@contextmanager
-def outside_of_tracing() -> Iterator[None]:
-    """Within this context PyTorch knows nothing of the tracer that dlc is called by."""
-    with tracing(None), _disable_current_modes():
-        yield

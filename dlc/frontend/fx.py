@@ -33,10 +33,13 @@ from dlc.dialects.user_outputs import (
     plain_outputs,
 )
 from dlc.frontend.alias import AliasAnalysis
+from dlc.frontend.ambient import Ambient
 from dlc.frontend.draws import STATE, fresh_state
+from dlc.frontend.exclusive import exclusive
 from dlc.frontend.imported import (
     Argument,
     Guard,
+    Held,
     ImportedProgram,
     Kind,
     Result,
@@ -90,7 +93,7 @@ def import_program(
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
-    with exporting, recorded_attributes() as attributes:
+    with exclusive(), exporting, recorded_attributes() as attributes:
         exported = export(root, args, kwargs, shown_as, whole)
     importer = _Importer(root, module, exported, signature, args, kwargs, shown_as, attributes)
     return importer.run()
@@ -122,6 +125,7 @@ class _Importer:
         self.returned: Sequence[Any] = returned
         self.arguments: list[Argument] = []
         self.constants: dict[int, object] = {}
+        self.places = places_of(root)
         self.holders: dict[Node, int] = {}
         """The nodes that hold an argument: its placeholder, and the value it is left with."""
 
@@ -187,6 +191,8 @@ class _Importer:
             signature=self.signature,
             eager=self.eager,
             attributes=self.attributes,
+            ambient=Ambient.now(),
+            root=self.root,
         )
         program.module.verify()
         return program
@@ -221,8 +227,10 @@ class _Importer:
             if (spec := held.pop(node.name, None)) is not None:
                 assert spec.target is not None
                 fetch = self.fetcher(spec.target)
+                tensor = fetch()
+                assert tensor is not None
                 kind = KINDS[spec.kind.name]
-                self.add_argument(spec, spec.target, kind, Guard.of(fetch()), None, fetch)
+                self.add_argument(spec, spec.target, kind, Guard.of(tensor), None, fetch)
 
     def add_argument(
         self,
@@ -231,7 +239,7 @@ class _Importer:
         kind: Kind,
         guard: Guard,
         leaf: int | None,
-        fetch: Callable[[], torch.Tensor] | None = None,
+        fetch: Callable[[], torch.Tensor | None] | None = None,
     ) -> None:
         index = len(self.arguments)
         self.arguments.append(Argument(index, name, kind, guard, leaf, fetch))
@@ -241,15 +249,15 @@ class _Importer:
         outputs = self.exported.graph_signature.output_specs
         return any(o.kind.name != "USER_OUTPUT" and o.target == spec.target for o in outputs)
 
-    def fetcher(self, name: str) -> Callable[[], torch.Tensor]:
+    def fetcher(self, name: str) -> Callable[[], torch.Tensor | None]:
         """Finds the module's tensor of that qualified name, or the constant that export made."""
         prefix, _, leaf = name.rpartition(".")
         try:
             owner = self.root.get_submodule(prefix)
         except AttributeError:
             owner = None
-        if isinstance(getattr(owner, leaf, None), torch.Tensor):
-            return lambda: resolved(getattr(owner, leaf))
+        if owner is not None and isinstance(getattr(owner, leaf, None), torch.Tensor):
+            return Held(self.places.get(id(getattr(owner, leaf)), ((owner, leaf),)))
         constant = self.exported.constants[name]
         assert isinstance(constant, torch.Tensor)
         return lambda: constant
@@ -307,6 +315,17 @@ class _Importer:
         assert spec is not None
         paths, _ = tree_flatten_with_path(tree_unflatten(range(spec.num_leaves), spec))
         return [".".join(_key(key) for key in path) or "0" for path, _ in paths]
+
+
+def places_of(root: torch.nn.Module) -> dict[int, tuple[tuple[torch.nn.Module, str], ...]]:
+    """The modules and names where each tensor of a module is, by the identity of the tensor."""
+    places: dict[int, tuple[tuple[torch.nn.Module, str], ...]] = {}
+    for module in root.modules():
+        for names in (module._parameters, module._buffers, vars(module)):
+            for name, value in names.items():
+                if isinstance(value, torch.Tensor):
+                    places[id(value)] = (*places.get(id(value), ()), (module, name))
+    return places
 
 
 def argument_attributes(argument: Argument, bounds: Bounds | None, drawn: int) -> DictionaryAttr:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -13,6 +14,8 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.dialects.user_outputs import Constant, Leaf
+from dlc.frontend.ambient import Ambient
+from dlc.frontend.constants import same_constant
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.frontend.source import ImportFailure
@@ -62,6 +65,36 @@ def alignment(tensor: torch.Tensor) -> int:
     return min(address & -address, WIDEST_ACCESS) if address else WIDEST_ACCESS
 
 
+@dataclass(frozen=True)
+class Held:
+    """Finds the one tensor that modules have under such names; None if they have several now."""
+
+    places: tuple[tuple[torch.nn.Module, str], ...]
+
+    def __call__(self) -> torch.Tensor | None:
+        owner, name = self.places[0]
+        tensor = getattr(owner, name, None)
+        tied = all(getattr(module, name, None) is tensor for module, name in self.places[1:])
+        if not tied:
+            return None
+        return resolved(tensor) if isinstance(tensor, torch.Tensor) else tensor
+
+    @contextmanager
+    def put(self, tensor: torch.Tensor) -> Iterator[None]:
+        """It is the modules' tensor in here, whatever type of tensor it is."""
+        with ExitStack() as stack:
+            for module, name in self.places:
+                own = module.__dict__
+                registries = own["_parameters"], own["_buffers"]
+                place = next((place for place in registries if name in place), own)
+                if name in place:
+                    stack.callback(place.__setitem__, name, place[name])
+                else:
+                    stack.callback(place.pop, name)
+                place[name] = tensor
+            yield
+
+
 Kind: TypeAlias = Literal["input", "parameter", "buffer", "constant", "random"]
 
 
@@ -78,7 +111,7 @@ class Argument:
     kind: Kind
     guard: Guard
     leaf: int | None = None
-    fetch: Callable[[], torch.Tensor] | None = None
+    fetch: Callable[[], torch.Tensor | None] | None = None
 
     @property
     def tensor(self) -> torch.Tensor | None:
@@ -126,6 +159,34 @@ class ImportedProgram:
     """The program as PyTorch runs it."""
     attributes: ModuleAttributes
     """What the code of the modules has read of them: the program is specialised to it."""
+    ambient: Ambient
+    """PyTorch's own state, to which it is specialised, too."""
+    root: torch.nn.Module
+    """The module that was exported, by whose names tensors are known."""
+
+    @contextmanager
+    def as_called(self, bound: Sequence[torch.Tensor]) -> Iterator[None]:
+        """
+        What the program reads beside its inputs is in here what it was specialised to: PyTorch's
+        state, attributes of modules, and their tensors, which are those of `bound`, complex as such.
+        ImportFailure where an attribute cannot be set.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(self.ambient.restored())
+            stack.enter_context(self.attributes.restored())
+            for argument, tensor in zip(self.arguments, bound, strict=True):
+                held = argument.fetch
+                if isinstance(held, Held) and held() is not tensor:
+                    stack.enter_context(held.put(tensor))
+            yield
+
+    def call_of(self, inputs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The user's call with such tensors, in the order of `@main`, which takes others, too."""
+        leaves = dict(self.constants)
+        for argument, tensor in zip(self.arguments, inputs, strict=True):
+            if argument.leaf is not None:
+                leaves[argument.leaf] = tensor
+        return tree_unflatten([leaves[n] for n in range(len(leaves))], self.input_spec)
 
     @property
     def guards(self) -> dict[str, Guard]:
@@ -136,6 +197,14 @@ class ImportedProgram:
         """True if the program was specialised to calls with such arguments."""
         return self.tensors_of(args, kwargs) is not None
 
+    def is_present(self) -> bool:
+        """True if the modules have the attributes and tensors that the program is for."""
+        held = [a for a in self.arguments if a.fetch is not None and a.kind != "random"]
+        return self.attributes.hold() and all(
+            argument.tensor is not None and argument.guard.holds(argument.tensor)
+            for argument in held
+        )
+
     def tensors_of(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> list[torch.Tensor] | None:
@@ -145,11 +214,13 @@ class ImportedProgram:
         cheap enough per call.
         """
         leaves, spec = flatten_call(self.signature, args, kwargs)
-        if spec != self.input_spec or not self.attributes.hold():
+        if spec != self.input_spec or self.ambient != Ambient.now():
             return None
         for leaf, value in self.constants.items():
-            if type(leaves[leaf]) is not type(value) or leaves[leaf] != value:
+            if not same_constant(leaves[leaf], value):
                 return None
+        if not self.attributes.hold():
+            return None
         bound: list[torch.Tensor] = []
         for argument in self.arguments:
             tensor = self._tensor_of(argument, leaves)
@@ -186,7 +257,7 @@ class ImportedProgram:
             if result.argument is not None:
                 self._check_overlap(result.argument, bound)
 
-    def _tensor_of(self, argument: Argument, leaves: Sequence[Any]) -> torch.Tensor:
+    def _tensor_of(self, argument: Argument, leaves: Sequence[Any]) -> Any:
         if argument.leaf is not None:
             return self._resolved(argument, leaves[argument.leaf])
         assert argument.fetch is not None

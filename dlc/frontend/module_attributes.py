@@ -2,87 +2,288 @@
 The numbers, strings and flags of modules that a program is compiled for.
 
 What the code of a program reads of its modules while it is exported (`self.eps`, `self.training`)
-is a constant of the graph, so a call for which it has changed needs another one.
+is a constant of the graph, so a call for which it has changed needs another one. So it does where a
+module has other submodules or hooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from enum import Enum
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
+from dlc.frontend.constants import CONTAINERS, Identity, copied, has_value, key_of
 from dlc.frontend.source import ImportFailure
 
-PLAIN = (bool, int, float, complex, str, type(None), Enum, torch.dtype, torch.device)
-LONGEST = 16
-"""Elements of a tuple or list that is compared."""
 INTERNAL = (frozenset(vars(torch.nn.Module())) | frozenset(dir(torch.nn.Module))) - {"training"}
 """What every module has, and PyTorch itself reads."""
+CODE = (torch.nn.Module, FunctionType, BuiltinFunctionType, MethodType, partial, type)
+"""Types of objects that are what they do, and compared by identity."""
+STRUCTURE = ("_modules", "_forward_hooks", "_forward_pre_hooks")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+"""The value of an attribute that a module has not."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """An attribute as it was read first."""
+
+    module: torch.nn.Module
+    name: str
+    value: Any
+    """Of a container a copy."""
+    key: Hashable
+
+    def holds(self) -> bool:
+        """True if it is the same constant now."""
+        found = getattr(self.module, self.name, MISSING)
+        if found is self.value and not isinstance(found, CONTAINERS):
+            return True
+        return type(found) is type(self.value) and _key(found) == self.key
+
+    def restore(self) -> Callable[[], None]:
+        """Sets it to what it was; a call of the result undoes that. ImportFailure if it cannot."""
+        now = getattr(self.module, self.name, MISSING)
+        try:
+            _set(self.module, self.name, copied(self.value))
+        except AttributeError:
+            raise ImportFailure(
+                f"the attribute '{self.name}' of a {type(self.module).__name__} was "
+                f"{self.value!r} in the forward, is {now!r} in its backward, and cannot be set; "
+                "set it back before the backward"
+            ) from None
+        return partial(_set, self.module, self.name, now)
+
+
+def _set(module: torch.nn.Module, name: str, value: Any) -> None:
+    if value is MISSING:
+        delattr(module, name)
+    else:
+        setattr(module, name, value)
+
+
+class Structure:
+    """The submodules and hooks of a module, and the parameters and buffers that it has not."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+        own = _own(module)
+        self.parts = [(own[name], dict(own[name])) for name in STRUCTURE]
+        self.absent = [
+            (tensors, name)
+            for tensors in (own["_parameters"], own["_buffers"])
+            for name, tensor in tensors.items()
+            if tensor is None
+        ]
+
+    def holds(self) -> bool:
+        return all(not (now or then) or dict(now) == then for now, then in self.parts) and all(
+            tensors.get(name) is None for tensors, name in self.absent
+        )
+
+    def restore(self) -> Callable[[], None]:
+        """As of `Noted`."""
+        before = [(part, then, dict(part)) for part, then in self.parts]
+        given = [(tensors, name, tensors[name]) for tensors, name in self.absent if name in tensors]
+
+        def put(old: bool) -> None:
+            for part, then, now in before:
+                part.clear()
+                part.update(then if old else now)
+            for tensors, name, tensor in given:
+                tensors[name] = None if old else tensor
+
+        put(True)
+        return partial(put, False)
 
 
 @dataclass
 class ModuleAttributes:
-    """Attributes by module and name, as they were read first."""
+    """What has been read of modules, as it was then."""
 
-    read: dict[tuple[int, str], tuple[torch.nn.Module, str, object]] = field(default_factory=dict)
+    read: dict[tuple[int, str], Noted] = field(default_factory=dict)
+    structures: dict[int, Structure] = field(default_factory=dict)
+    written: dict[tuple[int, str], torch.nn.Module] = field(default_factory=dict)
+    """What the program writes before it reads it, so that what it was does not matter."""
+    found: dict[tuple[int, str], object] = field(default_factory=dict)
+    """The values that were read themselves, while the program runs: export copies containers."""
+    made: dict[int, torch.nn.Module] = field(default_factory=dict)
+    """Modules that are made while the program runs, first met in their `__init__`."""
 
     def hold(self) -> bool:
         """True if all of them are as they were; cheap enough per call."""
-        for module, name, value in self.read.values():
-            found = getattr(module, name, None)
-            if found is not value and (type(found) is not type(value) or found != value):
-                return False
-        return True
+        structures = self.structures.values()
+        return all(part.holds() for part in structures) and all(
+            noted.holds() for noted in self.read.values()
+        )
 
     def note(self, module: torch.nn.Module, name: str, value: object) -> None:
         """Remembers what was read, if it is such an attribute."""
-        if name.startswith("__") or name in INTERNAL or issubclass(type(module), GraphModule):
+        if issubclass(type(module), GraphModule) or id(module) in self.made:
             return
-        if _is_plain(value):
-            own = list(value) if isinstance(value, list) else value
-            self.read.setdefault((id(module), name), (module, name, own))
+        if "_modules" not in _own(module):
+            self.made[id(module)] = module
+            return
+        if id(module) not in self.structures:
+            self.structures[id(module)] = Structure(module)
+        where = id(module), name
+        if name.startswith("__") or name in INTERNAL:
+            return
+        if where in self.read or where in self.written:
+            return
+        if value is MISSING and name.startswith("_"):
+            return
+        if value is MISSING or has_value(value) or (name in _own(module) and _is_held(value)):
+            self.guard(module, name, value)
+            self.found[where] = value
+
+    def guard(self, module: torch.nn.Module, name: str, value: object) -> None:
+        """The program is for this value of an attribute."""
+        self.read[id(module), name] = Noted(module, name, copied(value), _key(value))
 
     def check_write(self, module: torch.nn.Module, name: str, value: object) -> None:
         """ImportFailure for a change of what the program has read, which a graph does only once."""
-        _, _, before = self.read.get((id(module), name), (None, None, value))
-        if _is_plain(value) and value != before:
-            raise ImportFailure(
-                f"the program changes the attribute '{name}' of a {type(module).__name__}, which "
-                f"it reads, from {before!r} to {value!r}: its kernels would not; keep it in a "
-                "buffer (register_buffer), or change it outside of the program"
-            )
+        noted = self.read.get((id(module), name))
+        if noted is None:
+            self.written[id(module), name] = module
+        elif (has_value(value) or _is_held(value)) and _key(value) != noted.key:
+            raise self._changed(noted, value)
+
+    def close(self) -> None:
+        """Nothing more is noted. ImportFailure if the program has changed what it has read."""
+        found = dict(self.found)
+        for record in (self.written, self.made, self.found):
+            record.clear()
+        for where, noted in self.read.items():
+            if _key(found[where]) != noted.key:
+                raise self._changed(noted, found[where])
+        for structure in self.structures.values():
+            if not structure.holds():
+                raise ImportFailure(
+                    f"the program changes the submodules or the hooks of a "
+                    f"{type(structure.module).__name__}: its kernels would not; change them "
+                    "outside of the program"
+                )
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """All of them are as they were, in here. ImportFailure where one cannot be set."""
+        with ExitStack() as stack:
+            for part in (*self.structures.values(), *self.read.values()):
+                if not part.holds():
+                    stack.callback(part.restore())
+            yield
+
+    def _changed(self, noted: Noted, value: object) -> ImportFailure:
+        return ImportFailure(
+            f"the program changes the attribute '{noted.name}' of a {type(noted.module).__name__}, "
+            f"which it reads, from {noted.value!r} to {value!r}: its kernels would not; keep it in "
+            "a buffer (register_buffer), or change it outside of the program"
+        )
+
+
+class _Recording:
+    """The records that are being made. Only one thread makes any: see `exclusive`."""
+
+    def __init__(self) -> None:
+        self.open: list[ModuleAttributes] = []
+        self.thread = 0
+        self.write_attribute = torch.nn.Module.__setattr__
+
+    def begin(self, attributes: ModuleAttributes) -> None:
+        self.open.append(attributes)
+        self.thread = threading.get_ident()
+        if len(self.open) > 1:
+            return
+        self.write_attribute = torch.nn.Module.__setattr__
+
+        def read(module: torch.nn.Module, name: str) -> Any:
+            return self._read(module, name)
+
+        def write(module: torch.nn.Module, name: str, value: Any) -> None:
+            self._write(module, name, value)
+
+        torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign]
+        torch.nn.Module.__setattr__ = write  # type: ignore[method-assign]
+
+    def end(self) -> None:
+        self.open.pop()
+        if not self.open:
+            del torch.nn.Module.__getattribute__
+            torch.nn.Module.__setattr__ = self.write_attribute  # type: ignore[method-assign]
+
+    def _read(self, module: torch.nn.Module, name: str) -> Any:
+        try:
+            value = object.__getattribute__(module, name)
+        except AttributeError:
+            if not _is_registered(module, name):
+                self._note(module, name, MISSING)
+            raise
+        self._note(module, name, value)
+        return value
+
+    def _note(self, module: torch.nn.Module, name: str, value: object) -> None:
+        if self.thread == threading.get_ident():
+            for attributes in self.open:
+                attributes.note(module, name, value)
+
+    def _write(self, module: torch.nn.Module, name: str, value: Any) -> None:
+        if self.thread == threading.get_ident():
+            for attributes in self.open:
+                attributes.check_write(module, name, value)
+        self.write_attribute(module, name, value)
+
+
+def _is_held(value: object) -> bool:
+    """True if a value of a module's own is compared: one with code, or a container."""
+    return isinstance(value, (*CODE, *CONTAINERS))
+
+
+def _key(value: object) -> Hashable:
+    """
+    The key of an attribute's value. Tensors are arguments of the program, whatever holds them, and
+    other objects are what they are: neither counts.
+    """
+    return key_of(value, lambda found: Identity(found if isinstance(found, CODE) else None))
+
+
+def _own(module: torch.nn.Module) -> dict[str, Any]:
+    """The module's `__dict__`, not noted."""
+    return object.__getattribute__(module, "__dict__")
+
+
+def _is_registered(module: torch.nn.Module, name: str) -> bool:
+    own = _own(module)
+    return any(name in own.get(kind, ()) for kind in ("_parameters", "_buffers", "_modules"))
+
+
+_RECORDING = _Recording()
 
 
 @contextmanager
 def recorded_attributes() -> Iterator[ModuleAttributes]:
-    """Notes what the code of modules reads in here. ImportFailure where it changes any of that."""
+    """
+    Notes what the code of modules reads in here. ImportFailure where it changes any of that. One
+    record may be made inside of another, in the same thread; those of threads exclude each other.
+    """
     attributes = ModuleAttributes()
-    write_attribute = torch.nn.Module.__setattr__
-
-    def read(module: torch.nn.Module, name: str) -> Any:
-        value = object.__getattribute__(module, name)
-        attributes.note(module, name, value)
-        return value
-
-    def write(module: torch.nn.Module, name: str, value: Any) -> None:
-        attributes.check_write(module, name, value)
-        write_attribute(module, name, value)
-
-    torch.nn.Module.__getattribute__ = read  # type: ignore[method-assign]
-    torch.nn.Module.__setattr__ = write  # type: ignore[method-assign]
+    _RECORDING.begin(attributes)
     try:
         yield attributes
     finally:
-        del torch.nn.Module.__getattribute__
-        torch.nn.Module.__setattr__ = write_attribute  # type: ignore[method-assign]
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, tuple | list):
-        return len(value) <= LONGEST and all(isinstance(item, PLAIN) for item in value)
-    return isinstance(value, PLAIN)
+        _RECORDING.end()
+    attributes.close()

@@ -22,6 +22,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
+from dlc.frontend.ambient import Ambient
 from dlc.frontend.bags import BAGS
 from dlc.frontend.beside_aten import beside_aten
 from dlc.frontend.composed import COMPOSED
@@ -91,7 +92,8 @@ def free_values(function: Callable[..., Any]) -> dict[str, Any]:
         if (current.__module__ or "").split(".")[0] == "torch":  # what eval made has no module
             continue
         free = inspect.getclosurevars(current)
-        for name, value in {**free.nonlocals, **free.globals}.items():
+        for name, bound in {**free.nonlocals, **free.globals}.items():
+            value = inspect.unwrap(bound)
             found.setdefault(name, value)
             pending.append(value)
     return found
@@ -137,10 +139,13 @@ def export(
 def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str] | None) -> bool:
     """
     True if a graph is as `run_decompositions` would leave it, but for operations in `LEFT`: so are
-    those of most models. Decomposing traces all of it anew, which takes as long as the export.
+    those of most models. Decomposing traces all of it anew, which takes as long as the export,
+    and is when autocast takes effect.
     """
     nodes = (node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
-    return whole is not None and all(
+    if whole is None or Ambient.now().autocast:
+        return False
+    return all(
         node.target in LEFT
         or (
             _is_functional(node.target)

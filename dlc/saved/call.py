@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from keyword import iskeyword
@@ -18,6 +18,7 @@ from dlc.backend import BackendError
 from dlc.backend.host_program import attributes_of, user_dtype, user_shape
 from dlc.dialects.host import main_of
 from dlc.dialects.user_outputs import outputs_of
+from dlc.frontend.ambient import Ambient
 from dlc.frontend.draws import fresh_state
 from dlc.frontend.imported import Argument, Guard, ImportedProgram, Kind, Result
 from dlc.frontend.module_attributes import ModuleAttributes
@@ -30,7 +31,9 @@ ALIGNMENTS = (1, 2, 4, 8, WIDEST_ACCESS)
 PARAMETER_KINDS = tuple(kind.name for kind in type(inspect.Parameter.POSITIONAL_ONLY))
 
 
-def call_to_json(program: ImportedProgram) -> dict[str, Any]:
+def call_to_json(
+    program: ImportedProgram, file_of: Callable[[torch.Tensor], str]
+) -> dict[str, Any]:
     """BackendError for a call or a result with what JSON has no form for."""
     try:
         specs = [treespec_dumps(spec) for spec in (program.input_spec, program.output_spec)]
@@ -41,11 +44,15 @@ def call_to_json(program: ImportedProgram) -> dict[str, Any]:
             "cannot save what the program returns: beside tensors it may be numbers, strings, None"
         )
     return {
-        "arguments": [_argument_to_json(argument) for argument in program.arguments],
+        "arguments": [_argument_to_json(argument, file_of) for argument in program.arguments],
         "results": [asdict(result) for result in program.results],
         "input_spec": specs[0],
         "output_spec": specs[1],
         "constants": {str(leaf): _plain(value) for leaf, value in program.constants.items()},
+        "default_dtype": str(program.ambient.default_dtype).removeprefix("torch."),
+        "autocast": {
+            device: str(dtype).removeprefix("torch.") for device, dtype in program.ambient.autocast
+        },
         "signature": [
             {"name": p.name, "kind": p.kind.name, "optional": p.default is not p.empty}
             for p in program.signature.parameters.values()
@@ -89,7 +96,19 @@ def call_from_json(
         signature=signed,
         eager=absent,
         attributes=ModuleAttributes(),
+        ambient=Ambient(
+            tuple((device, _dtype(dtype)) for device, dtype in call["autocast"].members()),
+            _dtype(call["default_dtype"]),
+        ),
+        root=torch.nn.Module(),
     )
+
+
+def _dtype(given: Entry) -> torch.dtype:
+    dtype = getattr(torch, given.text(), None)
+    if not isinstance(dtype, torch.dtype):
+        given.fail("a dtype of PyTorch")
+    return dtype
 
 
 def _spec(given: Entry) -> TreeSpec:
@@ -148,9 +167,11 @@ def _span(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
-def _argument_to_json(argument: Argument) -> dict[str, Any]:
+def _argument_to_json(argument: Argument, file_of: Callable[[torch.Tensor], str]) -> dict[str, Any]:
     guard = argument.guard
+    tensor = None if argument.kind == "random" else argument.tensor  # which would be drawn
     return {
+        "bytes": None if tensor is None else file_of(tensor),
         "index": argument.index,
         "name": argument.name,
         "kind": argument.kind,

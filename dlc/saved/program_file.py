@@ -6,6 +6,7 @@ The file of a compiled program: a zip archive in which nothing is pickled.
     N/kernel.mlir           its Kernel IR
     N/KERNEL.object         machine code of a kernel, for `chip`
     N/INDEX.bytes           the memory of a parameter, buffer or constant: argument INDEX of `@main`
+                            of variant N, and what is the same tensor in others
     checksum                SHA-256 over all of it
 
 The checksum tells damage, not who wrote the file: loading one runs the machine code in it.
@@ -14,7 +15,7 @@ The checksum tells damage, not who wrote the file: loading one runs the machine 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,27 +91,39 @@ def check_portable(backend: Backend) -> Portable:
 def save(
     path: Path, version: str, target: str, backend: Backend, variants: Sequence[Saved]
 ) -> None:
-    """Writes a program with all its variants. BackendError for what cannot be saved."""
+    """Writes a program with its variants. BackendError for what cannot be saved."""
     portable = check_portable(backend)
     files: dict[str, bytes] = {}
+    names: dict[Hashable, str] = {}
     for number, variant in enumerate(variants):
         files[f"{number}/torch.mlir"] = text_of(variant.program.module).encode()
         files[f"{number}/kernel.mlir"] = text_of(variant.kernels).encode()
         for func, made in zip(variant.funcs, portable.objects(variant.funcs), strict=True):
             files[f"{number}/{func.name_}.object"] = made.read_bytes()
         for argument in variant.program.arguments:
-            if argument.tensor is not None and argument.kind != "random":
-                files[f"{number}/{argument.index}.bytes"] = tensor_to_bytes(argument.tensor)
+            tensor = None if argument.kind == "random" else argument.tensor
+            if tensor is not None:
+                name = names.setdefault(_memory(tensor), f"{number}/{argument.index}.bytes")
+                files.setdefault(name, tensor_to_bytes(tensor))
     manifest = {
         "format": FORMAT,
         "version": version,
         "target": target,
         "backend": backend.name,
         "chip": portable.chip,
-        "variants": [call_to_json(variant.program) for variant in variants],
+        "variants": [
+            call_to_json(variant.program, lambda tensor: names[_memory(tensor)])
+            for variant in variants
+        ],
     }
     head = {MANIFEST: json.dumps(manifest, indent=1).encode()}
     write_archive(path, head | files)
+
+
+def _memory(tensor: torch.Tensor) -> Hashable:
+    """The same for tensors that are the same elements in memory."""
+    place = tensor.device, tensor.data_ptr() or id(tensor)
+    return *place, tensor.dtype, tuple(tensor.shape), tensor.stride()
 
 
 @dataclass(frozen=True)
@@ -153,19 +166,33 @@ class ProgramFile:
             calls = list(self.manifest["variants"])
             if not calls:
                 self.manifest["variants"].fail("a list of variants")
-            return [self._variant(n, call, ctx, backend, portable) for n, call in enumerate(calls)]
+            held: dict[str, torch.Tensor] = {}
+            return [
+                self._variant(number, call, ctx, backend, portable, held)
+                for number, call in enumerate(calls)
+            ]
 
     def _variant(
-        self, number: int, call: Entry, ctx: Context, backend: Backend, to: Portable
+        self,
+        number: int,
+        call: Entry,
+        ctx: Context,
+        backend: Backend,
+        to: Portable,
+        held: dict[str, torch.Tensor],
     ) -> Saved:
+        """A variant; `held` are the tensors of those before, by the names of their files."""
         module = self._module(ctx, f"{number}/torch.mlir")
         main = main_of(module)
         tensors: dict[int, torch.Tensor] = {}
         for given in call["arguments"]:
             if given["kind"].value not in ("input", "random"):
                 guard, index = guard_of(given, main), given["index"].value
-                content = self._file(f"{number}/{index}.bytes")
-                tensors[index] = tensor_of_bytes(content, guard, backend.device)
+                if (name := given["bytes"].text()) not in held:
+                    held[name] = tensor_of_bytes(self._file(name), guard, backend.device)
+                tensors[index] = held[name]
+                if not guard.holds(held[name]):
+                    given["bytes"].fail("the file of a tensor as the argument is")
         program = call_from_json(call, module, tensors)
         saved = Saved(program, self._module(ctx, f"{number}/kernel.mlir"))
         bound = HostProgram.of(saved.kernels).bind({})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+import math
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -119,5 +122,131 @@ def test_modules_are_left_as_they_were() -> None:
 def test_what_every_module_has_is_not_guarded() -> None:
     f = dlc.compile(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)), (X,), backend="host")
     program: ImportedProgram = f.variants[0].program
-    names = {name for _, name, _ in program.attributes.read.values()}
+    names = {name for _, name in program.attributes.read}
     assert names - {"training"} == {"normalized_shape", "eps"}
+
+
+class Table(nn.Module):
+    """Attributes that are containers, objects and functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.long = [float(n) for n in range(40)]
+        self.nested = {"a": [(1.0, {"b": 2.0})], "dtype": torch.float32}
+        self.act: Any = torch.relu
+        self.bias = None
+        self.sub = nn.Sequential(nn.ReLU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.sub(self.act(x)) * sum(self.long) + self.nested["a"][0][1]["b"]
+        if self.bias is not None:
+            x = x + self.bias
+        return (x * getattr(self, "extra", 1.0)).to(self.nested["dtype"])
+
+
+def _set(name: str, value: object) -> Callable[[Table], None]:
+    return lambda m: setattr(m, name, value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.long.__setitem__(30, -7.0),
+        lambda m: m.long.append(1.0),
+        lambda m: m.nested["a"][0][1].update(b=5.0),
+        lambda m: m.nested.update(dtype=torch.float64),
+        _set("act", torch.sin),
+        _set("extra", 3.0),
+        _set("bias", nn.Parameter(torch.ones(3), False)),
+        _set("sub", nn.Tanh()),
+        lambda m: m.sub.append(nn.Tanh()),
+        lambda m: m.sub.register_forward_hook(lambda m, a, out: out * 2),
+    ],
+    ids="item append nested dtype function extra bias module inner hook".split(),
+)
+def test_changes_inside_of_attributes_are_followed(change: Callable[[Table], object]) -> None:
+    m = Table()
+    f = dlc.compile(m, (X,), backend="host")
+    before = m(X)
+    change(m)
+    for _ in range(2):
+        torch.testing.assert_close(f(X), m(X))
+    assert m(X).dtype != before.dtype or not torch.equal(m(X), before)
+    assert len(f.variants) == 2
+
+
+def test_weights_that_are_tied_no_more() -> None:
+    m = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).requires_grad_(False)
+    m[1].weight = m[0].weight
+    f = dlc.compile(m, (X,), backend="host")
+    m[1].weight = nn.Parameter(torch.ones(3, 3), False)
+    torch.testing.assert_close(f(X), m(X))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(0.0, -0.0), (1, True), (1, 1.0), ((1,), (True,)), ([2], [2.0]), ({"k": 0.0}, {"k": -0.0})],
+)
+def test_equal_values_of_two_kinds_are_two_constants(first: Any, second: Any) -> None:
+    m = Inner()
+    m.label = first
+    m.forward = lambda x: x if m.label is None else x + 1  # type: ignore[method-assign]
+    f = dlc.compile(m, (X,), backend="host")
+    for value, count in ((first, 1), (second, 2), (first, 2), (math.nan, 3), (-math.nan, 3)):
+        m.label = value
+        f(X)
+        assert len(f.variants) == count
+
+
+def test_what_a_program_gathers_in_an_attribute() -> None:
+    """A list that it makes itself is no state; one that it finds is."""
+
+    class Gathers(nn.Module):
+        def __init__(self, own: bool) -> None:
+            super().__init__()
+            self.own, self.found = own, []
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if self.own:
+                self.found = []
+            self.found.append(x.shape[0])
+            return x + self.found[-1]
+
+    f = dlc.compile(Gathers(True), (X,), backend="host")
+    f(X)
+    assert len(f.variants) == 1
+    with pytest.raises(ImportFailure, match="changes the attribute 'found' of a Gathers"):
+        dlc.compile(Gathers(False), (X,), backend="host")
+
+
+def test_a_compilation_inside_of_one() -> None:
+    inner = dlc.compile(nn.Linear(3, 3), (X,), backend="host")
+    ones, made = torch.ones(2, 2), []
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        made.append(dlc.compile(nn.Softmax(-1), (ones,), backend="host"))
+        return inner(x) + made[-1](ones).sum()
+
+    f = dlc.compile(program, (X,), backend="host")
+    torch.testing.assert_close(f(X), inner(X) + 2)
+    names = {"x", "inner.weight", "inner.bias", "ones"}
+    assert {a.name for a in f.variants[0].program.arguments} == names
+    assert made[0](ones).tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert "__getattribute__" not in vars(nn.Module)
+
+
+def test_compilations_in_threads() -> None:
+    models, found = [Inner() for _ in range(4)], dict[int, torch.Tensor]()
+
+    def run(n: int) -> None:
+        models[n].scale = n + 1.0
+        found[n] = dlc.compile(models[n], (X,), backend="host")(X)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n, m in enumerate(models):
+        torch.testing.assert_close(found[n], m(X))
+    assert "__getattribute__" not in vars(nn.Module)

@@ -107,3 +107,95 @@ def test_results_that_share_memory_share_gradients(whole: bool) -> None:
         assert x.grad is not None
         gradients.append(x.grad)
     torch.testing.assert_close(*gradients)
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.norm, self.linear = 2.0, nn.BatchNorm1d(4), nn.Linear(4, 4)
+        self.tied = nn.Linear(4, 4)
+        self.tied.weight = self.linear.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.tied(self.linear(self.norm(x))) * self.scale
+
+
+def _retie(m: Scaled) -> None:
+    m.linear.weight = m.tied.weight = nn.Parameter(torch.ones(4, 4))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: setattr(m, "scale", 7.0),
+        lambda m: m.train(),
+        lambda m: setattr(m, "linear", nn.Linear(4, 4)),
+        lambda m: setattr(m.linear, "weight", nn.Parameter(torch.ones(4, 4))),
+        _retie,
+        lambda m: m.norm.register_forward_hook(lambda m, a, out: out * 2),
+        lambda m: torch.set_default_dtype(torch.float64),
+    ],
+    ids="attribute mode module parameter tied hook default".split(),
+)
+def test_a_backward_is_that_of_its_forward(change: Callable[[Scaled], object]) -> None:
+    """Whatever changes between the two; and it moves nothing."""
+    torch.manual_seed(0)
+    m, x = Scaled().eval(), torch.randn(3, 4, requires_grad=True)
+    wanted = [x, *m.parameters()]
+    expected = torch.autograd.grad(m(x).pow(2).sum(), wanted)
+    loss = dlc.compile(m, (x,), backend="host")(x).pow(2).sum()
+    try:
+        change(m)
+        state = {name: tensor.clone() for name, tensor in m.state_dict().items()}
+        kept = m.scale, m.training, m.linear, m.linear.weight, m.tied.weight
+        found = torch.autograd.grad(loss, wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(m.state_dict(), state)
+    now = m.scale, m.training, m.linear, m.linear.weight, m.tied.weight
+    assert all(a is b for a, b in zip(kept, now, strict=True))
+
+
+def test_a_changed_list_of_arguments() -> None:
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    given = [x, y]
+    result = dlc.compile(lambda pair: pair[0] * pair[1], (given,), backend="host")(given)
+    given.reverse()
+    given.append(x)
+    torch.testing.assert_close(torch.autograd.grad(result.sum(), [x, y]), (y, x))
+
+
+def test_results_require_gradients_as_in_eager() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> tuple[Any, ...]:
+        with torch.no_grad():
+            z = x + 1
+        p = x * 3
+        return x.detach() * 2, p, x.detach(), x, y.exp(), z, p.detach(), z * y, p.argmax()
+
+    flags: list[list[bool]] = []
+    for first, second in ((True, False), (False, True), (True, True), (False, False)):
+        x, y = torch.ones(3, requires_grad=first), torch.ones(3, requires_grad=second)
+        for f in (program, dlc.compile(program, (x, y), backend="host")):
+            flags.append([tensor.requires_grad for tensor in f(x, y)])
+        assert flags[-1] == flags[-2]
+
+
+@pytest.mark.parametrize(
+    ("transform", "words"),
+    [
+        (torch.vmap, r"dlc\.compile\(torch\.vmap\(f\), args\)"),
+        (torch.func.grad, r"make_fx\(torch\.func\.grad\(f\)\)"),
+        (lambda f: lambda x: torch.func.jvp(f, (x,), (x,)), "jvp"),
+    ],
+)
+def test_transforms_are_refused(transform: Callable[..., Any], words: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return (x * x).sum()
+
+    x = torch.randn(2, 3)
+    compiled = dlc.compile(program, (x[0],), backend="host")
+    with pytest.raises(ImportFailure, match=words):
+        transform(compiled)(x)
+    mapped = dlc.compile(torch.vmap(program), (x,), backend="host")
+    torch.testing.assert_close(mapped(x), (x * x).sum(1))

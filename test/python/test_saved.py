@@ -152,3 +152,52 @@ def test_copies_and_pickles():
         assert torch.equal(other(x), model.bias.expand(2, 3))
         assert (other.target, other.backend.name) == (compiled.target, "host")
     assert copy.copy(compiled).function is model
+
+
+class Guarded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(4))
+        self.linear = nn.Linear(4, 4)
+        self.scale, self.table = 2.0, {"a": [1.0]}
+
+    def forward(self, x: torch.Tensor) -> Any:
+        seen = self.get_buffer("seen").add_(1)
+        return self.linear(x) * self.scale + seen * self.table["a"][0] + self.training
+
+
+def test_variants_share_memory_and_are_those_of_the_present(tmp_path: Path):
+    model, sizes = Guarded().requires_grad_(False), (2, 5)
+    compiled = dlc.compile(model, (torch.randn(2, 4),), backend="host")
+    for change in ({"scale": 3.0}, {"training": False}, {"table": {"a": [5.0]}}):
+        for rows in sizes:
+            compiled(torch.randn(rows, 4))
+        for name, value in change.items():
+            setattr(model, name, value)
+    with pytest.raises(BackendError, match="not compiled for what its modules are"):
+        compiled.save(tmp_path / "p.dlc")
+    for rows in sizes:
+        compiled(torch.randn(rows, 4))
+    compiled.save(tmp_path / "p.dlc")
+    loaded, own = dlc.load_program(tmp_path / "p.dlc"), copy.deepcopy(model)
+    assert len(compiled.variants) == 8
+    assert len(loaded.variants) == 2
+    for rows in (*sizes, *sizes):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(loaded(x), own(x))
+
+
+def test_modes_are_guards_of_a_file(tmp_path: Path):
+    x = torch.randn(3, 4)
+    compiled = dlc.compile(lambda x: x @ x.t(), (x,), backend="host")
+    with torch.autocast("cpu", torch.bfloat16):
+        compiled(x)
+    compiled.save(tmp_path / "p.dlc")
+    loaded = dlc.load_program(tmp_path / "p.dlc")
+    assert loaded(x).dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert loaded(x).dtype == torch.bfloat16
+    with torch.autocast("cpu", torch.float16), pytest.raises(ImportFailure, match="saved with"):
+        loaded(x)
+    with pytest.raises(ImportFailure, match="without gradients"):
+        loaded(x.requires_grad_())
