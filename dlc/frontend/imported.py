@@ -165,16 +165,16 @@ class ImportedProgram:
     """The module that was exported, by whose names tensors are known."""
 
     @contextmanager
-    def as_called(self, bound: Sequence[torch.Tensor]) -> Iterator[None]:
+    def as_called(self, tensors: Sequence[torch.Tensor]) -> Iterator[None]:
         """
         What the program reads beside its inputs is in here what it was specialised to: PyTorch's
-        state, attributes of modules, and their tensors, which are those of `bound`, complex as such.
+        state, attributes of modules, and their tensors, which are those of `tensors`.
         ImportFailure where an attribute cannot be set.
         """
         with ExitStack() as stack:
             stack.enter_context(self.ambient.restored())
             stack.enter_context(self.attributes.restored())
-            for argument, tensor in zip(self.arguments, bound, strict=True):
+            for argument, tensor in zip(self.arguments, tensors, strict=True):
                 held = argument.fetch
                 if isinstance(held, Held) and held() is not tensor:
                     stack.enter_context(held.put(tensor))
