@@ -104,6 +104,8 @@ def as_complex(pairs: torch.Tensor) -> torch.Tensor:
     """The complex tensor whose memory `@main` has as pairs of reals."""
     import torch  # the dialects are read without it
 
+    if pairs.numel() == 0:  # whose strides are free, where PyTorch wants one of 1
+        pairs = pairs.clone(memory_format=torch.contiguous_format)
     return torch.view_as_complex(pairs)
 
 

@@ -29,6 +29,7 @@ from dlc.frontend.composed import COMPOSED
 from dlc.frontend.digits import DIGITS
 from dlc.frontend.draws import DRAWS, OwnGenerator
 from dlc.frontend.fast_paths import FAST_PATHS
+from dlc.frontend.fourier import FOURIER
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
@@ -266,7 +267,7 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     if whole is None:
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
-    for functions in (FAST_PATHS, COMPOSED, BAGS, DIGITS, DRAWS, RESAMPLING, STRIDED):
+    for functions in (FAST_PATHS, COMPOSED, BAGS, DIGITS, FOURIER, DRAWS, RESAMPLING, STRIDED):
         table.update(functions)
     table |= beside_aten()
     # What decompositions are written with beside ATen.

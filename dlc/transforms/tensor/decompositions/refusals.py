@@ -14,7 +14,6 @@ UNKNOWN = "nobody has written it yet"
 _REASONS = {
     RANDOM: "it draws random numbers; draw them outside and pass them as an argument",
     r"\w+_backward": "derivatives are not compiled",
-    r"_fft_\w+": "complex numbers are not compiled",
     r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
     "sym_storage_offset": "it depends on how a tensor lies in memory",
     r"\w+\.\w*out": "it writes to its argument; torch.export makes it functional",
