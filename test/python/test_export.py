@@ -19,6 +19,7 @@ from dlc.backend.export import export_program
 from dlc.cli.dlc_cli import main
 from dlc.compiler import set_target
 from dlc.ir.locations import LocParser
+from dlc.ir.scalar_functions import philox
 from dlc.pipeline import run_pipeline, text_of
 from dlc.stages import compiler_context
 
@@ -159,6 +160,28 @@ def test_tensor_maps_are_exported(tmp_path: Path, scheduler: Path) -> None:
     command += ["-o", tmp_path / "run.o"]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False)
     assert compiled.returncode == 0, compiled.stderr
+
+
+def test_an_exported_program_is_given_a_seed(tmp_path: Path, scheduler: Path) -> None:
+    """That of the command line or of a file; the elements that stay are those of Philox."""
+    text = "torch.nn.functional.dropout(torch.randn(8, 8))"
+    assert main(["compile", "-c", text, "-o", f"{tmp_path}/"]) == 0
+    build(tmp_path, scheduler)
+    np.save(tmp_path / "input.npy", np.ones((8, 8), np.float32))
+    assert "there is no argument rng" in run(tmp_path).stderr
+
+    def dropped(*options: str) -> list[bool]:
+        command = [tmp_path / "run", *options, tmp_path, tmp_path / "out"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return (np.load(tmp_path / "out" / "0.npy") == 0).flatten().tolist()
+
+    first, other = dropped("--seed=5", "--offset=3"), dropped("--seed=5", "--offset=67")
+    assert first != other
+    words = philox(np.int64(5), np.int64(3) + np.arange(64)) & np.int64(2**32 - 1)
+    assert first == (words < 2**31).tolist()
+    np.save(tmp_path / "rng.npy", np.array([5, 3]))
+    assert dropped() == first
 
 
 def test_the_manifest_says_what_the_program_does(

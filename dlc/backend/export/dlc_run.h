@@ -287,6 +287,13 @@ class Program {
       std::fputs(usage, stdout);
       std::exit(0);
     }
+    for (; argc > 1; --argc, ++argv) {
+      if (!std::strncmp(argv[1], "--seed=", 7)) state_[0] = number(argv[1] + 7);
+      else if (!std::strncmp(argv[1], "--offset=", 9)) state_[1] = number(argv[1] + 9);
+      else break;
+      seeded_ = true;
+      argv[1] = argv[0];
+    }
     if (argc < 3 || argc > 4) fail(std::string("expected two or three folders and files\n") + usage);
     const std::string self = argv[0];
     directory_ = self.substr(0, self.find_last_of('/') + 1);
@@ -322,6 +329,14 @@ class Program {
     });
     char* address = allocate(memory.size());
     to_device(address, memory.data(), memory.size());
+    return address;
+  }
+
+  // Seed and offset of random numbers: those of the command line, or else as an argument.
+  char* state(const std::string& name, const std::string& file = "") {
+    if (!seeded_) return argument(name, "i64", {2}, {1}, file);
+    char* address = allocate(sizeof state_);
+    to_device(address, reinterpret_cast<const char*>(state_), sizeof state_);
     return address;
   }
 
@@ -372,6 +387,15 @@ class Program {
   }
 
  private:
+  static long long number(const char* text) {
+    char* end = nullptr;
+    const long long value = std::strtoll(text, &end, 10);
+    if (end == text || *end) fail(std::string("expected a number, found ") + text);
+    return value;
+  }
+
+  long long state_[2] = {0, 0};
+  bool seeded_ = false;
   std::string directory_, inputs_, results_, weights_;
 };
 

@@ -20,7 +20,7 @@ alignment       bytes
 steps           [{zero: buffer} or {launch: kernel, buffers: [...], ops: [...]}], in order; `ops`
                 are the PyTorch operations that the launch does, with their numbers
 inputs          [{name, kind, buffer, file}], inputs of the program's call in order first; `kind` is
-                input, parameter, buffer or constant
+                input, parameter, buffer, constant or random: seed and offset of random numbers
 mutations       [{name, buffer, argument, file}]: after the last step the elements of `buffer` are
                 copied to the buffer `argument`, and are what the program leaves in `name`
 results         the leaves of the program's output, in order: {path, buffer, shape, strides, offset,

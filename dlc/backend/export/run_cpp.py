@@ -92,7 +92,7 @@ def usage(plan: ExportPlan) -> list[str]:
         for r in signature.results
     ]
     return [
-        "usage: run INPUTS RESULTS [WEIGHTS.safetensors]",
+        *_called(plan),
         "",
         "It reads these; NAME.bin, elements in row-major order, does as well, and so does a tensor",
         "of that name in WEIGHTS:",
@@ -106,6 +106,19 @@ def usage(plan: ExportPlan) -> list[str]:
     ]
 
 
+def _called(plan: ExportPlan) -> list[str]:
+    """How to call it, and where random numbers come from."""
+    files = "INPUTS RESULTS [WEIGHTS.safetensors]"
+    if not any(argument.kind == "random" for argument in plan.signature.arguments):
+        return [f"usage: run {files}"]
+    return [
+        f"usage: run [--seed=SEED] [--offset=OFFSET] {files}",
+        "",
+        "Random numbers are those of SEED from OFFSET on; with neither, what is of the kind random",
+        "below is read, and holds the two.",
+    ]
+
+
 def _shown(plan: ExportPlan, buffer: str, layout: Layout) -> str:
     return f"{plan.dtype(buffer)}[{', '.join(map(str, layout.shape))}]"
 
@@ -114,6 +127,8 @@ def _argument(plan: ExportPlan, argument: Argument) -> str:
     """The declaration of an argument; its file is named where that is not called as it is."""
     name, buffer = argument.name, argument.buffer
     file = "" if argument.file == name else f", {c_string(argument.file)}"
+    if argument.kind == "random":
+        return f"  char* {buffer} = program.state({c_string(name)}{file});"
     return f"  char* {buffer} = program.argument({c_string(name)}, {_shape(plan, buffer)}{file});"
 
 
