@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
 from dlc.schedule.contraction_tiles import tiled_contraction
+from dlc.schedule.rows import row_parts
 from dlc.schedule.tiling import candidates
 from dlc.target import Target
 
@@ -56,12 +57,15 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
         l2_bytes += best.l2_bytes
         issue, combine = best.issue_seconds, best.combine_seconds
     bandwidth = min(target.memory_bandwidth, share * target.sms * target.sm_bandwidth)
+    parts = 1 if tiled else row_parts(kernel, target)
+    if parts > 1:
+        combine = target.launch_seconds
     longest = max(
         issue,
         work.flops / (target.flops * share),
         work.memory_bytes / bandwidth,
         l2_bytes / (target.l2_bandwidth * share),
-        work.steps * STEP_CLOCKS / target.clock,
+        work.steps / parts * STEP_CLOCKS / target.clock,
     )
     seconds = target.launch_seconds + longest + combine
     return Cost(work.flops, work.memory_bytes, l2_bytes, share, seconds, combine)

@@ -12,6 +12,7 @@ from xdsl.ir import BlockArgument
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL
 from dlc.ir.expr import Expr
+from dlc.schedule.rows import split_axis
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 
 
@@ -56,5 +57,4 @@ class Split:
 def split_of(reduce: tile.ReduceOp, parts: int) -> Split:
     """The split of a reduce's first serial axis with a point for each part, else the longest."""
     axes = reduce.axes_of(SERIAL)
-    longest = max(axes, key=reduce.extent)
-    return Split(reduce, next((a for a in axes if reduce.least(a) >= parts), longest), parts)
+    return Split(reduce, axes[split_axis([reduce.extent(a) for a in axes], parts)], parts)

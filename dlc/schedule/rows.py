@@ -1,0 +1,135 @@
+"""
+How the threads of a block share the rows that a kernel reduces, and the blocks a row.
+
+The estimate and the schedule go by one plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import BlockArgument
+
+from dlc.dialects import loop
+from dlc.dialects.axes import AxesOp
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of, strides_of
+from dlc.schedule.contraction_tiles import outer_loop
+from dlc.target import BLOCK_THREADS, MAX_THREADS, WIDEST_ACCESS, Target
+
+SPLIT_POINTS = 4096
+"""Points of a reduce that are worth a block of their own."""
+RUN = 4
+"""Elements of fp32 in the widest access."""
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """The shape of a block that reduces rows."""
+
+    threads: int
+    """The threads that share a row."""
+    rows: int
+    """The rows that a block takes at once."""
+    vector: int
+    """The neighbours that a thread takes at once."""
+    parts: int
+    """The parts of a row, each a block's; 1 if a block takes whole rows."""
+    length: int
+    """The points of a row along its last axis, or of a part of one."""
+
+
+def row_plan(
+    outer: loop.ForOp | None, reduces: Sequence[loop.ReduceOp], target: Target
+) -> RowPlan | None:
+    """
+    Gives a row so many threads that each takes about two runs, and a block so many rows that it
+    has 256 threads, unless SMs would then stay empty. None where a thread does best with a row of
+    its own.
+    """
+    extents = [outer.hint(a) for a in outer.axes] if outer else []
+    length = max(r.hint(r.axes[-1]) for r in reduces)
+    row_count = prod(extents)
+    row = outer.axes[-1] if outer and outer.axes else None
+    strided = row is not None and _unit_stride(reduces, row) > _unit_stride(reduces, None)
+    if strided and row_count >= target.sms * BLOCK_THREADS:
+        return None
+    run = min(run_of(r, r.axes) for r in reduces)
+    vector = 1 if strided or length < RUN else run
+    threads = min(MAX_THREADS, power_of_two(max(1, ceil(length / (2 * vector)))))
+    if strided:
+        rows, threads = target.warp, min(threads, target.warp)
+    else:
+        share = max(1, BLOCK_THREADS // threads)
+        rows = max(1, min(share, extents[-1] if extents else 1, ceil(row_count / target.sms)))
+        rows = power_of_two(rows)
+    if threads == 1:
+        return None
+    sole = outer is None or [op for op in outer.body.block.ops if op.regions] == [*reduces]
+    if len(reduces) > 1 or not sole:
+        return RowPlan(threads, rows, vector, 1, length)
+    points = [reduces[0].hint(axis) for axis in reduces[0].axes]
+    idle = target.sms // max(ceil(row_count / rows), 1)
+    parts = max(1, min(idle, rows * prod(points) // SPLIT_POINTS, max(points)))
+    if parts > 1:
+        threads = min(threads, BLOCK_THREADS)
+        if split_axis(points, parts) == len(points) - 1:
+            length = ceil(length / parts)
+    return RowPlan(threads, rows, vector, parts, length)
+
+
+def row_parts(kernel: loop.KernelOp, target: Target) -> int:
+    """The parts into which a kernel's rows are split; 1 for one that reduces no rows so."""
+    outer = outer_loop(kernel)
+    block = outer.body.block if outer else kernel.body.block
+    sweeps = [op for op in block.ops if isinstance(op, AxesOp)]
+    reduces = [op for op in sweeps if isinstance(op, loop.ReduceOp)]
+    if len(reduces) != 1 or any(isinstance(o, AxesOp) for op in sweeps for o in op.body.walk()):
+        return 1
+    plan = row_plan(outer, reduces, target)
+    return plan.parts if plan else 1
+
+
+def split_axis(extents: Sequence[int], parts: int) -> int:
+    """The position of the first axis with a point for each part, else of the longest axis."""
+    longest = max(range(len(extents)), key=extents.__getitem__)
+    return next((n for n, extent in enumerate(extents) if extent >= parts), longest)
+
+
+def _unit_stride(reduces: Sequence[loop.ReduceOp], axis: BlockArgument | None) -> int:
+    """The elements of what is loaded with neighbours along an axis (the reduce's own if None)."""
+    count = 0
+    for reduce in reduces:
+        along = reduce.axes[-1] if axis is None else axis
+        for op in reduce.body.walk():
+            if isinstance(op, loop.LoadOp) and op.subscripts:
+                assert isinstance(op.ref.type, MemRefType)
+                unit = strides_of(op.ref.type)[-1] == 1
+                unit = unit and op.subscripts[-1].coefficient(along) == 1
+                count += prod(shape_of(op.ref)) if unit else 0
+    return count
+
+
+def run_of(nest: AxesOp, axes: Sequence[BlockArgument]) -> int:
+    """
+    The number of neighbours along the last axis that a thread takes: as many of the largest
+    elements as an access takes, if rows are whole numbers of such accesses; four at least.
+    """
+    if not axes:
+        return RUN
+    accesses = [op for op in nest.walk() if isinstance(op, loop.LoadOp | loop.StoreOp)]
+    sizes = [
+        element_bytes(op.value.type if isinstance(op, loop.StoreOp) else op.result.type)
+        for op in accesses
+        if op.subscripts and op.subscripts[-1].coefficient(axes[-1]) == 1
+    ]
+    run = max(RUN, WIDEST_ACCESS // max(sizes, default=WIDEST_ACCESS))
+    return run if nest.hint(axes[-1]) % run == 0 else RUN
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is at least `number`."""
+    return 1 << max(0, number - 1).bit_length()
