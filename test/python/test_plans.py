@@ -1,0 +1,107 @@
+"""Plans of kernels by the estimate: contractions keep their tiles, reduces fill the chip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_fusion import kernels, loops, run
+from torch import nn
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+import dlc
+from dlc.schedule.estimate import estimate
+from dlc.target import get_target
+
+H100 = get_target("sm_90")
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], float]] = {
+    "linear, max pool": (
+        lambda x, w: F.max_pool1d(F.linear(x, w).unsqueeze(1), 2),
+        ((128, 4096), (4096, 4096)),
+        150,
+    ),
+    "convolution, activation, pool": (
+        lambda x, w: F.max_pool2d(F.hardswish(F.conv2d(x, w)), 2),
+        ((16, 64, 64, 64), (128, 64, 3, 3)),
+        200,
+    ),
+    "convolution, least channel": (
+        lambda x, w: F.conv2d(x, w).min(1)[0],
+        ((16, 16, 64, 64), (64, 16, 3, 3)),
+        40,
+    ),
+    "convolution in space, pool": (
+        lambda x, w: F.max_pool3d(F.conv3d(x, w), 2),
+        ((4, 16, 16, 32, 32), (32, 16, 3, 3, 3)),
+        40,
+    ),
+    "transposed convolution, pool": (
+        lambda x, w: F.max_pool2d(F.conv_transpose2d(x, w, stride=2, padding=1), 2),
+        ((16, 32, 32, 32), (32, 32, 4, 4)),
+        60,
+    ),
+    "transition": (
+        lambda x, w: F.avg_pool2d(F.conv2d(x.relu(), w), 2),
+        ((8, 64, 56, 56), (32, 64, 1, 1)),
+        20,
+    ),
+    "linear, log-sum-exp": (
+        lambda x, w: torch.logsumexp(F.linear(x, w), 1),
+        ((128, 1024), (1024, 1024)),
+        20,
+    ),
+    "sum of all": (lambda x: x.sum(), ((8192, 8192),), 100),
+    "mean of squares": (lambda x, y: ((x - y) ** 2).mean(), ((32768, 8192),) * 2, 700),
+    "norm of all": (lambda x: x / x.norm(), ((112, 64, 512, 512),), 7000),
+    "softmax": (nn.Softmax(-1), ((4096, 8192),), 100),
+}
+"""Programs, the shapes of what they take, and the most microseconds by the estimate."""
+
+
+def microseconds(module: ModuleOp) -> float:
+    return sum(estimate(kernel, H100).seconds for kernel in kernels(module)) * 1e6
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_plan_is_no_slower_than_its_kernels_apart(name: str) -> None:
+    f, shapes, most = PROGRAMS[name]
+    module = loops(f, *shapes)
+    apart = microseconds(module)
+    run(module, "fuse-loops")
+    assert microseconds(module) <= min(most, apart)
+
+
+@pytest.mark.parametrize("name", ["linear, max pool", "transition", "linear, log-sum-exp"])
+def test_no_single_merge_is_better_undone(name: str) -> None:
+    f, shapes, _ = PROGRAMS[name]
+    before = loops(f, *shapes)
+    chosen = before.clone()
+    run(chosen, "fuse-loops")
+    for number in range(len(kernels(before))):
+        other = before.clone()
+        kernels(other)[number].attributes["fuse"] = StringAttr("never")
+        run(other, "fuse-loops")
+        assert microseconds(chosen) <= microseconds(other) * 1.001
+
+
+@pytest.mark.parametrize(
+    ("f", "shape"),
+    [
+        (lambda x: x.sum(), (300, 301)),
+        (lambda x: x.argmax(), (300, 301)),
+        (lambda x: x.t().amax(), (997, 101)),
+        (lambda x: x.mean((0, 2)), (64, 3, 500)),
+        (lambda x: x.var(), (301, 7, 600)),
+        (lambda x: x.argmin(0), (20000, 3)),
+        (lambda x: torch.logsumexp(x, (0, 1)), (300, 301)),
+    ],
+)
+def test_parts_of_reduces_of_several_axes(f: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    """As many blocks as the chip has share what one row holds, whichever axes it has."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    compiled = dlc.compile(f, (x,))
+    assert any("_combine" in kernel.name for kernel in compiled.kernels)
+    torch.testing.assert_close(compiled(x).double(), f(x.double()).double(), rtol=1e-5, atol=1e-6)
