@@ -64,9 +64,12 @@ def evaluate(
 @contextmanager
 def without_onednn() -> Iterator[None]:
     """Within it, a CPU gives what any other does at infinity: oneDNN's GELU of it may be NaN."""
-    onednn: Any = torch.backends.mkldnn  # its switch is a property that hides from types
-    with onednn.flags(enabled=False):
+    enabled = torch._C._get_mkldnn_enabled()  # `torch.backends` warns of Intel's GPUs
+    torch._C._set_mkldnn_enabled(False)
+    try:
         yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> list[torch.Tensor]:
