@@ -118,6 +118,11 @@ class Variant:
         return self.graphs[-1].run(bound)
 
     def capture(self, bound: Sequence[torch.Tensor]) -> Graph:
+        if self.executor.program.branches_on_data:
+            raise BackendError(
+                "a CUDA graph cannot wait for what it computes, and this program branches on that "
+                "(torch.cond or while_loop): leave out graph=True"
+            )
         return Graph(self.backend, self.program.arguments, self.compute, bound)
 
     @cached_property

@@ -28,6 +28,7 @@ DIALECTS: dict[str, tuple[str, str]] = {
     "math": ("dlc.dialects.math_functions", "Math"),
     "torch": ("dlc.dialects.torch", "Torch"),
     "tensor_ir": ("dlc.dialects.tensor_ir", "TensorIR"),
+    "flow": ("dlc.dialects.flow", "Flow"),
     "loop": ("dlc.dialects.loop", "Loop"),
     "tile": ("dlc.dialects.tile", "Tile"),
     "kernel": ("dlc.dialects.kernel", "Kernel"),

@@ -11,59 +11,20 @@ cost no more than looking up addresses. Where kernels run is behind the interfac
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from functools import cache
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import LaunchError
-from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slice, Zero
-from dlc.backend.parallel import OnDone
+from dlc.backend.host_program import HostProgram, Launch, Layout
+from dlc.backend.program_run import Backend, OnLaunch, Run
 from dlc.diagnostics import did_you_mean, with_hint
-from dlc.dialects import kernel
 from dlc.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
 
 BACKENDS = ("host", "cuda")
-
-
-class Backend(Protocol):
-    """A place where printed kernels run."""
-
-    on_compiled: OnDone | None
-    """Receives the number of kernels compiled so far, of those that are prepared."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def device(self) -> torch.device:
-        """The device of its tensors."""
-        ...
-
-    @property
-    def looks(self) -> bool:
-        """True if each launch is waited for, so that the values of tensors may be looked at."""
-        ...
-
-    def prepare(self, funcs: Sequence[kernel.FuncOp]) -> None:
-        """Compiles kernels. BackendError with the reason where that fails."""
-        ...
-
-    def running(self) -> AbstractContextManager[None]:
-        """The context in which the launches of one program are made."""
-        ...
-
-    def zero(self, tensor: torch.Tensor) -> None:
-        """Fills a tensor with zeros, after the launches before."""
-        ...
-
-    def launch(self, func: kernel.FuncOp, addresses: Sequence[int]) -> None:
-        """Runs a prepared kernel on its inputs and outputs. LaunchError if it fails."""
-        ...
 
 
 BackendLike: TypeAlias = "Backend | str | None"
@@ -109,9 +70,6 @@ def default_target() -> str:
     return f"sm_{max(usable)}" if usable else DEFAULT_TARGET
 
 
-OnLaunch: TypeAlias = Callable[[kernel.FuncOp, float], None]
-
-
 class Executor:
     """A Kernel IR module that can be called. OpError as of `HostProgram.bind`."""
 
@@ -152,44 +110,12 @@ class Executor:
         self._check(tensors)
         device = self.backend.device
         home = tensors[0].device if tensors else device
-        values = {i: to_device(t, device) for i, t in enumerate(tensors)}
+        run = Run(self.backend, self.program.count, on_launch)
+        for number, tensor in enumerate(tensors):
+            run.hold(number, to_device(tensor, device))
         with self.backend.running():
-            self._run(values, on_launch)
-        return [to_device(values[i], home) for i in self.results]
-
-    def _run(self, values: dict[int, torch.Tensor], on_launch: OnLaunch | None) -> None:
-        """Takes all steps; `values` holds the arguments, and then all memory that is in use."""
-        backend = self.backend
-        launch = (
-            _launch_in_range
-            if torch.autograd.profiler._is_profiler_enabled
-            else type(backend).launch
-        )
-        addresses = [0] * self.program.count
-        for number, tensor in values.items():
-            addresses[number] = tensor.data_ptr()
-        for step in self.program.steps:
-            if isinstance(step, Launch):
-                if step.grid == 0:
-                    continue
-                begin = time.perf_counter()
-                launch(backend, step.func, [addresses[i] for i in step.inputs + step.outputs])
-                if on_launch is not None:
-                    if backend.device.type == "cuda":
-                        torch.cuda.synchronize(backend.device)
-                    on_launch(step.func, time.perf_counter() - begin)
-            elif isinstance(step, Slice):
-                addresses[step.number] = addresses[step.memory] + step.offset
-            elif isinstance(step, Allocate):
-                tensor = values[step.number] = step.layout.allocate(backend.device)
-                addresses[step.number] = tensor.data_ptr()
-            elif isinstance(step, Zero):
-                memory = values[step.memory]
-                whole = step.number == step.memory
-                backend.zero(memory if whole else memory[step.offset : step.offset + step.size])
-            else:
-                for number in step.numbers:
-                    del values[number]
+            run.take(self.program.steps)
+        return [to_device(run.tensor(i), home) for i in self.results]
 
     def _check(self, tensors: Sequence[torch.Tensor]) -> None:
         expected = self.program.arguments
@@ -212,12 +138,6 @@ class Executor:
                 f"argument {number} of @main holds indices from {low} to {high}, "
                 f"found {tensor[tuple(place)].item()} at {place}"
             )
-
-
-def _launch_in_range(backend: Backend, func: kernel.FuncOp, addresses: Sequence[int]) -> None:
-    """A launch that PyTorch's profiler shows by the kernel's name (`emit_nvtx`: NVTX, too)."""
-    with torch.profiler.record_function(f"dlc::{func.name_}"):
-        backend.launch(func, addresses)
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

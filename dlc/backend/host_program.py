@@ -22,11 +22,11 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.backend import BackendError
 from dlc.diagnostics import fail
-from dlc.dialects import host, kernel
+from dlc.dialects import flow, host, host_flow, kernel
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.dialects.user_outputs import is_complex
@@ -143,7 +143,80 @@ class Drop:
     numbers: tuple[int, ...]
 
 
-Step: TypeAlias = Allocate | Slice | Zero | Launch | Drop
+@dataclass(frozen=True)
+class Select:
+    """The buffer `number` is the element of `whole` that `index` says, `step` bytes each."""
+
+    number: int
+    name: str
+    whole: int
+    index: int
+    step: int
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What loops carry: buffers under other numbers, inside and as results."""
+
+    inits: tuple[int, ...]
+    names: tuple[tuple[int, ...], ...]
+    """The numbers in each body."""
+    next: tuple[int, ...]
+    """The buffers that the last body goes on with."""
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class For:
+    """Takes the steps of a body `count` times; the number `counter` is that of the turn."""
+
+    count: int
+    counter: int
+    carry: Carry
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class While:
+    """Takes the steps of `before`, and while the buffer `flag` then says so, those of the body."""
+
+    carry: Carry
+    before: tuple[Step, ...]
+    flag: int
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class If:
+    """Takes the steps of one of two bodies, as the buffer `flag` says."""
+
+    flag: int
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+Step: TypeAlias = Allocate | Slice | Select | Zero | Launch | Drop | For | While | If
+
+
+def flat(steps: Sequence[Step]) -> Iterator[Step]:
+    """Steps and those of bodies, in the order of the text."""
+    for step in steps:
+        yield step
+        for body in bodies_of(step):
+            yield from flat(body)
+
+
+def bodies_of(step: Step) -> Sequence[Sequence[Step]]:
+    match step:
+        case For():
+            return [step.body]
+        case While():
+            return [step.before, step.body]
+        case If():
+            return [step.then, step.otherwise]
+        case _:
+            return []
 
 
 @dataclass(frozen=True)
@@ -161,7 +234,13 @@ class BoundProgram:
 
     @property
     def launches(self) -> list[Launch]:
-        return [step for step in self.steps if isinstance(step, Launch)]
+        """In the order of the text, where each stands once."""
+        return [step for step in flat(self.steps) if isinstance(step, Launch)]
+
+    @property
+    def branches_on_data(self) -> bool:
+        """True if what is launched depends on what was computed, so that the host waits for it."""
+        return any(isinstance(step, While | If) for step in flat(self.steps))
 
     @property
     def funcs(self) -> list[kernel.FuncOp]:
@@ -188,7 +267,7 @@ class HostProgram:
         if sizes:
             fail(main, f"expected no values of sizes, found some of {', '.join(sizes)}")
         reader = _Reader(main)
-        steps = tuple(reader.steps())
+        steps = tuple(reader.steps(main.body.block))
         arguments = (reader.arguments.get(a) for a in main.body.block.args)
         bounds = tuple(bounds_in(attributes, main) for attributes in attributes_of(main))
         return BoundProgram(tuple(arguments), bounds, steps, reader.results, len(reader.numbers))
@@ -236,16 +315,15 @@ class _Reader:
     """Numbers the values of `@main` and turns its operations to steps."""
 
     def __init__(self, main: func.FuncOp) -> None:
-        self.ops = list(main.body.block.ops)
         self.numbers: dict[SSAValue, int] = {a: n for n, a in enumerate(main.body.block.args)}
         self.arguments: dict[SSAValue, Layout] = {
             a: Layout.of(a.type) for a in self.numbers if isinstance(a.type, MemRefType)
         }
         self.results: tuple[int, ...] = ()
-        self.last_use = {v: op for op in self.ops for v in op.operands}
+        self.last_use = {v: op for op in main.body.block.ops for v in op.operands}
 
-    def steps(self) -> Iterator[Step]:
-        for op in self.ops:
+    def steps(self, block: Block) -> Iterator[Step]:
+        for op in block.ops:
             match op:
                 case kernel.LaunchOp():
                     yield from self._tensors(op)
@@ -259,8 +337,28 @@ class _Reader:
                     yield Slice(*self._new(op.result), memory, op.begin, layout)
                 case host.ZeroOp():
                     yield self._zero(op.buffer)
+                case host_flow.SelectOp():
+                    yield self._select(op)
+                case host_flow.ForOp():
+                    (counter,) = self._all_new([op.counter])
+                    carry, (body,) = self._loop(op)
+                    yield For(op.trips, counter, carry, body)
+                case host_flow.WhileOp():
+                    carry, (before, body) = self._loop(op)
+                    yield While(carry, before, self.numbers[op.flag], body)
+                case host_flow.IfOp():
+                    bodies = [tuple(self.steps(r.block)) for r in op.regions]
+                    yield If(self.numbers[op.flag], *bodies)
+                case host_flow.YieldOp():
+                    pass
                 case func.ReturnOp():
                     self.results = self._all(op.arguments)
+                case _ if isinstance(op, flow.FLOW):
+                    fail(
+                        op,
+                        f"expected control flow on buffers, found '{op.name}'",
+                        "give it memory first: dlc-opt FILE -p plan-buffers",
+                    )
                 case _:
                     fail(
                         op,
@@ -270,6 +368,19 @@ class _Reader:
 
     def _all(self, values: Sequence[SSAValue]) -> tuple[int, ...]:
         return tuple(self.numbers[v] for v in values)
+
+    def _all_new(self, values: Sequence[SSAValue]) -> tuple[int, ...]:
+        return tuple(self._new(value)[0] for value in values)
+
+    def _select(self, op: host_flow.SelectOp) -> Select:
+        whole, index = self._all([op.memory, op.index])
+        return Select(*self._new(op.result), whole, index, op.step, Layout.of(op.result.type))
+
+    def _loop(self, op: host_flow.LoopOp) -> tuple[Carry, list[tuple[Step, ...]]]:
+        names = tuple(self._all_new(names) for names in op.names)
+        bodies = [tuple(self.steps(region.block)) for region in op.regions]
+        results = self._all_new(op.last)
+        return Carry(self._all(op.inits), names, self._all(op.next), results), bodies
 
     def _launch(self, op: host.LaunchOp | kernel.LaunchOp, callee: kernel.FuncOp) -> Launch:
         _check_written(callee)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,8 +12,20 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
 from dlc.analysis.kernel.placement import Buffer, live_bytes
-from dlc.backend.host_program import Allocate, BoundProgram, Slice
-from dlc.dialects import host
+from dlc.backend.host_program import (
+    Allocate,
+    BoundProgram,
+    For,
+    If,
+    Launch,
+    Select,
+    Slice,
+    Step,
+    While,
+    bodies_of,
+    flat,
+)
+from dlc.dialects import flow, host
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
@@ -37,22 +50,68 @@ class MemoryUse:
     @staticmethod
     def of(program: BoundProgram) -> MemoryUse:
         """The use of a program whose buffers are planned."""
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        for step, launch in enumerate(program.launches):
-            for number in launch.inputs + launch.outputs:
-                first.setdefault(number, step)
-                last[number] = step
-        slices = [s for s in program.steps if isinstance(s, Slice)]
-        lives = [Buffer(s.layout.bytes, first[s.number], last[s.number]) for s in slices]
+        used = _Uses()
+        used.visit(program.steps)
+        steps = list(flat(program.steps))
+        slices = [s for s in steps if isinstance(s, Slice)]
+        lives = [Buffer(s.layout.bytes, used.first[s.number], used.last[s.number]) for s in slices]
         workspaces = {s.memory for s in slices}
-        made = [s for s in program.steps if isinstance(s, Allocate)]
+        made = [s for s in steps if isinstance(s, Allocate)]
         return MemoryUse(
             sum(b.size for b in lives),
             live_bytes(lives),
             sum(a.layout.bytes for a in made if a.number in workspaces),
             sum(a.layout.bytes for a in made if a.number not in workspaces),
         )
+
+
+class _Uses:
+    """When each buffer is used, in launches and ends of control flow."""
+
+    def __init__(self) -> None:
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        self._now = 0
+        self._places: dict[int, tuple[int, ...]] = {}
+        """The buffers that one is a part of, or another name of."""
+
+    def visit(self, steps: Sequence[Step]) -> list[int]:
+        """Follows steps; the buffers that they use."""
+        used: list[int] = []
+        for step in steps:
+            self._now += 1
+            match step:
+                case Launch():
+                    used += self._use(step.inputs + step.outputs)
+                case Select():
+                    self._places[step.number] = self._places.get(step.whole, (step.whole,))
+                case For() | While():
+                    used += self._loop(step)
+                case If():
+                    used += self._use([step.flag])
+                    used += [n for body in bodies_of(step) for n in self.visit(body)]
+                case _:
+                    pass
+        return used
+
+    def _use(self, numbers: Sequence[int]) -> list[int]:
+        used = [place for n in numbers for place in self._places.get(n, (n,))]
+        for number in used:
+            self.first.setdefault(number, self._now)
+            self.last[number] = self._now
+        return used
+
+    def _loop(self, step: For | While) -> list[int]:
+        begin, carry = self._now, step.carry
+        places = self._use(carry.inits)
+        for names in (*carry.names, carry.results):
+            self._places.update(dict.fromkeys(names, tuple(places)))
+        used = [*places, *(n for body in bodies_of(step) for n in self.visit(body))]
+        self._now += 1
+        for number in used:
+            if self.first[number] <= begin:
+                self.last[number] = self._now
+        return used
 
 
 def eager_peak(module: ModuleOp) -> int:
@@ -67,11 +126,12 @@ def eager_peak(module: ModuleOp) -> int:
     last: dict[SSAValue, int] = {}
     first: dict[SSAValue, int] = {}
     for step, op in enumerate(ops):
-        for value in op.operands:
+        for value in (value for inner in op.walk() for value in inner.operands):
             last[roots.get(value, value)] = step
-        if not isinstance(op, AtenOp):
+        if not isinstance(op, (AtenOp, *flow.FLOW)):
             continue
-        base = op.operands[0] if op.operands and _gives_views(op) else None
+        views = isinstance(op, AtenOp) and op.operands and _gives_views(op)
+        base = op.operands[0] if views else None
         for result in op.results:
             if base is not None:
                 roots[result] = roots.get(base, base)

@@ -14,15 +14,16 @@ func.func @main(%x: memref<64x64xf32>, %w: memref<64x64xf32>) -> memref<64x64xf3
 ```
 
 Operations take effect in the order of the text, as on one stream: so a slice may lie where another
-lay that nothing reads any more. `verify_order` checks that this is so.
+lay that nothing reads any more. `dlc/dialects/host_order.py` checks that this is so; control
+flow is in `dlc/dialects/host_flow.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import ClassVar
 
-from xdsl.dialects import func, memref
+from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     I64,
     IntegerAttr,
@@ -33,7 +34,7 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -58,6 +59,8 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.diagnostics import fail
+from dlc.dialects.host_flow import ForOp, IfOp, SelectOp, WhileOp, YieldOp
+from dlc.dialects.host_order import Contents, Ordered, PartOp, error, name_of
 from dlc.dialects.kernel_func import Callee, LaunchOpBase
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.dialects.layouts import shape_of, span_bytes
@@ -67,7 +70,7 @@ BYTE = IntegerType(8, Signedness.UNSIGNED)
 
 
 @irdl_op_definition
-class SliceOp(IRDLOperation):
+class SliceOp(PartOp):
     """`%h = host.slice %workspace at 4096 : memref<8192xui8> -> memref<32x32xf32>`: bytes of it."""
 
     name = "host.slice"
@@ -89,6 +92,11 @@ class SliceOp(IRDLOperation):
         """The first byte."""
         return self.offset.value.data
 
+    @property
+    def byte_range(self) -> tuple[int, int]:
+        assert isinstance(self.result.type, MemRefType)
+        return self.begin, self.begin + span_bytes(self.result.type)
+
     def verify_(self) -> None:
         source, type = self.memory.type, self.result.type
         assert isinstance(source, MemRefType)
@@ -107,16 +115,20 @@ class SliceOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ZeroOp(IRDLOperation):
+class ZeroOp(Ordered):
     """`host.zero %y : memref<4xf32>`: fills a buffer with zeros."""
 
     name = "host.zero"
+    ANSWERS: ClassVar = False
     buffer = operand_def(MemRefType)
     assembly_format = "$buffer attr-dict `:` type($buffer)"
     traits = traits_def(MemoryWriteEffect())
 
     def __init__(self, buffer: SSAValue) -> None:
         super().__init__(operands=[buffer])
+
+    def take_effect(self, state: Contents) -> None:
+        state.write(self, self.buffer)
 
 
 @irdl_custom_directive
@@ -149,7 +161,7 @@ def _known_type(parser: Parser, buffer: UnresolvedOperand) -> Attribute:
 
 
 @irdl_op_definition
-class LaunchOp(LaunchOpBase):
+class LaunchOp(LaunchOpBase, Ordered):
     """
     `host.launch @k(%x, %w) -> (%y)`: runs a kernel, which reads `%x` and `%w` and writes `%y`.
 
@@ -182,11 +194,28 @@ class LaunchOp(LaunchOpBase):
             [ref.type for ref in callee.input_refs],
             [ref.type for ref in callee.output_refs],
         )
-        later = self.next_op
-        while later is not None and not isinstance(later, LaunchOp):
-            later = later.next_op
-        if later is None and self.parent is not None:  # the last launch answers for the program
-            verify_order(self.parent)
+        self.verify_program()
+
+    @property
+    def title(self) -> str:
+        return f"@{self.kernel_name}"
+
+    def take_effect(self, state: Contents) -> None:
+        for value in self.inputs:
+            state.read(self, value)
+        for number, output in enumerate(self.outputs):
+            for other in (*self.inputs, *self.outputs[:number]):
+                if state.extent(output).meets(state.extent(other)):
+                    expected = f"an output that shares no memory with {name_of(other)}"
+                    raise error(self, expected, name_of(output))
+        callee = self.callee
+        assert callee is not None
+        zeroed = callee.zeroed_refs
+        for output, ref in zip(self.outputs, callee.output_refs, strict=True):
+            if ref in zeroed and not isinstance(state.holds.get(output), ZeroOp):
+                raise error(self, f"{name_of(output)} to be zeroed before", "no host.zero of it")
+        for output in self.outputs:
+            state.write(self, output)
 
 
 def main_of(module: ModuleOp) -> func.FuncOp:
@@ -197,117 +226,4 @@ def main_of(module: ModuleOp) -> func.FuncOp:
     fail(module, "expected a function @main, found none")
 
 
-@dataclass(frozen=True)
-class Extent:
-    """The bytes `[begin, end)` of an argument or an allocation."""
-
-    root: SSAValue
-    begin: int
-    end: int
-
-    @staticmethod
-    def of(buffer: SSAValue) -> Extent:
-        """The bytes of a buffer."""
-        assert isinstance(buffer.type, MemRefType)
-        size = span_bytes(buffer.type)
-        if isinstance(piece := buffer.owner, SliceOp):
-            return Extent(piece.memory, piece.begin, piece.begin + size)
-        return Extent(buffer, 0, size)
-
-    def meets(self, other: Extent) -> bool:
-        return self.root is other.root and self.begin < other.end and other.begin < self.end
-
-
-def verify_order(block: Block) -> None:
-    """
-    Raises `VerifyException` for a program that reads a buffer before it is written or after another
-    one was written over it, that writes an argument, whose kernel writes what it reads or another
-    of its outputs, or adds to what is not zero, and for one that returns a part of an allocation.
-    """
-    state = _State()
-    for op in block.ops:
-        match op:
-            case LaunchOp():
-                state.launch(op)
-            case ZeroOp():
-                state.write(op, op.buffer)
-            case func.ReturnOp():
-                for value in op.arguments:
-                    state.give(op, value)
-            case _:
-                pass
-
-
-@dataclass
-class _State:
-    """The writes so far."""
-
-    holds: dict[SSAValue, Operation] = field(default_factory=dict)
-    """The operation that wrote the contents of a buffer."""
-    lost: dict[SSAValue, tuple[SSAValue, Operation]] = field(default_factory=dict)
-    """The buffer that was written over another one, and the operation that did."""
-    extents: dict[SSAValue, Extent] = field(default_factory=dict)
-
-    def extent(self, value: SSAValue) -> Extent:
-        if value not in self.extents:
-            self.extents[value] = Extent.of(value)
-        return self.extents[value]
-
-    def launch(self, op: LaunchOp) -> None:
-        for value in op.inputs:
-            self.read(op, value)
-        for number, output in enumerate(op.outputs):
-            for other in (*op.inputs, *op.outputs[:number]):
-                if self.extent(output).meets(self.extent(other)):
-                    expected = f"an output that shares no memory with {_name(other)}"
-                    raise _error(op, expected, _name(output))
-        callee = op.callee
-        assert callee is not None
-        zeroed = callee.zeroed_refs
-        for output, ref in zip(op.outputs, callee.output_refs, strict=True):
-            if ref in zeroed and not isinstance(self.holds.get(output), ZeroOp):
-                raise _error(op, f"{_name(output)} to be zeroed before", "no host.zero of it")
-        for output in op.outputs:
-            self.write(op, output)
-
-    def read(self, op: Operation, value: SSAValue) -> None:
-        extent = self.extent(value)
-        if isinstance(value, BlockArgument) or extent.begin == extent.end or value in self.holds:
-            return
-        if value not in self.lost:
-            raise _error(op, f"{_name(value)} to be written before it is read", "no write of it")
-        other, writer = self.lost[value]
-        raise _error(
-            op,
-            f"{_name(value)} to hold what was written to it",
-            f"{_name(other)}, which {_title(writer)} writes over it",
-        )
-
-    def write(self, op: LaunchOp | ZeroOp, value: SSAValue) -> None:
-        extent = self.extent(value)
-        if not isinstance(extent.root.owner, memref.AllocOp):
-            raise _error(op, "writes to allocations only", f"{_name(value)}, which is none")
-        for other in [v for v in self.holds if self.extent(v).meets(extent)]:
-            del self.holds[other]
-            self.lost[other] = (value, op)
-        self.holds[value] = op
-
-    def give(self, op: func.ReturnOp, value: SSAValue) -> None:
-        if not isinstance(value, BlockArgument) and not isinstance(value.owner, memref.AllocOp):
-            raise _error(op, "results that are allocations of their own", _name(value))
-        self.read(op, value)
-
-
-def _error(op: Operation, expected: str, found: str) -> VerifyException:
-    return VerifyException(f"{_title(op)}: expected {expected}, found {found}")
-
-
-def _title(op: Operation) -> str:
-    return f"@{op.kernel_name}" if isinstance(op, LaunchOp) else op.name
-
-
-def _name(value: SSAValue) -> str:
-    return f"%{value.name_hint or 'buffer'}"
-
-
-Host = Dialect("host", [SliceOp, ZeroOp, LaunchOp], [])
+Host = Dialect("host", [SliceOp, SelectOp, ZeroOp, LaunchOp, ForOp, WhileOp, IfOp, YieldOp], [])

@@ -34,6 +34,7 @@ from dlc.dialects.user_outputs import (
 )
 from dlc.frontend.alias import AliasAnalysis
 from dlc.frontend.ambient import Ambient
+from dlc.frontend.control_flow import ProgramImporter
 from dlc.frontend.draws import STATE, fresh_state
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.imported import (
@@ -48,8 +49,12 @@ from dlc.frontend.imported import (
     signature_of,
 )
 from dlc.frontend.index_bounds import Bounds, index_bounds
-from dlc.frontend.module_attributes import ModuleAttributes, recorded_attributes
-from dlc.frontend.nodes import GraphImporter, Unrepresentable, Values, name_hint, tensor_type
+from dlc.frontend.module_attributes import (
+    ModuleAttributes,
+    recorded_attributes,
+    unseen_bodies,
+)
+from dlc.frontend.nodes import Unrepresentable, Values, name_hint, tensor_type
 from dlc.frontend.pairs import (
     converted,
     main_type,
@@ -85,7 +90,7 @@ def import_program(
     own part. ATen overloads that are not in `whole` are taken apart where PyTorch can.
 
     Raises ImportFailure where PyTorch cannot export the program, and UnsupportedError with every
-    operation that has no representation: shapes that depend on data, control flow.
+    operation that has no representation, as one whose shape depends on data.
     """
     shown_as = sources or {}
     signature = signature_of(module)
@@ -93,7 +98,12 @@ def import_program(
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
-    with exclusive(), exporting, recorded_attributes() as attributes:
+    with (
+        exclusive(),
+        exporting,
+        recorded_attributes() as attributes,
+        unseen_bodies(root, attributes),
+    ):
         exported = export(root, args, kwargs, shown_as, whole)
     importer = _Importer(root, module, exported, signature, args, kwargs, shown_as, attributes)
     return importer.run()
@@ -148,7 +158,7 @@ class _Importer:
             if argument.guard.dtype.is_complex:
                 type = tensor_type(examples[argument.index])
                 values[node] = converted(block, value, "view_as_complex.default", type)
-        importer = GraphImporter(block, values, self.shown_as)
+        importer = ProgramImporter(block, values, self.shown_as)
         importer.run(self.compute)
         if importer.unsupported:
             raise UnsupportedError(importer.unsupported)

@@ -209,6 +209,9 @@ class _Recording:
         self.thread = threading.get_ident()
         if len(self.open) > 1:
             return
+        self._watch()
+
+    def _watch(self) -> None:
         self.write_attribute = torch.nn.Module.__setattr__
 
         def read(module: torch.nn.Module, name: str) -> Any:
@@ -223,8 +226,20 @@ class _Recording:
     def end(self) -> None:
         self.open.pop()
         if not self.open:
-            del torch.nn.Module.__getattribute__
-            torch.nn.Module.__setattr__ = self.write_attribute  # type: ignore[method-assign]
+            self._look_away()
+
+    def _look_away(self) -> None:
+        del torch.nn.Module.__getattribute__
+        torch.nn.Module.__setattr__ = self.write_attribute  # type: ignore[method-assign]
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is noted within."""
+        self._look_away()
+        try:
+            yield
+        finally:
+            self._watch()
 
     def _read(self, module: torch.nn.Module, name: str) -> Any:
         try:
@@ -287,3 +302,30 @@ def recorded_attributes() -> Iterator[ModuleAttributes]:
     finally:
         _RECORDING.end()
     attributes.close()
+
+
+@contextmanager
+def unseen_bodies(root: torch.nn.Module, attributes: ModuleAttributes) -> Iterator[None]:
+    """
+    PyTorch has Dynamo trace the bodies of control flow, which takes no module that is watched: what
+    they read is not known, so it is taken that they read all that the modules in `root` hold.
+    """
+    compile = torch.compile
+
+    def compile_unseen(*args: Any, **kwargs: Any) -> Any:
+        compiled = compile(*args, **kwargs)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with _RECORDING.paused():
+                for module in root.modules():
+                    for name, value in _own(module).items():
+                        attributes.note(module, name, value)
+                return compiled(*args, **kwargs)
+
+        return run
+
+    torch.compile = compile_unseen  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.compile = compile  # type: ignore[assignment]

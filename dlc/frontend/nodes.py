@@ -97,9 +97,7 @@ def plain(value: object) -> torch_ir.Argument:
             )
 
 
-_BRANCHES = "control flow that depends on data has no counterpart"
 _HIGHER_ORDER = {
-    **dict.fromkeys(("cond", "while_loop", "map_impl", "scan"), _BRANCHES),
     "flex_attention": "scores by a function have no decomposition; write them with matmul, softmax "
     "and where, or call scaled_dot_product_attention with a mask",
 }

@@ -26,6 +26,7 @@ from dlc.frontend.ambient import Ambient
 from dlc.frontend.bags import BAGS
 from dlc.frontend.beside_aten import beside_aten
 from dlc.frontend.composed import COMPOSED
+from dlc.frontend.control_flow import make_operands_distinct
 from dlc.frontend.digits import DIGITS
 from dlc.frontend.draws import DRAWS, OwnGenerator
 from dlc.frontend.fast_paths import FAST_PATHS
@@ -128,6 +129,7 @@ def export(
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
             if _is_taken_apart(exported, whole):
                 return exported
+            make_operands_distinct(exported.graph_module)
             stack.enter_context(_kept_whole(exported, whole))
             return exported.run_decompositions(decompositions(whole))
         except ImportFailure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,11 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.backend.host_program import torch_dtype
 from dlc.diagnostics import fail
+from dlc.dialects import flow
 from dlc.dialects.host import main_of
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import Argument, AtenOp
 from dlc.judge.drawn_numbers import drawn
 
@@ -39,26 +42,88 @@ def evaluate(
     PyTorch refuses, as an index that is out of range.
     """
     main = main_of(module)
-    body = main.body.block
-    values: dict[SSAValue, torch.Tensor] = dict(zip(body.args, arguments, strict=True))
-    last_use = {v: op for op in body.ops for v in op.operands}
-
-    def use(value: SSAValue) -> torch.Tensor:
-        tensor = widened(values[value]) if double else values[value]
-        return disturb(tensor, value)
-
+    evaluation = _Evaluation(double, disturb)
     with torch.no_grad(), without_onednn():
-        for op in body.ops:
-            if isinstance(op, func.ReturnOp):
-                return [use(v) for v in op.operands]
-            if not isinstance(op, AtenOp):
+        return evaluation.run(main.body.block, arguments)
+
+
+@dataclass
+class _Evaluation:
+    """The values of a program, as far as operations to come use them."""
+
+    double: bool
+    disturb: Callable[[torch.Tensor, SSAValue], torch.Tensor]
+    values: dict[SSAValue, torch.Tensor] = field(default_factory=dict)
+
+    def use(self, value: SSAValue) -> torch.Tensor:
+        tensor = widened(self.values[value]) if self.double else self.values[value]
+        return self.disturb(tensor, value)
+
+    def run(self, block: Block, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What a block gives for its arguments."""
+        self.values.update(zip(block.args, arguments, strict=True))
+        last_use = {v: op for op in block.ops for inner in op.walk() for v in inner.operands}
+        for op in block.ops:
+            if isinstance(op, func.ReturnOp | flow.YieldOp):
+                return [self.use(v) for v in op.operands]
+            outputs = self.outputs(op)
+            self.values.update(zip(op.results, outputs, strict=True))
+            for value in dict.fromkeys(v for inner in op.walk() for v in inner.operands):
+                if last_use[value] is op and _block_of(value) is block:
+                    del self.values[value]
+            for value in op.results:
+                if value not in last_use:
+                    del self.values[value]
+        around = block.parent_op()
+        assert around is not None
+        fail(around, "expected func.return at the end, found none")
+
+    def outputs(self, op: Operation) -> Sequence[torch.Tensor]:
+        match op:
+            case AtenOp():
+                return _call(op, {v: self.use(v) for v in op.operands}, self.double)
+            case flow.IfOp():
+                return self.run((op.then if self.use(op.flag) else op.otherwise).block, [])
+            case flow.ForOp():
+                return self.loop(op)
+            case flow.WhileOp():
+                carried = [self.use(v) for v in op.inits]
+                while self.run(op.before.block, carried)[0]:
+                    carried = self.run(op.body.block, carried)
+                return carried
+            case _:
                 fail(op, f"expected torch.aten in @main, found '{op.name}'")
-            outputs = _call(op, {v: use(v) for v in op.operands}, double)
-            values.update(zip(op.results, outputs, strict=True))
-            for value in dict.fromkeys((*op.operands, *op.results)):
-                if last_use.get(value, op) is op:
-                    del values[value]
-    fail(main, "expected func.return at the end of @main, found none")
+
+    def loop(self, op: flow.ForOp) -> list[torch.Tensor]:
+        carried = [self.use(v) for v in op.inits]
+        scanned = [self.use(v) for v in op.scanned]
+        rows: list[list[torch.Tensor]] = []
+        for turn in range(op.trips):
+            given = self.run(op.body.block, [*carried, *(s[turn] for s in scanned)])
+            carried = given[: len(carried)]
+            rows.append(given[len(carried) :])
+        return [*carried, *(self._stack(list(c), r) for c, r in _columns(rows, op))]
+
+    def _stack(self, pieces: list[torch.Tensor], result: SSAValue) -> torch.Tensor:
+        if pieces:
+            return torch.stack(pieces)
+        assert isinstance(result.type, TensorType)
+        empty = torch.empty(shape_of(result), dtype=torch_dtype(result.type.element_type))
+        return widened(empty) if self.double else empty
+
+
+def _columns(
+    rows: list[list[torch.Tensor]], op: flow.ForOp
+) -> Iterator[tuple[Sequence[torch.Tensor], SSAValue]]:
+    """For each stacked result what it is made of."""
+    for number, result in enumerate(op.stacked):
+        yield [row[number] for row in rows], result
+
+
+def _block_of(value: SSAValue) -> Block | None:
+    """The block that defines a value."""
+    owner = value.owner
+    return owner if isinstance(owner, Block) else owner.parent
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from xdsl.dialects import memref
 from xdsl.dialects.builtin import BFloat16Type, MemRefType
 from xdsl.ir import Operation, SSAValue
 
-from dlc.dialects import host
+from dlc.dialects import host, host_flow
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.simulator.scalars import dtype_of
@@ -26,10 +27,34 @@ class Buffers:
     def __init__(self, arguments: dict[SSAValue, Array]) -> None:
         self._arguments = arguments
         self._memory: dict[SSAValue, NDArray[np.uint8]] = {}
+        self._places: dict[SSAValue, tuple[SSAValue, int]] = {a: (a, 0) for a in arguments}
+        """The argument or allocation that a buffer lies in, and its first byte there."""
+        self._counters: dict[SSAValue, int] = {}
 
     def allocate(self, op: memref.AllocOp) -> None:
         assert isinstance(op.memref.type, MemRefType)
         self._memory[op.memref] = np.full(span_bytes(op.memref.type), POISON, np.uint8)
+        self._places[op.memref] = op.memref, 0
+
+    def take_part(self, op: host.SliceOp | host_flow.SelectOp) -> None:
+        """Makes a buffer of a part of another one."""
+        memory, begin = self._places[op.memory]
+        if isinstance(op, host.SliceOp):
+            self._places[op.result] = memory, begin + op.begin
+        elif memory in self._arguments:
+            self._arguments[op.result] = self.read(op.memory)[self._counters[op.index]]
+            self._places[op.result] = op.result, 0
+        else:
+            self._places[op.result] = memory, begin + op.step * self._counters[op.index]
+
+    def count(self, counter: SSAValue, turn: int) -> None:
+        """Sets the counter of a loop."""
+        self._counters[counter] = turn
+
+    def name(self, names: Sequence[SSAValue], buffers: Sequence[SSAValue]) -> None:
+        """Gives buffers other names, all at once."""
+        places = [self._places[buffer] for buffer in buffers]
+        self._places.update(zip(names, places, strict=True))
 
     def read(self, buffer: SSAValue) -> Array:
         """The elements; of bf16 as float32."""
@@ -50,17 +75,18 @@ class Buffers:
 
     def _elements(self, buffer: SSAValue) -> Array:
         """The memory of a buffer, in its shape."""
-        type, owner = buffer.type, buffer.owner
+        type = buffer.type
         assert isinstance(type, MemRefType)
-        memory, offset = buffer, 0
-        if isinstance(owner, host.SliceOp):
-            memory, offset = owner.memory, owner.begin
+        memory, offset = self._places[buffer]
+        owner = memory.owner
         size = element_bytes(type.element_type)
         dtype = np.dtype(np.uint16)
         if not _is_bf16(buffer):
             assert isinstance(owner, Operation)
             dtype = dtype_of(type.element_type, owner)
         shape, strides = shape_of(type), [s * size for s in strides_of(type)]
+        if 0 in shape:
+            return np.empty(shape, dtype)
         return np.ndarray(shape, dtype, self._memory[memory].data, offset, strides)
 
 

@@ -75,7 +75,7 @@ def check_module(
         values: dict[SSAValue, Array] = {}
         if inputs is not None:
             values.update(zip(main.body.block.args, inputs, strict=True))
-        for op in main.body.block.ops:
+        for op in main.walk():
             # A buffer holds what was computed last into it: its verifier has checked that.
             if not isinstance(op, kernel.LaunchOp | host.LaunchOp):
                 continue

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from dlc.diagnostics import fail
-from dlc.dialects import host, kernel
+from dlc.dialects import host, host_flow, kernel
 from dlc.simulator.address_space import Memory, Observer
 from dlc.simulator.buffers import Buffers
 from dlc.simulator.divergence import Deadlock, divided
@@ -162,30 +162,66 @@ def run_module(
     if len(inputs) != len(arguments):
         raise ValueError(f"@main takes {len(arguments)} arrays, found {len(inputs)}")
     values: dict[SSAValue, Array] = dict(zip(arguments, inputs, strict=True))
-    buffers = Buffers(values)
+    program = _Program(values, Buffers(values), observer_of)
+    return program.run(main.body.block)
 
-    def options_of(callee: kernel.FuncOp) -> Options:
-        return Options(observer=observer_of(callee))
 
-    for op in main.body.block.ops:
-        match op:
-            case kernel.LaunchOp(callee=kernel.FuncOp() as callee):
-                outputs = run_kernel(callee, [values[v] for v in op.inputs], options_of(callee))
-                values.update(zip(op.outputs, outputs, strict=True))
-            case host.LaunchOp(callee=kernel.FuncOp() as callee):
-                outputs = run_kernel(
-                    callee, [buffers.read(v) for v in op.inputs], options_of(callee)
-                )
-                for buffer, array in zip(op.outputs, outputs, strict=True):
-                    buffers.write(buffer, array)
-            case memref.AllocOp():
-                buffers.allocate(op)
-            case host.ZeroOp():
-                buffers.zero(op)
-            case host.SliceOp():
-                pass
-            case func.ReturnOp():
-                return [values[v] if v in values else buffers.read(v) for v in op.arguments]
-            case _:
-                fail(op, f"expected launches and memory in @main, found '{op.name}'")
-    return []
+@dataclass
+class _Program:
+    """A host program as it runs: on tensors, or on buffers."""
+
+    values: dict[SSAValue, Array]
+    buffers: Buffers
+    observer_of: Callable[[kernel.FuncOp], Observer | None]
+
+    def run(self, block: Block) -> list[Array]:
+        """Runs a block; what it returns."""
+        values, buffers = self.values, self.buffers
+        for op in block.ops:
+            match op:
+                case kernel.LaunchOp(callee=kernel.FuncOp() as callee):
+                    outputs = self._launch(callee, [values[v] for v in op.inputs])
+                    values.update(zip(op.outputs, outputs, strict=True))
+                case host.LaunchOp(callee=kernel.FuncOp() as callee):
+                    outputs = self._launch(callee, [buffers.read(v) for v in op.inputs])
+                    for buffer, array in zip(op.outputs, outputs, strict=True):
+                        buffers.write(buffer, array)
+                case memref.AllocOp():
+                    buffers.allocate(op)
+                case host.ZeroOp():
+                    buffers.zero(op)
+                case host.SliceOp() | host_flow.SelectOp():
+                    buffers.take_part(op)
+                case host_flow.ForOp() | host_flow.WhileOp():
+                    self._loop(op)
+                case host_flow.IfOp():
+                    taken = op.then if buffers.read(op.flag) else op.otherwise
+                    self.run(taken.block)
+                case host_flow.YieldOp():
+                    pass
+                case func.ReturnOp():
+                    return [values[v] if v in values else buffers.read(v) for v in op.arguments]
+                case _:
+                    fail(op, f"expected launches and memory in @main, found '{op.name}'")
+        return []
+
+    def _launch(self, callee: kernel.FuncOp, inputs: Sequence[Array]) -> list[Array]:
+        return run_kernel(callee, inputs, Options(observer=self.observer_of(callee)))
+
+    def _loop(self, op: host_flow.LoopOp) -> None:
+        current, turn = op.inits, 0
+        while True:
+            self.buffers.name(op.names[0], current)
+            if isinstance(op, host_flow.ForOp):
+                if turn == op.trips:
+                    break
+                self.buffers.count(op.counter, turn)
+            else:
+                assert isinstance(op, host_flow.WhileOp)
+                self.run(op.before.block)
+                if not self.buffers.read(op.flag):
+                    break
+                self.buffers.name(op.names[1], op.names[0])
+            self.run(op.regions[-1].block)
+            current, turn = op.next, turn + 1
+        self.buffers.name(op.last, op.names[0])

@@ -509,12 +509,6 @@ def test_control_flow_on_data() -> None:
     assert caught.value.place is not None
     assert caught.value.place.line == branch.__code__.co_firstlineno + 1
 
-    def cond(x: torch.Tensor) -> torch.Tensor:
-        return torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a - 1, (x,))
-
-    with pytest.raises(UnsupportedError, match="control flow that depends on data"):
-        import_program(cond, (torch.randn(3),))
-
 
 def test_what_the_program_raises_is_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ImportFailure, match=r"RuntimeError: a and b must have same reduction dim"):

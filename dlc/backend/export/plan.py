@@ -89,6 +89,12 @@ class ExportPlan:
             elif isinstance(step, Launch):
                 buffers = tuple(names[n] for n in step.inputs + step.outputs)
                 steps.append(Call(c_name(step.func), buffers, tuple(ops_of(step.op))))
+            else:
+                fail(
+                    main,
+                    "expected a program without control flow, of which exports have none yet",
+                    'save the program as it is compiled: f.save("program.dlc")',
+                )
         results = [names[n] for n in program.results]
         return ExportPlan(
             target,

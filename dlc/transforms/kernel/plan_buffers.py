@@ -5,28 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import func, memref
+from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
     FunctionType,
-    IntegerAttr,
     MemRefType,
     ModuleOp,
     NoneAttr,
     StridedLayoutAttr,
     TensorType,
-    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.kernel.lifetimes import Lifetimes
 from dlc.analysis.kernel.placement import Buffer, Placement, live_bytes, place
-from dlc.dialects import host, kernel
+from dlc.dialects import flow, host, kernel
 from dlc.dialects.layouts import shape_of, span_bytes
 from dlc.remarks import remark
 from dlc.target import BUFFER_ALIGNMENT
+from dlc.transforms.kernel.planning.buffering import Buffering, allocation, default_type
 
 
 @dataclass(frozen=True)
@@ -62,60 +62,58 @@ class PlanBuffersPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in [f for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks]:
-            launches = [o for o in function.body.block.ops if isinstance(o, kernel.LaunchOp)]
-            others = [o for o in function.body.block.ops if o not in launches]
+            inside = [o for block in flow.blocks_of(function.body.block) for o in block.ops]
+            known = (kernel.LaunchOp, *flow.FLOW, flow.YieldOp, func.ReturnOp)
+            end = function.body.block.last_op
             tensors = all(isinstance(type, TensorType) for type in function.body.block.arg_types)
-            if tensors and len(others) == 1 and isinstance(others[0], func.ReturnOp):
-                _Planner(function, launches, others[0]).run()
+            planned = not tensors or not all(isinstance(o, known) for o in inside)
+            if isinstance(end, func.ReturnOp) and not planned:
+                launches = [o for o in inside if isinstance(o, kernel.LaunchOp)]
+                _Planner(function, launches, end).run()
 
 
 class _Planner:
-    """Gives memory to the tensors of one function, which is launches and a return."""
+    """Gives memory to the tensors of one function, which is launches, control flow and a return."""
 
     def __init__(
         self, function: func.FuncOp, launches: list[kernel.LaunchOp], end: func.ReturnOp
     ) -> None:
         self.function = function
         self.block: Block = function.body.block
-        self.launches = launches
-        self.callees = [launch.callee for launch in launches]
         self.end = end
+        self.lifetimes = Lifetimes.of(function)
         self.types: dict[SSAValue, MemRefType] = {}
         """How each tensor lies in memory."""
-        self.lives: dict[SSAValue, Buffer] = {}
-        """When and how long each intermediate tensor holds data, in launches."""
-
-    def run(self) -> None:
-        self._look()
-        placement = place(list(self.lives.values()), BUFFER_ALIGNMENT)
-        self._remark(placement)
-        offsets = dict(zip(self.lives, placement.offsets, strict=True))
-        self._bind_arguments()
-        workspace = self._allocate_workspace(placement.size) if offsets else None
-        for launch, callee in zip(self.launches, self.callees, strict=True):
-            assert callee is not None
-            self._rewrite(launch, callee, workspace, offsets)
-        results = [v.type for v in self.end.operands]
-        self.function.function_type = FunctionType.from_lists(self.block.arg_types, results)
-
-    def _look(self) -> None:
-        returned = set(self.end.operands)
-        first: dict[SSAValue, int] = {}
-        last: dict[SSAValue, int] = {}
-        for number, (launch, callee) in enumerate(zip(self.launches, self.callees, strict=True)):
+        for launch in launches:
+            callee = launch.callee
             assert callee is not None
             for value, ref in zip((*launch.inputs, *launch.outputs), callee.refs, strict=True):
                 assert isinstance(ref.type, MemRefType)
                 self.types.setdefault(value, ref.type)
-                first.setdefault(value, number)
-                last[value] = number
-        for value in first:
-            if isinstance(value.owner, kernel.LaunchOp) and value not in returned:
-                size = span_bytes(self.types[value])
-                self.lives[value] = Buffer(size, first[value], last[value])
 
-    def _remark(self, placement: Placement) -> None:
-        lives = list(self.lives.values())
+    def run(self) -> None:
+        lives = self._lives()
+        placement = place(list(lives.values()), BUFFER_ALIGNMENT)
+        self._remark(placement, list(lives.values()))
+        offsets = dict(zip(lives, placement.offsets, strict=True))
+        self._bind_arguments()
+        workspace = self._allocate_workspace(placement.size) if offsets else None
+        Buffering(self.lifetimes, self.types, workspace, offsets).rewrite(self.block)
+        results = [v.type for v in self.end.operands]
+        self.function.function_type = FunctionType.from_lists(self.block.arg_types, results)
+
+    def _lives(self) -> dict[SSAValue, Buffer]:
+        """When and how long each place that is not an argument's or a result's holds data."""
+        found: dict[SSAValue, Buffer] = {}
+        lifetimes, returned = self.lifetimes, set(self.end.operands)
+        for value, first in lifetimes.first.items():
+            if isinstance(value.owner, Operation) and value not in returned:
+                self.types.setdefault(value, default_type(value))
+                size = span_bytes(self.types[value])
+                found[value] = Buffer(size, first, lifetimes.last[value])
+        return found
+
+    def _remark(self, placement: Placement, lives: list[Buffer]) -> None:
         total, least = sum(b.size for b in lives), live_bytes(lives)
         remark(
             PlanBuffersPass.name,
@@ -132,43 +130,10 @@ class _Planner:
             Rewriter.replace_value_with_new_type(argument, new)
 
     def _allocate_workspace(self, size: int) -> SSAValue:
-        workspace = _allocation(MemRefType(host.BYTE, [size]))
+        workspace = allocation(MemRefType(host.BYTE, [size]))
         workspace.memref.name_hint = "workspace"
         Rewriter.insert_op(workspace, InsertPoint.at_start(self.block))
         return workspace.memref
-
-    def _rewrite(
-        self,
-        launch: kernel.LaunchOp,
-        callee: kernel.FuncOp,
-        workspace: SSAValue | None,
-        offsets: dict[SSAValue, int],
-    ) -> None:
-        """Puts what makes the outputs of a launch, and a launch that writes them, in its place."""
-        before: list[Operation] = []
-        buffers: list[SSAValue] = []
-        for value in launch.outputs:
-            if value in offsets:
-                assert workspace is not None
-                made: Operation = host.SliceOp(workspace, offsets[value], self.types[value])
-            else:
-                made = _allocation(self.types[value])
-            (buffer,) = made.results
-            buffer.name_hint = value.name_hint
-            before.append(made)
-            buffers.append(buffer)
-        for buffer, ref in zip(buffers, callee.output_refs, strict=True):
-            if ref in callee.zeroed_refs:
-                before.append(host.ZeroOp(buffer))
-        new = host.LaunchOp(callee.name_, launch.inputs, buffers)
-        new.attributes |= launch.attributes
-        for made in (*before, new):
-            made.location = launch.location
-        Rewriter.replace_op(launch, [*before, new], buffers)
-
-
-def _allocation(type: MemRefType) -> memref.AllocOp:
-    return memref.AllocOp([], [], type, IntegerAttr(BUFFER_ALIGNMENT, i64))
 
 
 def _memref(type: Attribute, attributes: DictionaryAttr) -> MemRefType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
 
@@ -74,9 +75,12 @@ class FuseLoopsPass(ModulePass):
     name = "fuse-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for block in dict.fromkeys(k.parent for k in kernels_in(op, KernelOp)):
+        kernels = kernels_in(op, KernelOp)
+        for block in dict.fromkeys(k.parent for k in kernels):
             if block is not None:
-                _Fusion(block, target_of(op), self.name).run()
+                elsewhere = {k.name_ for k in kernels if k.parent not in (block, None)}
+                _Fusion(block, target_of(op), self.name, elsewhere).run()
+                kernels = kernels_in(op, KernelOp)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ class _Fusion:
     block: Block
     target: Target
     name: str
+    elsewhere: AbstractSet[str]
+    """The names of kernels of other blocks."""
 
     def __post_init__(self) -> None:
         self.merges = Merges(self.target)
@@ -115,7 +121,7 @@ class _Fusion:
         self.history: dict[KernelOp, tuple[str, ...]] = {}
         """The merges that made a kernel."""
         self.tried: set[tuple[KernelOp, ...]] = set()
-        self.names = {k.name_ for k in self._kernels()}
+        self.names = {k.name_ for k in self._kernels()} | self.elsewhere
 
     def run(self) -> None:
         stages = (self._contracts, self._folds, self._follows, self._keeps_tiles, _anything)
@@ -134,7 +140,7 @@ class _Fusion:
         """Names kernels after the program's operations, one of each structure first."""
         kernels = list(self._kernels())
         firsts = {self.merges.form(k): k for k in reversed(kernels)}
-        self.names.clear()
+        self.names = {*self.elsewhere}
         for kernel in sorted(kernels, key=lambda k: firsts[self.merges.form(k)] is not k):
             name = unique_name(_name_of(kernel), self.names)
             kernel.sym_name = StringAttr(name)
@@ -146,7 +152,8 @@ class _Fusion:
         """Merges `producer` into its consumers if the stage allows it, it is legal and it pays."""
         wish = _wish(producer)
         users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
-        consumers = [u for u in users if isinstance(u, KernelOp)]
+        # A body computes again and again: what is computed before it stays there.
+        consumers = [u for u in users if isinstance(u, KernelOp) and u.parent is self.block]
         if not consumers or (producer, *consumers) in self.tried:
             return False
         obstacle = self.merges.facts(producer).obstacle

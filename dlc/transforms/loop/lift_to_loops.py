@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
 from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DenseArrayBase,
-    DictionaryAttr,
     IndexType,
-    IntegerAttr,
-    MemRefType,
     ModuleOp,
-    NoneAttr,
-    StridedLayoutAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint
 
-from dlc.diagnostics import fail
 from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
-from dlc.dialects.kernel_memory import memref_type
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
-from dlc.dialects.layouts import shape_of, strides_of
+from dlc.dialects.flow import blocks_of
+from dlc.dialects.layouts import strides_of
 from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine
 from dlc.ir.provenance import inherit
 from dlc.ir.structure import structure
 from dlc.text import unique_name
+from dlc.transforms.loop.lifting.in_memory import (
+    COMPUTED,
+    DISSOLVED,
+    Layouts,
+    put_in_memory,
+)
 
-_DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
-_COMPUTED = (tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.GatherOp)
 _FREE_AXES = ("a", "b", "h", "i", "j")
 _REDUCE_AXES = ("k", "l", "m", "n")
 MAX_NAME = 36
@@ -82,27 +77,10 @@ class LiftToLoopsPass(ModulePass):
                 _Lifter(function, used).lift()
 
 
-@dataclass
-class _Layouts:
-    """The layouts of a function's tensors that are not row-major or not aligned to 16 bytes."""
-
-    strides: dict[SSAValue, tuple[int, ...]] = field(default_factory=dict)
-    alignments: dict[SSAValue, int] = field(default_factory=dict)
-
-    def memref(self, tensor: SSAValue) -> MemRefType:
-        assert isinstance(tensor.type, TensorType)
-        strides = self.strides.get(tensor)
-        layout = NoneAttr() if strides is None else StridedLayoutAttr(strides)
-        return memref_type(tensor.type.element_type, shape_of(tensor), layout)
-
-    def alignment(self, tensor: SSAValue) -> int:
-        return self.alignments.get(tensor, DEFAULT_ALIGNMENT)
-
-
 class _Read:
     """The inputs of an operation's kernel: tensors, and operations computed where they are read."""
 
-    def __init__(self, op: Operation, layouts: _Layouts) -> None:
+    def __init__(self, op: Operation, layouts: Layouts) -> None:
         self.layouts = layouts
         self.dissolved: list[Operation] = []
         self.tensors: dict[SSAValue, int] = {}
@@ -113,7 +91,7 @@ class _Read:
         """Equal for two operations with kernels that are equal, names of inputs aside."""
 
     def _given(self, value: SSAValue) -> Hashable:
-        if isinstance(value.owner, _DISSOLVED):
+        if isinstance(value.owner, DISSOLVED):
             self.dissolved.append(value.owner)
             return structure(value.owner, self._given, names=True)
         return self.tensors.setdefault(value, len(self.tensors)), self.layouts.memref(value)
@@ -125,47 +103,21 @@ class _Lifter:
     def __init__(self, function: func.FuncOp, used_names: set[str]) -> None:
         self.function = function
         self.used_names = used_names
-        self.layouts = _Layouts()
+        self.layouts = Layouts()
         self.built: dict[Hashable, tuple[Region, list[int]]] = {}
         """Bodies of kernels, each with the numbers of the tensors that it reads."""
 
     def lift(self) -> None:
-        block = self.function.body.block
-        terminator = block.last_op
-        assert terminator is not None
-        for argument, attributes in zip(
-            block.args, _attributes(self.function.arg_attrs, len(block.args)), strict=True
-        ):
-            if (strides := _strides(attributes)) is not None:
-                self.layouts.strides[argument] = strides
-            align = attributes.data.get("dlc.align")
-            if isinstance(align, IntegerAttr):
-                self.layouts.alignments[argument] = min(align.value.data, DEFAULT_ALIGNMENT)
-        returned = self._returned(terminator)
-        for op in list(block.ops):
-            if isinstance(op, _COMPUTED) or (op in returned and isinstance(op, _DISSOLVED)):
-                self._replace(op)
-        for op in reversed(list(block.ops)):
-            if isinstance(op, _DISSOLVED) and not any(r.uses for r in op.results):
+        blocks = blocks_of(self.function.body.block)
+        in_memory = put_in_memory(self.function, self.layouts)
+        for block in blocks:
+            for op in list(block.ops):
+                if isinstance(op, COMPUTED) or (op in in_memory and isinstance(op, DISSOLVED)):
+                    self._replace(op)
+        for op in [op for block in blocks for op in block.ops][::-1]:
+            if isinstance(op, DISSOLVED) and not any(r.uses for r in op.results):
                 op.detach()
                 op.erase()
-
-    def _returned(self, terminator: Operation) -> set[Operation]:
-        """The operations whose results are returned, which fixes how these lie in memory. Every
-        result has memory of its own: an argument, or a tensor returned twice, is copied."""
-        attributes = _attributes(self.function.res_attrs, len(terminator.operands))
-        fixed = set[SSAValue](self.function.body.block.args)
-        for index, wanted in enumerate(map(_strides, attributes)):
-            value = terminator.operands[index]
-            if not isinstance(value.type, TensorType):
-                fail(terminator, f"expected a function that returns tensors, found {value.type}")
-            if value in fixed:
-                value = _insert_copy(value, terminator)
-                terminator.operands[index] = value
-            fixed.add(value)
-            if wanted is not None:
-                self.layouts.strides[value] = wanted
-        return {v.owner for v in terminator.operands if isinstance(v.owner, Operation)}
 
     def _replace(self, op: Operation) -> None:
         name = unique_name(_base_name(op)[:MAX_NAME], self.used_names)
@@ -202,7 +154,7 @@ class _Lifter:
 class _KernelBuilder:
     """Builds the body of the kernel of one tensor operation, reading tensors on demand."""
 
-    def __init__(self, op: Operation, layouts: _Layouts) -> None:
+    def __init__(self, op: Operation, layouts: Layouts) -> None:
         self.op = op
         self.layouts = layouts
         self.block = Block()
@@ -255,7 +207,7 @@ class _KernelBuilder:
                     indices.append(cast.result)
                 operands = [*axes, *(Expr.of(v) for v in indices)]
                 subscripts = _compose(self.op.map.data.results, operands)
-                if isinstance(self.op.source.owner, _DISSOLVED):
+                if isinstance(self.op.source.owner, DISSOLVED):
                     return [self.read(b, self.op.source, subscripts, ())]
                 return [self._load(b, self.op.source, subscripts, (), None, in_bounds=True)]
             case _:
@@ -324,7 +276,7 @@ class _KernelBuilder:
             here = [c for c in _compose(conditions.data.results, at) if not sure(c)]
             if not here:
                 value = self.read(b, source, subscripts, where)
-            elif isinstance(source.owner, _DISSOLVED):
+            elif isinstance(source.owner, DISSOLVED):
                 inner = self.read(b, source, subscripts, [*where, *here])
                 assert value is not None
                 value = b.insert(loop.SelectOp(inner, here, value)).result
@@ -380,31 +332,6 @@ def _free_names(count: int) -> list[str]:
 def _reduce_names(count: int) -> list[str]:
     extra = [f"k{n}" for n in range(count - len(_REDUCE_AXES))]
     return [*_REDUCE_AXES[:count], *extra]
-
-
-def _attributes(
-    attributes: ArrayAttr[DictionaryAttr] | None, count: int
-) -> Sequence[DictionaryAttr]:
-    return [DictionaryAttr({})] * count if attributes is None else attributes.data
-
-
-def _strides(attributes: DictionaryAttr) -> tuple[int, ...] | None:
-    """`dlc.strides`, in elements."""
-    strides: Attribute | None = attributes.data.get("dlc.strides")
-    if not isinstance(strides, DenseArrayBase):
-        return None
-    return tuple(int(s) for s in strides.get_values())
-
-
-def _insert_copy(value: SSAValue, before: Operation) -> SSAValue:
-    """A copy of a tensor, as an index map."""
-    shape = tensor_ir.shape_of(value)
-    copy = tensor_ir.IndexMapOp([value], [AffineMap.identity(len(shape))], shape)
-    copy.result.name_hint = value.name_hint
-    block = before.parent
-    assert block is not None
-    block.insert_op_before(copy, before)
-    return copy.result
 
 
 def _base_name(op: Operation) -> str:

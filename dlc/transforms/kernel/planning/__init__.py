@@ -1,0 +1,1 @@
+"""Memory for the tensors of a host program."""

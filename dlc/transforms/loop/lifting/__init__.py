@@ -1,0 +1,1 @@
+"""Rewrites of loop kernels that several passes use."""

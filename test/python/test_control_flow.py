@@ -1,0 +1,211 @@
+"""`torch.cond`, `while_loop`, `scan` and `map`: control flow of the host program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._higher_order_ops import map as torch_map
+from torch._higher_order_ops import scan, while_loop
+from torch.utils._pytree import tree_leaves
+
+import dlc
+from dlc.backend import BackendError
+from dlc.compiler import CompiledProgram
+from dlc.dialects import host, host_flow
+from dlc.frontend.fx import import_program
+from dlc.frontend.source import ImportFailure, UnsupportedError
+from dlc.judge.accuracy import compare
+from dlc.judge.reference import evaluate
+from dlc.loaded import load
+from dlc.simulator import run_module
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.w = torch.nn.Parameter(torch.randn(width, width, generator=generator) / width**0.5)
+
+    def forward(self, x: torch.Tensor, h: torch.Tensor) -> Any:
+        def step(h: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            new = torch.tanh(h @ self.w + x)
+            return new, new.sum(-1)
+
+        return scan(step, h, x)
+
+
+def swap(x: torch.Tensor) -> Any:
+    def step(
+        pair: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor
+    ) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+        a, b = pair
+        return (b + 0.0, a * x), a + b
+
+    return scan(step, (x[0].clone(), x[1] * 2.0), x)
+
+
+def doubled(x: torch.Tensor) -> Any:
+    def more(n: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (n < 10) & (v.sum() < 100)
+
+    def step(n: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return n + 1, v * 2 + x.sin()
+
+    return while_loop(more, step, (torch.zeros((), dtype=torch.int64), x))
+
+
+def never(x: torch.Tensor) -> Any:
+    return while_loop(lambda v: v.sum() < v.sum(), lambda v: (v * 2,), (x,))
+
+
+def branch(p: torch.Tensor, x: torch.Tensor) -> Any:
+    return torch.cond(p.sum() > 0, lambda x: (x.sin(), x * 2), lambda x: (x.cos() * 2, x + 1), (x,))
+
+
+def both(x: torch.Tensor, h: torch.Tensor) -> Any:
+    def step(h: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        new = torch.cond(x.sum() > 0, lambda h, x: h + x, lambda h, x: h * x, (h, x))
+        return new, h.clone()
+
+    return scan(step, h, x)
+
+
+def mapped(x: torch.Tensor, y: torch.Tensor) -> Any:
+    def each(a: Any, b: Any) -> Any:
+        return a + b.sin(), a.sum()
+
+    mapping: Any = torch_map  # its annotations want a type of its own
+    return mapping(each, x, y)
+
+
+def made(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+Case = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
+CASES: dict[str, Case] = {
+    "scan": (Recurrent(4), (made(5, 3, 4), made(3, 4))),
+    "scan of one": (Recurrent(5), (made(1, 2, 5), made(2, 5))),
+    "scan of a transposed tensor": (Recurrent(4), (made(3, 6, 4).transpose(0, 1), made(3, 4))),
+    "two swap": (swap, (made(7, 13),)),
+    "while": (doubled, (made(3).abs(),)),
+    "while of none": (doubled, (made(3).abs() * 1000,)),
+    "never": (never, (made(17),)),
+    "true": (branch, (torch.ones(3), made(5))),
+    "false": (branch, (-torch.ones(3), made(5))),
+    "not a number": (branch, (torch.full((3,), torch.nan), torch.tensor([torch.inf, torch.nan]))),
+    "an if in a scan": (both, (made(6, 4), made(4))),
+    "map": (mapped, (made(3, 4), made(4))),
+    "map of empty rows": (mapped, (made(3, 0), made(0))),
+}
+
+
+@cache
+def compiled(name: str) -> CompiledProgram:
+    function, args = CASES[name]
+    return dlc.compile(function, args, backend="host")
+
+
+def results(program: CompiledProgram, args: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return tree_leaves(program(*args))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_eager(name: str) -> None:
+    (function, args), program = CASES[name], compiled(name)
+    variant = program.variants[0]
+    bound = variant.program.tensors_of(args, {})
+    assert bound is not None
+    exact = evaluate(variant.program.module, bound, double=True)
+    with torch.no_grad():
+        eager = tree_leaves(function(*args))
+    found = results(program, args)
+    assert len(found) == len(exact) == len(eager)
+    for own, reference, known in zip(found, exact, eager, strict=True):
+        assert (verdict := compare(own, reference, known)).ok, str(verdict)
+    simulated = run_module(variant.module("kernel"), [t.detach().numpy() for t in bound])
+    for own, reference, known in zip(simulated, exact, eager, strict=True):
+        assert compare(torch.as_tensor(own).reshape(known.shape), reference, known).ok
+    assert all(str(verdict).endswith("is clean>") for verdict in program.check())
+
+
+def test_a_branch_is_taken_at_each_call() -> None:
+    program = compiled("true")
+    for sign in (1.0, -1.0, 1.0):
+        args = (sign * torch.ones(3), made(5))
+        expected = tree_leaves(branch(*args))
+        for own, known in zip(results(program, args), expected, strict=True):
+            torch.testing.assert_close(own, known)
+    assert len(program.variants) == 1
+
+
+def test_a_loop_has_one_body_whatever_its_length() -> None:
+    program = dlc.compile(Recurrent(4), (made(300, 3, 4), made(3, 4)), backend="host")
+    module = program.variants[0].module("kernel")
+    (loop,) = [op for op in module.walk() if isinstance(op, host_flow.ForOp)]
+    assert loop.trips == 300
+    inside = [op for op in loop.walk() if isinstance(op, host.LaunchOp)]
+    assert len(inside) == 2
+    assert len(program.kernels) <= 5
+
+
+@pytest.mark.parametrize("stage", ["torch", "tensor", "loop", "tile", "kernel"])
+@pytest.mark.parametrize("name", ["scan", "while", "an if in a scan"])
+def test_every_state_prints_parses_and_runs(name: str, stage: Any, tmp_path: Path) -> None:
+    (_, args), program = CASES[name], compiled(name)
+    path = tmp_path / "program.mlir"
+    path.write_text(program.ir(stage))
+    again = load(path, backend="host")
+    assert again.ir(stage) == program.ir(stage)
+    bound = program.variants[0].program.tensors_of(args, {})
+    assert bound is not None
+    given = tree_leaves(again(*bound))
+    for own, known in zip(given, results(program, args), strict=True):
+        assert torch.equal(own, known)
+
+
+def test_a_saved_program_has_its_loops(tmp_path: Path) -> None:
+    (_, args), program = CASES["an if in a scan"], compiled("an if in a scan")
+    expected = results(program, args)
+    program.save(tmp_path / "program.dlc")
+    again = dlc.load_program(tmp_path / "program.dlc", backend="host")
+    for own, known in zip(results(again, args), expected, strict=True):
+        assert torch.equal(own, known)
+
+
+def test_attributes_that_a_body_reads_are_followed() -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = 2.0
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return scan(lambda h, x: (h * self.factor + x, h + 0.0), x[0].clone(), x)
+
+    module, x = Scaled(), made(3, 4)
+    program = dlc.compile(module, (x,), backend="host")
+    for factor in (2.0, 3.0):
+        module.factor = factor
+        for own, known in zip(results(program, (x,)), tree_leaves(module(x)), strict=True):
+            torch.testing.assert_close(own, known)
+
+
+def test_numbers_are_not_carried() -> None:
+    def count(x: torch.Tensor) -> Any:
+        return while_loop(lambda n, v: n < 3, lambda n, v: (n + 1, v * 2), (0, x.clone()))
+
+    with pytest.raises((UnsupportedError, ImportFailure), match=r"torch\.tensor\(n\)"):
+        import_program(count, (made(3),))
+
+
+def test_no_graph_waits_for_what_it_computes() -> None:
+    program = compiled("while")
+    bound = program.variants[0].program.tensors_of(CASES["while"][1], {})
+    assert bound is not None
+    with pytest.raises(BackendError, match="branches on that"):
+        program.variants[0].capture(bound)
