@@ -134,9 +134,7 @@ class ProgramImporter(GraphImporter):
             if isinstance(value.type, TensorType) and isinstance(
                 value.type.element_type, ComplexType
             ):
-                raise Unrepresentable(
-                    "it is given complex numbers; give torch.view_as_real of them"
-                )
+                raise Unrepresentable("its numbers are complex, give view_as_real of them")
             found.append(value)
         return found
 
