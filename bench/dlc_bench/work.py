@@ -17,6 +17,10 @@ from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
 
 _PRODUCTS = ("mm", "bmm", "matmul", "mv", "dot", "linear", "addmm", "baddbmm", "addmv")
+_CONVOLUTIONS = (
+    "convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d",
+)  # fmt: skip
 _FACTORS = ("self", "input", "mat1", "batch1", "mat")
 """Names of the operand of a product whose last dimension is summed over; the last that is there."""
 _PARTIAL = frozenset({
@@ -63,6 +67,20 @@ def work_of(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Work:
     return Work(float(flops), float(read), float(written))
 
 
+def compulsory_bytes(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> float:
+    """
+    As `work_of` counts them; an argument of operations that may read a part is read as far as their
+    results are large.
+    """
+    read = 0
+    for value, tensor in zip(main_of(module).body.block.args, arguments, strict=True):
+        if not _is_read_whole(value):
+            uses = [u.operation for u in value.uses if isinstance(u.operation, AtenOp)]
+            most = sum(prod(_shape(op.results[0].type)) for op in uses) * tensor.element_size()
+            read += min(_touched_bytes(tensor), most)
+    return read + work_of(module, arguments).bytes
+
+
 def _is_read_whole(value: SSAValue) -> bool:
     return any(isinstance(use.operation, AtenOp) and _base(use.operation) not in _PARTIAL
                for use in value.uses)  # fmt: skip
@@ -84,10 +102,14 @@ def _flops(op: AtenOp) -> float:
     if name in _PRODUCTS:
         factors = [f for f in (op.operand(n) for n in _FACTORS) if f is not None]
         return 2 * prod(shape) * _shape(factors[-1].type)[-1]
-    if name == "convolution":
+    if name in _CONVOLUTIONS:
         weight = op.operand("weight")
         assert weight is not None
-        return 2 * prod(shape) * prod(_shape(weight.type)[1:])
+        data = op.operand("input")
+        assert data is not None
+        scattered = name.startswith("conv_transpose") or op.argument("transposed", False)
+        points = _shape(data.type) if scattered else shape
+        return 2 * prod(points) * prod(_shape(weight.type)[1:])
     if name == "scaled_dot_product_attention":
         key, value = (_shape(v.type) for v in _keys_and_values(op))
         rows, columns = shape[-2], key[-2]

@@ -1,0 +1,133 @@
+"""What is known of a program without running it: its work, its roofline, and its estimate."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dlc.target import get_target, target_of
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+Row = dict[str, Any]
+
+
+class TooSlow(BaseException):
+    """A program took longer than it may; no `except Exception` on the way holds it up."""
+
+
+def start_worker() -> None:
+    """Imports what all programs need, once a process."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_default_device("meta")
+    signal.signal(signal.SIGALRM, _stop)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise TooSlow
+
+
+def measure(text: str, target: str, seconds: int, with_sass: bool = False) -> Row:
+    """
+    What is known of a program: work, roofline, estimate, kernels; `error` where it does not compile
+    or takes more than `seconds`. For a process that `start_worker` has prepared.
+    """
+    from xdsl.utils.exceptions import ArgSpecParseError
+
+    from dlc.cli.error_text import describe
+
+    signal.alarm(seconds)
+    try:
+        return _measure(text, target, with_sass)
+    except TooSlow:
+        return {"error": f"more than {seconds} s"}
+    except (Exception, ArgSpecParseError) as error:
+        return {"error": describe(error, {})}
+    finally:
+        signal.alarm(0)
+
+
+def _measure(text: str, target: str, with_sass: bool) -> Row:
+    from dlc.compiler import set_target
+    from dlc.frontend.capture import capture_text
+    from dlc.frontend.fx import import_program
+    from dlc.pipeline import run_pipeline
+    from dlc.stages import compiler_context
+    from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+    from dlc_bench.work import compulsory_bytes, work_of
+
+    function, arguments = capture_text(text)
+    program = import_program(function, arguments, whole=DECOMPOSITIONS)
+    bound = program.bind(arguments, {})
+    work = work_of(program.module, bound)
+    size = compulsory_bytes(program.module, bound)
+    module = program.module
+    set_target(module, target)
+    gc.freeze()  # as `dlc compile` does
+    begin = time.perf_counter()
+    run_pipeline(compiler_context(), module, "loop")
+    took = time.perf_counter() - begin
+    kernels = loop_kernels(module)
+    row = summary(kernels, work.flops, size, target)
+    row |= {"compile_seconds": took, "kernels": kernels}
+    return row | ({"sass": _sass(module, target)} if with_sass else {})
+
+
+def loop_kernels(module: ModuleOp) -> list[Row]:
+    """Of scheduled Loop IR: each kernel's launches and, for one, time and bytes."""
+    from dlc.dialects.kernel import LaunchOp
+    from dlc.dialects.loop import KernelOp
+    from dlc.schedule.estimate import estimate
+
+    again = Counter(op.launched for op in module.walk() if isinstance(op, LaunchOp))
+    rows: list[Row] = []
+    for op in module.walk():
+        if isinstance(op, KernelOp):
+            cost = estimate(op, target_of(module))
+            rows.append({
+                "name": op.name_,
+                "launches": (1 + again[op]) * (2 if cost.combine_seconds else 1),
+                "estimate_us": cost.seconds * 1e6 * (1 + again[op]),
+                "memory_bytes": cost.memory_bytes * (1 + again[op]),
+                "flops": cost.flops * (1 + again[op]),
+                "sms_used": cost.share,
+                "schedule": "" if op.schedule is None else op.schedule.data,
+            })  # fmt: skip
+    return rows
+
+
+def summary(kernels: Sequence[Row], flops: float, size: float, target_name: str) -> Row:
+    """What is said of a whole program; times in microseconds."""
+    target = get_target(target_name)
+    busy = max(flops / target.flops, size / target.memory_bandwidth)
+    roofline = (busy + target.launch_seconds) * 1e6
+    predicted = sum(kernel["estimate_us"] for kernel in kernels)
+    return {
+        "flops": flops,
+        "compulsory_bytes": size,
+        "roofline_us": roofline,
+        "estimate_us": predicted,
+        "times_roofline": predicted / roofline,
+        "times_bytes": sum(k["memory_bytes"] for k in kernels) / size if size else 1.0,
+        "launches": sum(kernel["launches"] for kernel in kernels),
+    }
+
+
+def _sass(module: ModuleOp, target: str) -> list[Row]:
+    """Of scheduled Loop IR: what ptxas made of each launch's kernel, and its instructions."""
+    from dlc.pipeline import run_pipeline
+    from dlc.stages import compiler_context
+    from dlc_bench import statics
+
+    known = statics.estimates(module)
+    run_pipeline(compiler_context(), module, "tile")
+    ways = statics.bank_ways(module)
+    run_pipeline(compiler_context(), module, "kernel")
+    return [statics.examine(kernel, target) for kernel in statics.kernels(module, known, ways)]

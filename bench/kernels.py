@@ -1,0 +1,114 @@
+"""
+How far from the roofline operators and fused programs are at benchmark sizes, by the estimate.
+
+    python bench/kernels.py [--target sm_90 …] [--only REGEX] [-j 2] [--seconds 60] [--sass]
+                            [--output bench/results/kernels]
+
+Every program of bench/kernel_programs.py is imported without data (on torch's meta device) and
+compiled to Loop IR with its schedules. Its estimate is the sum over its launches, as the table of
+`dlc compile --explain` has it. The roofline is the time of the compulsory bytes (inputs read and
+results written once) or of the multiply-adds at the chip's rates, whichever is more, and of one
+launch. With `--sass`, kernels are also compiled by nvcc and their instructions counted. Writes JSON
+and Markdown, worst first. A run that was cut off goes on where it was; a program is done again when
+its text or anything in dlc has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from kernel_programs import PROGRAMS, Program, select
+from kernel_rows import measure, start_worker
+from kernel_table import markdown
+from record import write
+
+from dlc.backend.cache import content_key
+from dlc.cli.status_line import bar, progress
+from dlc.target import TARGETS
+from dlc_bench.environment import sources_key
+from dlc_bench.records import where_and_when
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 60
+"""What a program may take before it is listed as too slow to compile."""
+SAVED = 20
+"""Programs between two writes of the record."""
+
+Row = dict[str, Any]
+
+
+class Record:
+    """The JSON file: rows by target and program."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data: Row = json.loads(path.read_text()) if path.exists() else {}
+        self.data |= where_and_when()
+        self.rows: dict[str, dict[str, Row]] = self.data.setdefault("rows", {})
+        known = {program.name for program in PROGRAMS}
+        for rows in self.rows.values():
+            for name in rows.keys() - known:
+                del rows[name]
+
+    def save(self) -> None:
+        write(self.path, self.data)
+
+
+def run_target(
+    target: str, programs: Sequence[Program], record: Record, options: argparse.Namespace
+) -> None:
+    """Adds what is missing for a target to the record."""
+    rows = record.rows.setdefault(target, {})
+    version = sources_key()
+    keys = {p.name: content_key(p.text, target, version, str(options.sass)) for p in programs}
+    todo = [p for p in programs if rows.get(p.name, {}).get("key") != keys[p.name]]
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(options.jobs, mp_context=spawn, initializer=start_worker) as pool,
+        progress(f"programs for {target} …") as show,
+    ):
+        futures = {
+            pool.submit(measure, p.text, target, options.seconds, options.sass): p for p in todo
+        }
+        for done, future in enumerate(as_completed(futures), 1):
+            program = futures[future]
+            show(f"{bar(done / len(todo))} {done} of {len(todo)} for {target}: {program.name}")
+            about = {"key": keys[program.name], "family": program.family, "text": program.text}
+            rows[program.name] = about | future.result()
+            if done % SAVED == 0:
+                record.save()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
+    parser.add_argument("--target", nargs="+", default=["sm_80", "sm_90", "sm_120"])
+    parser.add_argument("--only", metavar="REGEX", help="of family/name, such as ^loss/")
+    parser.add_argument("-j", "--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=int, default=SECONDS, help="that a program may take")
+    parser.add_argument("--sass", action="store_true", help="count instructions, with nvcc")
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "kernels")
+    options = parser.parse_args()
+    if unknown := [target for target in options.target if target not in TARGETS]:
+        parser.error(f"expected targets of {', '.join(TARGETS)}, found {', '.join(unknown)}")
+    programs = select(options.only)
+    if not programs:
+        parser.error(f"no program matches {options.only}; bench/kernel_programs.py lists them")
+    record = Record(options.output.with_suffix(".json"))
+    try:
+        for target in options.target:
+            run_target(target, programs, record, options)
+    finally:
+        record.save()
+        text = markdown(record.data)
+        options.output.with_suffix(".md").write_text(text)
+    print(text.partition("\n## ")[0])
+
+
+if __name__ == "__main__":
+    main()
