@@ -10,7 +10,7 @@ compiled to Loop IR with its schedules. Its estimate is the sum over its launche
 results written once) or of the multiply-adds at the chip's rates, whichever is more, and of one
 launch. With `--sass`, kernels are also compiled by nvcc and their instructions counted. Writes JSON
 and Markdown, worst first. A run that was cut off goes on where it was; a program is done again when
-its text or anything in dlc has changed.
+its text, anything in dlc, or how it is measured has changed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from dlc_bench.records import where_and_when
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 60
 """What a program may take before it is listed as too slow to compile."""
+MEASURING = (ROOT / "bench" / "kernel_rows.py", ROOT / "bench" / "dlc_bench" / "work.py")
+"""What a row depends on beside dlc and its program."""
 SAVED = 20
 """Programs between two writes of the record."""
 
@@ -65,7 +67,7 @@ def run_target(
 ) -> None:
     """Adds what is missing for a target to the record."""
     rows = record.rows.setdefault(target, {})
-    version = sources_key()
+    version = content_key(sources_key(), *(path.read_text() for path in MEASURING))
     keys = {p.name: content_key(p.text, target, version, str(options.sass)) for p in programs}
     todo = [p for p in programs if rows.get(p.name, {}).get("key") != keys[p.name]]
     spawn = multiprocessing.get_context("spawn")
