@@ -61,13 +61,12 @@ def _measure(text: str, target: str, with_sass: bool) -> Row:
     from dlc.pipeline import run_pipeline
     from dlc.stages import compiler_context
     from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
-    from dlc_bench.work import compulsory_bytes, work_of
+    from dlc_bench.work import compulsory_bytes, product_flops
 
     function, arguments = capture_text(text)
     program = import_program(function, arguments, whole=DECOMPOSITIONS)
-    bound = program.bind(arguments, {})
-    work = work_of(program.module, bound)
-    size = compulsory_bytes(program.module, bound)
+    flops = product_flops(program.module)
+    size = compulsory_bytes(program.module, program.bind(arguments, {}))
     module = program.module
     set_target(module, target)
     gc.freeze()  # as `dlc compile` does
@@ -75,7 +74,7 @@ def _measure(text: str, target: str, with_sass: bool) -> Row:
     run_pipeline(compiler_context(), module, "loop")
     took = time.perf_counter() - begin
     kernels = loop_kernels(module)
-    row = summary(kernels, work.flops, size, target)
+    row = summary(kernels, flops, size, target)
     row |= {"compile_seconds": took, "kernels": kernels}
     return row | ({"sass": _sass(module, target)} if with_sass else {})
 

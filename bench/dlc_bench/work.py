@@ -60,11 +60,16 @@ def work_of(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> Work:
     results = [v for op in block.ops if isinstance(op, func.ReturnOp) for v in op.operands]
     made = dict.fromkeys(v for v in results if isinstance(v.owner, AtenOp))
     written = sum(_bytes(v.type) for v in made)
-    flops = sum(_flops(op) for op in block.ops if isinstance(op, AtenOp))
+    flops = product_flops(module)
     if not flops:
         elements = sum(t.numel() for t in arguments)
         flops = elements + sum(prod(_shape(v.type)) for v in made)
     return Work(float(flops), float(read), float(written))
+
+
+def product_flops(module: ModuleOp) -> float:
+    """Operations of the products of a module in Torch IR."""
+    return sum(_flops(op) for op in main_of(module).body.block.ops if isinstance(op, AtenOp))
 
 
 def compulsory_bytes(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> float:
