@@ -209,3 +209,14 @@ def test_no_graph_waits_for_what_it_computes() -> None:
     assert bound is not None
     with pytest.raises(BackendError, match="branches on that"):
         program.variants[0].capture(bound)
+
+
+@pytest.mark.parametrize("name", ["true", "scan", "while"])
+def test_dynamo_hands_over_control_flow(name: str) -> None:
+    function, args = CASES[name]
+    torch._dynamo.reset()
+    options = {"backend": "host", "fallback": False}
+    with torch.no_grad():
+        found = tree_leaves(torch.compile(function, backend="dlc", options=options)(*args))
+        for own, known in zip(found, tree_leaves(function(*args)), strict=True):
+            torch.testing.assert_close(own, known)
