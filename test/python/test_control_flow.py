@@ -220,3 +220,19 @@ def test_dynamo_hands_over_control_flow(name: str) -> None:
         found = tree_leaves(torch.compile(function, backend="dlc", options=options)(*args))
         for own, known in zip(found, tree_leaves(function(*args)), strict=True):
             torch.testing.assert_close(own, known)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_branches_under_dynamo_with_and_without_gradients(grad: bool) -> None:
+    def branching(x: torch.Tensor) -> torch.Tensor:
+        y = torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos(), (x * 2,))
+        return y * torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    torch._dynamo.reset()
+    compiled = torch.compile(branching, backend="dlc", fullgraph=True)
+    for x in (torch.full((4,), 0.3), torch.full((4,), -0.4)):
+        x.requires_grad_(grad)
+        torch.testing.assert_close(compiled(x), branching(x))
+        if grad:
+            mine, eagers = (torch.autograd.grad(f(x).sum(), x) for f in (compiled, branching))
+            torch.testing.assert_close(mine, eagers)

@@ -58,6 +58,7 @@ PROGRAMS: tuple[tuple[Callable[..., torch.Tensor], tuple[Any, ...]], ...] = (
     (torch.xlogy, ones((8, 8), (8, 8))),
     (torch.softmax, (*ones((64, 1)), -1)),
     (twice, ones((3, 4))),
+    (torch.sum, ones((5, 5, 5))),
 )
 
 
