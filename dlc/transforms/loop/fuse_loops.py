@@ -101,11 +101,12 @@ class _Trial:
 @dataclass
 class _Fusion:
     """
-    Fuses the kernels of one block, in four stages: what is folded merges into what folds it, so
-    that contractions are recognized; these take what follows them as epilogues; then everything
-    merges but into operands of contractions, which leaves their tiles whole; then that, too. In
-    each stage, producers are tried from the last to the first, so that a chain is one consumer by
-    the time that its head is tried.
+    Fuses the kernels of one block, in stages: products merge into what sums them, so that
+    contractions are recognized; what else is folded merges into what folds it; chains that go point
+    by point become one; contractions take what follows them as epilogues; then everything merges
+    but into operands of contractions, which leaves their tiles whole; then that, too. In each
+    stage, producers are tried from the last to the first, so that a chain is one consumer by the
+    time that its head is tried.
     """
 
     block: Block
@@ -124,7 +125,14 @@ class _Fusion:
         self.names = {k.name_ for k in self._kernels()} | self.elsewhere
 
     def run(self) -> None:
-        stages = (self._contracts, self._folds, self._follows, self._keeps_tiles, _anything)
+        stages = (
+            self._contracts,
+            self._folds,
+            self._chains,
+            self._follows,
+            self._keeps_tiles,
+            _anything,
+        )
         for stage in stages:
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
@@ -216,6 +224,13 @@ class _Fusion:
             and self.merges.facts(consumer).reduces
             and self._keeps_tiles(producer, consumer)
         )
+
+    def _chains(self, producer: KernelOp, consumer: KernelOp) -> bool:
+        """True if both compute point by point and `consumer` alone reads what `producer` does:
+        they are one before they follow a contraction."""
+        readers = {use.operation for result in producer.results for use in result.uses}
+        reduces = (self.merges.facts(kernel).reduces for kernel in (producer, consumer))
+        return readers == {consumer} and not any(reduces)
 
     def _follows(self, producer: KernelOp, consumer: KernelOp) -> bool:
         """True if `producer` is a contraction and `consumer` an epilogue to it."""

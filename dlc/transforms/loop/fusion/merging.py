@@ -19,6 +19,7 @@ from dlc.ir.provenance import ops_of, set_ops
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
 from dlc.target import Target
+from dlc.transforms.loop.fusion.flattened import unflattened
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 from dlc.transforms.loop.fusion.splitting import split_reader
@@ -124,16 +125,23 @@ class Merges:
         return self._merged[key]
 
     def _inlined(self, producer: KernelOp, consumer: KernelOp) -> KernelOp:
-        """`consumer` with `producer` inlined, split if that repeats fewer contractions."""
+        """
+        `consumer` with `producer` inlined; its axes are taken apart as a contraction's are, and
+        split if that repeats fewer contractions.
+        """
         self.fill(producer)
         self.fill(consumer)
+        reader = consumer
         if self.facts(producer).operands:
-            split = split_reader(consumer, producer.outputs[0])
-            if split is not None:
-                kernel = inline_producer(producer, split)
-                split.erase()
-                return kernel
-        return inline_producer(producer, consumer)
+            for rewritten in (unflattened, split_reader):
+                if (other := rewritten(reader, producer.outputs[0])) is not None:
+                    if reader is not consumer:
+                        reader.erase()
+                    reader = other
+        kernel = inline_producer(producer, reader)
+        if reader is not consumer:
+            reader.erase()
+        return kernel
 
     def facts_of(self, merged: Merged) -> Facts:
         return self._facts[merged.form]

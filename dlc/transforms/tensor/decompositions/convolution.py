@@ -58,23 +58,24 @@ class Convolution:
         inner_extent, per_group = inputs // self.groups, outputs // self.groups
         window_extents = shape_of(self.weight)[2:]
         summed = sorted([inner_extent, *window_extents])
-        shape = [*c.shape, *summed]
+        batches = len(c.shape) - self.rank - 1
+        # Groups are products beside each other: an axis of their own, as of a batch.
+        apart = self.groups > 1 and per_group > 1
+        channels = [self.groups, per_group] if apart else [outputs]
+        result = [*c.shape[:batches], *channels, *c.shape[batches + 1 :]]
+        shape = [*result, *summed]
         axes = dims(len(shape))
-        batch = axes[: len(c.shape) - self.rank - 1]
-        channel, *places = axes[len(batch) : len(c.shape)]
-        inner, *offsets = _in_order([inner_extent, *window_extents], axes[len(c.shape) :])
-        source = inner
-        if self.groups > 1:
-            group = channel if per_group == 1 else channel // per_group
-            source = group * inner_extent + inner
+        batch, places = axes[:batches], axes[batches + len(channels) : len(result)]
+        channel = axes[batches]
+        inner, *offsets = _in_order([inner_extent, *window_extents], axes[len(result) :])
+        source = inner if self.groups == 1 else channel * inner_extent + inner
+        own = axes[batches + 1] if apart else fixed(0) if self.groups > 1 else channel
+        filter = channel * per_group + own if apart else channel
         points, where = self.points(places, offsets, transposed)
         window = c.move(value, [*batch, source, *points], shape, where, 0 if where else None)
-        if transposed:
-            own = channel % per_group if self.groups > 1 else channel
-            read = [source, own, *offsets]
-        else:
-            read = [channel, inner, *offsets]
-        return contract(c, window, self.weight, axes, read, shape, 1 + self.rank)
+        read = [source, own, *offsets] if transposed else [filter, inner, *offsets]
+        sums = contract(c, window, self.weight, axes, read, shape, 1 + self.rank)
+        return c.reshape(sums, c.shape) if apart else sums
 
     def points(
         self, places: list[Expr], offsets: list[Expr], transposed: bool

@@ -1,0 +1,82 @@
+"""Unflattening the axes of a reader that takes a tensor's dimensions apart; see `unflattened`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.rewriter import Rewriter
+
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import new_body
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp
+from dlc.ir.expr import Expr, FloorDiv, Mod
+from dlc.transforms.loop.fusion.normal_form import normalize_kernel
+
+
+def unflattened(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
+    """
+    A copy of a kernel, in normal form and not inserted anywhere, that runs over two axes where it
+    ran over one and read `tensor` at the quotient and the remainder of that by one number, as a
+    reshape does that joins two dimensions; None where it reads none so. What computes the element
+    then runs over axes of its own, as tiles take it.
+
+    ```
+    loop.for %c in 128 { %0 = loop.load %x[%c floordiv 32, %c mod 32] … loop.store %0, %y[%c] }
+    ```
+    becomes
+    ```
+    loop.for %q, %r in 4, 32 { %0 = loop.load %x[%q, %r] … loop.store %0, %y[%q * 32 + %r] }
+    ```
+    """
+    if next(_joined(kernel, tensor), None) is None:
+        return None
+    copy = kernel.clone()
+    while (found := next(_joined(copy, tensor), None)) is not None:
+        _take_apart(*found)
+    normalize_kernel(copy, clean=True)
+    return copy
+
+
+def _joined(kernel: KernelOp, tensor: SSAValue) -> Iterator[tuple[ForOp, BlockArgument, int]]:
+    """The axes of which some load of `tensor` takes both parts, and the extent of the inner one."""
+    refs = {r for r, v in zip(kernel.input_refs, kernel.inputs, strict=True) if v is tensor}
+    loads = [op for op in kernel.walk() if isinstance(op, LoadOp) and op.ref in refs]
+    for loop in (op for op in kernel.walk() if isinstance(op, ForOp)):
+        for axis in loop.axes:
+            for load in loads:
+                if inner := _inner_extent(axis, load.subscripts):
+                    if loop.extent(axis) % inner == 0:
+                        yield loop, axis, inner
+
+
+def _inner_extent(axis: BlockArgument, subscripts: Sequence[Expr]) -> int | None:
+    """The number by which subscripts are the quotient and the remainder of an axis, if they are."""
+    whole = Expr.of(axis)
+    atoms = [s.terms[0][0] for s in subscripts if len(s.terms) == 1 and s.constant == 0]
+    quotients = {a.divisor for a in atoms if isinstance(a, FloorDiv) and a.base == whole}
+    remainders = {a.divisor for a in atoms if isinstance(a, Mod) and a.base == whole}
+    return next(iter(quotients & remainders), None)
+
+
+def _take_apart(loop: ForOp, axis: BlockArgument, inner: int) -> None:
+    """Makes a loop run over the quotients and the remainders of an axis."""
+    extents, names = [loop.extent(a) for a in loop.axes], [a.name_hint for a in loop.axes]
+    at = axis.index
+    extents[at : at + 1] = [extents[at] // inner, inner]
+    names.insert(at, names[at])
+    new = ForOp(extents, new_body(len(extents), names))
+    new.location = loop.location
+    exprs = [Expr.of(a) for a in new.axes]
+    exprs[at : at + 2] = [exprs[at] * inner + exprs[at + 1]]
+    place: dict[SSAValue, Expr] = dict(zip(loop.axes, exprs, strict=True))
+    copies: dict[SSAValue, SSAValue] = {}
+    for op in loop.body.block.ops:
+        if op is loop.yielded:
+            continue
+        copy = op.clone(copies)
+        new.body.block.insert_op_before(copy, new.yielded)
+        for within in copy.walk():
+            if isinstance(within, IndexedOp):
+                within.substitute(place.get)
+    Rewriter.replace_op(loop, new)
