@@ -43,6 +43,16 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], float
         ((16, 32, 32, 32), (32, 32, 4, 4)),
         60,
     ),
+    "groups, activation": (
+        lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=4).relu(),
+        ((32, 128, 56, 56), (128, 32, 3, 3), (128,)),
+        150,
+    ),
+    "heads joined, activation": (
+        lambda x, w: F.gelu((x @ w).transpose(1, 2).reshape(8, 512, 1024)),
+        ((8, 16, 512, 64), (8, 16, 64, 64)),
+        40,
+    ),
     "transition": (
         lambda x, w: F.avg_pool2d(F.conv2d(x.relu(), w), 2),
         ((8, 64, 56, 56), (32, 64, 1, 1)),
@@ -105,3 +115,34 @@ def test_parts_of_reduces_of_several_axes(f: Callable[..., Any], shape: tuple[in
     compiled = dlc.compile(f, (x,))
     assert any("_combine" in kernel.name for kernel in compiled.kernels)
     torch.testing.assert_close(compiled(x).double(), f(x.double()).double(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("f", "shapes"),
+    [
+        (
+            lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=4).relu(),
+            ((2, 16, 13, 11), (24, 4, 3, 3), (24,)),
+        ),
+        (lambda x, w: F.conv3d(x, w, groups=2), ((1, 4, 5, 6, 7), (6, 2, 2, 3, 2))),
+        (
+            lambda x, w: F.conv_transpose2d(x, w, stride=2, groups=3),
+            ((2, 9, 7, 6), (9, 4, 3, 3)),
+        ),
+        (
+            lambda x, w: (x @ w).transpose(1, 2).reshape(2, 17, 48).tanh(),
+            ((2, 6, 17, 32), (2, 6, 32, 8)),
+        ),
+    ],
+)
+def test_products_whose_dimensions_are_joined(
+    f: Callable[..., torch.Tensor], shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    """One kernel, of which the checker finds nothing, computes the product and what follows."""
+    generator = torch.Generator().manual_seed(0)
+    args = tuple(torch.randn(shape, generator=generator) for shape in shapes)
+    compiled = dlc.compile(f, args)
+    assert len(compiled.kernels) == 1
+    assert not any(verdict.hazards for verdict in compiled.check())
+    want = f(*(a.double() for a in args))
+    torch.testing.assert_close(compiled(*args).double(), want, rtol=1e-5, atol=1e-5)
