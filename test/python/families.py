@@ -125,6 +125,11 @@ for _name in "tuvw":
         getattr(torch.special, f)(x, n), getattr(torch.special, f"shifted_{f}")(x, n)),
        torch.tensor([[-1.0, 1.0, 0.0, 0.3, -0.7, 1.2, -1.4]]),
        torch.arange(-1.0, 9.0)[:, None])  # fmt: skip
+for _name in (
+    "hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p"
+).split():
+    op(_name, lambda x, f=getattr(torch.special, _name): [f(x, n) for n in (-1, 0, 1, 2, 3.7, 12)],
+       torch.cat([USUAL.flatten(), SPECIAL.flatten(), torch.tensor([-1.0, 1.0])]))  # fmt: skip
 
 # Functions of several.
 
