@@ -325,7 +325,8 @@ def compile(
     tuples, dicts and sets; submodules and forward hooks; which weights are one; autocast and the
     default dtype. Frozen are other objects in attributes and what is in them (`m.config.eps`),
     numbers in globals and closures, which module or tensor a name there is bound to, and whether
-    gradients are enabled or required. A program that changes an attribute that it reads is an error.
+    gradients are enabled or required. A program that changes an attribute that it reads is an
+    error.
 
     With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.
