@@ -1,5 +1,5 @@
 """
-The programs of bench/kernels.py, as data: operators and fused programs at benchmark sizes.
+The programs of bench/roofline.py, as data: operators and fused programs at benchmark sizes.
 
     python bench/kernel_programs.py [--only REGEX]        # lists them: name and text
 

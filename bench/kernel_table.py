@@ -1,4 +1,4 @@
-"""The Markdown of bench/kernels.py."""
+"""The Markdown of bench/roofline.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def markdown(data: Row) -> str:
     lines = [
         "# Operators and fused programs at benchmark sizes",
         "",
-        f"`python bench/kernels.py`, {data['date']} on {data['machine']}: estimate ÷ roofline, "
+        f"`python bench/roofline.py`, {data['date']} on {data['machine']}: estimate ÷ roofline, "
         "geometric means. Times are µs.",
         "",
         *_means(rows),

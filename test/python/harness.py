@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-import kernels
+import loop_cases
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects import func, scf
@@ -83,7 +83,7 @@ def read_back(text: str) -> None:
     assert str(Parser(register(Context()), text).parse_module()) == text
 
 
-def scheduled(case: kernels.Case, schedule: str | None, target: str = "sm_90") -> ModuleOp:
+def scheduled(case: loop_cases.Case, schedule: str | None, target: str = "sm_90") -> ModuleOp:
     """The kernels of a case, each with a schedule for a target; by default those of dlc."""
     module = parse(case.text)
     module.attributes[TARGET_ATTRIBUTE] = StringAttr(target)
@@ -129,7 +129,7 @@ def _conditions_around(op: Operation) -> Iterator[Expr]:
         op = parent
 
 
-def interpret(case: kernels.Case, module: ModuleOp, what: str) -> None:
+def interpret(case: loop_cases.Case, module: ModuleOp, what: str) -> None:
     """Runs kernels in the interpreter, which finds hazards, and compares the results with fp64."""
     try:
         results = run_module(module, case.inputs)
@@ -139,7 +139,7 @@ def interpret(case: kernels.Case, module: ModuleOp, what: str) -> None:
 
 
 def on_host(
-    case: kernels.Case, module: ModuleOp, what: str, launches: Sequence[dict[str, Any]] = ({},)
+    case: loop_cases.Case, module: ModuleOp, what: str, launches: Sequence[dict[str, Any]] = ({},)
 ) -> None:
     """Compiles kernels for the host, runs them with each of some options, compares with fp64."""
     funcs = {op.name_: op for op in module.walk() if isinstance(op, kernel.FuncOp)}
@@ -150,7 +150,7 @@ def on_host(
 
 
 def _launch_all(
-    case: kernels.Case, module: ModuleOp, hosts: dict[str, HostKernel], options: dict[str, Any]
+    case: loop_cases.Case, module: ModuleOp, hosts: dict[str, HostKernel], options: dict[str, Any]
 ) -> list[Array]:
     """What `@main` returns. Outputs, workspaces too, are zeroed or poisoned, and have canaries."""
     main = next(op for op in module.ops if isinstance(op, func.FuncOp))
@@ -191,14 +191,14 @@ def _new_memory(type: object, *, zeroed: bool) -> Array:
     return memory
 
 
-def reference(case: kernels.Case) -> list[Array]:
+def reference(case: loop_cases.Case) -> list[Array]:
     """The results in fp64."""
     floats = (np.float16, np.float32)
     exact = (x.astype(np.float64) if x.dtype in floats else x for x in case.inputs)
     return [np.asarray(e) for e in case.expected(*exact)]
 
 
-def compare(case: kernels.Case, results: Sequence[Array], what: str) -> None:
+def compare(case: loop_cases.Case, results: Sequence[Array], what: str) -> None:
     """
     The largest error of a result may be 2 * sqrt(n) ulp of its largest element, n the terms of the
     longest reduce, and 4 ulp at least: each of n additions rounds a partial sum by up to half an

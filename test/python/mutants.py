@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import kernels
+import loop_cases
 import numpy as np
 from bank_meter import BankConflict, Promises, promises_of, run_measured
 from harness import EPSILON, STEPS, apply, compare, lowered, scheduled
@@ -217,19 +217,19 @@ def _without_condition(n: int) -> Edit:
 class Subject:
     """A kernel, or several, that is mutated, and what runs it."""
 
-    case: kernels.Case
+    case: loop_cases.Case
     target: str
     module: ModuleOp
     promises: Mapping[str, Promises]
 
     @staticmethod
-    def of(case: kernels.Case, target: str, schedule: str | None) -> Subject:
+    def of(case: loop_cases.Case, target: str, schedule: str | None) -> Subject:
         module = scheduled(case, schedule, target)
         apply(module, ",".join(STEPS), round_trip=False)
         return Subject.of_tile(case, target, module)
 
     @staticmethod
-    def of_tile(case: kernels.Case, target: str, module: ModuleOp) -> Subject:
+    def of_tile(case: loop_cases.Case, target: str, module: ModuleOp) -> Subject:
         """Tile IR for a target, after all steps."""
         promises = promises_of(module)
         return Subject(case, target, lowered(module, round_trip=False), promises)
@@ -265,7 +265,7 @@ WILD = "indices out of range"
 LOW = "numbers far below 0"
 
 
-def unusual_inputs(case: kernels.Case) -> Iterator[tuple[str, tuple[Array, ...]]]:
+def unusual_inputs(case: loop_cases.Case) -> Iterator[tuple[str, tuple[Array, ...]]]:
     """Inputs that show what is right by luck on normal numbers."""
     rng = np.random.default_rng(5)
 
@@ -290,7 +290,7 @@ def unusual_inputs(case: kernels.Case) -> Iterator[tuple[str, tuple[Array, ...]]
         )
 
 
-def _agree(case: kernels.Case, inputs: Sequence[Array], results: Sequence[Array]) -> bool:
+def _agree(case: loop_cases.Case, inputs: Sequence[Array], results: Sequence[Array]) -> bool:
     """Are results as fp64's, NaN and infinities where those are?"""
     exact = [a.astype(np.float64) if a.dtype == np.float32 else a for a in inputs]
     with np.errstate(all="ignore"):

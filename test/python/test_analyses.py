@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import kernels
+import loop_cases
 import pytest
 from harness import apply, parse, scheduled
 from xdsl.dialects import arith
@@ -141,6 +141,6 @@ def test_nothing_is_edited_between_a_question_and_its_repetition(
 
     monkeypatch.setattr(Analyses, "get", checked)
     steps = ",".join(step.pass_name for step in STEPS if step.stage in ("tile", "kernel"))
-    module = scheduled(kernels.gemm(256, 256, 256, transposed=True), None, "sm_80")
+    module = scheduled(loop_cases.gemm(256, 256, 256, transposed=True), None, "sm_80")
     apply(module, steps, round_trip=False)
     assert {"shared_loads", "run_of", "_fillings", "_subscripts"} <= (+repeated).keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-import kernels
+import loop_cases
 import numpy as np
 import pytest
 from harness import apply, interpret, lowered, parse
@@ -228,7 +228,7 @@ GEMM = (
 )
 
 
-def scheduled(case: kernels.Case, pipeline: str) -> tile.KernelOp:
+def scheduled(case: loop_cases.Case, pipeline: str) -> tile.KernelOp:
     module = loops_of(case, pipeline)
     apply(module, pipeline)
     (found,) = [op for op in module.walk() if isinstance(op, tile.KernelOp)]
@@ -245,7 +245,7 @@ def worst(accesses: list[BankAccess]) -> dict[str, float]:
 
 
 def test_reads_and_writes_of_a_gemm() -> None:
-    found = scheduled(kernels.gemm(256, 256, 64), GEMM.replace("BK", "16"))
+    found = scheduled(loop_cases.gemm(256, 256, 64), GEMM.replace("BK", "16"))
     accesses = report(found)
     assert [str(a) for a in accesses] == [
         "read of x_smem, 16 bytes: 1 way",
@@ -265,7 +265,7 @@ def test_reads_and_writes_of_a_gemm() -> None:
 
 def test_scalar_reads_across_rows() -> None:
     """Two rows of 16 elements, 8 apart, share a bank; neighbouring rows do not."""
-    case = kernels.gemm(256, 256, 64)
+    case = loop_cases.gemm(256, 256, 64)
     before = GEMM.replace("BK vector=4", "16")
     assert worst(report(scheduled(case, before)))["read x_smem"] == 2
     after = scheduled(case, f"{before},permute-register-tile")
@@ -306,7 +306,7 @@ def test_ragged_threads_and_columns() -> None:
         "tileify,chunk-matmul-k{bk=6},blockify-launch{block=12,12 thread=12,4},"
         "stage-inputs{budget=98304},register-tile{extents=1,3}"
     )
-    accesses = report(scheduled(kernels.gemm(24, 24, 24), pipeline))
+    accesses = report(scheduled(loop_cases.gemm(24, 24, 24), pipeline))
     assert {(a.name, a.writes): a.width for a in accesses} == {
         ("x_smem", False): 4, ("shift_smem", False): 4, ("w_smem", False): 4,
         ("x_smem", True): 8, ("shift_smem", True): 8, ("w_smem", True): 16,
@@ -326,7 +326,7 @@ def test_schedules_without_conflicts(transposed: bool, bk: int, rings: str) -> N
         GEMM.replace("BK", str(bk))
         + f",permute-register-tile{order}{rings},split-inner-for-swizzle,pad-smem"
     )
-    found = scheduled(kernels.gemm(256, 256, 256, transposed=transposed), pipeline)
+    found = scheduled(loop_cases.gemm(256, 256, 256, transposed=transposed), pipeline)
     accesses = report(found)
     assert set(worst(accesses).values()) == {1}
     assert {a.width for a in accesses} == {16}
@@ -346,14 +346,14 @@ def small(bk: int, steps: str) -> str:
 @pytest.mark.parametrize(
     ("case", "bk"),
     [
-        (kernels.gemm(64, 128, 64), 16),
-        (kernels.gemm(64, 128, 96, transposed=True), 32),
-        (kernels.gemm(37, 50, 40), 32),
-        (kernels.gemm(20, 70, 36, transposed=True), 16),
+        (loop_cases.gemm(64, 128, 64), 16),
+        (loop_cases.gemm(64, 128, 96, transposed=True), 32),
+        (loop_cases.gemm(37, 50, 40), 32),
+        (loop_cases.gemm(20, 70, 36, transposed=True), 16),
     ],
     ids=lambda p: str(getattr(p, "name", p)),
 )
-def test_results(case: kernels.Case, bk: int) -> None:
+def test_results(case: loop_cases.Case, bk: int) -> None:
     for steps in (
         ",permute-register-tile,pad-smem",
         ",permute-register-tile,double-buffer{depth=3},async-copy,pad-smem,mark-unroll{limit=8}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import kernels
+import loop_cases
 import numpy as np
 import pytest
 from bank_meter import BankConflict, promises_of, run_measured
@@ -284,7 +284,7 @@ def test_a_kernel_reads_what_another_computed(planned: bool) -> None:
 
 
 def test_bank_conflicts_are_measured() -> None:
-    case = kernels.gemm(21, 38, 44, transposed=True)
+    case = loop_cases.gemm(21, 38, 44, transposed=True)
     schedule = tiled("sm_80", bk=8, splits=2, depth=2, extents=(2, 4))
     module = scheduled(case, schedule, "sm_80")
     apply(module, ",".join(STEPS), round_trip=False)
@@ -306,7 +306,7 @@ def test_bank_conflicts_are_measured() -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    case = kernels.gemm(20, 33, 40)
+    case = loop_cases.gemm(20, 33, 40)
     module = scheduled(case, tiled("sm_80", bk=8, splits=1, depth=3), "sm_80")
     loops = tmp_path / "loops.mlir"
     loops.write_text(str(module))
@@ -340,7 +340,7 @@ def test_inputs_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_tile_with_a_ring_of_three_slots() -> None:
     """How long it takes is measured by bench/checker.py."""
-    case = kernels.gemm(64, 64, 64)
+    case = loop_cases.gemm(64, 64, 64)
     for target in ("sm_80", "sm_90"):
         module = scheduled(case, tiled(target, bk=16, splits=1, depth=3, extents=(8, 8)), target)
         apply(module, ",".join(STEPS), round_trip=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import kernels
+import loop_cases
 import pytest
 from harness import STEPS, apply, interpret, lowered, parse, scheduled
 from xdsl.dialects.builtin import ModuleOp
@@ -29,7 +29,7 @@ SMALL = (
 )
 
 
-def tiled(case: kernels.Case, pipeline: str, target: str = "sm_90") -> ModuleOp:
+def tiled(case: loop_cases.Case, pipeline: str, target: str = "sm_90") -> ModuleOp:
     module = scheduled(case, pipeline, target)
     apply(module, pipeline)
     return module
@@ -41,7 +41,7 @@ def kernel_of(module: ModuleOp) -> tile.KernelOp:
 
 def test_the_bank_model_of_a_computing_loop() -> None:
     """Runs of 4 elements, dealt over 256 threads: of 128 x 16, each has 2 in each of 4 chunks."""
-    accesses = report(kernel_of(tiled(kernels.silu_matmul(256, 256, 64), TILED)))
+    accesses = report(kernel_of(tiled(loop_cases.silu_matmul(256, 256, 64), TILED)))
     found = {(a.name, a.writes): (a.width, a.times, a.ways) for a in accesses}
     assert found["g_smem", False] == found["u_smem", False] == (16, 4 * 2, 1)
     assert found["h_smem", True] == (16, 4 * 2, 1)
@@ -73,7 +73,7 @@ def test_a_transposed_input_of_a_computing_loop() -> None:
 @pytest.mark.parametrize("rings", ["", "double-buffer{depth=3}", "double-buffer{depth=2},tma-copy"])
 def test_schedules_have_no_conflicts(rings: str) -> None:
     pipeline = f"{TILED},{rings},split-inner-for-swizzle,pad-smem".replace(",,", ",")
-    accesses = report(kernel_of(tiled(kernels.silu_matmul(256, 256, 256), pipeline)))
+    accesses = report(kernel_of(tiled(loop_cases.silu_matmul(256, 256, 256), pipeline)))
     assert {(a.ways, a.width) for a in accesses} == {(1, 16)}
 
 
@@ -90,7 +90,7 @@ STATES = {
 )
 def test_no_number_where_inputs_end(k: int, state: str) -> None:
     """0 / 0 beyond K must not be folded, nor one from beyond the rows be stored."""
-    case, (target, steps) = kernels.quotient_matmul(13, 20, k), STATES[state]
+    case, (target, steps) = loop_cases.quotient_matmul(13, 20, k), STATES[state]
     module = tiled(case, f"{SMALL},{steps}", target)
     assert sum(isinstance(op, tile.ComputeOp) for op in module.walk()) == 1
     assert all(not op.yielded.where for op in module.walk() if isinstance(op, tile.ReduceOp))
@@ -98,7 +98,7 @@ def test_no_number_where_inputs_end(k: int, state: str) -> None:
 
 
 def test_buffers_that_are_not_staged_are_read_where_the_element_is_computed() -> None:
-    case = kernels.silu_matmul(13, 20, 28)
+    case = loop_cases.silu_matmul(13, 20, 28)
     pipeline = SMALL.replace("compute=true", 'buffers="g","w" compute=true')
     module = tiled(case, pipeline)
     (compute,) = (op for op in module.walk() if isinstance(op, tile.ComputeOp))
@@ -109,7 +109,7 @@ def test_buffers_that_are_not_staged_are_read_where_the_element_is_computed() ->
 
 def test_it_counts_against_shared_memory() -> None:
     """3 slots each of 8 KiB of g, u and w, and 8 KiB of h, which stays single."""
-    case = kernels.silu_matmul(256, 256, 256)
+    case = loop_cases.silu_matmul(256, 256, 256)
     module = tiled(case, TILED)
     with collect() as remarks:
         apply(module, "double-buffer{depth=3}")
@@ -119,16 +119,16 @@ def test_it_counts_against_shared_memory() -> None:
 # What schedules choose.
 
 
-def schedule_of(case: kernels.Case, target: str = "sm_90") -> str:
+def schedule_of(case: loop_cases.Case, target: str = "sm_90") -> str:
     op = next(op for op in parse(case.text).walk() if isinstance(op, loop.KernelOp))
     return choose_schedule(op, get_target(target)).schedule
 
 
 def test_schedules_compute_expensive_operands() -> None:
-    case = kernels.silu_matmul(512, 512, 512)
+    case = loop_cases.silu_matmul(512, 512, 512)
     for target in TARGETS:
         assert "compute=true" in schedule_of(case, target)
-    assert "compute" not in schedule_of(kernels.batched(1, 512, 512, 512))
+    assert "compute" not in schedule_of(loop_cases.batched(1, 512, 512, 512))
     module = scheduled(case, None)
     apply(module, ",".join(STEPS[: STEPS.index("stage-inputs") + 1]), round_trip=False)
     assert sum(isinstance(op, tile.ComputeOp) for op in module.walk()) == 1
@@ -161,7 +161,7 @@ def test_nvcc_takes_it_without_spills() -> None:
     except BackendError as error:
         pytest.skip(str(error))
     for target, arches in {"sm_80": ("sm_80",), "sm_90": ("sm_90", "sm_120")}.items():
-        module = scheduled(kernels.silu_matmul(512, 512, 512), None, target)
+        module = scheduled(loop_cases.silu_matmul(512, 512, 512), None, target)
         apply(module, ",".join(STEPS), round_trip=False)
         funcs = [op for op in lowered(module).walk() if isinstance(op, kernel.FuncOp)]
         source = next(print_kernel(f) for f in funcs if "h_smem" in print_kernel(f))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import kernels
+import loop_cases
 import pytest
 from harness import STEPS, apply, parse, scheduled
 from xdsl.dialects.builtin import StringAttr
@@ -13,27 +13,27 @@ from dlc.remarks import collect
 from dlc.transforms.step import SKIPPED, kernels_of, parse_schedule
 
 CASES = (
-    kernels.gemm(256, 512, 1024),
-    kernels.gemm(4096, 256, 128, transposed=True),
-    kernels.gemm(4096, 4096, 1024),
-    kernels.gemm(2048, 4096, 512, transposed=True),
-    kernels.gemm(16, 64, 4096),
-    kernels.halves(kernels.gemm(512, 512, 512)),
-    kernels.linear(128, 512, 512),
-    kernels.scores(2, 128, 128, 64),
-    kernels.batched(8, 128, 64, 64),
-    kernels.silu_matmul(128, 256, 512),
-    kernels.rotation(2, 128, 64, 64),
-    kernels.attention(4, 2, 128, 64),
-    kernels.rms_norm(256, 2048),
-    kernels.softmax(512, 512),
-    kernels.softmax(128, 32),
-    kernels.moments(64, 1024),
-    kernels.total(1 << 20),
-    kernels.column_sum(512, 64),
-    kernels.silu_mul(128, 1024),
-    kernels.strided_pointwise(90, 70),
-    kernels.gather(11, 40, 13),
+    loop_cases.gemm(256, 512, 1024),
+    loop_cases.gemm(4096, 256, 128, transposed=True),
+    loop_cases.gemm(4096, 4096, 1024),
+    loop_cases.gemm(2048, 4096, 512, transposed=True),
+    loop_cases.gemm(16, 64, 4096),
+    loop_cases.halves(loop_cases.gemm(512, 512, 512)),
+    loop_cases.linear(128, 512, 512),
+    loop_cases.scores(2, 128, 128, 64),
+    loop_cases.batched(8, 128, 64, 64),
+    loop_cases.silu_matmul(128, 256, 512),
+    loop_cases.rotation(2, 128, 64, 64),
+    loop_cases.attention(4, 2, 128, 64),
+    loop_cases.rms_norm(256, 2048),
+    loop_cases.softmax(512, 512),
+    loop_cases.softmax(128, 32),
+    loop_cases.moments(64, 1024),
+    loop_cases.total(1 << 20),
+    loop_cases.column_sum(512, 64),
+    loop_cases.silu_mul(128, 1024),
+    loop_cases.strided_pointwise(90, 70),
+    loop_cases.gather(11, 40, 13),
 )
 
 
@@ -76,7 +76,7 @@ def test_the_text_of_a_step_reads_back(schedule: str) -> None:
 
 
 def test_a_bare_step_states_what_it_decides() -> None:
-    case = kernels.gemm(256, 256, 256, transposed=True)
+    case = loop_cases.gemm(256, 256, 256, transposed=True)
     steps = (
         "tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=128,128 thread=16,16},"
         "stage-inputs{budget=16384},register-tile{extents=8,8},permute-register-tile,pad-smem"
@@ -122,7 +122,7 @@ def test_steps_of_no_default_schedule_say_so() -> None:
     """And name a schedule that uses them; `test_schedules.py` runs such."""
     named: set[str] = set()
     for target in ("sm_80", "sm_90"):
-        for case in (*CASES, kernels.column_sum(100, 40000)):
+        for case in (*CASES, loop_cases.column_sum(100, 40000)):
             for kernel in kernels_of(scheduled(case, None, target)):
                 assert kernel.schedule is not None
                 named.update(step.name for step in parse_schedule(kernel.schedule.data))

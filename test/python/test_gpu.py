@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import kernels
+import loop_cases
 import pytest
 import torch
 from harness import apply, lowered, parse, scheduled
@@ -126,12 +126,12 @@ def test_programs_are_right(name: str, any_backend: Any):
     check(function, *arguments, backend=any_backend)
 
 
-@pytest.mark.parametrize("case", kernels.SMALL, ids=lambda case: case.name)
-def test_kernels_of_every_family_are_right(case: kernels.Case, backend: Any):
+@pytest.mark.parametrize("case", loop_cases.SMALL, ids=lambda case: case.name)
+def test_kernels_of_every_family_are_right(case: loop_cases.Case, backend: Any):
     run_case(case, lowered(scheduled(case, None, TARGET), round_trip=False), backend)
 
 
-def run_case(case: kernels.Case, module: Any, backend: Any) -> None:
+def run_case(case: loop_cases.Case, module: Any, backend: Any) -> None:
     tensors = [torch.from_numpy(array) for array in case.inputs]
     results = Executor(module, backend)(tensors)
     compare_case(case, [r.cpu().numpy() for r in results], backend.name)
@@ -143,7 +143,7 @@ def run_case(case: kernels.Case, module: Any, backend: Any) -> None:
 @pytest.mark.parametrize("depth", [2, 3, 4])
 @pytest.mark.parametrize("swizzled", [False, True], ids=["plain", "swizzled"])
 def test_rings_that_tma_fills_are_right(swizzled: bool, depth: int, backend: Any):
-    case = kernels.gemm(100, 72, 136)
+    case = loop_cases.gemm(100, 72, 136)
     more = ("split-inner-for-swizzle," if swizzled else "") + "pipeline-k-outer"
     run_case(case, lowered(with_tma(case, depth, 4, more), round_trip=False), backend)
 
@@ -169,7 +169,7 @@ def test_rings_that_cp_async_fills_are_right(depth: int, backend: Any):
         "stage-inputs{budget=24576},register-tile{extents=4,4},double-buffer{depth="
         f"{depth}}},async-copy,pad-smem,pipeline-k-outer,mark-unroll{{limit=16}}"
     )
-    case = kernels.gemm(97, 100, 131)
+    case = loop_cases.gemm(97, 100, 131)
     module = scheduled(case, schedule, TARGET)
     apply(module, ",".join(s.split("{")[0] for s in schedule.split(",") if s[0].isalpha()))
     run_case(case, lowered(module, round_trip=False), backend)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-import kernels
+import loop_cases
 import numpy as np
 import pytest
 from test_tma import PARTS, aligned, folded, ring
@@ -41,7 +41,7 @@ def func_in(module: ModuleOp) -> kernel.FuncOp:
     return next(op for op in module.walk() if isinstance(op, kernel.FuncOp))
 
 
-def lowered(case: kernels.Case, schedule: Sequence[str] | str = STEPS) -> ModuleOp:
+def lowered(case: loop_cases.Case, schedule: Sequence[str] | str = STEPS) -> ModuleOp:
     module = parse(case.text)
     steps = schedule if isinstance(schedule, str) else ",".join(schedule)
     rest = "bind-axes,lower-stages,lower-reduces,lower-registers,place-barriers,vectorize-accesses"
@@ -50,7 +50,7 @@ def lowered(case: kernels.Case, schedule: Sequence[str] | str = STEPS) -> Module
     return module
 
 
-def error_of(outputs: Sequence[np.ndarray], case: kernels.Case) -> float:
+def error_of(outputs: Sequence[np.ndarray], case: loop_cases.Case) -> float:
     """The largest error relative to the largest number, and in units of the last place."""
     inputs = (x.astype(np.float64) if x.dtype == np.float32 else x for x in case.inputs)
     errors = [0.0]
@@ -66,22 +66,22 @@ def error_of(outputs: Sequence[np.ndarray], case: kernels.Case) -> float:
 
 
 @pytest.mark.parametrize("schedule", [STEPS, ""], ids=["default", "none"])
-@pytest.mark.parametrize("case", kernels.SMALL, ids=lambda c: c.name)
-def test_values(case: kernels.Case, schedule: Sequence[str] | str) -> None:
+@pytest.mark.parametrize("case", loop_cases.SMALL, ids=lambda c: c.name)
+def test_values(case: loop_cases.Case, schedule: Sequence[str] | str) -> None:
     outputs = run_module(lowered(case, schedule), case.inputs)
     assert error_of(outputs, case) <= max(4, 2 * case.longest**0.5)
 
 
 RACING = [
-    kernels.gemm(20, 36, 24, transposed=True),
-    kernels.silu_matmul(9, 20, 24),
-    kernels.column_sum(50, 33),
-    kernels.total(1000),
+    loop_cases.gemm(20, 36, 24, transposed=True),
+    loop_cases.silu_matmul(9, 20, 24),
+    loop_cases.column_sum(50, 33),
+    loop_cases.total(1000),
 ]
 
 
 @pytest.mark.parametrize("case", RACING, ids=lambda c: c.name)
-def test_lockstep_orders_what_barriers_do(case: kernels.Case) -> None:
+def test_lockstep_orders_what_barriers_do(case: loop_cases.Case) -> None:
     module = parse(case.text)
     for step in parse_pipeline(
         ",".join([*STEPS, "bind-axes,lower-stages,lower-reduces,lower-registers"])
@@ -102,8 +102,8 @@ UNCONTRACTED = """
 """
 
 
-@pytest.mark.parametrize("case", kernels.SMALL, ids=lambda c: c.name)
-def test_the_host_computes_the_same(case: kernels.Case) -> None:
+@pytest.mark.parametrize("case", loop_cases.SMALL, ids=lambda c: c.name)
+def test_the_host_computes_the_same(case: loop_cases.Case) -> None:
     """Bit by bit where nothing is contracted, but for the functions of the C library."""
     func = func_in(lowered(case))
     outputs = run_kernel(func, case.inputs)
@@ -123,10 +123,15 @@ def test_the_host_computes_the_same(case: kernels.Case) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [kernels.gemm(0, 6, 5), kernels.gemm(5, 6, 0), kernels.column_sum(0, 5), kernels.total(1)],
+    [
+        loop_cases.gemm(0, 6, 5),
+        loop_cases.gemm(5, 6, 0),
+        loop_cases.column_sum(0, 5),
+        loop_cases.total(1),
+    ],
     ids=lambda c: c.name,
 )
-def test_edge_sizes(case: kernels.Case) -> None:
+def test_edge_sizes(case: loop_cases.Case) -> None:
     assert error_of(run_module(lowered(case), case.inputs), case) <= 4
 
 
@@ -815,18 +820,18 @@ SYNCHRONOUS = (
     "stage-inputs{budget=49152},register-tile{extents=2,4},mark-unroll{limit=16}"
 )
 BARRIERS = (
-    (kernels.gemm(37, 50, 40), SYNCHRONOUS),
-    (kernels.gemm(20, 70, 33, transposed=True), SYNCHRONOUS),
-    (kernels.batched(3, 17, 9, 21), SYNCHRONOUS),
-    (kernels.column_sum(300, 20), "tileify,cooperative-reduce{threads=32 rows=8 vector=1}"),
-    (kernels.total(5000), "tileify,cooperative-reduce{threads=1024 rows=1 vector=4}"),
-    (kernels.softmax(3, 700), "tileify,cooperative-reduce{threads=64 rows=1 vector=4}"),
-    (kernels.argmax(3, 700), "tileify,cooperative-reduce{threads=128 rows=1 vector=1}"),
+    (loop_cases.gemm(37, 50, 40), SYNCHRONOUS),
+    (loop_cases.gemm(20, 70, 33, transposed=True), SYNCHRONOUS),
+    (loop_cases.batched(3, 17, 9, 21), SYNCHRONOUS),
+    (loop_cases.column_sum(300, 20), "tileify,cooperative-reduce{threads=32 rows=8 vector=1}"),
+    (loop_cases.total(5000), "tileify,cooperative-reduce{threads=1024 rows=1 vector=4}"),
+    (loop_cases.softmax(3, 700), "tileify,cooperative-reduce{threads=64 rows=1 vector=4}"),
+    (loop_cases.argmax(3, 700), "tileify,cooperative-reduce{threads=128 rows=1 vector=1}"),
 )
 
 
 @pytest.mark.parametrize(("case", "schedule"), BARRIERS, ids=lambda c: getattr(c, "name", ""))
-def test_every_barrier_is_needed(case: kernels.Case, schedule: str) -> None:
+def test_every_barrier_is_needed(case: loop_cases.Case, schedule: str) -> None:
     func = func_in(lowered(case, schedule))
     assert any(isinstance(op, kernel.BarrierOp) for op in func.walk())
     assert not survivors(func, case.inputs)
@@ -835,7 +840,7 @@ def test_every_barrier_is_needed(case: kernels.Case, schedule: str) -> None:
 @pytest.mark.parametrize("depth", [2, 3])
 @pytest.mark.parametrize("copies", ["", "async-copy,"], ids=["plain", "async"])
 def test_every_part_of_a_ring_is_needed(copies: str, depth: int) -> None:
-    case = kernels.gemm(50, 72, 7 * 16 - 4)
+    case = loop_cases.gemm(50, 72, 7 * 16 - 4)
     func = func_in(lowered(case, GEMM.format(depth=depth, copies=copies)))
     assert error_of(run_kernel(func, case.inputs), case) <= 20
     assert any(isinstance(op, kernel.CpAsyncOp) for op in func.walk()) == bool(copies)

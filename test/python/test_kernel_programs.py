@@ -1,4 +1,4 @@
-"""The programs of bench/kernels.py: what they are, and what is told of them without a GPU."""
+"""The programs of bench/roofline.py: what they are, and what is told of them without a GPU."""
 
 import kernel_programs
 import kernel_rows

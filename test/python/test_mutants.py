@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import kernels
+import loop_cases
 import numpy as np
 import pytest
 from harness import STEPS, apply, parse, scheduled
@@ -33,7 +33,7 @@ def pipeline(target: str, depth: int, chunks: int) -> Subject:
     A ring of that depth over so many chunks of K, the last of which is ragged. No step makes a loop
     over one chunk: that is the first of two, by an edit of the text.
     """
-    case = kernels.gemm(19, 20, BK * max(chunks, 2) - 4, transposed=True)
+    case = loop_cases.gemm(19, 20, BK * max(chunks, 2) - 4, transposed=True)
     schedule = tiled(target, bk=BK, splits=1, depth=depth, bytes=32)
     if chunks > 1:
         return Subject.of(case, target, schedule)
@@ -45,8 +45,8 @@ def pipeline(target: str, depth: int, chunks: int) -> Subject:
 
 
 def _of_the_first_chunk(
-    x: kernels.Array, s: kernels.Array, w: kernels.Array, b: kernels.Array
-) -> list[kernels.Array]:
+    x: loop_cases.Array, s: loop_cases.Array, w: loop_cases.Array, b: loop_cases.Array
+) -> list[loop_cases.Array]:
     return [np.maximum((x + s)[:, :BK] @ w[:, :BK].T + b, 0)]
 
 

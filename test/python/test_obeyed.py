@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cases
-import kernels
+import loop_cases
 import pytest
 import torch
 from harness import STEPS, apply, scheduled
@@ -26,7 +26,7 @@ from dlc.remarks import collect
 from dlc.transforms.step import SKIPPED, SchedulingPass, kernels_of, parse_schedule
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
-GEMM = kernels.gemm(64, 64, 64)
+GEMM = loop_cases.gemm(64, 64, 64)
 BLOCKS = "blockify-launch{block=16,16 thread=8,8}"
 
 WRONG = {
@@ -123,7 +123,7 @@ def test_what_is_given_is_noted_in_order() -> None:
 
 def test_steps_with_nothing_to_do_stay_in_the_text() -> None:
     schedule = f"tileify,cooperative-reduce{{threads=32}},{BLOCKS},mark-unroll{{limit=1}}"
-    module = scheduled(kernels.silu_mul(64, 64), schedule)
+    module = scheduled(loop_cases.silu_mul(64, 64), schedule)
     apply(module, ",".join(STEPS))
     assert [k.schedule.data for k in kernels_of(module) if k.schedule] == [schedule]
 

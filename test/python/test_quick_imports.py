@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -92,3 +94,16 @@ def test_a_directory_is_searched_once_and_its_answer_is_not_shared() -> None:
     module.create_import_structure_from_path("d").clear()
     assert module.create_import_structure_from_path("d") == {"a": {"d"}}
     assert searched == ["d"]
+
+
+def test_no_script_is_taken_for_a_package_that_transformers_looks_for() -> None:
+    """The folders of scripts are on the path of an editable installation and of the tests."""
+    root = Path(__file__).resolve().parents[2]
+    scripts = {p.stem for p in (*root.glob("bench/*.py"), *root.glob("test/python/*.py"))}
+    import_utils = importlib.util.find_spec("transformers.utils.import_utils")
+    assert import_utils is not None
+    assert import_utils.origin is not None
+    text = Path(import_utils.origin).read_text()
+    wanted = set(re.findall(r'_is_package_available\(\s*"(\w+)"', text))
+    assert "kernels" in wanted
+    assert not wanted & scripts

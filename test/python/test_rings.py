@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import kernels
+import loop_cases
 import numpy as np
 import pytest
 from harness import apply, interpret, lowered, on_host, parse, scheduled
@@ -18,7 +18,7 @@ LAUNCHES = [
 ]
 
 
-def ringed(case: kernels.Case, depth: int, steps: str) -> ModuleOp:
+def ringed(case: loop_cases.Case, depth: int, steps: str) -> ModuleOp:
     """Kernel IR of a GEMM in chunks of 8, with rings."""
     ring = f"double-buffer{{depth={depth}}}"
     pipeline = f"tileify,chunk-matmul-k{{bk=8 vector=4}},{TILES},{REGISTERS},{ring},{steps}"
@@ -31,27 +31,27 @@ def ringed(case: kernels.Case, depth: int, steps: str) -> ModuleOp:
 @pytest.mark.parametrize("depth", [2, 3, 4])
 @pytest.mark.parametrize("k", [5, 24, 50])
 def test_depths_and_chunks(k: int, depth: int, steps: str) -> None:
-    case = kernels.gemm(20, 37, k)
+    case = loop_cases.gemm(20, 37, k)
     interpret(case, ringed(case, depth, steps), f"depth {depth}, {steps}")
 
 
 @pytest.mark.parametrize(
     ("case", "depth", "steps"),
     [
-        (kernels.gemm(20, 37, 50), 2, FILLS[1]),
-        (kernels.gemm(20, 37, 50), 2, FILLS[3]),
-        (kernels.gemm(20, 37, 9), 4, FILLS[3]),
-        (kernels.gemm(33, 40, 56), 3, FILLS[3] + ",mark-unroll{limit=8}"),
-        (kernels.gemm(33, 40, 56, transposed=True), 3, FILLS[3] + ",mark-unroll{limit=8}"),
+        (loop_cases.gemm(20, 37, 50), 2, FILLS[1]),
+        (loop_cases.gemm(20, 37, 50), 2, FILLS[3]),
+        (loop_cases.gemm(20, 37, 9), 4, FILLS[3]),
+        (loop_cases.gemm(33, 40, 56), 3, FILLS[3] + ",mark-unroll{limit=8}"),
+        (loop_cases.gemm(33, 40, 56, transposed=True), 3, FILLS[3] + ",mark-unroll{limit=8}"),
     ],
 )
-def test_on_the_host(case: kernels.Case, depth: int, steps: str) -> None:
+def test_on_the_host(case: loop_cases.Case, depth: int, steps: str) -> None:
     on_host(case, ringed(case, depth, steps), f"depth {depth}, {steps}", LAUNCHES)
 
 
 def test_slots_of_one_element() -> None:
     """A row of one point and chunks of one point of K: slots are told apart all the same."""
-    case = kernels.silu_matmul(1, 33, 64)
+    case = loop_cases.silu_matmul(1, 33, 64)
     pipeline = (
         "tileify,chunk-matmul-k{bk=16 vector=4},chunk-reduce{bk=1},stage-inputs{budget=200000},"
         "double-buffer{depth=2},async-copy,pipeline-k-outer"
@@ -82,5 +82,5 @@ func.func @main(%x: tensor<64xf32>) -> tensor<8xf32> {
 def test_a_chunk_of_each_block() -> None:
     """Which chunk is waited for need not be a number."""
     x = np.random.default_rng(1).standard_normal(64).astype(np.float32)
-    case = kernels.Case("chunks", "", (x,), lambda x: [x.reshape(8, 8).sum(axis=1)], 8)
+    case = loop_cases.Case("chunks", "", (x,), lambda x: [x.reshape(8, 8).sum(axis=1)], 8)
     interpret(case, lowered(parse(CHUNK_OF_A_BLOCK)), "a chunk of each block")

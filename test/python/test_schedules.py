@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import kernels
+import loop_cases
 import pytest
 from fuzzing.schedules import THEN, as_schedule, random_schedule
 from harness import STEPS, apply, interpret, lowered, obeyed, on_host, read_back, scheduled
@@ -77,35 +77,35 @@ POINTS = (
 class Family:
     """Kernels of one kind, and a schedule for each target in which as many steps act as can."""
 
-    case: kernels.Case
+    case: loop_cases.Case
     schedules: dict[str, str]
-    more: tuple[kernels.Case, ...] = ()
+    more: tuple[loop_cases.Case, ...] = ()
     """Further sizes."""
 
 
-def contraction(case: kernels.Case, *more: kernels.Case, **options: Any) -> Family:
+def contraction(case: loop_cases.Case, *more: loop_cases.Case, **options: Any) -> Family:
     return Family(case, {target: tiled(target, **options) for target in TARGETS}, more)
 
 
-def other(schedule: str, case: kernels.Case, *more: kernels.Case) -> Family:
+def other(schedule: str, case: loop_cases.Case, *more: loop_cases.Case) -> Family:
     return Family(case, {TARGETS[0]: schedule}, more)
 
 
 # Few points, so that there is time for many states; TMA takes rows of a multiple of 16 bytes only.
 # More chunks for a block than a ring has slots show what is refilled too early.
 PLAIN = contraction(
-    kernels.gemm(21, 38, 44, transposed=True),
-    kernels.gemm(20, 70, 33, transposed=True),
-    kernels.gemm(1, 33, 64, transposed=True),
+    loop_cases.gemm(21, 38, 44, transposed=True),
+    loop_cases.gemm(20, 70, 33, transposed=True),
+    loop_cases.gemm(1, 33, 64, transposed=True),
     bk=8,
     splits=2,
     depth=2,
     extents=(2, 4),
 )
 COMPUTED = contraction(
-    kernels.silu_matmul(19, 20, 52),
-    kernels.silu_matmul(19, 33, 71),
-    kernels.silu_matmul(20, 36, 64),
+    loop_cases.silu_matmul(19, 20, 52),
+    loop_cases.silu_matmul(19, 33, 71),
+    loop_cases.silu_matmul(20, 36, 64),
     bk=8,
     splits=2,
     depth=2,
@@ -115,18 +115,22 @@ COMPUTED = contraction(
 CONTRACTIONS = (
     PLAIN,
     contraction(
-        kernels.gemm(19, 20, 36),
-        kernels.gemm(37, 50, 41),
-        kernels.gemm(32, 64, 96),
+        loop_cases.gemm(19, 20, 36),
+        loop_cases.gemm(37, 50, 41),
+        loop_cases.gemm(32, 64, 96),
         splits=3,
         depth=2,
     ),
     contraction(
-        kernels.linear(13, 20, 40), kernels.linear(13, 17, 53), splits=2, depth=4, compute=True
+        loop_cases.linear(13, 20, 40),
+        loop_cases.linear(13, 17, 53),
+        splits=2,
+        depth=4,
+        compute=True,
     ),
     contraction(
-        kernels.scores(2, 21, 18, 24),
-        kernels.scores(3, 19, 19, 13),
+        loop_cases.scores(2, 21, 18, 24),
+        loop_cases.scores(3, 19, 19, 13),
         bk=8,
         splits=2,
         depth=2,
@@ -134,32 +138,34 @@ CONTRACTIONS = (
         bytes=32,
     ),
     contraction(
-        kernels.batched(3, 17, 12, 28),
-        kernels.batched(3, 17, 9, 21),
-        kernels.batched(1, 17, 36, 28),
+        loop_cases.batched(3, 17, 12, 28),
+        loop_cases.batched(3, 17, 9, 21),
+        loop_cases.batched(1, 17, 36, 28),
         splits=2,
         depth=3,
     ),
     COMPUTED,
     contraction(
-        kernels.rotation(2, 9, 10, 28),
-        kernels.rotation(3, 7, 3, 13),
-        kernels.rotation(1, 18, 17, 64),
-        kernels.rotation(3, 20, 32, 36),
+        loop_cases.rotation(2, 9, 10, 28),
+        loop_cases.rotation(3, 7, 3, 13),
+        loop_cases.rotation(1, 18, 17, 64),
+        loop_cases.rotation(3, 20, 32, 36),
         bk=8,
         splits=2,
         depth=2,
         bytes=32,
     ),
-    contraction(kernels.attention(4, 2, 12, 4), kernels.attention(2, 2, 19, 7), splits=2, depth=2),
+    contraction(
+        loop_cases.attention(4, 2, 12, 4), loop_cases.attention(2, 2, 19, 7), splits=2, depth=2
+    ),
 )
 HALVES = (
     contraction(
-        kernels.halves(kernels.gemm(13, 21, 48, transposed=True)),
-        kernels.halves(kernels.gemm(20, 70, 33, transposed=True)),
-        kernels.halves(kernels.gemm(37, 48, 64)),
-        kernels.halves(kernels.gemm(37, 50, 42)),
-        kernels.halves(kernels.attention(4, 2, 12, 8)),
+        loop_cases.halves(loop_cases.gemm(13, 21, 48, transposed=True)),
+        loop_cases.halves(loop_cases.gemm(20, 70, 33, transposed=True)),
+        loop_cases.halves(loop_cases.gemm(37, 48, 64)),
+        loop_cases.halves(loop_cases.gemm(37, 50, 42)),
+        loop_cases.halves(loop_cases.attention(4, 2, 12, 8)),
         bk=8,
         splits=2,
         depth=2,
@@ -167,8 +173,8 @@ HALVES = (
         compute=True,
     ),
     contraction(
-        kernels.halves(kernels.silu_matmul(19, 40, 64)),
-        kernels.halves(kernels.silu_matmul(19, 33, 71)),
+        loop_cases.halves(loop_cases.silu_matmul(19, 40, 64)),
+        loop_cases.halves(loop_cases.silu_matmul(19, 33, 71)),
         bk=16,
         splits=2,
         depth=3,
@@ -177,23 +183,27 @@ HALVES = (
     ),
 )
 OTHERS = (
-    other(ROWS, kernels.halves(kernels.rms_norm(5, 72)), kernels.halves(kernels.softmax(6, 101))),
-    other(ROWS, kernels.rms_norm(5, 68), kernels.rms_norm(3, 101)),
-    other(ROWS, kernels.softmax(6, 100), kernels.softmax(40, 7), kernels.softmax(3, 1)),
-    other(SPLIT_ROWS, kernels.row_norm(3, 101), kernels.row_norm(4, 128)),
-    other(SPLIT_ROWS, kernels.argmax(5, 77), kernels.argmax(3, 1024)),
-    other(SPLIT_ROWS, kernels.moments(3, 77), kernels.moments(5, 1024)),
-    other(SPLIT_ROWS, kernels.total(1000), kernels.total(3), kernels.total(4096)),
-    other(COLUMNS, kernels.column_sum(50, 33), kernels.column_sum(300, 64)),
+    other(
+        ROWS,
+        loop_cases.halves(loop_cases.rms_norm(5, 72)),
+        loop_cases.halves(loop_cases.softmax(6, 101)),
+    ),
+    other(ROWS, loop_cases.rms_norm(5, 68), loop_cases.rms_norm(3, 101)),
+    other(ROWS, loop_cases.softmax(6, 100), loop_cases.softmax(40, 7), loop_cases.softmax(3, 1)),
+    other(SPLIT_ROWS, loop_cases.row_norm(3, 101), loop_cases.row_norm(4, 128)),
+    other(SPLIT_ROWS, loop_cases.argmax(5, 77), loop_cases.argmax(3, 1024)),
+    other(SPLIT_ROWS, loop_cases.moments(3, 77), loop_cases.moments(5, 1024)),
+    other(SPLIT_ROWS, loop_cases.total(1000), loop_cases.total(3), loop_cases.total(4096)),
+    other(COLUMNS, loop_cases.column_sum(50, 33), loop_cases.column_sum(300, 64)),
     other(
         POINTS,
-        kernels.silu_mul(9, 70),
-        kernels.silu_mul(8, 128),
-        kernels.halves(kernels.silu_mul(8, 128)),
+        loop_cases.silu_mul(9, 70),
+        loop_cases.silu_mul(8, 128),
+        loop_cases.halves(loop_cases.silu_mul(8, 128)),
     ),
-    other(POINTS, kernels.strided_pointwise(9, 70), kernels.strided_pointwise(70, 9)),
-    other(POINTS, kernels.pad_pointwise(9, 70), kernels.pad_pointwise(33, 128)),
-    other(POINTS, kernels.gather(11, 40, 13), kernels.gather(3, 128, 40)),
+    other(POINTS, loop_cases.strided_pointwise(9, 70), loop_cases.strided_pointwise(70, 9)),
+    other(POINTS, loop_cases.pad_pointwise(9, 70), loop_cases.pad_pointwise(33, 128)),
+    other(POINTS, loop_cases.gather(11, 40, 13), loop_cases.gather(3, 128, 40)),
 )
 
 
@@ -224,7 +234,7 @@ _SETTING = re.compile(r'schedule "(?:[^"\\]|\\.)*"|dlc\.target = "\w+"')
 _seen: set[tuple[str, str]] = set()
 
 
-def check(case: kernels.Case, module: ModuleOp, what: str) -> None:
+def check(case: loop_cases.Case, module: ModuleOp, what: str) -> None:
     """A state is read back from its text, and computes what it should; equal ones run once."""
     if _is_known(case, text := str(module)):
         return
@@ -236,7 +246,7 @@ def check(case: kernels.Case, module: ModuleOp, what: str) -> None:
     interpret(case, code, what)
 
 
-def _is_known(case: kernels.Case, text: str) -> bool:
+def _is_known(case: loop_cases.Case, text: str) -> bool:
     key = (case.name, _SETTING.sub("", text))
     if key in _seen:
         return True
@@ -321,40 +331,40 @@ def test_whole_schedules_on_the_host(family: Family) -> None:
 
 
 EDGES = (
-    kernels.gemm(1, 50, 40),
-    kernels.gemm(127, 1, 40),
-    kernels.gemm(5, 6, 1),
-    kernels.gemm(5, 6, 0),
-    kernels.gemm(0, 6, 5),
-    kernels.gemm(64, 32, 16),
-    kernels.gemm(32, 64, 16, transposed=True),
-    kernels.softmax(1, 1),
-    kernels.softmax(3, 1),
-    kernels.softmax(2, 2048),
-    kernels.softmax(33, 127),
-    kernels.column_sum(1, 5),
-    kernels.column_sum(0, 5),
-    kernels.column_sum(5, 0),
-    kernels.column_sum(300, 200),
-    kernels.total(0),
-    kernels.total(1),
-    kernels.total(5000),
-    kernels.argmax(3, 1030),
-    kernels.pad_pointwise(1, 1),
-    kernels.pad_pointwise(3, 1028),
-    kernels.pad_pointwise(0, 4),
-    kernels.silu_mul(1, 3),
-    kernels.rms_norm(1, 2048),
-    kernels.rotation(3, 7, 3, 13),
-    kernels.rotation(1, 1, 1, 1),
-    kernels.rotation(2, 18, 17, 40),
-    kernels.rotation(2, 0, 4, 8),
-    kernels.rotation(2, 5, 4, 0),
+    loop_cases.gemm(1, 50, 40),
+    loop_cases.gemm(127, 1, 40),
+    loop_cases.gemm(5, 6, 1),
+    loop_cases.gemm(5, 6, 0),
+    loop_cases.gemm(0, 6, 5),
+    loop_cases.gemm(64, 32, 16),
+    loop_cases.gemm(32, 64, 16, transposed=True),
+    loop_cases.softmax(1, 1),
+    loop_cases.softmax(3, 1),
+    loop_cases.softmax(2, 2048),
+    loop_cases.softmax(33, 127),
+    loop_cases.column_sum(1, 5),
+    loop_cases.column_sum(0, 5),
+    loop_cases.column_sum(5, 0),
+    loop_cases.column_sum(300, 200),
+    loop_cases.total(0),
+    loop_cases.total(1),
+    loop_cases.total(5000),
+    loop_cases.argmax(3, 1030),
+    loop_cases.pad_pointwise(1, 1),
+    loop_cases.pad_pointwise(3, 1028),
+    loop_cases.pad_pointwise(0, 4),
+    loop_cases.silu_mul(1, 3),
+    loop_cases.rms_norm(1, 2048),
+    loop_cases.rotation(3, 7, 3, 13),
+    loop_cases.rotation(1, 1, 1, 1),
+    loop_cases.rotation(2, 18, 17, 40),
+    loop_cases.rotation(2, 0, 4, 8),
+    loop_cases.rotation(2, 5, 4, 0),
 )
 
 
 @pytest.mark.parametrize("case", EDGES, ids=lambda c: c.name)
-def test_edge_sizes(case: kernels.Case) -> None:
+def test_edge_sizes(case: loop_cases.Case) -> None:
     module = scheduled(case, None)
     if case.longest < 100:
         check(case, module, "no step")
@@ -372,7 +382,7 @@ REENTERED = (
 @pytest.mark.parametrize(("size", "bk", "depth"), [(7, 1, 2), (12, 1, 3)])
 def test_rings_of_loops_that_are_entered_again(size: int, bk: int, depth: int) -> None:
     """The sum of a score is a loop over chunks in a loop over scores."""
-    case, schedule = kernels.attention(2, 2, 19, size), REENTERED.format(bk=bk, depth=depth)
+    case, schedule = loop_cases.attention(2, 2, 19, size), REENTERED.format(bk=bk, depth=depth)
     module = scheduled(case, schedule, "sm_80")
     run(module, ",".join(STEPS))
     assert str(module).count("tile.ring async") == 3

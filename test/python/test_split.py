@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import kernels
+import loop_cases
 import numpy as np
 import pytest
 import torch
 from harness import STEPS, apply, interpret, lowered, obeyed, on_host, parse, read_back, scheduled
-from kernels import Case
+from loop_cases import Case
 from test_printer import nvcc_takes
 from test_rings import LAUNCHES
 from test_schedules import tiled
@@ -46,20 +46,20 @@ VECTOR = f"blockify-launch{{block=16 thread=8}},{REST}"
 """For products with one row or column."""
 SPLITS = (
     # Chunks per split: even, ragged, more splits than chunks (the last have none).
-    (kernels.gemm(16, 32, 32), "chunk-matmul-k{bk=8}", 2),
-    (kernels.gemm(13, 31, 47), "chunk-matmul-k{bk=8}", 4),
-    (kernels.gemm(13, 31, 23, transposed=True), "chunk-matmul-k{bk=8}", 7),
-    (kernels.gemm(1, 29, 37), "chunk-matmul-k{bk=5}", 3),
-    (kernels.gemm(7, 1, 37), "", 3),
-    (kernels.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3),
-    (kernels.linear(13, 17, 53), "chunk-matmul-k{bk=4}", 5),
+    (loop_cases.gemm(16, 32, 32), "chunk-matmul-k{bk=8}", 2),
+    (loop_cases.gemm(13, 31, 47), "chunk-matmul-k{bk=8}", 4),
+    (loop_cases.gemm(13, 31, 23, transposed=True), "chunk-matmul-k{bk=8}", 7),
+    (loop_cases.gemm(1, 29, 37), "chunk-matmul-k{bk=5}", 3),
+    (loop_cases.gemm(7, 1, 37), "", 3),
+    (loop_cases.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3),
+    (loop_cases.linear(13, 17, 53), "chunk-matmul-k{bk=4}", 5),
 )
 REDUCES = (
-    (kernels.total(1009), 7),
-    (kernels.total(3), 5),
-    (kernels.argmax(5, 77), 4),
-    (kernels.row_norm(3, 101), 3),
-    (kernels.column_sum(53, 37), 4),
+    (loop_cases.total(1009), 7),
+    (loop_cases.total(3), 5),
+    (loop_cases.argmax(5, 77), 4),
+    (loop_cases.row_norm(3, 101), 3),
+    (loop_cases.column_sum(53, 37), 4),
 )
 
 
@@ -92,7 +92,7 @@ def test_split_other_reduces(case: Case, splits: int) -> None:
 
 
 def test_every_prefix_of_a_split() -> None:
-    case = kernels.gemm(5, 11, 13)
+    case = loop_cases.gemm(5, 11, 13)
     steps = (
         "tileify",
         "chunk-matmul-k{bk=4}",
@@ -109,16 +109,16 @@ def test_every_prefix_of_a_split() -> None:
 
 
 def test_splitting_twice_and_the_empty_grid() -> None:
-    case = kernels.gemm(0, 6, 9)
+    case = loop_cases.gemm(0, 6, 9)
     check(case, "tileify,split-matmul-k{splits=3}", kernel_count=2)
-    module = parse(kernels.total(64).text)
+    module = parse(loop_cases.total(64).text)
     apply(module, "tileify,split-matmul-k{splits=4}")
     (late,) = obeyed(module, "split-matmul-k{splits=2}")
     assert "the launch is partitioned already" in str(late)
     names = [op.name_ for op in module.walk() if isinstance(op, tile.KernelOp)]
     # The launch with a block axis is refused; the kernel that combines has a reduce of its own.
     assert names == ["total", "total_combine", "total_combine_combine"]
-    run(kernels.total(64), module)
+    run(loop_cases.total(64), module)
 
 
 def test_a_schedule_in_a_schedule_is_text() -> None:
@@ -131,12 +131,12 @@ def test_a_schedule_in_a_schedule_is_text() -> None:
 
 ROW_STEPS = "cooperative-reduce{threads=8 rows=2 vector=4},stage-inputs"
 ATOMIC = (
-    (kernels.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3, GEMM),
-    (kernels.batched(2, 3, 5, 7, 23), "chunk-matmul-k{bk=4}", 7, GEMM),  # the last has no chunk
-    (kernels.batched(1, 5, 7, 4), "", 6, ""),  # more parts than points
-    (kernels.total(1009), "", 7, "cooperative-reduce{threads=64 vector=4}"),
-    (kernels.total(3), "", 5, ROW_STEPS),
-    (kernels.column_sum(53, 37), "", 4, ROW_STEPS),
+    (loop_cases.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3, GEMM),
+    (loop_cases.batched(2, 3, 5, 7, 23), "chunk-matmul-k{bk=4}", 7, GEMM),  # the last has no chunk
+    (loop_cases.batched(1, 5, 7, 4), "", 6, ""),  # more parts than points
+    (loop_cases.total(1009), "", 7, "cooperative-reduce{threads=64 vector=4}"),
+    (loop_cases.total(3), "", 5, ROW_STEPS),
+    (loop_cases.column_sum(53, 37), "", 4, ROW_STEPS),
 )
 
 
@@ -160,7 +160,7 @@ def test_atomic_parts(case: Case, chunk: str, splits: int, steps: str) -> None:
 @pytest.mark.parametrize(("target", "copy"), [("sm_80", "cp_async"), ("sm_90", "tma_load")])
 def test_rings_of_parts_that_are_added_atomically(target: str, copy: str) -> None:
     """A whole schedule: the split, then tiles, rings, asynchronous copies and their pipeline."""
-    case = kernels.batched(2, 20, 24, 68)
+    case = loop_cases.batched(2, 20, 24, 68)
     schedule = re.sub(' then="[^"]*"', " combine=atomic", tiled(target, splits=3, depth=3))
     module = scheduled(case, schedule, target)
     apply(module, ",".join(STEPS))
@@ -219,24 +219,24 @@ def test_atomic_sums_of_every_type(type: str, one: str) -> None:
 
 
 CHUNKS = (
-    (kernels.softmax(6, 100), "cooperative-reduce{threads=4 vector=4},chunk-reduce{bk=2}", 0),
-    (kernels.softmax(5, 67), "chunk-reduce{bk=16}", 0),
+    (loop_cases.softmax(6, 100), "cooperative-reduce{threads=4 vector=4},chunk-reduce{bk=2}", 0),
+    (loop_cases.softmax(5, 67), "chunk-reduce{bk=16}", 0),
     (
-        kernels.column_sum(53, 33),
+        loop_cases.column_sum(53, 33),
         "cooperative-reduce{threads=2 rows=8 vector=1},chunk-reduce{bk=5}",
         0,
     ),
-    (kernels.total(1000), "cooperative-reduce{threads=32 vector=2},chunk-reduce{bk=5}", 0),
-    (kernels.argmax(5, 77), "chunk-reduce{bk=1}", 0),
-    (kernels.total(1000), "chunk-reduce{bk=7 apart=true}", 0),
-    (kernels.column_sum(53, 33), "chunk-reduce{bk=5 apart=true}", 0),
+    (loop_cases.total(1000), "cooperative-reduce{threads=32 vector=2},chunk-reduce{bk=5}", 0),
+    (loop_cases.argmax(5, 77), "chunk-reduce{bk=1}", 0),
+    (loop_cases.total(1000), "chunk-reduce{bk=7 apart=true}", 0),
+    (loop_cases.column_sum(53, 33), "chunk-reduce{bk=5 apart=true}", 0),
     (
-        kernels.softmax(6, 100),
+        loop_cases.softmax(6, 100),
         "cooperative-reduce{threads=4 vector=4},chunk-reduce{bk=2 apart=true}",
         0,
     ),
     # Every row of a block reads the vector: a chunk of it is staged at a time, and of the shift.
-    (kernels.gemm(37, 1, 43), "chunk-reduce{bk=8},blockify-launch{block=8,1 thread=8,1}", 2),
+    (loop_cases.gemm(37, 1, 43), "chunk-reduce{bk=8},blockify-launch{block=8,1 thread=8,1}", 2),
 )
 
 
@@ -250,11 +250,11 @@ def test_chunks_of_reduces(case: Case, steps: str, staged: int) -> None:
 
 
 PANELS = (
-    (kernels.gemm(37, 64, 9), 4),  # 8 block columns: even
-    (kernels.gemm(23, 61, 9), 3),  # 8 of 9
-    (kernels.gemm(17, 33, 9, transposed=True), 4),  # 5 of 8
-    (kernels.batched(2, 17, 25, 9), 3),  # 4 of 6, and a batch
-    (kernels.pad_pointwise(19, 53), 2),  # 7 of 8
+    (loop_cases.gemm(37, 64, 9), 4),  # 8 block columns: even
+    (loop_cases.gemm(23, 61, 9), 3),  # 8 of 9
+    (loop_cases.gemm(17, 33, 9, transposed=True), 4),  # 5 of 8
+    (loop_cases.batched(2, 17, 25, 9), 3),  # 4 of 6, and a batch
+    (loop_cases.pad_pointwise(19, 53), 2),  # 7 of 8
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import kernels
+import loop_cases
 import pytest
 from harness import apply, scheduled
 
@@ -11,13 +11,13 @@ from dlc.diagnostics import TextError
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK
 
-GEMM = kernels.gemm(64, 48, 40)
-ROWS = kernels.softmax(32, 100)
+GEMM = loop_cases.gemm(64, 48, 40)
+ROWS = loop_cases.softmax(32, 100)
 BLOCKS = "tileify,chunk-matmul-k{bk=8},blockify-launch{block=16,16 thread=4,8}"
 STAGED = f"{BLOCKS},stage-inputs{{budget=8192 buffers=x,w}}"
 
 
-def state(case: kernels.Case, schedule: str) -> TileState:
+def state(case: loop_cases.Case, schedule: str) -> TileState:
     """The state of the first kernel after a schedule."""
     module = scheduled(case, schedule)
     apply(module, schedule, round_trip=False)
@@ -41,7 +41,7 @@ def names(values: object) -> list[str | None]:
     ],
 )
 def test_a_launch_is_partitioned_once_its_axes_are(
-    case: kernels.Case, schedule: str, *, partitioned: bool
+    case: loop_cases.Case, schedule: str, *, partitioned: bool
 ) -> None:
     assert state(case, schedule).is_partitioned == partitioned
 
@@ -88,7 +88,7 @@ def test_buffers_are_stages_computed_slabs_and_rings() -> None:
 def test_slabs_fix_the_blocks_and_loops_that_they_are_staged_for(
     schedule: str, step: str, reason: str
 ) -> None:
-    module = scheduled(kernels.gemm(16, 8, 40), schedule)
+    module = scheduled(loop_cases.gemm(16, 8, 40), schedule)
     apply(module, schedule, round_trip=False)
     before = str(module)
     with pytest.raises(TextError, match=reason):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import kernels
+import loop_cases
 import numpy as np
 import pytest
 from harness import apply, interpret, lowered, parse
@@ -326,7 +326,7 @@ SCHEDULE = (
 )
 
 
-def scheduled(case: kernels.Case, depth: int = 3, vector: int = 4, more: str = "") -> ModuleOp:
+def scheduled(case: loop_cases.Case, depth: int = 3, vector: int = 4, more: str = "") -> ModuleOp:
     """The tile kernel of a case whose rings the tensor memory accelerator fills."""
     module = parse(case.text)
     schedule = SCHEDULE.format(depth=depth, vector=vector, more=more).rstrip(",")
@@ -345,20 +345,20 @@ PIPELINED = "pipeline-k-outer,mark-unroll{limit=16}"
 @pytest.mark.parametrize(
     ("case", "depth", "vector", "more"),
     [
-        (kernels.gemm(37, 52, 12), 4, 4, PIPELINED),  # two, the second ragged, and four slots
-        (kernels.gemm(37, 52, 24), 2, 4, PIPELINED),
-        (kernels.gemm(37, 52, 52), 2, 4, PIPELINED),  # seven
-        (kernels.gemm(37, 52, 52), 3, 1, PIPELINED),
-        (kernels.gemm(33, 4, 20), 3, 4, PIPELINED),
-        (kernels.gemm(70, 52, 56), 4, 4, PIPELINED),
-        (kernels.gemm(37, 52, 52), 3, 4, ""),  # requested and awaited in the same iteration
-        (kernels.gemm(37, 51, 52, transposed=True), 3, 4, PIPELINED),
-        (kernels.batched(3, 17, 36, 28), 3, 4, PIPELINED),
-        (kernels.batched(1, 17, 36, 28), 2, 4, PIPELINED),  # a dimension of one element
+        (loop_cases.gemm(37, 52, 12), 4, 4, PIPELINED),  # two, the second ragged, and four slots
+        (loop_cases.gemm(37, 52, 24), 2, 4, PIPELINED),
+        (loop_cases.gemm(37, 52, 52), 2, 4, PIPELINED),  # seven
+        (loop_cases.gemm(37, 52, 52), 3, 1, PIPELINED),
+        (loop_cases.gemm(33, 4, 20), 3, 4, PIPELINED),
+        (loop_cases.gemm(70, 52, 56), 4, 4, PIPELINED),
+        (loop_cases.gemm(37, 52, 52), 3, 4, ""),  # requested and awaited in the same iteration
+        (loop_cases.gemm(37, 51, 52, transposed=True), 3, 4, PIPELINED),
+        (loop_cases.batched(3, 17, 36, 28), 3, 4, PIPELINED),
+        (loop_cases.batched(1, 17, 36, 28), 2, 4, PIPELINED),  # a dimension of one element
     ],
     ids=lambda v: getattr(v, "name", str(v)[:8]),
 )
-def test_step(case: kernels.Case, depth: int, vector: int, more: str) -> None:
+def test_step(case: loop_cases.Case, depth: int, vector: int, more: str) -> None:
     module = scheduled(case, depth, vector, more)
     interpret(case, lowered(module), f"depth {depth}, {more}")
 
@@ -366,19 +366,19 @@ def test_step(case: kernels.Case, depth: int, vector: int, more: str) -> None:
 @pytest.mark.parametrize(
     ("case", "depth"),
     [
-        (kernels.gemm(37, 52, 52), 2),
-        (kernels.gemm(37, 52, 12), 4),
-        (kernels.batched(3, 17, 36, 28), 3),
+        (loop_cases.gemm(37, 52, 52), 2),
+        (loop_cases.gemm(37, 52, 12), 4),
+        (loop_cases.batched(3, 17, 36, 28), 3),
     ],
     ids=lambda v: getattr(v, "name", str(v)),
 )
-def test_step_on_the_host(case: kernels.Case, depth: int) -> None:
+def test_step_on_the_host(case: loop_cases.Case, depth: int) -> None:
     func = materialized(scheduled(case, depth, 4, PIPELINED))
     for mode, order in RUNS:
         assert error(func, case, mode, order) <= 1e-6 * case.longest**0.5
 
 
-def error(func: FuncOp, case: kernels.Case, mode: str, order: str) -> float:
+def error(func: FuncOp, case: loop_cases.Case, mode: str, order: str) -> float:
     """The largest error of a kernel on the host against fp64, relative to the largest result."""
     (expected,) = case.expected(*(a.astype(np.float64) for a in case.inputs))
     y = np.full(expected.shape, np.nan, np.float32)
@@ -404,7 +404,7 @@ def synchronizations(func: FuncOp) -> list[Operation]:
 
 
 def test_nothing_is_released_where_no_slot_is_filled_again() -> None:
-    func = materialized(scheduled(kernels.gemm(37, 52, 20), 3, 4, PIPELINED))
+    func = materialized(scheduled(loop_cases.gemm(37, 52, 20), 3, 4, PIPELINED))
     mbarriers = [op for op in func.walk() if isinstance(op, kernel.AllocMbarriersOp)]
     assert [op.count.value.data for op in mbarriers] == [3]
     released = kernel.SyncWarpOp | kernel.MbarrierArriveOp
@@ -412,7 +412,7 @@ def test_nothing_is_released_where_no_slot_is_filled_again() -> None:
 
 
 def test_what_it_becomes() -> None:
-    func = materialized(scheduled(kernels.gemm(37, 52, 52), 3, 4, PIPELINED))
+    func = materialized(scheduled(loop_cases.gemm(37, 52, 52), 3, 4, PIPELINED))
     (barrier,) = (op for op in func.walk() if isinstance(op, kernel.BarrierOp))
     assert barrier.parent_op() is func, "no barrier of the block stands in the loop"
     assert len([op for op in func.walk() if isinstance(op, kernel.AllocMbarriersOp)]) == 2
@@ -423,7 +423,7 @@ def test_what_it_becomes() -> None:
 
 
 def test_no_synchronization_can_be_left_out() -> None:
-    case = kernels.gemm(37, 52, 64)
+    case = loop_cases.gemm(37, 52, 64)
     whole = materialized(scheduled(case, 3, 4, PIPELINED))
     run_kernel(whole, case.inputs)
     for number in range(len(synchronizations(whole))):
@@ -435,7 +435,7 @@ def test_no_synchronization_can_be_left_out() -> None:
 
 
 def test_swizzled_step() -> None:
-    case = kernels.gemm(37, 52, 52, transposed=True)
+    case = loop_cases.gemm(37, 52, 52, transposed=True)
     module = scheduled(case, 3, 4, f"split-inner-for-swizzle,{PIPELINED}")
     assert "#kernel.swizzle<32>" in str(module)
     func = materialized(module)
@@ -458,7 +458,7 @@ def test_nvcc_takes_what_the_step_makes() -> None:
         find_nvcc()
     except BackendError as error:
         pytest.skip(str(error))
-    text = print_kernel(materialized(scheduled(kernels.gemm(37, 52, 52), 3, 4, PIPELINED)))
+    text = print_kernel(materialized(scheduled(loop_cases.gemm(37, 52, 52), 3, 4, PIPELINED)))
     for arch in ("sm_90", "sm_120"):
         cubin = compile_cubin(text, arch, ("-Werror", "all-warnings", "-Wreorder"))
         assert cubin.spill_bytes == 0

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import torch
 from harness import lowered, obeyed, scheduled
-from kernels import gemm
+from loop_cases import gemm
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 

@@ -1,7 +1,7 @@
 """
 How far from the roofline operators and fused programs are at benchmark sizes, by the estimate.
 
-    python bench/kernels.py [--target sm_90 …] [--only REGEX] [-j 2] [--seconds 60] [--sass]
+    python bench/roofline.py [--target sm_90 …] [--only REGEX] [-j 2] [--seconds 60] [--sass]
                             [--output bench/results/kernels]
 
 Every program of bench/kernel_programs.py is imported without data (on torch's meta device) and
