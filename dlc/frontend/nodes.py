@@ -97,13 +97,6 @@ def plain(value: object) -> torch_ir.Argument:
             )
 
 
-_HIGHER_ORDER = {
-    "flex_attention": "scores by a function have no decomposition; write them with matmul, softmax "
-    "and where, or call scaled_dot_product_attention with a mask",
-}
-"""Why operations that take functions cannot be imported."""
-
-
 def _described(node: Node) -> str:
     """A value that is no tensor, as an error names it."""
     value = node.meta.get("val")
@@ -160,7 +153,7 @@ class GraphImporter:
             self.values[node] = items[index]
             return
         if isinstance(target, torch._ops.HigherOrderOperator):
-            raise Unrepresentable(_HIGHER_ORDER.get(target.name(), "it runs a function of its own"))
+            raise Unrepresentable("it runs a function of its own")
         if not isinstance(target, torch._ops.OpOverload):
             raise Unrepresentable("it computes with a number that depends on data")
         if target is CHECKED_BY_EXPORT:

@@ -30,6 +30,7 @@ from dlc.frontend.control_flow import make_operands_distinct
 from dlc.frontend.digits import DIGITS
 from dlc.frontend.draws import DRAWS, OwnGenerator
 from dlc.frontend.fast_paths import FAST_PATHS
+from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
 from dlc.frontend.resampling import RESAMPLING
@@ -129,6 +130,7 @@ def export(
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
             if _is_taken_apart(exported, whole):
                 return exported
+            take_attention_apart(exported.graph_module)
             make_operands_distinct(exported.graph_module)
             stack.enter_context(_kept_whole(exported, whole))
             return exported.run_decompositions(decompositions(whole))

@@ -355,16 +355,6 @@ def test_where_only_pytorch_is_called_the_place_is_the_line_of_the_call():
         dlc.compile(torch.inverse, (torch.eye(3),), backend="host")
 
 
-def test_attention_by_a_function_is_no_control_flow():
-    from torch.nn.attention.flex_attention import flex_attention
-
-    def program(q: torch.Tensor) -> torch.Tensor:
-        return flex_attention(q, q, q)  # pyright: ignore[reportReturnType]
-
-    with pytest.raises(UnsupportedError, match="flex_attention: scores by a function"):
-        dlc.compile(program, (torch.randn(1, 1, 16, 16),), backend="host")
-
-
 def test_import_of_dlc_is_light():
     code = "import dlc, sys; sys.exit('torch' in sys.modules or 'xdsl' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

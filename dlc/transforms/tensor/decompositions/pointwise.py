@@ -251,4 +251,7 @@ def masked_fill(c: Lowering) -> Lowered:
 
 @lower("_to_copy", "to.dtype", "type_as", "_cast_Float", "to.other")
 def to_copy(c: Lowering) -> Lowered:
-    return c.cast(c.tensor(), c.element)
+    given = c.operand("self")
+    if not isinstance(given, SSAValue):
+        return c.constant(given, c.shape, c.element)
+    return c.cast(given, c.element)
