@@ -146,7 +146,8 @@ def _cooperative(
     size = max((element_bytes(op.result.type) for op in loads), default=4)
     slab = ceil(plan.length / (threads * vector)) * threads * vector * rows * size
     budget = STATIC_SHARED_LIMIT if slab <= STATIC_SHARED_LIMIT else target.shared_per_block // 2
-    steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}}}")
+    order = " order=rows" if plan.across else ""
+    steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}{order}}}")
     dealt = [[*outer, ceil(last / (threads * vector))] for *outer, last in lengths]
     steps += accumulators(dealt, vector)
     steps += [f"stage-inputs{{budget={budget}}}", "pad-smem"]

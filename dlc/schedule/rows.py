@@ -18,12 +18,15 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import outer_loop
-from dlc.target import BLOCK_THREADS, MAX_THREADS, WIDEST_ACCESS, Target
+from dlc.target import BLOCK_THREADS, MAX_THREADS, SECTOR_BYTES, WIDEST_ACCESS, Target
 
 SPLIT_POINTS = 4096
 """Points of a reduce that are worth a block of their own."""
 RUN = 4
 """Elements of fp32 in the widest access."""
+ACROSS = 512
+"""Threads of a block whose neighbours take neighbouring rows: what each adds to what others hold
+grows as its threads do."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class RowPlan:
     """The parts of a row, each a block's; 1 if a block takes whole rows."""
     length: int
     """The points of a row along its last axis, or of a part of one."""
+    across: bool = False
+    """True if neighbouring threads take neighbouring rows, not points of one row."""
 
 
 def row_plan(
@@ -61,7 +66,8 @@ def row_plan(
     vector = 1 if strided or length < RUN else run
     threads = min(MAX_THREADS, power_of_two(max(1, ceil(length / (2 * vector)))))
     if strided:
-        rows, threads = target.warp, min(threads, target.warp)
+        rows = _neighbours(row_count, extents[-1], reduces, target)
+        threads = min(threads, ACROSS // rows)
     else:
         share = max(1, BLOCK_THREADS // threads)
         rows = max(1, min(share, extents[-1] if extents else 1, ceil(row_count / target.sms)))
@@ -70,7 +76,7 @@ def row_plan(
         return None
     sole = outer is None or [op for op in outer.body.block.ops if op.regions] == [*reduces]
     if len(reduces) > 1 or not sole:
-        return RowPlan(threads, rows, vector, 1, length)
+        return RowPlan(threads, rows, vector, 1, length, strided)
     points = [reduces[0].hint(axis) for axis in reduces[0].axes]
     idle = target.sms // max(ceil(row_count / rows), 1)
     parts = max(1, min(idle, rows * prod(points) // SPLIT_POINTS, max(points)))
@@ -78,7 +84,22 @@ def row_plan(
         threads = min(threads, BLOCK_THREADS)
         if split_axis(points, parts) == len(points) - 1:
             length = ceil(length / parts)
-    return RowPlan(threads, rows, vector, parts, length)
+    return RowPlan(threads, rows, vector, parts, length, strided)
+
+
+def _neighbours(
+    row_count: int, neighbours: int, reduces: Sequence[loop.ReduceOp], target: Target
+) -> int:
+    """
+    The neighbouring rows that a block takes: those of a warp, or fewer, down to the elements of a
+    sector, where more blocks than that find an SM that is idle.
+    """
+    loads = [op for r in reduces for op in r.body.walk() if isinstance(op, loop.LoadOp)]
+    sector = SECTOR_BYTES // min((element_bytes(op.result.type) for op in loads), default=4)
+    rows = min(target.warp, power_of_two(neighbours))
+    while rows > sector and row_count // neighbours * ceil(neighbours / rows) <= target.sms // 2:
+        rows //= 2
+    return rows
 
 
 def row_parts(kernel: loop.KernelOp, target: Target) -> int:

@@ -64,7 +64,7 @@ SPLIT_ROWS = (
     "stage-inputs{budget=8192},mark-unroll{limit=4}"
 )
 COLUMNS = (
-    "tileify,cooperative-reduce{threads=2 rows=8 vector=1},chunk-reduce{bk=5},"
+    "tileify,cooperative-reduce{threads=8 rows=8 vector=1 order=rows},chunk-reduce{bk=2},"
     "stage-inputs{budget=8192},mark-unroll{limit=8}"
 )
 POINTS = (
@@ -194,7 +194,12 @@ OTHERS = (
     other(SPLIT_ROWS, loop_cases.argmax(5, 77), loop_cases.argmax(3, 1024)),
     other(SPLIT_ROWS, loop_cases.moments(3, 77), loop_cases.moments(5, 1024)),
     other(SPLIT_ROWS, loop_cases.total(1000), loop_cases.total(3), loop_cases.total(4096)),
-    other(COLUMNS, loop_cases.column_sum(50, 33), loop_cases.column_sum(300, 64)),
+    other(
+        COLUMNS,
+        loop_cases.column_sum(50, 33),
+        loop_cases.column_sum(300, 64),
+        loop_cases.gemm(1, 33, 50),
+    ),
     other(
         POINTS,
         loop_cases.silu_mul(9, 70),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
@@ -43,6 +44,10 @@ class CooperativeReducePass(SchedulingPass):
       %p = tile.reduce add serial(%ko in 2) register(%kv in 4) -> f32 { … %ko*1024 + %t*4 + %kv … }
       %s = tile.combine add %p across(%t) : f32
     ```
+
+    With `order=rows` neighbouring threads take neighbouring rows: where those are neighbours in
+    memory, `threads=16 rows=32 order=rows` makes `thread(%t in 16, %trow in 32)`, of which a warp
+    reads 32 rows of one point, and whose parts of a row are combined through shared memory.
     """
 
     name = "cooperative-reduce"
@@ -53,6 +58,8 @@ class CooperativeReducePass(SchedulingPass):
     """Rows (points of the innermost free axis) that share a block."""
     vector: int = 1
     """Elements that a thread takes in a run."""
+    order: Literal["threads", "rows"] = "threads"
+    """What neighbouring threads of a block are: `threads` of a row or `rows`."""
 
     def __post_init__(self) -> None:
         threads, rows = self.threads, self.rows
@@ -83,8 +90,8 @@ class CooperativeReducePass(SchedulingPass):
             blocks = -(-launch.extent(row) // rows)
             across = Axis(name if rows == 1 else f"b{name}", blocks, BLOCK)
             within = Axis(f"t{name}", rows, THREAD)
-            strided = rows > 1 and _strided_reduce(launch, row)
-            inside = [across, lane, within] if strided else [across, within, lane]
+            dealt = [lane, within] if self.order == "rows" else [within, lane]
+            inside = [across, *dealt]
             parts[row] = across, within
 
         def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
@@ -97,9 +104,9 @@ class CooperativeReducePass(SchedulingPass):
             _deal(op, thread, self.threads, vector)
             if isinstance(op, tile.ReduceOp):
                 _combine(op, thread)
-        return (
-            f"{self.threads} threads for a row, {counted(rows, 'row')} in a block, runs of {vector}"
-        )
+        fastest = ", neighbours in a warp" if self.order == "rows" else ""
+        shared = f"{counted(rows, 'row')} in a block{fastest}"
+        return f"{self.threads} threads for a row, {shared}, runs of {vector}"
 
 
 def _check(launch: tile.LaunchOp) -> None:
@@ -119,20 +126,6 @@ def _check(launch: tile.LaunchOp) -> None:
             raise Decline("a loop of it has one point")
         if any(isinstance(o, AxesOp) for o in op.body.walk()):
             raise Decline("a loop of it holds another loop")
-
-
-def _strided_reduce(launch: tile.LaunchOp, row: SSAValue) -> bool:
-    """True if more of the reduces' loads have unit stride along the row than along the reduce."""
-    votes = 0
-    for reduce in launch.body.block.ops:
-        if not isinstance(reduce, tile.ReduceOp):
-            continue
-        for op in reduce.body.walk():
-            if isinstance(op, tile.LoadOp) and op.subscripts:
-                last = op.subscripts[-1]
-                votes += last.coefficient(row) == 1
-                votes -= last.coefficient(reduce.axes[-1]) == 1
-    return votes > 0
 
 
 def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:

@@ -1,4 +1,7 @@
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=64 rows=4 vector=4}' | filecheck %s
+// RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=16 rows=4 order=rows}' | filecheck %s --check-prefix=ROWS
+// RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=48 order=row}' 2>&1 | filecheck %s --check-prefix=ORDER
+// ORDER: error: option 'order' of 'cooperative-reduce' expects one of threads, rows, found row
 // RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=48}' 2>&1 | filecheck %s --check-prefix=POWER
 // RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=512 rows=4}' 2>&1 | filecheck %s --check-prefix=MANY
 // RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{rows=4}' 2>&1 | filecheck %s --check-prefix=NEEDS
@@ -34,9 +37,11 @@
   }
 }
 
-// Where neighbouring rows are neighbours in memory, they are innermost.
+// Where neighbouring rows are neighbours in memory, neighbouring threads may take them.
 // CHECK-LABEL: tile.kernel @column_sum
-// CHECK: tile.launch block(%brow in 8) thread(%t in 64, %trow in 4) {
+// CHECK: tile.launch block(%brow in 8) thread(%trow in 4, %t in 64) {
+// ROWS-LABEL: tile.kernel @column_sum
+// ROWS: tile.launch block(%brow in 8) thread(%t in 16, %trow in 4) {
 %z = loop.kernel @column_sum(%x: memref<30x1000xf32> = %x) -> (%z: memref<30xf32>) {
   loop.for %row in 30 {
     %s = loop.reduce add %k in 30 -> f32 {

@@ -215,19 +215,39 @@
 
 // -----
 
-// Threads that are not neighbours combine through shared memory only.
+// Lanes of a warp that are apart combine by shuffles, too, the parts of warps side by side.
 // CHECK-LABEL: kernel.func @columns
-// CHECK: %s_parts = kernel.alloc_shared : memref<4x8xf32, #kernel.shared>
+// CHECK: %s_parts = kernel.alloc_shared : memref<2x8xf32, #kernel.shared>
+// CHECK: kernel.shuffle xor %{{.*}}, 16 width 32
+// CHECK: kernel.shuffle xor %{{.*}}, 8 width 32
 // CHECK-NOT: kernel.shuffle
-// CHECK: kernel.store %{{.*}}, %s_parts[%c, %t]
+// CHECK: kernel.store %{{.*}}, %s_parts[%t floordiv 4, %c] where (%t mod 4 < 1)
 // CHECK: kernel.barrier
-// CHECK: kernel.load %s_parts[%c, %part]
-%x = "test.op"() : () -> tensor<8x4xf32>
-%y = tile.kernel @columns(%x: memref<8x4xf32> = %x) -> (%y: memref<4xf32>) {
-  tile.launch thread(%t in 8, %c in 4) {
-    %a = tile.load %x[%t, %c] : memref<8x4xf32>
+// CHECK: kernel.load %s_parts[%part, %c]
+%x = "test.op"() : () -> tensor<8x8xf32>
+%y = tile.kernel @columns(%x: memref<8x8xf32> = %x) -> (%y: memref<8xf32>) {
+  tile.launch thread(%t in 8, %c in 8) {
+    %a = tile.load %x[%t, %c] : memref<8x8xf32>
     %s = tile.combine add %a across(%t) : f32
-    tile.store %s, %y[%c] : memref<4xf32>
+    tile.store %s, %y[%c] : memref<8xf32>
+  }
+}
+
+// -----
+
+// Threads of as many warps combine through shared memory only.
+// CHECK-LABEL: kernel.func @warps_apart
+// CHECK: %s_parts = kernel.alloc_shared : memref<4x32xf32, #kernel.shared>
+// CHECK-NOT: kernel.shuffle
+// CHECK: kernel.store %{{.*}}, %s_parts[%t, %c]
+// CHECK: kernel.barrier
+// CHECK: kernel.load %s_parts[%part, %c]
+%x = "test.op"() : () -> tensor<4x32xf32>
+%y = tile.kernel @warps_apart(%x: memref<4x32xf32> = %x) -> (%y: memref<32xf32>) {
+  tile.launch thread(%t in 4, %c in 32) {
+    %a = tile.load %x[%t, %c] : memref<4x32xf32>
+    %s = tile.combine add %a across(%t) : f32
+    tile.store %s, %y[%c] : memref<32xf32>
   }
 }
 

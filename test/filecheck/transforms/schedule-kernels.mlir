@@ -58,6 +58,38 @@ func.func @main(%x: tensor<640x2048xf32>) -> tensor<640xf32> {
 
 // -----
 
+// Of one row times a matrix, neighbouring threads take neighbouring columns, down to as few as
+// make blocks for all SMs.
+// CHECK: loop.kernel @wide{{.*}} schedule "tileify,cooperative-reduce{threads=16 rows=32 vector=1 order=rows},chunk-reduce{bk=4 apart=true},stage-inputs{{.*}}" {
+// CHECK: loop.kernel @narrow{{.*}} schedule "tileify,cooperative-reduce{threads=32 rows=16 vector=1 order=rows},stage-inputs{{.*}}" {
+func.func @main(%x: tensor<2048xf32>, %v: tensor<2048x8192xf32>, %w: tensor<2048x2048xf32>) -> (tensor<8192xf32>, tensor<2048xf32>) {
+  %y = loop.kernel @wide(%x: memref<2048xf32> = %x, %v: memref<2048x8192xf32> = %v) -> (%y: memref<8192xf32>) {
+    loop.for %j in 8192 {
+      %s = loop.reduce add %k in 2048 -> f32 {
+        %a = loop.load %x[%k] : memref<2048xf32>
+        %b = loop.load %v[%k, %j] : memref<2048x8192xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.store %s, %y[%j] : memref<8192xf32>
+    }
+  }
+  %z = loop.kernel @narrow(%x: memref<2048xf32> = %x, %w: memref<2048x2048xf32> = %w) -> (%z: memref<2048xf32>) {
+    loop.for %j in 2048 {
+      %s = loop.reduce add %k in 2048 -> f32 {
+        %a = loop.load %x[%k] : memref<2048xf32>
+        %b = loop.load %w[%k, %j] : memref<2048x2048xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.store %s, %z[%j] : memref<2048xf32>
+    }
+  }
+  func.return %y, %z : tensor<8192xf32>, tensor<2048xf32>
+}
+
+// -----
+
 // A sum that is too long for one block is split.
 // CHECK: loop.kernel @total{{.*}} schedule "tileify,split-matmul-k{splits={{[0-9]+}} then={{.}}"tileify{{.*}}{{.}}"},cooperative-reduce{{.*}}" {
 func.func @main(%x: tensor<1000000xf32>) -> tensor<f32> {

@@ -31,7 +31,8 @@ def random_schedule(rng: random.Random) -> list[str]:
         f"chunk-matmul-k{{bk={vector * pick(1, 2, 3, 4)} vector={vector}}}",
         f"split-matmul-k{{splits={pick(2, 3, 5, 8)}{combine}}}",
         f"cooperative-reduce{{threads={pick(2, 4, 8, 16, 32, 64, 96)} "
-        f"rows={pick(1, 2, 3, 5, 8)} vector={pick(1, 2, 4, 8)}}}",
+        f"rows={pick(1, 2, 3, 5, 8)} vector={pick(1, 2, 4, 8)}"
+        f"{pick('', ' order=threads', ' order=rows', ' order=rows')}}}",
         f"blockify-launch{{block={_list(block)} thread={_list(thread)}"
         f"{pick('', ' group=1', ' group=2', ' group=3')}}}",
         f"chunk-reduce{{bk={pick(1, 2, 5, 16)}{pick('', ' apart=true')}}}",

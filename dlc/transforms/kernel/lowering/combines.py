@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -22,13 +23,11 @@ from dlc.transforms.kernel.lowering.reduce_lowering import (
 def lower_combine(to: ReduceLowering, op: tile.CombineOp) -> None:
     """Folds values across threads; the result is in memory of each thread."""
     to.before(op)
-    width = prod(map(_extent, op.axes))
-    innermost = op.threads[len(op.threads) - len(op.axes) :] == op.axes
-    lanes = min(width, WARP) if innermost and (width % WARP == 0 or WARP % width == 0) else 1
+    lanes = _lanes(op)
     along = to.along(op.results)
     axes = [axis for axis in registers_around(op) if axis in along]
-    if width != lanes:
-        totals = _fold_parts(to, op, axes, width // lanes, lanes)
+    if (parts := _size(op.axes) // lanes.count) > 1:
+        totals = _fold_parts(to, op, axes, parts, lanes)
     else:
         totals = to.totals(op.results, axes, "r")
         with to.each(axes):
@@ -36,13 +35,34 @@ def lower_combine(to: ReduceLowering, op: tile.CombineOp) -> None:
     to.replace(op, None, totals)
 
 
-def _fold_lanes(to: ReduceLowering, op: tile.CombineOp, totals: Totals, lanes: int) -> None:
-    """Folds the values over groups of `lanes` neighbouring lanes; each then holds the result."""
+@dataclass(frozen=True)
+class _Lanes:
+    """The lanes of a warp that hold parts of one result: so many, so far from each other."""
+
+    count: int
+    apart: int
+
+
+def _lanes(op: tile.CombineOp) -> _Lanes:
+    """The lanes of a warp that a combine folds across by shuffles."""
+    first = op.threads.index(op.axes[0])
+    inner = op.threads[first + len(op.axes) :]
+    apart, width = _size(inner), _size(op.axes)
+    together = op.threads[first : first + len(op.axes)] == op.axes
+    span = width * apart
+    if not together or WARP % apart or (span % WARP and WARP % span):
+        return _Lanes(1, apart)
+    return _Lanes(min(width, WARP // apart), apart)
+
+
+def _fold_lanes(to: ReduceLowering, op: tile.CombineOp, totals: Totals, lanes: _Lanes) -> None:
+    """Folds the values over the lanes of a group; each then holds the result."""
     to.write(totals, op.values)
-    mask, threads = lanes // 2, to.source.block_size
+    mask, threads = lanes.count // 2, to.source.block_size
     while mask:
-        given = to.read(totals)
-        other = [to.insert(kernel.ShuffleOp(v, mask, lanes, threads)) for v in given]
+        given, width = to.read(totals), lanes.count * lanes.apart
+        shuffles = [kernel.ShuffleOp(v, mask * lanes.apart, width, threads) for v in given]
+        other = [to.insert(shuffle) for shuffle in shuffles]
         to.write(totals, op.monoid.combine(to.builder, to.read(totals), other))
         mask //= 2
 
@@ -52,16 +72,17 @@ def _fold_parts(
     op: tile.CombineOp,
     axes: Sequence[BlockArgument],
     parts: int,
-    lanes: int,
+    lanes: _Lanes,
 ) -> Totals:
     """
     Folds the values over groups of lanes, if they are more than one, and these parts through
-    shared memory.
+    shared memory, where what neighbouring lanes hold are neighbours.
     """
     others = [a for a in op.threads if a not in op.axes]
     part, other = _linear(op.axes), _linear(others)
-    shape = [prod(map(_extent, others)), parts]
-    kept = [n for n, size in enumerate(shape) if size != 1]
+    shape = [_size(others), parts]
+    order = [0, 1] if lanes.apart == 1 else [1, 0]
+    kept = [n for n in order if shape[n] != 1]
     sizes = [*(extent_of_register(a) for a in axes), *(shape[n] for n in kept)]
     names = [r.name_hint or "r" for r in op.results]
     scratch = [
@@ -73,15 +94,15 @@ def _fold_parts(
         at = [other, index]
         return [*map(Expr.of, axes), *(at[n] for n in kept)]
 
-    warp = to.totals(op.results, [], "r", "_warp") if lanes > 1 else None
+    warp = to.totals(op.results, [], "r", "_warp") if lanes.count > 1 else None
     with to.each(axes):
         values: Sequence[SSAValue] = op.values
         if warp is not None:
             _fold_lanes(to, op, warp, lanes)
             values = to.read(warp)
-        first = [] if lanes == 1 else [Expr() - part % lanes]
+        first = [] if lanes.count == 1 else [Expr() - part % lanes.count]
         for ref, value in zip(scratch, values, strict=True):
-            to.builder.insert(kernel.StoreOp(value, ref, place(part // lanes), first))
+            to.builder.insert(kernel.StoreOp(value, ref, place(part // lanes.count), first))
     totals = to.totals(op.results, axes, "r")
     with to.each(axes):
         to.write(totals, [to.constant(a) for a in op.monoid.identity([r.type for r in op.results])])
@@ -95,6 +116,11 @@ def _fold_parts(
 def _extent(thread: SSAValue) -> int:
     """How many values a part of the thread's number has."""
     return int(most(thread)) + 1
+
+
+def _size(threads: Sequence[SSAValue]) -> int:
+    """How many values some parts of the thread's number have together."""
+    return prod(map(_extent, threads))
 
 
 def _linear(threads: Sequence[SSAValue]) -> Expr:
