@@ -302,7 +302,8 @@ def _check_written(func: kernel.FuncOp) -> None:
     """OpError for a kernel with an output that it writes nowhere, whose memory holds anything."""
     for ref in func.output_refs if func.grid_size else ():
         writes = any(isinstance(use.operation, StoreOpBase) for use in ref.uses)
-        if not writes and ref not in func.zeroed_refs and 0 not in shape_of(ref.type):
+        held = ref in func.zeroed_refs or ref in func.updated_refs
+        if not writes and not held and 0 not in shape_of(ref.type):
             fail(
                 func,
                 f"expected @{func.name_} to write its output %{ref.name_hint}, found no store to "
@@ -408,12 +409,16 @@ class _Reader:
                 self.arguments.setdefault(value, Layout.of(ref.type))
         for value, ref in zip(op.outputs, callee.output_refs, strict=True):
             assert isinstance(ref.type, MemRefType)
+            if (updated := callee.updated_refs.get(ref)) is not None:
+                self.numbers[value] = self.numbers[op.inputs[callee.input_refs.index(updated)]]
+                continue
             number, name = self._new(value)
             yield Allocate(number, name, Layout.of(ref.type))
             if ref in callee.zeroed_refs:
                 yield Zero(number, number, 0, span_bytes(ref.type))
         yield self._launch(op, callee)
         unused = [v for v in op.outputs if v not in self.last_use]
-        ended = [v for v in dict.fromkeys(op.inputs) if self.last_use[v] is op]
+        updated = callee.updated_of(op.inputs)
+        ended = [v for v in dict.fromkeys(op.inputs) if self.last_use[v] is op and v not in updated]
         if dead := self._all([*ended, *unused]):
             yield Drop(dead)

@@ -17,11 +17,12 @@ from xdsl.dialects.builtin import (
     StringAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from dlc.dialects import kernel
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelOpBase, tensor_of
 from dlc.dialects.layouts import strides_of
+from dlc.dialects.user_outputs import MUTATES
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,26 @@ def program_around(
         Region(block),
         arg_attrs=ArrayAttr([given.attributes for given in inputs]),
     )
-    return ModuleOp([*(op.clone() for op in funcs), main], dict(module.attributes))
+    program = ModuleOp([*(op.clone() for op in funcs), main], dict(module.attributes))
+    written = [_written_back(result) for result in results]
+    if any(written):
+        main.res_attrs = ArrayAttr([DictionaryAttr(each) for each in written])
+    return program
+
+
+def _written_back(result: SSAValue) -> dict[str, Attribute]:
+    """The attributes of a result of `@main`, which may lie in the memory of an argument."""
+    value = result
+    while isinstance(op := value.owner, KernelOpBase | kernel.LaunchOp):
+        callee = op if isinstance(op, KernelOpBase) else op.launched
+        assert callee is not None
+        pairs = dict(zip(callee.refs, (*op.inputs, *op.outputs), strict=True))
+        found = [pairs[i] for o, i in callee.updated_refs.items() if pairs[o] is value]
+        if not found:
+            return {}
+        (value,) = found
+    assert isinstance(value, BlockArgument)
+    return {} if value is result else {MUTATES: IntegerAttr(value.index, i64)}
 
 
 def isolated(module: ModuleOp) -> Iterator[tuple[str, ModuleOp]]:

@@ -61,7 +61,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.diagnostics import fail
 from dlc.dialects.host_flow import ForOp, IfOp, SelectOp, WhileOp, YieldOp
 from dlc.dialects.host_order import Contents, Ordered, PartOp, error, name_of
-from dlc.dialects.kernel_func import Callee, LaunchOpBase
+from dlc.dialects.kernel_func import Callee, FuncOp, LaunchOpBase
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
 from dlc.dialects.layouts import shape_of, span_bytes
 
@@ -203,19 +203,33 @@ class LaunchOp(LaunchOpBase, Ordered):
     def take_effect(self, state: Contents) -> None:
         for value in self.inputs:
             state.read(self, value)
+        callee = self.callee
+        assert callee is not None
+        updated = self._updated(state, callee)
         for number, output in enumerate(self.outputs):
-            for other in (*self.inputs, *self.outputs[:number]):
+            inputs = [v for v in self.inputs if updated.get(output) is not v]
+            for other in (*inputs, *self.outputs[:number]):
                 if state.extent(output).meets(state.extent(other)):
                     expected = f"an output that shares no memory with {name_of(other)}"
                     raise error(self, expected, name_of(output))
-        callee = self.callee
-        assert callee is not None
         zeroed = callee.zeroed_refs
         for output, ref in zip(self.outputs, callee.output_refs, strict=True):
             if ref in zeroed and not isinstance(state.holds.get(output), ZeroOp):
                 raise error(self, f"{name_of(output)} to be zeroed before", "no host.zero of it")
         for output in self.outputs:
-            state.write(self, output)
+            state.write(self, output, in_place=output in updated)
+
+    def _updated(self, state: Contents, callee: FuncOp) -> dict[SSAValue, SSAValue]:
+        """The outputs that are inputs' memory, each with the input; VerifyException if not so."""
+        found: dict[SSAValue, SSAValue] = {}
+        pairs = dict(zip(callee.refs, (*self.inputs, *self.outputs), strict=True))
+        for ref, source in callee.updated_refs.items():
+            output, input = pairs[ref], pairs[source]
+            here, there = state.extent(output), state.extent(input)
+            if here != there:
+                raise error(self, f"{name_of(output)} in the memory of {name_of(input)}", "other")
+            found[output] = input
+        return found
 
 
 def main_of(module: ModuleOp) -> func.FuncOp:

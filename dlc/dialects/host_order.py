@@ -20,6 +20,7 @@ from xdsl.irdl import IRDLOperation
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.layouts import span_bytes
+from dlc.dialects.user_outputs import mutated_by
 
 
 class Ordered(IRDLOperation, ABC):
@@ -168,9 +169,10 @@ class Contents:
             return part.byte_range is None and self._is_held(part.operands[0])
         return isinstance(value, BlockArgument) and self.extent(value).loop is None
 
-    def write(self, op: Operation, value: SSAValue) -> None:
+    def write(self, op: Operation, value: SSAValue, *, in_place: bool = False) -> None:
+        """Notes a write: to an argument only in place, where a result is written back to it."""
         extent = self.extent(value)
-        if not isinstance(extent.source, memref.AllocOp):
+        if not isinstance(extent.source, memref.AllocOp) and not (in_place and _is_mutated(value)):
             raise error(op, "writes to allocations only", f"{name_of(value)}, which is none")
         around = _wholes(value)
         for other in [v for v in self.holds if self.extent(v).meets(extent)]:
@@ -209,6 +211,12 @@ class Contents:
         if self.extent(value).loop or not isinstance(value.owner, Block | memref.AllocOp):
             raise error(op, "results that are allocations of their own", name_of(value))
         self.read(op, value)
+
+
+def _is_mutated(value: SSAValue) -> bool:
+    """True if a buffer is an argument of a program that a result is written back to."""
+    main = value.owner.parent_op() if isinstance(value, BlockArgument) else None
+    return isinstance(main, func.FuncOp) and value.index in mutated_by(main)  # pyright: ignore
 
 
 def _wholes(value: SSAValue) -> list[SSAValue]:

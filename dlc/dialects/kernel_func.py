@@ -41,6 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import sizes_map
+from dlc.dialects.in_place import verify_in_place
 from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, Properties, tensor_of
 from dlc.dialects.kernel_tma import TensorMapOp
 from dlc.target import MAX_THREADS
@@ -54,7 +55,7 @@ class FuncOp(KernelSignature):
 
     A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
     Outputs are new memory, uninitialized but for those that are zeroed: they hold zeros at the
-    start, also where the grid is empty.
+    start, also where the grid is empty. Those that update an input are that input's memory.
 
     The threads of a block run independently of each other. In `lockstep`, all execute an operation
     before any executes the next, which no GPU does: such a kernel has yet to get its barriers.
@@ -77,10 +78,11 @@ class FuncOp(KernelSignature):
         block: int,
         schedule: str | None = None,
         zeroed: Sequence[int] = (),
+        updates: Sequence[int] = (),
         *,
         lockstep: bool = False,
     ) -> None:
-        signature = self.signature(name, alignments, schedule, zeroed)
+        signature = self.signature(name, alignments, schedule, zeroed, updates)
         super().__init__(regions=[body], properties=signature | _own(grid, block, lockstep))
 
     @property
@@ -118,6 +120,7 @@ class FuncOp(KernelSignature):
             )
         if len(self.alignments) > len(self.refs):
             raise VerifyException("expected at most one alignment per memref")
+        self.verify_updates()
         self.verify_zeroed()
         for ref in self.input_refs:
             for use in ref.uses:
@@ -243,6 +246,7 @@ class LaunchOp(LaunchOpBase):
             [tensor_of(ref.type) for ref in callee.input_refs],
             [tensor_of(ref.type) for ref in callee.output_refs],
         )
+        verify_in_place(self, callee.updated_of(self.inputs))
         for value, needed in zip(self.inputs, callee.alignments.get_values(), strict=False):
             if (known := _known_alignment(value)) < needed:
                 raise VerifyException(

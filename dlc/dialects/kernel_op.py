@@ -12,6 +12,9 @@ A kernel reads and writes memrefs: inputs first, then outputs. `align` is what i
 input's address in bytes (default 16). An output is new memory, uninitialized, or full of zeros
 if it says `%y: memref<4xf32> zeroed`. Names inside are a scope of their own.
 
+`%y: memref<4xf32> updates %x` is an output in the memory of an input, whose data it holds at first:
+what is not stored stays. Nothing uses the tensor that was there afterwards (`in_place.py`).
+
 In the graph of kernels that `@main` is, a kernel of the loop or tile dialect takes and gives
 tensors of the shapes that the memrefs have; a `kernel.func` is launched by its name.
 """
@@ -19,7 +22,7 @@ tensors of the shapes that the memrefs have; a `kernel.func` is launched by its 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import ClassVar, Self, TypeVar
 
@@ -51,6 +54,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.effects import PureUnlessLaunched
+from dlc.dialects.in_place import verify_in_place, verify_reads
 from dlc.dialects.layouts import shape_of
 from dlc.escapes import mlir_string
 from dlc.ir.verification import SoundByStructure
@@ -58,6 +62,10 @@ from dlc.target import WIDEST_ACCESS
 
 DEFAULT_ALIGNMENT = WIDEST_ACCESS
 """Bytes that divide the address of a memref that states nothing else."""
+
+
+NEW = -1
+"""The number of the input that an output updates which is memory of its own."""
 
 
 @cache
@@ -81,6 +89,8 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
     sym_name = prop_def(SymbolNameConstraint())
     alignments = prop_def(DenseArrayBase.constr(i64))
     zeroed = opt_prop_def(DenseArrayBase.constr(i64))
+    updates = opt_prop_def(DenseArrayBase.constr(i64))
+    """For each output the number of the input that it updates, -1 if it is new memory."""
     schedule = opt_prop_def(StringAttr)
     body = region_def("single_block")
 
@@ -89,13 +99,18 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
 
     @staticmethod
     def signature(
-        name: str, alignments: Sequence[int], schedule: str | None, zeroed: Sequence[int]
+        name: str,
+        alignments: Sequence[int],
+        schedule: str | None,
+        zeroed: Sequence[int],
+        updates: Sequence[int] = (),
     ) -> Properties:
         """The properties that all kernels have."""
         return {
             "sym_name": StringAttr(name),
             "alignments": DenseArrayBase.from_list(i64, list(alignments)),
             "zeroed": positions(zeroed),
+            "updates": None if all(n == NEW for n in updates) else positions(updates),
             "schedule": None if schedule is None else StringAttr(schedule),
         }
 
@@ -123,6 +138,30 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         return tuple(output for n, output in enumerate(self.output_refs) if n in which)
 
     @property
+    def updated_refs(self) -> Mapping[BlockArgument, BlockArgument]:
+        """The outputs that lie in the memory of an input, each with the input."""
+        if self.updates is None:
+            return {}
+        pairs = zip(self.output_refs, self.updates.get_values(), strict=False)
+        return {output: self.input_refs[n] for output, n in pairs if 0 <= n < len(self.alignments)}
+
+    def updated_of(self, inputs: Sequence[SSAValue]) -> list[SSAValue]:
+        """Those of a launch's inputs that the kernel updates."""
+        return [inputs[self.input_refs.index(ref)] for ref in self.updated_refs.values()]
+
+    def set_updates(self, updated: Mapping[BlockArgument, BlockArgument]) -> None:
+        """States for outputs which inputs they update."""
+        inputs, outputs = self.input_refs, self.output_refs
+        numbers = [inputs.index(updated[o]) if o in updated else NEW for o in outputs]
+        self.updates = positions(numbers) if updated else None
+
+    @property
+    def constant_refs(self) -> tuple[BlockArgument, ...]:
+        """The inputs whose memory the kernel does not write."""
+        updated = self.updated_refs.values()
+        return tuple(ref for ref in self.input_refs if ref not in updated)
+
+    @property
     def sizes(self) -> tuple[BlockArgument, ...]:
         """The index values that the kernel takes beside memrefs."""
         return tuple(a for a in self.body.block.args if isinstance(a.type, IndexType))
@@ -141,6 +180,32 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
                 f"expected rising positions of zeroed outputs below {count}, found {found}"
             )
 
+    def verify_updates(self) -> None:
+        """Checks that outputs update inputs of their types, each input one output at most."""
+        if self.updates is None:
+            return
+        numbers = [int(n) for n in self.updates.get_values()]
+        inputs, outputs = self.input_refs, self.output_refs
+        if len(numbers) != len(outputs) or not all(NEW <= n < len(inputs) for n in numbers):
+            raise VerifyException(
+                f"expected for each of {len(outputs)} outputs the input below {len(inputs)} that "
+                f"it updates, or {NEW}, found {numbers}"
+            )
+        updated = self.updated_refs
+        if len({*updated.values()}) < len(updated):
+            raise VerifyException("expected outputs that update different inputs, found one twice")
+        for output, input in updated.items():
+            if output.type != input.type:
+                raise VerifyException(
+                    f"expected %{output.name_hint} to be of the type of %{input.name_hint}, which "
+                    f"it updates, found {output.type} and {input.type}"
+                )
+            if output in self.zeroed_refs:
+                raise VerifyException(
+                    f"expected %{output.name_hint} to be zeroed or to update %{input.name_hint}, "
+                    "found both"
+                )
+
     @classmethod
     def parse(cls, parser: Parser) -> Self:
         name = parser.parse_symbol_name()
@@ -148,6 +213,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         alignments: list[int] = []
         bound: list[UnresolvedOperand] = []
         zeroed: list[int] = []
+        updates: list[int] = []
 
         def argument() -> None:
             start = parser.pos
@@ -167,6 +233,16 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
             argument()
             if parser.parse_optional_keyword("zeroed"):
                 zeroed.append(len(arguments) - 1 - len(alignments))
+            updates.append(updated() if parser.parse_optional_keyword("updates") else NEW)
+
+        def updated() -> int:
+            wanted = parser.parse_unresolved_operand()
+            names = [f"%{argument.name.text[1:]}" for argument in arguments[: len(alignments)]]
+            if wanted.span.text not in names:
+                parser.raise_error(
+                    f"expected an input of the kernel, found {wanted.span.text}", wanted.span
+                )
+            return names.index(wanted.span.text)
 
         parser.parse_comma_separated_list(parser.Delimiter.PAREN, input)
         parser.parse_punctuation("->")
@@ -183,7 +259,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
             operands=[inputs] if cls.IN_GRAPH else [],
             result_types=[tensors[len(bound) :]] if cls.IN_GRAPH else [],
             regions=[region],
-            properties=cls.signature(name.data, alignments, schedule, zeroed) | own,
+            properties=cls.signature(name.data, alignments, schedule, zeroed, updates) | own,
             attributes=parser.parse_optional_attr_dict(),
         )
 
@@ -197,7 +273,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
 
     def print(self, printer: Printer) -> None:
         printer.ssa_names.clear()  # names inside may repeat names outside
-        zeroed = self.zeroed_refs
+        zeroed, updated = self.zeroed_refs, self.updated_refs
 
         def memref(ref: BlockArgument) -> None:
             printer.print_ssa_value(ref)
@@ -207,6 +283,9 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
                 printer.print_string(f" align {alignment}")
             if ref in zeroed:
                 printer.print_string(" zeroed")
+            if ref in updated:
+                printer.print_string(" updates ")
+                printer.print_ssa_value(updated[ref])
             if self.IN_GRAPH and ref.index < len(self.operands):
                 printer.print_string(" = ")
                 printer.print_ssa_value(self.operands[ref.index])
@@ -249,13 +328,14 @@ class KernelOpBase(KernelSignature, ABC):
         alignments: Sequence[int] | None = None,
         schedule: str | None = None,
         zeroed: Sequence[int] = (),
+        updates: Sequence[int] = (),
     ) -> None:
         alignments = alignments or [DEFAULT_ALIGNMENT] * len(inputs)
         super().__init__(
             operands=[inputs],
             result_types=[[tensor_of(a.type) for a in body.block.args[len(inputs) :]]],
             regions=[body],
-            properties=self.signature(name, alignments, schedule, zeroed),
+            properties=self.signature(name, alignments, schedule, zeroed, updates),
         )
 
     def name_inputs(self, names: Sequence[str | None]) -> None:
@@ -283,6 +363,10 @@ class KernelOpBase(KernelSignature, ABC):
                 f"expected an alignment for each of {len(self.inputs)} inputs, found "
                 f"{len(self.alignments)}"
             )
+        self.verify_updates()
+        verify_in_place(self, self.updated_of(self.inputs))
+        for output, input in self.updated_refs.items():
+            verify_reads(output, input)
         self.verify_zeroed()
         for ref in self.zeroed_refs:
             for use in ref.uses:

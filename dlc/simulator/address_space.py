@@ -163,7 +163,7 @@ def _dot(subscripts: Sequence[Index], strides: Sequence[int]) -> Any:
 class Memory(_Buffer):
     """
     A memref in global or shared memory. Elements are numbered as they lie in shared memory, block
-    after block, and row by row in global memory. Inputs, which nothing writes, have no shadow.
+    after block, and row by row in global memory. Inputs that nothing writes have no shadow.
     """
 
     def __init__(self, ref: SSAValue, op: Operation, alignment: int, machine: Machine) -> None:
@@ -185,6 +185,11 @@ class Memory(_Buffer):
         """The contents of an input."""
         distinct = array[tuple(slice(extent) for extent in self.distinct)]
         self.data = np.ascontiguousarray(distinct).reshape(-1)
+
+    def update(self) -> None:
+        """The contents of an input, which the kernel is going to write to."""
+        self.data = self.data.copy()
+        self.shadow = Shadow(self.place, self.size, self.machine, shared=False, zeroed=True)
 
     def array(self) -> NDArray[Any]:
         """The contents in the memref's shape."""

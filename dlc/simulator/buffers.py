@@ -66,6 +66,9 @@ class Buffers:
         return elements.copy()
 
     def write(self, buffer: SSAValue, array: Array) -> None:
+        if buffer in self._arguments:  # which a kernel updated in place
+            self._arguments[buffer] = array
+            return
         if _is_bf16(buffer):
             array = (np.ascontiguousarray(array).view(np.uint32) >> 16).astype(np.uint16)
         self._elements(buffer)[...] = array

@@ -46,6 +46,7 @@ class Program:
         self.memory: dict[SSAValue, Memory | LocalMemory] = {
             ref: Memory(ref, func, func.alignment(ref), machine) for ref in func.refs
         }
+        self.memory |= {o: self.memory[i] for o, i in func.updated_refs.items()}
         for op in ops:
             if isinstance(op, kernel.AllocSharedOp):
                 self.memory[op.result] = Memory(op.result, op, TMA_ALIGNMENT, machine)
@@ -107,7 +108,7 @@ class Program:
 
     def input(self, op: Operation, ref: SSAValue) -> Memory:
         """The memory that a copy reads. Hazard if the kernel writes it."""
-        if ref not in self.func.input_refs:
+        if ref not in self.func.constant_refs:
             raise Hazard("not checked", op, "a copy from memory that the kernel writes")
         return self.shared_or_global(ref)
 

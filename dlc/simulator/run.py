@@ -81,7 +81,11 @@ class _Run:
         self.program = program = Program(func, step_of)
         _fill(program, inputs)
         for ref in func.output_refs:
-            program.shared_or_global(ref).allocate(zeroed=ref in func.zeroed_refs)
+            memory = program.shared_or_global(ref)
+            if ref in func.updated_refs:
+                memory.update()
+            else:
+                memory.allocate(zeroed=ref in func.zeroed_refs)
         for memory in program.memory.values():
             if memory.shared and isinstance(memory, Memory):
                 memory.observer = options.observer

@@ -52,6 +52,10 @@ def run_kernel(kernel: loop.KernelOp, inputs: Sequence[Array]) -> list[Array]:
     for ref in kernel.output_refs:
         assert isinstance(ref.type, MemRefType)
         shape = ref.type.get_shape()
+        if (updated := kernel.updated_refs.get(ref)) is not None:
+            machine.memory[ref] = machine.memory[updated].copy()
+            machine.written[ref] = np.ones(shape, bool)
+            continue
         machine.memory[ref] = np.zeros(shape, dtype(ref.type.element_type))
         machine.written[ref] = np.zeros(shape, bool)
     with np.errstate(all="ignore"):

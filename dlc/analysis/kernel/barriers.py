@@ -55,9 +55,9 @@ class Uniformity:
             return True
         if isinstance(owner, kernel.ThreadIdOp):
             return False
-        if isinstance(owner, kernel.LoadOp):  # inputs do not change while the kernel runs
+        if isinstance(owner, kernel.LoadOp):  # they do not change while the kernel runs
             func = kernel.enclosing_func(owner)
-            if func is None or owner.ref not in func.input_refs:
+            if func is None or owner.ref not in func.constant_refs:
                 return False
         elif not owner.has_trait(Pure) or owner.regions:
             return False

@@ -39,7 +39,7 @@ class _Scan:
 
     def __init__(self, func: kernel.FuncOp) -> None:
         self.parts: Parts = {}
-        self._inputs = set(func.input_refs)
+        self._inputs = set(func.constant_refs)
         self._settled: set[SSAValue] = set()
         self._reads: dict[SSAValue, Memory] = {}
         self._users_left: dict[SSAValue, set[Operation]] = {}

@@ -39,6 +39,7 @@ class Lifetimes:
         for op in block.ops:
             self.now += 1
             if isinstance(op, kernel.LaunchOp):
+                self._update(op)
                 for value in (*op.inputs, *op.outputs):
                     used += self._use(value)
             elif isinstance(op, flow.FLOW):
@@ -47,6 +48,17 @@ class Lifetimes:
                 for value in op.operands:
                     used += self._use(value)
         return used
+
+    def _update(self, op: kernel.LaunchOp) -> None:
+        """Outputs that are inputs' memory are where these are."""
+        assert op.callee is not None
+        pairs = dict(zip(op.callee.refs, (*op.inputs, *op.outputs), strict=True))
+        for output, input in op.callee.updated_refs.items():
+            places = self.places.setdefault(pairs[input], (pairs[input],))
+            if pairs[output] in self.places:
+                what = f"{_shown(pairs[output])}, which lies where {_shown(pairs[input])} does"
+                fail(op, f"expected control flow to carry something else than {what}")
+            self.places[pairs[output]] = places
 
     def _use(self, value: SSAValue) -> Sequence[SSAValue]:
         places = self.places.setdefault(value, (value,))

@@ -41,7 +41,7 @@ class Slab:
 def slabs_of(kernel: tile.KernelOp) -> list[Slab]:
     """Every slab that could be staged at some place, in program order."""
     found: dict[tuple[object, ...], Slab] = {}
-    inputs = set[SSAValue](kernel.input_refs)
+    inputs = set[SSAValue](kernel.constant_refs)
     for load in kernel.launch.walk():
         if not isinstance(load, tile.LoadOp) or load.ref not in inputs:
             continue

@@ -154,7 +154,7 @@ def _collect(kernel: tile.KernelOp, value: SSAValue, ops: dict[Operation, None])
         return True
     operands = list(op.operands)
     if isinstance(op, tile.LoadOp):
-        if op.ref not in kernel.input_refs and _stage_of(op) is None:
+        if op.ref not in kernel.constant_refs and _stage_of(op) is None:
             return False
         operands.remove(op.ref)
     elif op.regions or not op.has_trait(Pure):

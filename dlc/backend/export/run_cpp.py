@@ -139,7 +139,8 @@ def _results(plan: ExportPlan) -> Iterator[str]:
         argument, made = mutation.argument, mutation.buffer
         there, here = row(argument.layout.strides), row(plan.layouts[made].strides)
         where = f'"{plan.dtype(made)}", {row(argument.layout.shape)}, {there}'
-        yield f"  program.write_back({argument.buffer}, {where}, {made}, {here});"
+        if made != argument.buffer:
+            yield f"  program.write_back({argument.buffer}, {where}, {made}, {here});"
         yield f"  program.result({c_string(argument.file)}, {argument.buffer}, {where});"
     yield "  // results"
     for result in plan.signature.results:

@@ -19,7 +19,7 @@ class MergeEqualInputs(RewritePattern):
 
 
 class DropUnusedInputs(RewritePattern):
-    """An input that a kernel does not read is none."""
+    """An input that a kernel neither reads nor updates is none."""
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: KernelOpBase, rewriter: PatternRewriter, /) -> None:
@@ -41,7 +41,8 @@ def merge_equal_inputs(kernel: KernelOpBase) -> bool:
 
 def drop_unused_inputs(kernel: KernelOpBase) -> bool:
     """Erases inputs without uses; says if there are any."""
-    used = [bool(ref.uses) for ref in kernel.input_refs]
+    updated = kernel.updated_refs
+    used = [bool(ref.uses) or ref in updated.values() for ref in kernel.input_refs]
     if all(used):
         return False
     alignments = [int(a) for a in kernel.alignments.get_values()]
@@ -51,4 +52,5 @@ def drop_unused_inputs(kernel: KernelOpBase) -> bool:
     kernel.operands = [v for v, keep in zip(kernel.inputs, used, strict=True) if keep]
     for ref in unused:
         kernel.body.block.erase_arg(ref)
+    kernel.set_updates(updated)
     return True

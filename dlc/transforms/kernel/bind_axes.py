@@ -98,11 +98,20 @@ class _Binding:
         kinds = {kind: launch.axes_of(kind) for kind in (BLOCK, THREAD, SERIAL, REGISTER)}
         self._blocks, self._threads = kinds[BLOCK], kinds[THREAD]
         zeroed = [source.output_refs.index(ref) for ref in source.zeroed_refs]
+        updates = [] if source.updates is None else [int(n) for n in source.updates.get_values()]
         empty = all(0 in shape_of(ref) for ref in source.output_refs)
         alignments = [int(a) for a in source.alignments.get_values()]
         schedule = None if source.schedule is None else source.schedule.data
         self.func = kernel.FuncOp(
-            source.name_, source.detach_region(0), alignments, 1, 1, schedule, zeroed, lockstep=True
+            source.name_,
+            source.detach_region(0),
+            alignments,
+            1,
+            1,
+            schedule,
+            zeroed,
+            updates,
+            lockstep=True,
         )
         self._outside = [op for op in self.func.body.block.ops if op is not launch]
         self._builder = Builder(InsertPoint.before(launch))

@@ -36,7 +36,8 @@ class PlanBuffersPass(ModulePass):
 
     What `@main` returns is allocated on its own; everything else is a slice of one workspace, from
     the launch that writes it to the last one that reads it. Where the workspace's size allows, a
-    slice lies where others lay before. Outputs that a kernel adds to are filled with zeros before.
+    slice lies where others lay before. Outputs that a kernel adds to are filled with zeros before;
+    those that update an input lie where it does, in an argument if it is one.
 
     *Legal always*: launches run in order, on one stream, so that who writes to a slice runs after
     all that read what was there.
@@ -105,7 +106,8 @@ class _Planner:
     def _lives(self) -> dict[SSAValue, Buffer]:
         """When and how long each place that is not an argument's or a result's holds data."""
         found: dict[SSAValue, Buffer] = {}
-        lifetimes, returned = self.lifetimes, set(self.end.operands)
+        lifetimes = self.lifetimes
+        returned = {p for v in self.end.operands for p in lifetimes.places.get(v, (v,))}
         for value, first in lifetimes.first.items():
             if isinstance(value.owner, Operation) and value not in returned:
                 self.types.setdefault(value, default_type(value))

@@ -168,6 +168,9 @@ class _Fusion:
         if wish == "never" or obstacle is not None:
             self.kept[producer] = obstacle or "the attribute `fuse` forbids it"
             return False
+        if any(_is_ordered(kernel) for kernel in (producer, *consumers)):
+            self.kept[producer] = "a tensor is updated in place, before or after it is read"
+            return False
         if not all(stage(producer, c) for c in consumers):
             return False
         self.tried.add((producer, *consumers))
@@ -246,6 +249,13 @@ class _Fusion:
 def _anything(producer: KernelOp, consumer: KernelOp) -> bool:
     """The last stage: whatever is legal and pays."""
     return True
+
+
+def _is_ordered(kernel: KernelOp) -> bool:
+    """True if a kernel updates a tensor in place, or reads one that another kernel updates."""
+    readers = {use.operation for tensor in kernel.inputs for use in tensor.uses}
+    updating = (op for op in readers if isinstance(op, KernelOp) and op.updated_refs)
+    return any(not {*op.updated_of(op.inputs)}.isdisjoint(kernel.inputs) for op in updating)
 
 
 def _elements(kernel: KernelOp) -> int:

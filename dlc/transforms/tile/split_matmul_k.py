@@ -114,6 +114,8 @@ def _sole_reduce(kernel: tile.KernelOp) -> tile.ReduceOp:
         raise Decline("a reduce of it stands in a loop")
     if len(reduces) != 1:
         raise Decline(f"it has {len(reduces)} reduces beside each other, not one")
+    if kernel.updated_refs:
+        raise Decline("it updates its input in place")
     if kernel.zeroed_refs:
         raise Decline("it adds to its output atomically already")
     loads = [op for op in launch.walk() if isinstance(op, tile.LoadOp)]

@@ -122,14 +122,19 @@ class _KernelPrinter(Accesses):
         func = self.func
         types = parameter_types(func)
         maps = [op.result for op in func.tensor_maps]
+        updated = func.updated_refs
+        in_place = {*updated.keys(), *updated.values()}
         parameters: list[str] = []
         for type, map in zip(types[: len(maps)], maps, strict=True):
             parameters.append(f"{type} {self.name(map, 'map')}")
         for type, ref in zip(types[len(maps) :], func.refs, strict=True):
-            parameters.append(f"{type} __restrict__ {self.name(ref, 'ref')}")
+            restrict = "" if ref in in_place else "__restrict__ "
+            parameters.append(f"{type} {restrict}{self.name(ref, 'ref')}")
         what = f"grid {func.grid_size}, block {func.block_size}"
         if zeroed := ", ".join(self.text[ref].text for ref in func.zeroed_refs):
             what += f"; zeroed before: {zeroed}"
+        for output, input in updated.items():
+            what += f"; {self.text[output].text} updates {self.text[input].text}"
         if func.schedule is not None:
             what += f"; schedule: {func.schedule.data}"
         self.lines += comment(what)

@@ -82,7 +82,10 @@ class Buffering:
         """A launch that writes its outputs, of which some are filled with zeros before."""
         callee = launch.callee
         assert callee is not None
-        buffers = [self._output(value, launch) for value in launch.outputs]
+        inputs = dict(zip(callee.input_refs, launch.inputs, strict=True))
+        updated = {o: inputs[i] for o, i in callee.updated_refs.items()}
+        refs = zip(callee.output_refs, launch.outputs, strict=True)
+        buffers = [updated.get(ref) or self._output(value, launch) for ref, value in refs]
         pairs = zip(buffers, callee.output_refs, strict=True)
         before: list[Operation] = [
             host.ZeroOp(buffer) for buffer, ref in pairs if ref in callee.zeroed_refs

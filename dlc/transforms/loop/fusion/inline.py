@@ -22,6 +22,8 @@ def inlinable(producer: KernelOp) -> str | None:
     """
     if len(producer.outputs) != 1:
         return "it has several results"
+    if producer.updated_refs:
+        return "it updates its input in place"
     stores = [op for op in producer.walk() if isinstance(op, StoreOp)]
     if len(stores) != 1 or stores[0].where:
         return "its result is not stored in one place without a condition"

@@ -1,0 +1,74 @@
+"""
+Kernels that update tensors in place: a value of the graph whose memory is written to is used by
+nothing that comes after. So whoever runs a program in its order may let both lie in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import func
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import LoadOpBase, StoreOpBase
+from dlc.dialects.user_outputs import mutated_by
+
+
+def verify_in_place(kernel: Operation, updated: Sequence[SSAValue]) -> None:
+    """Checks that nothing needs what these operands of a kernel, or of a launch of one, were."""
+    for tensor in updated:
+        name = f"%{tensor.name_hint or 'value'}"
+        if sum(operand is tensor for operand in kernel.operands) > 1:
+            raise VerifyException(f"expected one input that is {name}, which is updated in place")
+        if (obstacle := _obstacle(kernel, tensor)) is not None:
+            raise VerifyException(f"expected to update {name} in place, found {obstacle}")
+        for use in tensor.uses:
+            if use.operation is not kernel and not _precedes(use.operation, kernel):
+                raise VerifyException(
+                    f"expected nothing to use {name} once it is updated in place, found "
+                    f"'{use.operation.name}'"
+                )
+
+
+def verify_reads(output: SSAValue, input: SSAValue) -> None:
+    """
+    Checks that a kernel reads of the memory that it updates what it is about to write alone: so
+    each point has the old element, whatever other points have done.
+    """
+    stores = [use.operation for use in output.uses if isinstance(use.operation, StoreOpBase)]
+    for use in input.uses:
+        load = use.operation
+        if not isinstance(load, LoadOpBase):
+            raise VerifyException(
+                f"expected loads alone of %{input.name_hint}, which is updated, found '{load.name}'"
+            )
+        if not all(s.subscripts == load.subscripts and _precedes(load, s) for s in stores):
+            raise VerifyException(
+                f"expected to load of %{input.name_hint}, which is updated, the element that is "
+                f"stored after it, found another one"
+            )
+
+
+def _obstacle(kernel: Operation, tensor: SSAValue) -> str | None:
+    """Why the memory of a tensor may not be written, if it may not."""
+    owner = tensor.owner
+    if isinstance(owner, Operation):
+        return None if owner.parent is kernel.parent else "a value of another block"
+    main = owner.parent_op()
+    if kernel.parent is owner and not isinstance(main, func.FuncOp):
+        return "what a loop is given"
+    assert isinstance(tensor, BlockArgument)
+    if isinstance(main, func.FuncOp) and tensor.index not in mutated_by(main):
+        return "an argument that no result is written back to (`dlc.mutates`)"
+    return None if kernel.parent is owner else "a value of another block"
+
+
+def _precedes(first: Operation, second: Operation) -> bool:
+    """True if an operation comes before another one in the block of either."""
+    for block in (second.parent, first.parent):
+        one = None if block is None else block.find_ancestor_op_in_block(first)
+        other = None if block is None else block.find_ancestor_op_in_block(second)
+        if one is not None and other is not None:
+            return one is not other and one.is_before_in_block(other)
+    return False
