@@ -397,6 +397,11 @@ op("transposed", lambda x, w, b: (F.conv_transpose2d(x, w, b, 2, 1, 1), F.conv_t
    normal(2, 3, 4, 5), normal(3, 4, 3, 2), normal(4))  # fmt: skip
 op("transposed groups", lambda x, w: F.conv_transpose2d(x, w, None, 2, 1, 0, 2),
    normal(1, 4, 3, 3), normal(4, 3, 3, 3))  # fmt: skip
+op("transposed in classes", lambda x, w, v: (
+    F.conv_transpose1d(x, w, None, 2, 1, 1, 1, 2), F.conv_transpose1d(x, w, None, 6, 0, 3, 1, 4),
+    F.conv_transpose1d(x, w, None, 4, 1, 2), F.conv_transpose1d(x, w[..., :1], None, 3, 0, 1, 1, 9),
+    F.conv_transpose3d(v, w[:, :, :, None, None].expand(-1, -1, -1, 2, 1), None, 2, 1, 1)),
+   normal(2, 3, 9), normal(3, 4, 3), normal(1, 3, 3, 2, 4))  # fmt: skip
 op("no batch", lambda x, w: F.conv2d(x, w), normal(0, 3, 5, 5), normal(4, 3, 3, 3))
 op("strided", lambda x, w: F.conv2d(x, w, padding=1), normal(2, 6, 5, 3).permute(0, 3, 1, 2),
    normal(2, 3, 3, 3))  # fmt: skip

@@ -130,6 +130,14 @@ def test_parts_of_reduces_of_several_axes(f: Callable[..., Any], shape: tuple[in
             ((2, 9, 7, 6), (9, 4, 3, 3)),
         ),
         (
+            lambda x, w, b: F.conv_transpose2d(x, w, b, (2, 3), (1, 0), (0, 2), 1, (1, 2)).relu(),
+            ((2, 18, 7, 6), (18, 5, 3, 4), (5,)),
+        ),
+        (
+            lambda x, w, y: F.conv_transpose1d(x, w, None, 4, 1, 3, 1, 6) + y,
+            ((2, 17, 33), (17, 6, 3), (2, 6, 142)),
+        ),
+        (
             lambda x, w: (x @ w).transpose(1, 2).reshape(2, 17, 48).tanh(),
             ((2, 6, 17, 32), (2, 6, 32, 8)),
         ),

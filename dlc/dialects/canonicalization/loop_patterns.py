@@ -8,9 +8,13 @@ from dlc.dialects.canonicalization.access_patterns import DropRoundings, FreeLoa
 from dlc.dialects.canonicalization.scalar_patterns import FoldScalars
 from dlc.dialects.canonicalization.shared_patterns import LOAD, nest_patterns
 from dlc.dialects.canonicalization.signature_patterns import DropUnusedInputs, MergeEqualInputs
+from dlc.dialects.canonicalization.sum_patterns import GuardSum
+
+_NEST = nest_patterns(loop)
 
 PATTERNS: Patterns = {
-    **nest_patterns(loop),
+    **_NEST,
+    loop.ReduceOp: (*_NEST[loop.ReduceOp], GuardSum()),
     loop.KernelOp: (MergeEqualInputs(), DropUnusedInputs(), DropRoundings(), FoldScalars()),
     loop.LoadOp: (*LOAD, FreeLoad(loop.SelectOp)),
 }

@@ -77,10 +77,19 @@ def _nest(op: Loop, outside: int) -> Loop:
             result.name_hint = part.name_hint
             part.replace_all_uses_with(result)
             part.name_hint = _part_of(part.name_hint)
-        body.block.add_op(tile.YieldOp(op.results))
+        body.block.add_op(tile.YieldOp(op.results, _take_conditions(op)))
     whole.location = op.location
     block.insert_op_before(whole, after)
     return whole
+
+
+def _take_conditions(op: tile.ReduceOp) -> list[Expr]:
+    """Takes from the fold of a reduce the conditions that do not depend on its axes."""
+    last, own = op.yielded, {*op.axes}
+    outside = [c for c in last.where if own.isdisjoint(c.values())]
+    if outside:
+        last.set_index(last.subscripts, [c for c in last.where if c not in outside])
+    return outside
 
 
 def _part_of(name: str | None) -> str:

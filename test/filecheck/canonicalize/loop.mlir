@@ -158,3 +158,36 @@ func.func @main() -> tensor<8xf32> {
   }
   func.return %y : tensor<8xf32>
 }
+
+// -----
+
+// A sum of products folds only where both factors can be something else than 0.
+
+// CHECK-LABEL: loop.kernel @zeros
+// CHECK:           %p = arith.mulf %a, %b : f32
+// CHECK-NEXT:      loop.yield %p where (%i * 2 + %k < 5) : f32
+// CHECK:           %q = arith.mulf %c, %d : f32
+// CHECK-NEXT:      loop.yield %q : f32
+func.func @main(%x: tensor<5xf32>, %w: tensor<5xf32>) -> tensor<3xf32> {
+  %y = loop.kernel @zeros(%x: memref<5xf32> = %x, %w: memref<5xf32> = %w) -> (%y: memref<3xf32>) {
+    %zero = arith.constant 0.0 : f32
+    %one = arith.constant 1.0 : f32
+    loop.for %i in 3 {
+      %s = loop.reduce add %k in 2 -> f32 {
+        %a = loop.load %x[%i * 2 + %k] where (%i * 2 + %k < 5, %k >= %i) else %zero : memref<5xf32>
+        %b = loop.load %w[%i * 2 + %k] where (%i * 2 + %k < 5) else %zero : memref<5xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      %t = loop.reduce add %k in 2 -> f32 {
+        %c = loop.load %x[%i * 2 + %k] where (%i * 2 + %k < 5) else %zero : memref<5xf32>
+        %d = loop.load %w[%i * 2 + %k] where (%i * 2 + %k < 5) else %one : memref<5xf32>
+        %q = arith.mulf %c, %d : f32
+        loop.yield %q : f32
+      }
+      %r = arith.addf %s, %t : f32
+      loop.store %r, %y[%i] : memref<3xf32>
+    }
+  }
+  func.return %y : tensor<3xf32>
+}

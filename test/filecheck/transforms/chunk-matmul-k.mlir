@@ -66,3 +66,23 @@
     loop.store %s, %y[%row] : memref<30xf32>
   }
 }
+
+
+// Conditions of a fold that do not depend on the points of a chunk are those of the outer reduce.
+// CHECK-LABEL: tile.kernel @taps
+// CHECK: %acc = tile.reduce add serial(%l in 2, %ko in 2) -> f32 {
+// CHECK: tile.yield %p where (%ko * 16 + %ki < 30) : f32
+// CHECK: tile.yield %acc_part where (%i + %l < 8) : f32
+%u = "test.op"() : () -> tensor<9x30xf32>
+%w = "test.op"() : () -> tensor<16x2x30xf32>
+%z = loop.kernel @taps(%u: memref<9x30xf32> = %u, %w: memref<16x2x30xf32> = %w) -> (%z: memref<8x16xf32>) {
+  loop.for %i in 8, %j in 16 {
+    %acc = loop.reduce add %l in 2, %k in 30 -> f32 {
+      %a = loop.load %u[%i + %l, %k] : memref<9x30xf32>
+      %b = loop.load %w[%j, %l, %k] : memref<16x2x30xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p where (%i + %l < 8) : f32
+    }
+    loop.store %acc, %z[%i, %j] : memref<8x16xf32>
+  }
+}

@@ -59,16 +59,37 @@ tile.kernel @maximum(%x: memref<8x30xf32> = %x) -> () {
 // A load that gives something else than 0 somewhere.
 // GUARD-LABEL: tile.kernel @default
 // GUARD: %x_smem = tile.stage
-// GUARD: tile.load %x_smem[%t floordiv 8, %ki] where (%ko * 4 + %ki < 30) else %one
+// GUARD: tile.load %x_smem[%t floordiv 8, %ki] where (%ko * 4 + %ki < 29) else %one
 // GUARD: tile.yield %p where (%ko * 4 + %ki < 30) : f32
 tile.kernel @default(%x: memref<8x30xf32> = %x) -> () {
   %one = arith.constant 1.0 : f32
   tile.launch thread(%t in 64) {
     %acc = tile.reduce add serial(%ko in 8) -> f32 {
       %part = tile.reduce add serial(%ki in 4) -> f32 {
-        %a = tile.load %x[%t floordiv 8, %ko * 4 + %ki] where (%ko * 4 + %ki < 30) else %one : memref<8x30xf32>
+        %a = tile.load %x[%t floordiv 8, %ko * 4 + %ki] where (%ko * 4 + %ki < 29) else %one : memref<8x30xf32>
         %p = arith.mulf %a, %a : f32
         tile.yield %p where (%ko * 4 + %ki < 30) : f32
+      }
+      tile.yield %part : f32
+    }
+  }
+}
+
+// Conditions of a load go that keep it in its source, where it is 0 otherwise, and those of the fold.
+// GUARD-LABEL: tile.kernel @padded
+// GUARD: %x_smem = tile.stage
+// GUARD: %a = tile.load %x_smem[%t floordiv 8, %ki] : memref
+// GUARD: %b = tile.load %x_smem[%t floordiv 8, %ki] where (%ki < 3) else %zero : memref
+// GUARD: tile.yield %s where (%ko < 7) : f32
+tile.kernel @padded(%x: memref<8x30xf32> = %x) -> () {
+  %zero = arith.constant 0.0 : f32
+  tile.launch thread(%t in 64) {
+    %acc = tile.reduce add serial(%ko in 8) -> f32 {
+      %part = tile.reduce add serial(%ki in 4) -> f32 {
+        %a = tile.load %x[%t floordiv 8, %ko * 4 + %ki - 1] where (%ko * 4 + %ki >= 1, %ko * 4 + %ki < 31) else %zero : memref<8x30xf32>
+        %b = tile.load %x[%t floordiv 8, %ko * 4 + %ki - 1] where (%ki < 3, %ko < 7) else %zero : memref<8x30xf32>
+        %s = arith.addf %a, %b : f32
+        tile.yield %s where (%ko < 7) : f32
       }
       tile.yield %part : f32
     }

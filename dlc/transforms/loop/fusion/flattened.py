@@ -9,7 +9,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import new_body
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp
 from dlc.ir.expr import Expr, FloorDiv, Mod
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 
@@ -19,7 +19,8 @@ def unflattened(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
     A copy of a kernel, in normal form and not inserted anywhere, that runs over two axes where it
     ran over one and read `tensor` at the quotient and the remainder of that by one number, as a
     reshape does that joins two dimensions; None where it reads none so. What computes the element
-    then runs over axes of its own, as tiles take it.
+    then runs over axes of its own, as tiles take it. Where the number does not divide the extent,
+    the points beyond store nothing.
 
     ```
     loop.for %c in 128 { %0 = loop.load %x[%c floordiv 32, %c mod 32] … loop.store %0, %y[%c] }
@@ -46,8 +47,7 @@ def _joined(kernel: KernelOp, tensor: SSAValue) -> Iterator[tuple[ForOp, BlockAr
         for axis in loop.axes:
             for load in loads:
                 if inner := _inner_extent(axis, load.subscripts):
-                    if loop.extent(axis) % inner == 0:
-                        yield loop, axis, inner
+                    yield loop, axis, inner
 
 
 def _inner_extent(axis: BlockArgument, subscripts: Sequence[Expr]) -> int | None:
@@ -62,21 +62,22 @@ def _inner_extent(axis: BlockArgument, subscripts: Sequence[Expr]) -> int | None
 def _take_apart(loop: ForOp, axis: BlockArgument, inner: int) -> None:
     """Makes a loop run over the quotients and the remainders of an axis."""
     extents, names = [loop.extent(a) for a in loop.axes], [a.name_hint for a in loop.axes]
-    at = axis.index
-    extents[at : at + 1] = [extents[at] // inner, inner]
+    at, whole = axis.index, loop.extent(axis)
+    extents[at : at + 1] = [-(-whole // inner), inner]
     names.insert(at, names[at])
     new = ForOp(extents, new_body(len(extents), names))
     new.location = loop.location
     exprs = [Expr.of(a) for a in new.axes]
     exprs[at : at + 2] = [exprs[at] * inner + exprs[at + 1]]
     place: dict[SSAValue, Expr] = dict(zip(loop.axes, exprs, strict=True))
+    within = [] if whole % inner == 0 else [Expr.of(whole - 1) - place[axis]]
     copies: dict[SSAValue, SSAValue] = {}
     for op in loop.body.block.ops:
         if op is loop.yielded:
             continue
         copy = op.clone(copies)
         new.body.block.insert_op_before(copy, new.yielded)
-        for within in copy.walk():
-            if isinstance(within, IndexedOp):
-                within.substitute(place.get)
+        for user in copy.walk():
+            if isinstance(user, IndexedOp):
+                user.substitute(place.get, within if isinstance(user, StoreOp) else ())
     Rewriter.replace_op(loop, new)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import ConstantLike
 
 from dlc.analysis.tile.input_slabs import Slab
 from dlc.analysis.tile.operands import ComputedOperand
 from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
-from dlc.dialects.axes import new_body
+from dlc.dialects.axes import loops_around, new_body
+from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tile.staging.zero_guards import zero_unless
 
@@ -25,11 +28,30 @@ def stage(slab: Slab) -> None:
     Rewriter.insert_op(staged, InsertPoint.before(first))
     for load, within in slab.loads.items():
         subscripts = [e for e, size in zip(within, slab.sizes, strict=True) if size != 1]
-        where = load.where if load.default is not None else ()  # a slab is safe to read anywhere
-        new = tile.LoadOp(staged.result, subscripts, where, load.default)
+        where = _needed(load)
+        new = tile.LoadOp(staged.result, subscripts, where, load.default if where else None)
         new.result.name_hint = load.result.name_hint
         new.location = load.location
         Rewriter.replace_op(load, new)
+
+
+def _needed(load: tile.LoadOp) -> list[Expr]:
+    """
+    The conditions of a load that it needs where it loads of a slab, which is safe to read anywhere
+    and 0 beyond its source: not those that keep it within the source, if it would be 0 otherwise,
+    nor those without which the reduce that it is in folds nothing.
+    """
+    if load.default is None:
+        return []
+    known: set[Expr] = set()
+    constant = ConstantLike.get_constant_value(load.default)
+    if isinstance(constant, FloatAttr) and constant.value.data == 0:
+        for subscript, extent in zip(load.subscripts, shape_of(load.ref), strict=True):
+            known |= {subscript, Expr.of(extent - 1) - subscript}
+    for around in loops_around(load):
+        if isinstance(around, tile.ReduceOp):
+            known.update(around.yielded.where)
+    return [c for c in load.where if c not in known]
 
 
 def compute(operand: ComputedOperand) -> None:
