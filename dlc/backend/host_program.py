@@ -229,8 +229,13 @@ class BoundProgram:
     """The least and the greatest element allowed in each argument that holds indices."""
     steps: tuple[Step, ...]
     results: tuple[int, ...]
-    count: int
-    """The number of buffers."""
+    hints: tuple[str | None, ...]
+    """What the IR calls each buffer, by number."""
+
+    @property
+    def count(self) -> int:
+        """The number of buffers."""
+        return len(self.hints)
 
     @property
     def launches(self) -> list[Launch]:
@@ -268,9 +273,10 @@ class HostProgram:
             fail(main, f"expected no values of sizes, found some of {', '.join(sizes)}")
         reader = _Reader(main)
         steps = tuple(reader.steps(main.body.block))
+        hints = tuple(value.name_hint for value in reader.numbers)
         arguments = (reader.arguments.get(a) for a in main.body.block.args)
         bounds = tuple(bounds_in(attributes, main) for attributes in attributes_of(main))
-        return BoundProgram(tuple(arguments), bounds, steps, reader.results, len(reader.numbers))
+        return BoundProgram(tuple(arguments), bounds, steps, reader.results, hints)
 
 
 def attributes_of(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:

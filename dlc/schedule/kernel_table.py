@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, Region
 
+from dlc.dialects import flow
 from dlc.dialects.kernel import LaunchOp
 from dlc.dialects.loop import KernelOp
 from dlc.ir.provenance import ops_of
@@ -14,6 +17,7 @@ from dlc.target import Target
 from dlc.text import counted, table
 
 HEADER = ("kernel", "launches", "us", "MB", "MFLOP", "operations")
+FLOW_HEADER = ("control flow", "turns", "launches")
 OPS = 8
 """The operations that a row names; how many more there are is said."""
 
@@ -22,21 +26,69 @@ def kernel_table(module: ModuleOp, target: Target) -> str:
     """
     For each kernel of the Loop IR how often it is launched and, for one launch, the microseconds
     and megabytes of memory traffic that are predicted, its arithmetic, and the operations of the
-    program that it does; then the sum over all launches. Empty if there is no such kernel.
+    program that it does; then the sum over all launches, and what control flow does. Empty if there
+    is no such kernel. A while counts as one turn, and an if as both of its bodies.
     """
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
     if not kernels:
         return ""
-    again = Counter(op.launched for op in module.walk() if isinstance(op, LaunchOp))
+    again: Counter[object] = Counter()
+    for op in module.walk():
+        if isinstance(op, LaunchOp):
+            again[op.launched] += turns_around(op)
     rows: list[list[str]] = []
     launches, seconds = 0, 0.0
     for kernel in kernels:
-        cost, times = estimate(kernel, target), 1 + again[kernel]
+        cost, times = estimate(kernel, target), turns_around(kernel) + again[kernel]
         launches, seconds = launches + times, seconds + times * cost.seconds
         size = (cost.seconds * 1e6, cost.memory_bytes / 1e6, cost.flops / 1e6)
         rows.append([kernel.name_, str(times), *map(_figure, size), _operations(kernel)])
     total = f"{counted(len(kernels), 'kernel')}, launched {counted(launches, 'time')}"
-    return f"{table(HEADER, rows)}\n{total}: {_figure(seconds * 1e6)} us predicted on {target.name}"
+    total += f": {_figure(seconds * 1e6)} us predicted on {target.name}"
+    bodies = [[_name(op), _turns(op), _inside(op)] for op in module.walk() if _is_flow(op)]
+    more = ["", table(FLOW_HEADER, bodies)] if bodies else []
+    return "\n".join([table(HEADER, rows), total, *more])
+
+
+def turns_around(op: Operation) -> int:
+    """How often an operation runs, as far as the lengths of loops tell."""
+    parent = op.parent_op()
+    if parent is None:
+        return 1
+    return turns_around(parent) * (parent.trips if isinstance(parent, flow.ForOp) else 1)
+
+
+def _is_flow(op: Operation) -> bool:
+    return isinstance(op, flow.FLOW)
+
+
+def _name(op: Operation) -> str:
+    names = [value.name_hint for value in op.results if value.name_hint]
+    return names[0] if names else op.name
+
+
+def _turns(op: Operation) -> str:
+    match op:
+        case flow.ForOp():
+            return counted(op.trips, "turn")
+        case flow.WhileOp():
+            return "turns until data says so"
+        case _:
+            return "one of two bodies, as data says"
+
+
+def _inside(op: Operation) -> str:
+    counts = [sum(_launches(region)) for region in op.regions]
+    return " or ".join(map(str, counts)) if isinstance(op, flow.IfOp) else f"{sum(counts)} a turn"
+
+
+def _launches(region: Region) -> Iterator[int]:
+    """The launches in a body, those in loops inside of it as often as they take turns."""
+    last = region.block.last_op
+    around = 1 if last is None else turns_around(last)
+    for op in region.walk():
+        if isinstance(op, KernelOp | LaunchOp):
+            yield turns_around(op) // max(around, 1)
 
 
 def _operations(kernel: KernelOp) -> str:

@@ -1,10 +1,27 @@
-"""What a run of tests says at its end."""
+"""What tests share, and what a run of them says at its end."""
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
+import torch
+
+import dlc
+from dlc.backend.export import export_program
+
+
+@pytest.fixture(scope="session")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The part of exported programs for the host that is the same for all, compiled once."""
+    directory = tmp_path_factory.mktemp("scheduler")
+    program = dlc.compile(torch.relu, (torch.ones(3),), backend="host")
+    export_program(program.variants[0].module("kernel"), directory)
+    command = ["make", "HOST=1", "-C", str(directory), "host/scheduler.o"]
+    subprocess.run(command, capture_output=True, check=True)
+    return directory / "host" / "scheduler.o"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -195,6 +195,28 @@ def test_attributes_that_a_body_reads_are_followed() -> None:
             torch.testing.assert_close(own, known)
 
 
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("scan", ["scan 5 turns 2 a turn"]),
+        ("while", ["while_loop turns until data says so 3 a turn"]),
+        (
+            "an if in a scan",
+            ["scan 6 turns 5 a turn", "cond one of two bodies, as data says 1 or 1"],
+        ),
+    ],
+)
+def test_turns_are_explained(name: str, rows: list[str]) -> None:
+    lines = [" ".join(line.split()) for line in compiled(name).explain().splitlines()]
+    first = lines.index("control flow turns launches") + 2
+    assert lines[first : first + len(rows)] == rows
+
+
+def test_launches_of_a_loop_count_each_turn() -> None:
+    explained = compiled("scan").explain()
+    assert "launched 13 times" in explained  # a copy before it and two after it
+
+
 def test_numbers_are_not_carried() -> None:
     def count(x: torch.Tensor) -> Any:
         return while_loop(lambda n, v: n < 3, lambda n, v: (n + 1, v * 2), (0, x.clone()))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from exported import as_array, build, run
 from torch.utils._pytree import tree_leaves
 from xdsl.dialects.builtin import ModuleOp
 
@@ -42,36 +43,6 @@ class Model(torch.nn.Module):
         y = (x @ self.strided).transpose(0, 1) + bias
         bytes = torch.where(m, u // 2, u), u.amax(0), m.logical_not(), u.float().half() / 3, b + u
         return y, (x > 0.05).sum(), x.argmax(-1) == 3, bias.new_zeros(2, 0), *bytes
-
-
-@pytest.fixture(scope="module")
-def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The part of the host that is the same for all programs, compiled once."""
-    directory = tmp_path_factory.mktemp("scheduler")
-    export_program(ring(), directory)
-    command = ["make", "HOST=1", "-C", str(directory), "host/scheduler.o"]
-    subprocess.run(command, capture_output=True, check=True)
-    return directory / "host" / "scheduler.o"
-
-
-def build(directory: Path, scheduler: Path) -> None:
-    shutil.copy(scheduler, directory / "host")
-    made = subprocess.run(
-        ["make", "-j2", "HOST=1", "-C", str(directory)], capture_output=True, text=True, check=False
-    )
-    assert made.returncode == 0, made.stderr
-
-
-def run(directory: Path, *arguments: Path) -> subprocess.CompletedProcess[str]:
-    (directory / "out").mkdir(exist_ok=True)
-    command = [directory / "run", directory, directory / "out", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def as_array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """As the files have it: NumPy knows no bf16, whose bits are written."""
-    tensor = tensor.detach()
-    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def test_an_exported_program_runs_without_dlc(tmp_path: Path, scheduler: Path) -> None:
@@ -192,7 +163,7 @@ def test_the_manifest_says_what_the_program_does(
     assert main(["compile", "-c", text, "--target", "sm_80", "-o", f"{tmp_path}/"]) == 0
     assert f"make -C {tmp_path} HOST=1" in capsys.readouterr().out
     found = json.loads((tmp_path / "manifest.json").read_text())
-    assert (found["format"], found["version"], found["target"]) == ("dlc-program", 2, "sm_80")
+    assert (found["format"], found["version"], found["target"]) == ("dlc-program", 3, "sm_80")
     assert [(i["name"], i["kind"]) for i in found["inputs"]] == [
         ("input", "input"), ("x", "input"), ("linear.weight", "parameter"),
         ("linear.bias", "parameter"),

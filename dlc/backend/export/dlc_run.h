@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #ifdef DLC_HOST
@@ -341,6 +342,13 @@ class Program {
   }
 
   void zero(char* buffer, size_t bytes) { fill_zero(buffer, bytes); }
+
+  // A condition, which is waited for.
+  bool says(const char* flag) {
+    char byte = 0;
+    to_host(&byte, flag, 1);
+    return byte != 0;
+  }
 
   // Tensor maps first, then the addresses of inputs and outputs.
   template <class... Arguments>

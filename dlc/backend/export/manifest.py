@@ -3,7 +3,7 @@
 
 ```
 format          "dlc-program"
-version         2
+version         3
 target          the chip that the kernels are scheduled for, such as "sm_90"
 kernels         [{name, file, grid, block, dynamic_shared_bytes, parameters, tensor_maps}]
                 `name` is that of the function in `file`; grids and blocks are one-dimensional;
@@ -13,12 +13,23 @@ kernels         [{name, file, grid, block, dynamic_shared_bytes, parameters, ten
                 have the innermost dimension first (cuTensorMapEncodeTiled; nothing is interleaved,
                 what lies outside is zero)
 buffers         [{name, kind, dtype, shape, strides, bytes}] and, of a slice, {memory, offset}
-                `kind` is argument, allocation or slice; strides are in elements; an allocation of
-                dtype u8 that slices name is the workspace; addresses of allocations are multiples
-                of `alignment`
+                `kind` is argument, allocation, slice, element or carried; strides are in elements;
+                an allocation of dtype u8 that slices name is the workspace; addresses of
+                allocations are multiples of `alignment`
 alignment       bytes
-steps           [{zero: buffer} or {launch: kernel, buffers: [...], ops: [...]}], in order; `ops`
-                are the PyTorch operations that the launch does, with their numbers
+steps           in order, each one of
+                {zero: buffer}
+                {launch: kernel, buffers: [...], ops: [...]}: `ops` are the PyTorch operations that
+                the launch does, with their numbers
+                {element: buffer, of: buffer, index: counter, step: bytes}: the buffer begins
+                `index` times `step` bytes after the one that it is of
+                {for: turns, counter, carry, body: [steps]}
+                {while: flag, before: [steps], carry, body: [steps]}: until after `before` the byte
+                of the buffer `flag` is 0
+                {if: flag, then: [steps], else: [steps]}
+                carry: {from: [buffers], names: [[names in each body]], next: [buffers],
+                results: [names]}: names of a carried kind are for memory. It is that of `from` at
+                first, that of `next` after each turn, all at once; `results` have the last
 inputs          [{name, kind, buffer, file}], inputs of the program's call in order first; `kind` is
                 input, parameter, buffer, constant or random: seed and offset of random numbers
 mutations       [{name, buffer, argument, file}]: after the last step the elements of `buffer` are
@@ -32,14 +43,27 @@ results         the leaves of the program's output, in order: {path, buffer, sha
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dlc.backend.export.plan import Call, ExportPlan, KernelFacts
+from dlc.backend.export.plan import ExportPlan, KernelFacts
 from dlc.backend.export.signature import Other, Result
-from dlc.backend.host_program import Allocate, Slice, Zero
+from dlc.backend.host_program import (
+    Allocate,
+    Carry,
+    For,
+    If,
+    Launch,
+    Select,
+    Slice,
+    Step,
+    While,
+    Zero,
+    flat,
+)
 from dlc.target import BUFFER_ALIGNMENT
 
-FORMAT, VERSION = "dlc-program", 2
+FORMAT, VERSION = "dlc-program", 3
 
 
 def manifest(plan: ExportPlan) -> dict[str, Any]:
@@ -49,14 +73,7 @@ def manifest(plan: ExportPlan) -> dict[str, Any]:
         {"name": a.buffer, "kind": "argument", **_layout(plan, a.buffer)}
         for a in signature.arguments
     ]
-    for step in plan.memory:
-        if isinstance(step, Allocate):
-            name = plan.names[step.number]
-            buffers.append({"name": name, "kind": "allocation", **_layout(plan, name)})
-        elif isinstance(step, Slice):
-            where = {"memory": plan.names[step.memory], "offset": step.offset}
-            name = plan.names[step.number]
-            buffers.append({"name": name, "kind": "slice", **_layout(plan, name), **where})
+    buffers += [buffer for step in flat(plan.steps) for buffer in _made(step, plan)]
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -78,7 +95,7 @@ def manifest(plan: ExportPlan) -> dict[str, Any]:
         "results": [_result(result) for result in signature.results],
         "kernels": [_kernel(KernelFacts.of(func)) for func in plan.funcs],
         "buffers": buffers,
-        "steps": [_step(s, plan) for s in plan.steps if isinstance(s, Call | Zero)],
+        "steps": _steps(plan.steps, plan),
     }
 
 
@@ -130,7 +147,56 @@ def _kernel(kernel: KernelFacts) -> dict[str, Any]:
     }
 
 
-def _step(step: Call | Zero, plan: ExportPlan) -> dict[str, Any]:
-    if isinstance(step, Zero):
-        return {"zero": plan.names[step.number]}
-    return {"launch": step.kernel, "buffers": list(step.buffers), "ops": list(step.ops)}
+def _made(step: Step, plan: ExportPlan) -> Iterator[dict[str, Any]]:
+    """The buffers that a step gives names."""
+    if isinstance(step, For | While):
+        for name in plan.all_names(sum((*step.carry.names, step.carry.results), ())):
+            yield {"name": name, "kind": "carried", **_layout(plan, name)}
+    if not isinstance(step, Allocate | Slice | Select):
+        return
+    name = plan.names[step.number]
+    kind = {Allocate: "allocation", Slice: "slice", Select: "element"}[type(step)]
+    made = {"name": name, "kind": kind, **_layout(plan, name)}
+    if isinstance(step, Slice):
+        made |= {"memory": plan.names[step.memory], "offset": step.offset}
+    yield made
+
+
+def _steps(steps: Sequence[Step], plan: ExportPlan) -> list[dict[str, Any]]:
+    found = (_step(step, plan) for step in steps)
+    return [step for step in found if step is not None]
+
+
+def _step(step: Step, plan: ExportPlan) -> dict[str, Any] | None:
+    """A step; None for one that the list of buffers tells."""
+    names = plan.names
+    match step:
+        case Zero():
+            return {"zero": names[step.number]}
+        case Launch():
+            call = plan.call(step)
+            return {"launch": call.kernel, "buffers": list(call.buffers), "ops": list(call.ops)}
+        case Select():
+            of, index = names[step.whole], names[step.index]
+            return {"element": names[step.number], "of": of, "index": index, "step": step.step}
+        case For():
+            turns = {"for": step.count, "counter": names[step.counter]}
+            return {**turns, **_carry(step.carry, plan), "body": _steps(step.body, plan)}
+        case While():
+            before = {"while": names[step.flag], "before": _steps(step.before, plan)}
+            return {**before, **_carry(step.carry, plan), "body": _steps(step.body, plan)}
+        case If():
+            then, otherwise = (_steps(body, plan) for body in (step.then, step.otherwise))
+            return {"if": names[step.flag], "then": then, "else": otherwise}
+        case _:
+            return None
+
+
+def _carry(carry: Carry, plan: ExportPlan) -> dict[str, Any]:
+    named = {
+        "from": list(plan.all_names(carry.inits)),
+        "names": [list(plan.all_names(names)) for names in carry.names],
+        "next": list(plan.all_names(carry.next)),
+        "results": list(plan.all_names(carry.results)),
+    }
+    return {"carry": named}

@@ -17,7 +17,19 @@ from dlc.backend.cuda.print.interface import (
     tensor_maps,
 )
 from dlc.backend.export.signature import Signature
-from dlc.backend.host_program import Allocate, HostProgram, Launch, Layout, Slice, Zero
+from dlc.backend.host_program import (
+    Allocate,
+    BoundProgram,
+    For,
+    HostProgram,
+    Launch,
+    Layout,
+    Select,
+    Slice,
+    Step,
+    While,
+    flat,
+)
 from dlc.diagnostics import fail
 from dlc.dialects import host, kernel
 from dlc.dialects.kernel import FuncOp
@@ -47,14 +59,25 @@ class ExportPlan:
 
     target: str
     signature: Signature
-    memory: tuple[Allocate | Slice | Zero, ...]
-    steps: tuple[Allocate | Slice | Zero | Call, ...]
+    steps: tuple[Step, ...]
     names: dict[int, str]
-    """The names of buffers, by number."""
+    """The names of buffers and counters, by number."""
     layouts: dict[str, Layout]
     unsigned: frozenset[str]
     """The buffers of bytes that the user's tensors have without a sign; kernels have `i8`."""
     funcs: tuple[FuncOp, ...]
+
+    def call(self, launch: Launch) -> Call:
+        """A launch in terms of names."""
+        return Call(
+            c_name(launch.func),
+            self.all_names(launch.inputs + launch.outputs),
+            tuple(ops_of(launch.op)),
+        )
+
+    def all_names(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """The names of buffers."""
+        return tuple(self.names[n] for n in numbers)
 
     def dtype(self, buffer: str) -> str:
         """The element type of a buffer by PyTorch's name, `u8` for bytes without a sign."""
@@ -70,42 +93,45 @@ class ExportPlan:
             fail(main, "expected a host program, found none", "run plan-buffers first")
         program = HostProgram.of(module).bind({})
         check_names(program.funcs)
-        scope = Names(_TAKEN)
-        names: dict[int, str] = {}
-        layouts: dict[str, Layout] = {}
-        for number, layout in enumerate(program.arguments):
-            assert layout is not None
-            names[number] = scope.new(body.args[number].name_hint or f"argument_{number}")
-            layouts[names[number]] = layout
-        arguments = list(names.values())
-        steps: list[Allocate | Slice | Zero | Call] = []
-        for step in program.steps:
-            if isinstance(step, Allocate | Slice):
-                names[step.number] = scope.new(step.name)
-                layouts[names[step.number]] = step.layout
-                steps.append(step)
-            elif isinstance(step, Zero):
-                steps.append(step)
-            elif isinstance(step, Launch):
-                buffers = tuple(names[n] for n in step.inputs + step.outputs)
-                steps.append(Call(c_name(step.func), buffers, tuple(ops_of(step.op))))
-            else:
-                fail(
-                    main,
-                    "expected a program without control flow, of which exports have none yet",
-                    'save the program as it is compiled: f.save("program.dlc")',
-                )
+        names = _names(program)
+        layouts = {names[n]: layout for n, layout in _layouts(program).items()}
+        arguments = [names[n] for n in range(len(program.arguments))]
         results = [names[n] for n in program.results]
         return ExportPlan(
             target,
             Signature.of(main, arguments, results, layouts),
-            tuple(s for s in steps if not isinstance(s, Call)),
-            tuple(steps),
+            program.steps,
             names,
             layouts,
             _unsigned(main.arg_attrs, arguments) | _unsigned(main.res_attrs, results),
             tuple(program.funcs),
         )
+
+
+def _names(program: BoundProgram) -> dict[int, str]:
+    """A name for each buffer and counter."""
+    scope = Names(_TAKEN)
+    names: dict[int, str] = {}
+    for number, hint in enumerate(program.hints):
+        kind = "argument" if number < len(program.arguments) else "buffer"
+        names[number] = scope.new(hint or f"{kind}_{number}")
+    return names
+
+
+def _layouts(program: BoundProgram) -> dict[int, Layout]:
+    """The layouts of buffers, by number."""
+    layouts: dict[int, Layout] = {}
+    for number, layout in enumerate(program.arguments):
+        assert layout is not None
+        layouts[number] = layout
+    for step in flat(program.steps):
+        if isinstance(step, Allocate | Slice | Select):
+            layouts[step.number] = step.layout
+        elif isinstance(step, For | While):
+            carry = step.carry
+            for names in (*carry.names, carry.results):
+                layouts |= {n: layouts[b] for n, b in zip(names, carry.inits, strict=True)}
+    return layouts
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend.cuda.run.nvcc import exact_arch
-from dlc.backend.export.plan import Call, ExportPlan, KernelFacts, row
+from dlc.backend.export.plan import ExportPlan, KernelFacts, row
+from dlc.backend.export.run_steps import steps_text
 from dlc.backend.export.signature import Argument, Other
-from dlc.backend.host_program import Allocate, Layout, Slice
+from dlc.backend.host_program import Layout
 from dlc.escapes import c_comment, c_string, plain
-from dlc.ir.elements import element
 from dlc.text import table
 
 _MAKEFILE = Path(__file__).parent / "Makefile.in"
@@ -59,7 +58,7 @@ def main_text(plan: ExportPlan) -> str:
         kernels="\n".join(f"DLC_KERNEL({name})" for name in facts),
         usage="\n".join("    " + c_string(line + "\n") for line in usage(plan)),
         arguments="\n".join(_argument(plan, a) for a in plan.signature.arguments),
-        body="\n".join(_steps(plan, facts)),
+        body="\n".join(steps_text(plan, facts)),
         results="\n".join(_results(plan)),
     )
 
@@ -168,52 +167,6 @@ def host_entry(kernel: KernelFacts) -> str:
     return _ENTRY.format(name=kernel.name, values=", ".join(values))
 
 
-def _steps(plan: ExportPlan, facts: dict[str, KernelFacts]) -> Iterator[str]:
-    for step in plan.steps:
-        if isinstance(step, Allocate):
-            made = f"program.allocate({step.layout.bytes})"
-            yield f"  char* {_buffer(plan, step)} = {made};  {_comment(plan, step)}"
-        elif isinstance(step, Slice):
-            made = f"{plan.names[step.memory]} + {step.offset}"
-            yield f"  char* {_buffer(plan, step)} = {made};  {_comment(plan, step)}"
-        elif isinstance(step, Call):
-            yield from _launch(step, facts[step.kernel])
-        else:
-            memory = plan.names[step.number]
-            yield f"  program.zero({memory}, {step.size});"
-
-
-def _buffer(plan: ExportPlan, step: Allocate | Slice) -> str:
-    return plan.names[step.number]
-
-
-def _launch(call: Call, kernel: KernelFacts) -> Iterator[str]:
-    if call.ops:
-        ops = ", ".join(op.partition(" ")[2] for op in call.ops)
-        yield f"  // {c_comment(ops)}"
-    if kernel.grid == 0:
-        yield f"  // {kernel.name} has no blocks: nothing is launched"
-        return
-    maps = [_map(call.buffers[n], m) for n, m in kernel.maps]
-    sizes = f"{kernel.grid}, {kernel.block}, {kernel.dynamic_shared}"
-    given = ", ".join([*maps, *call.buffers])
-    yield f"  program.launch(kernels::{kernel.name}, {sizes}, {given});"
-
-
-def _map(buffer: str, map: TensorMap) -> str:
-    where = f"{buffer} + {map.offset}" if map.offset else buffer
-    fields = ", ".join(row(values) for values in (map.extents, map.strides, map.box))
-    data_type = element(map.element).tensor_map
-    return (
-        f"\n      exported::tensor_map({where}, DLC_DATA_TYPE({data_type}), {map.element_bytes}, "
-        f"{fields}, {map.swizzle_bytes})"
-    )
-
-
 def _shape(plan: ExportPlan, buffer: str) -> str:
     layout = plan.layouts[buffer]
     return f'"{plan.dtype(buffer)}", {row(layout.shape)}, {row(layout.strides)}'
-
-
-def _comment(plan: ExportPlan, step: Allocate | Slice) -> str:
-    return f"// {plan.dtype(plan.names[step.number])}[{', '.join(map(str, step.layout.shape))}]"
