@@ -142,15 +142,7 @@ class _Importer:
     def run(self) -> ImportedProgram:
         self.collect_arguments()
         examples = {a.index: self.example(a) for a in self.arguments}
-        unsupported: list[tuple[str, Place | None]] = []
-        types: list[Attribute] = []
-        for argument in self.arguments:
-            try:
-                types.append(main_type(examples[argument.index]))
-            except Unrepresentable as reason:
-                unsupported.append((f"{argument.kind} '{argument.name}': {reason}", None))
-        if unsupported:
-            raise UnsupportedError(unsupported)
+        types = self.argument_types(examples)
         block = Block(arg_types=types)
         values: dict[Node, Values] = dict(zip(self.holders, block.args, strict=True))
         for node, argument, value in zip(self.holders, self.arguments, block.args, strict=True):
@@ -206,6 +198,19 @@ class _Importer:
         )
         program.module.verify()
         return program
+
+    def argument_types(self, examples: Mapping[int, torch.Tensor]) -> list[Attribute]:
+        """The types of `@main`'s arguments; UnsupportedError names all that have none."""
+        unsupported: list[tuple[str, Place | None]] = []
+        types: list[Attribute] = []
+        for argument in self.arguments:
+            try:
+                types.append(main_type(examples[argument.index]))
+            except Unrepresentable as reason:
+                unsupported.append((f"{argument.kind} '{argument.name}': {reason}", None))
+        if unsupported:
+            raise UnsupportedError(unsupported)
+        return types
 
     def returned_value(self, block: Block, node: Node, value: Values) -> SSAValue:
         """A value as `@main` returns it."""
