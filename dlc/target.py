@@ -82,6 +82,11 @@ class Target:
     """Seconds that a kernel in a captured graph costs beside its work."""
 
     @property
+    def has_stmatrix(self) -> bool:
+        """True if its warps store matrices (PTX ISA, "stmatrix": sm_90 or later)."""
+        return int(self.name.removeprefix("sm_")) >= 90
+
+    @property
     def flops(self) -> float:
         """fp32 operations per second, a fused multiply-add counting as two."""
         return self.sms * self.fp32_lanes * 2 * self.clock

@@ -76,8 +76,10 @@ from dlc.dialects.kernel_mbarriers import (
     SyncWarpOp,
 )
 from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
+from dlc.dialects.kernel_mma import LdmatrixOp, MmaOp, StmatrixOp
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
+from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr
 from dlc.target import MAX_THREADS, WARP
@@ -327,7 +329,18 @@ Kernel = Dialect(
         FenceMbarrierInitOp,
         FenceProxyAsyncOp,
         SyncWarpOp,
+        MmaOp,
+        LdmatrixOp,
+        StmatrixOp,
     ],
-    [SharedAttr, LocalAttr, SwizzleAttr, PaddedGroupsAttr, TensorMapType, MbarriersType],
+    [
+        SharedAttr,
+        LocalAttr,
+        SwizzleAttr,
+        PaddedGroupsAttr,
+        TensorMapType,
+        MbarriersType,
+        MmaAttr,
+    ],
     [ArithConstants()],
 )

@@ -9,7 +9,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation
 
 from dlc.dialects import kernel
-from dlc.simulator import accesses, boxes, control, synchronization
+from dlc.simulator import accesses, boxes, control, synchronization, warp_matrices
 from dlc.simulator.divergence import Step
 from dlc.simulator.executable import Program
 
@@ -47,6 +47,9 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
     kernel.FenceMbarrierInitOp: synchronization.fence_mbarrier_init,
     kernel.FenceProxyAsyncOp: synchronization.fence_proxy_async,
     kernel.TmaLoadOp: boxes.tma_load,
+    kernel.MmaOp: warp_matrices.mma,
+    kernel.LdmatrixOp: warp_matrices.ldmatrix,
+    kernel.StmatrixOp: warp_matrices.stmatrix,
 }
 """All others are scalar operations."""
 

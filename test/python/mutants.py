@@ -16,7 +16,18 @@ import loop_cases
 import numpy as np
 from bank_meter import BankConflict, Promises, promises_of, run_measured
 from harness import EPSILON, STEPS, apply, compare, lowered, scheduled
-from xdsl.dialects.builtin import AffineMapAttr, IntegerAttr, MemRefType, ModuleOp, NoneAttr, i64
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NoneAttr,
+    UnitAttr,
+    VectorType,
+    i64,
+)
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -25,7 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects import kernel
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
-from dlc.dialects.kernel_memory import is_shared
+from dlc.dialects.kernel_memory import element_bytes, is_shared
 from dlc.simulator import Hazard
 from dlc.simulator.executable import Program
 from dlc.simulator.expressions import compile_conditions
@@ -46,6 +57,8 @@ DELETED = (
     kernel.FenceProxyAsyncOp,
     kernel.SyncWarpOp,
     kernel.ShuffleOp,
+    kernel.MmaOp,
+    kernel.StmatrixOp,
 )
 """What is deleted whole."""
 NEVER_EQUIVALENT = (
@@ -54,6 +67,7 @@ NEVER_EQUIVALENT = (
     kernel.CommitOp,
     kernel.MbarrierArriveOp,
     kernel.MbarrierWaitOp,
+    kernel.MmaOp,
 )
 """Where a deletion that nothing objects to is a defect, of the compiler or of the checker."""
 Edit = Callable[[Operation], None]
@@ -119,6 +133,11 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
         case kernel.ShuffleOp() if op.threads is not None:
             yield "all lanes are named", _name_all_lanes
             yield "one lane less is named", _add("threads", -1)
+        case kernel.MmaOp():
+            yield "no addend", _no_addend
+        case kernel.LdmatrixOp() | kernel.StmatrixOp():
+            if element_bytes(op.vector.element_type) == 2:
+                yield "rows for columns", _turn
         case kernel.AllocSharedOp() if isinstance(op.result.type, MemRefType):
             if not isinstance(op.result.type.layout, NoneAttr) and _is_padded(op.result):
                 yield "no padding", _dense
@@ -139,7 +158,9 @@ def _slot_edits(op: Operation) -> Iterator[tuple[str, Edit]]:
         yield from _next_slot("map", len(op.map.data.results) - 1, _count(op.barriers), "mbarrier")
     elif isinstance(op, kernel.CpAsyncOp):
         yield from _next_slot("target_map", 0, _slots(op.target), "slot")
-    elif isinstance(op, kernel.LoadOp | kernel.StoreOp) and is_shared(op.ref):
+    elif isinstance(
+        op, kernel.LoadOp | kernel.StoreOp | kernel.LdmatrixOp | kernel.StmatrixOp
+    ) and is_shared(op.ref):
         yield from _next_slot("map", 0, _slots(op.ref), "slot")
 
 
@@ -167,12 +188,28 @@ def _is_padded(ref: SSAValue) -> bool:
 def _delete(op: Operation) -> None:
     if isinstance(op, kernel.ShuffleOp):
         op.result.replace_all_uses_with(op.value)
+    elif isinstance(op, kernel.MmaOp):
+        op.result.replace_all_uses_with(op.c)
     Rewriter.erase_op(op)
 
 
 def _meet_in_warps(op: Operation) -> None:
     Rewriter.insert_op(kernel.SyncWarpOp(), InsertPoint.before(op))
     Rewriter.erase_op(op)
+
+
+def _no_addend(op: Operation) -> None:
+    """The sums so far are lost."""
+    assert isinstance(op, kernel.MmaOp)
+    assert isinstance(op.c.type, VectorType)
+    zero = arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(op.c.type, [0.0]))
+    Rewriter.insert_op(zero, InsertPoint.before(op))
+    op.operands[2] = zero.result
+
+
+def _turn(op: Operation) -> None:
+    if op.properties.pop("transposed", None) is None:
+        op.properties["transposed"] = UnitAttr()
 
 
 def _name_all_lanes(op: Operation) -> None:

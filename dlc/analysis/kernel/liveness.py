@@ -19,7 +19,7 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
     stores: dict[SSAValue, list[Operation]] = {}
     todo: list[Operation] = []
     for op in func.walk():
-        if isinstance(op, StoreOpBase) and (is_shared(op.ref) or is_local(op.ref)):
+        if isinstance(op, StoreOpBase | kernel.StmatrixOp) and _is_of_block_or_thread(op.ref):
             stores.setdefault(op.ref, []).append(op)
         elif _has_effect(op):
             todo.append(op)
@@ -29,7 +29,7 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
         if op in live or op is func:
             continue
         live.add(op)
-        if isinstance(op, kernel.LoadOp):
+        if isinstance(op, kernel.LoadOp | kernel.LdmatrixOp):
             todo += stores.get(op.ref, [])
         if (parent := op.parent_op()) is not None:
             todo.append(parent)
@@ -44,11 +44,15 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
     return live
 
 
+def _is_of_block_or_thread(ref: SSAValue) -> bool:
+    return is_shared(ref) or is_local(ref)
+
+
 def _has_effect(op: Operation) -> bool:
     """True if an operation writes, waits or makes others wait, whoever needs its results."""
     if isinstance(op, kernel.FuncOp | scf.ForOp | scf.IfOp | scf.YieldOp):
         return False  # what they hold has
-    if isinstance(op, kernel.ShuffleOp):  # who takes part does not depend on who needs the result
-        return False
+    if isinstance(op, kernel.ShuffleOp | kernel.MmaOp | kernel.LdmatrixOp):
+        return False  # who takes part does not depend on who needs the result
     effects = get_effects(op)
     return effects is None or any(effect.kind == MemoryEffectKind.WRITE for effect in effects)

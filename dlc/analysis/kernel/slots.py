@@ -147,6 +147,8 @@ def _first_subscript(op: Operation) -> Expr | None:
             subscripts, wide = op.subscripts, isinstance(value.type, VectorType)
         case kernel.CpAsyncOp():
             subscripts, wide = op.target_subscripts, op.elements.value.data > 1
+        case kernel.LdmatrixOp() | kernel.StmatrixOp():
+            subscripts, wide = op.subscripts, True
         case _:
             pass
     # In one dimension the subscript is that of an element, and a vector has several.
@@ -221,9 +223,9 @@ def _chosen_slots(first: Expr | None) -> Iterator[tuple[SSAValue, int]]:
 
 def _accesses(op: Operation) -> tuple[Access, ...]:
     match op:
-        case kernel.LoadOp() if is_shared(op.ref):
+        case kernel.LoadOp() | kernel.LdmatrixOp() if is_shared(op.ref):
             return (Access(op, op, op.ref, False),)
-        case kernel.StoreOp() | kernel.AtomicAddOp() if is_shared(op.ref):
+        case kernel.StoreOp() | kernel.AtomicAddOp() | kernel.StmatrixOp() if is_shared(op.ref):
             return (Access(op, op, op.ref, True),)
         case kernel.CpAsyncOp():
             return (Access(op, op, op.target, True),)

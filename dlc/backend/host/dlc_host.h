@@ -31,7 +31,12 @@ struct Position {
 };
 
 enum class Order : int { forward, reverse, random };
-enum class Meeting : int { none, shuffle_xor, shuffle_down, shuffle_idx, syncwarp };
+enum class Meeting : int {
+  none, shuffle_xor, shuffle_down, shuffle_idx, syncwarp, mma, ldmatrix, stmatrix
+};
+
+// What a warp does together, given the 32 pointers that its lanes came with.
+using Together = void (*)(void* const* lanes);
 
 // The arguments of one launch; runtime.py mirrors this layout.
 struct Launch {
@@ -52,6 +57,7 @@ extern __thread dlc::Position dlc_position;
 void dlc_barrier(int line);
 void dlc_syncwarp();
 uint64_t dlc_shuffle(dlc::Meeting kind, uint64_t value, int argument, int width, unsigned named);
+void dlc_together(dlc::Meeting kind, void* mine, dlc::Together act);
 void dlc_cp_async(void* dst, const void* src, int bytes, bool pred);
 void dlc_cp_async_commit();
 void dlc_cp_async_wait(int newest);
@@ -145,3 +151,5 @@ inline T atomic_add(T* address, T value) {
 }
 
 }  // namespace dlc
+
+#include "warp_matrix.h"

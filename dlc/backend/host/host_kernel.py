@@ -121,7 +121,7 @@ class HostKernel:
     @property
     def key(self) -> str:
         """The address of the compiled object in the cache."""
-        headers = (path.read_text() for path in (_HEADER, _HERE / "half.h"))
+        headers = (path.read_text() for path in sorted(_HERE.glob("*.h")))
         return content_key(self.text, self.name, _KERNEL_FLAGS[0], *headers, compiler.fingerprint())
 
     def compile(self) -> Path:

@@ -72,6 +72,7 @@ struct Warp {
   uint32_t live, ready, met;
   uint32_t named;              // the lanes that meet
   Meeting kind;
+  dlc::Together act;           // what the last one to come does for all, if anything
   unsigned round;
   uint64_t slot[2][kWarp];     // values of the last two meetings: a lane is at most one ahead
   uint32_t present[2];
@@ -82,6 +83,9 @@ const char* name(Meeting kind) {
     case Meeting::shuffle_xor: return "shuffle_xor";
     case Meeting::shuffle_down: return "shuffle_down";
     case Meeting::shuffle_idx: return "shuffle_idx";
+    case Meeting::mma: return "mma";
+    case Meeting::ldmatrix: return "ldmatrix";
+    case Meeting::stmatrix: return "stmatrix";
     default: return "__syncwarp()";
   }
 }
@@ -253,10 +257,11 @@ struct Worker {
   }
 
   // Every live lane of the warp that is named comes here; returns the round in which they met.
-  INLINE unsigned meet(Meeting kind, uint64_t value, unsigned named = ~0u) {
+  INLINE unsigned meet(
+      Meeting kind, uint64_t value, unsigned named = ~0u, dlc::Together act = nullptr) {
     const int w = current->index / kWarp, lane = current->index % kWarp;
     Warp& warp = warps[w];
-    if (warp.met && warp.kind != kind)
+    if (warp.met && (warp.kind != kind || warp.act != act))
       fail("threads of warp %d have diverged: lane %d is at %s, but another waits at %s", w, lane,
            name(kind), name(warp.kind));
     if (warp.met && warp.named != named)
@@ -265,6 +270,7 @@ struct Worker {
       fail("thread %d is not among the lanes that it names in %s", current->index, name(kind));
     const unsigned round = warp.round & 1;
     warp.kind = kind;
+    warp.act = act;
     warp.named = named;
     warp.slot[round][lane] = value;
     warp.met |= 1u << lane;
@@ -277,6 +283,15 @@ struct Worker {
     Warp& warp = warps[w];
     const uint32_t met = warp.met;
     if (!met || met != (warp.live & warp.named)) return;
+    if (warp.act) {  // while all who came are here, and what they point to
+      if (met != ~0u)
+        fail("%s needs all 32 lanes of warp %d, and only %d came", name(warp.kind), w,
+             __builtin_popcount(met));
+      static_assert(sizeof(void*) == sizeof(uint64_t), "a slot holds a pointer");
+      void* lanes[kWarp];
+      memcpy(lanes, warp.slot[warp.round & 1], sizeof lanes);
+      warp.act(lanes);
+    }
     warp.present[warp.round++ & 1] = met;
     warp.met = 0;
     release(w, met);
@@ -450,6 +465,10 @@ EXPORT void dlc_trap(const char* message) {
 
 EXPORT void dlc_barrier(int line) { worker->barrier(line); }
 EXPORT void dlc_syncwarp() { worker->meet(Meeting::syncwarp, 0); }
+
+EXPORT void dlc_together(Meeting kind, void* mine, dlc::Together act) {
+  worker->meet(kind, reinterpret_cast<uintptr_t>(mine), ~0u, act);
+}
 
 EXPORT uint64_t dlc_shuffle(
     Meeting kind, uint64_t value, int argument, int width, unsigned named) {

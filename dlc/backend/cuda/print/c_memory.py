@@ -16,6 +16,7 @@ from dlc.backend.cuda.print.c_scalar import value_type
 from dlc.backend.cuda.print.c_text import HALF_HEADERS, Text, binary, call, ternary
 from dlc.backend.cuda.print.c_values import Values
 from dlc.backend.cuda.print.interface import STATIC_SHARED_LIMIT, c_element, static_alignment
+from dlc.backend.cuda.print.prelude_mma import rows_name
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
@@ -178,6 +179,19 @@ class Accesses(Values):
         source = self._element_text(op.source, op.subscripts)
         where = self.index.conditions(op.where) or Text("true")
         self._effect(None, f"{call(helper, Text(f'&{target}'), Text(f'&{source}'), where)};")
+
+    def matrix_rows(self, op: kernel.LdmatrixOp | kernel.StmatrixOp) -> None:
+        kind = op.name.removeprefix("kernel.")
+        helper = rows_name(kind, op.matrices, transposed=op.transposed is not None)
+        self.helpers.add(helper)
+        row = Text(f"&{self._element_text(op.ref, op.subscripts)}")
+        if isinstance(op, kernel.LdmatrixOp):
+            type = value_type(op.result, op)
+            if type.startswith("packed"):
+                self.helpers.add("packed")
+            self.define(op, call(f"{helper}<{type}>", row))
+        else:
+            self._effect(None, f"{call(helper, row, self.text[op.value])};")
 
     def atomic_add(self, op: kernel.AtomicAddOp) -> None:
         self.helpers.add("atomic_add")

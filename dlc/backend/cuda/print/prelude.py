@@ -9,45 +9,9 @@ What the CUDA C++ and the host header both supply under one name is not here: ``
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-_INLINE = "__device__ __forceinline__"
-
-
-@dataclass(frozen=True)
-class Function:
-    """One entry of the prelude: a function, or the few overloads of one, or a type."""
-
-    name: str
-    summary: str
-    """One line in terms of the caller, with the section of the PTX ISA behind it where there is."""
-    signature: str
-    """C declarator with the template head, if any; of types and overloads, the whole text."""
-    device: str = ""
-    """Body for nvcc; empty where `signature` is the whole text."""
-    host: str = ""
-    """Body for the host's compiler where it differs."""
-    needs: tuple[str, ...] = ()
-    """Names of the entries that the body mentions."""
-    min_arch: int = 80
-    """The first compute capability (80 = sm_80) that has the instruction."""
-    device_only: bool = False
-    """The host's text does not mention it."""
-
-    @property
-    def text(self) -> str:
-        """The definition as it stands in a printed kernel."""
-        if not self.device:
-            return f"// {self.summary}\n{self.signature}\n"
-        body = _indent(self.device)
-        if self.host:
-            body = f"#ifdef __CUDACC__\n{body}#else\n{_indent(self.host)}#endif\n"
-        text = f"// {self.summary}\n{self.signature} {{\n{body}}}\n"
-        return f"#ifdef __CUDACC__\n{text}#endif\n" if self.device_only else text
-
-
-def _indent(body: str) -> str:
-    return "".join(f"  {line}\n" for line in body.splitlines())
+from dlc.backend.cuda.print.prelude_function import INLINE, Function
+from dlc.backend.cuda.print.prelude_mma import MMA_FUNCTIONS
 
 
 def _vector_access(width: int) -> list[Function]:
@@ -56,12 +20,12 @@ def _vector_access(width: int) -> list[Function]:
         types.append(("long long", "longlong2"))
     summary = f"One access of {width} contiguous elements, at a multiple of their size."
     loads = [
-        f"{_INLINE} {vector} load{width}(const {scalar}* address) {{\n"
+        f"{INLINE} {vector} load{width}(const {scalar}* address) {{\n"
         f"  return as_vector<const {vector}>(address);\n}}"
         for scalar, vector in types
     ]
     stores = [
-        f"{_INLINE} void store{width}({scalar}* address, {vector} value) {{\n"
+        f"{INLINE} void store{width}({scalar}* address, {vector} value) {{\n"
         f"  as_vector<{vector}>(address) = value;\n}}"
         for scalar, vector in types
     ]
@@ -75,7 +39,7 @@ def _shuffle(kind: str, intrinsic: str, argument: str, what: str) -> Function:
     return Function(
         f"shuffle_{kind}",
         f"The value of {what}, in segments of `width` lanes (PTX ISA: shfl.sync).",
-        f"template <class T>\n{_INLINE} T shuffle_{kind}(T value, int {argument}, int width)",
+        f"template <class T>\n{INLINE} T shuffle_{kind}(T value, int {argument}, int width)",
         f"return {intrinsic}(0xffffffffu, value, {argument}, width);",
         f"return dlc::shuffle(dlc::Meeting::shuffle_{kind}, value, {argument}, width);",
     )
@@ -86,7 +50,7 @@ def _cp_async(size: int) -> Function:
     return Function(
         f"cp_async_{size}",
         f"Requests {size} bytes, zeros where `pred` is false (PTX ISA: cp.async).",
-        f"{_INLINE} void cp_async_{size}(void* shared, const void* global, bool pred)",
+        f"{INLINE} void cp_async_{size}(void* shared, const void* global, bool pred)",
         f'asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size}, %2;"\n'
         f'             :: "r"(shared_address(shared)), "l"(__cvta_generic_to_global(global)),\n'
         f'                "r"(pred ? {size} : 0) : "memory");',
@@ -98,7 +62,7 @@ def _cp_async(size: int) -> Function:
 def _mbarrier(
     name: str, summary: str, parameters: str, device: str, host: str, min_arch: int
 ) -> Function:
-    signature = f"{_INLINE} void {name}(\n    unsigned long long* barrier{parameters})"
+    signature = f"{INLINE} void {name}(\n    unsigned long long* barrier{parameters})"
     return Function(name, summary, signature, device, host, ("shared_address",), min_arch)
 
 
@@ -110,7 +74,7 @@ def _tma_load(rank: int) -> Function:
         f"tma_load_{rank}d",
         "Requests the box at these coordinates, innermost first, from the tensor memory\n"
         "// accelerator; its bytes count on `barrier` (PTX ISA: cp.async.bulk.tensor).",
-        f"{_INLINE} void tma_load_{rank}d(\n"
+        f"{INLINE} void tma_load_{rank}d(\n"
         f"    void* shared, const tensor_map* map, unsigned long long* barrier,\n"
         f"    {', '.join(f'int {name}' for name in names)})",
         f'asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile"\n'
@@ -149,7 +113,7 @@ def _nan_extremum(kind: str, relation: str) -> Function:
     return Function(
         f"{kind}_nan",
         f"The {kind}imum as torch has it: NaN if either is (PTX ISA: {kind}.NaN).",
-        f"{_INLINE} float {kind}_nan(float a, float b)",
+        f"{INLINE} float {kind}_nan(float a, float b)",
         f'float result;\nasm("{kind}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));\n'
         "return result;",
         f"return a {relation} b || a != a ? a : b;",
@@ -158,7 +122,7 @@ def _nan_extremum(kind: str, relation: str) -> Function:
 
 def _fence(name: str, summary: str, instruction: str) -> Function:
     device = f'asm volatile("{instruction};" ::: "memory");'
-    return Function(name, summary, f"{_INLINE} void {name}()", device, "// in order", min_arch=90)
+    return Function(name, summary, f"{INLINE} void {name}()", device, "// in order", min_arch=90)
 
 
 def _header(name: str, what: str) -> Function:
@@ -172,14 +136,14 @@ _FUNCTIONS = [
     Function(
         "shared_address",
         "The address in the shared window, as PTX wants it.",
-        f"{_INLINE} unsigned shared_address(const void* pointer)",
+        f"{INLINE} unsigned shared_address(const void* pointer)",
         "return static_cast<unsigned>(__cvta_generic_to_shared(pointer));",
         device_only=True,
     ),
     Function(
         "dynamic_shared",
         "The block's dynamic shared memory, 1024-byte aligned.",
-        f"{_INLINE} char* dynamic_shared()",
+        f"{INLINE} char* dynamic_shared()",
         "extern __shared__ __align__(1024) char dynamic_shared_memory[];\n"
         "return dynamic_shared_memory;",
         "return dlc_position.dynamic_shared;",
@@ -187,7 +151,7 @@ _FUNCTIONS = [
     Function(
         "as_vector",
         "The vector at this address, which must be a multiple of its size; the host checks that.",
-        f"template <class V, class T>\n{_INLINE} V& as_vector(T* address)",
+        f"template <class V, class T>\n{INLINE} V& as_vector(T* address)",
         "return *reinterpret_cast<V*>(address);",
         "dlc::check_aligned(address, sizeof(V));\nreturn *reinterpret_cast<V*>(address);",
     ),
@@ -201,21 +165,21 @@ _FUNCTIONS = [
     Function(
         "load_packed",
         "One access of N contiguous elements, at a multiple of their size.",
-        f"template <int N, class T>\n{_INLINE} packed<T, N> load_packed(const T* address)",
+        f"template <int N, class T>\n{INLINE} packed<T, N> load_packed(const T* address)",
         "return as_vector<const packed<T, N>>(address);",
         needs=("as_vector", "packed"),
     ),
     Function(
         "store_packed",
         "One access of N contiguous elements, at a multiple of their size.",
-        f"template <int N, class T>\n{_INLINE} void store_packed(T* address, packed<T, N> value)",
+        f"template <int N, class T>\n{INLINE} void store_packed(T* address, packed<T, N> value)",
         "as_vector<packed<T, N>>(address) = value;",
         needs=("as_vector", "packed"),
     ),
     Function(
         "fill_packed",
         "N times the same element.",
-        f"template <int N, class T>\n{_INLINE} packed<T, N> fill_packed(T element)",
+        f"template <int N, class T>\n{INLINE} packed<T, N> fill_packed(T element)",
         "packed<T, N> all;\nfor (T& lane : all.lane) lane = element;\nreturn all;",
         needs=("packed",),
     ),
@@ -225,7 +189,7 @@ _FUNCTIONS = [
     Function(
         "shuffle_xor_among",
         "The value of lane ^ lane_mask among the lanes of `named` (PTX ISA: shfl.sync).",
-        f"template <class T>\n{_INLINE} T shuffle_xor_among(\n"
+        f"template <class T>\n{INLINE} T shuffle_xor_among(\n"
         "    T value, int lane_mask, int width, unsigned named)",
         "return __shfl_xor_sync(named, value, lane_mask, width);",
         "return dlc::shuffle(dlc::Meeting::shuffle_xor, value, lane_mask, width, named);",
@@ -233,7 +197,7 @@ _FUNCTIONS = [
     Function(
         "lanes_below",
         "The lanes of this warp that are threads below `threads` of the block.",
-        f"{_INLINE} unsigned lanes_below(int threads)",
+        f"{INLINE} unsigned lanes_below(int threads)",
         "const int lanes = threads - int(threadIdx.x & ~31u);\n"
         "return lanes < 32 ? (1u << max(lanes, 0)) - 1u : 0xffffffffu;",
     ),
@@ -241,14 +205,14 @@ _FUNCTIONS = [
     Function(
         "cp_async_commit",
         "Closes the group of this thread's requests (PTX ISA: cp.async.commit_group).",
-        f"{_INLINE} void cp_async_commit()",
+        f"{INLINE} void cp_async_commit()",
         'asm volatile("cp.async.commit_group;" ::: "memory");',
         "dlc_cp_async_commit();",
     ),
     Function(
         "cp_async_wait",
         "Waits for all but this thread's N newest groups (PTX ISA: cp.async.wait_group).",
-        f"template <int N>\n{_INLINE} void cp_async_wait()",
+        f"template <int N>\n{INLINE} void cp_async_wait()",
         'asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");',
         "dlc_cp_async_wait(N);",
     ),
@@ -320,10 +284,11 @@ _FUNCTIONS = [
         min_arch=90,
     ),
     *(_tma_load(rank) for rank in range(1, 6)),
+    *MMA_FUNCTIONS,
     Function(
         "atomic_add",
         "Adds in memory, whole or not at all; gives the value before.",
-        f"template <class T>\n{_INLINE} T atomic_add(T* address, T value)",
+        f"template <class T>\n{INLINE} T atomic_add(T* address, T value)",
         "return atomicAdd(address, value);",
         "return dlc::atomic_add(address, value);",
     ),
@@ -332,7 +297,7 @@ _FUNCTIONS = [
     Function(
         "floor_div",
         "The quotient of integers, rounded down.",
-        f"template <class T>\n{_INLINE} T floor_div(T a, T b)",
+        f"template <class T>\n{INLINE} T floor_div(T a, T b)",
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
         'if (b == 0) dlc_trap("integer division by zero");\n'
         "return a / b - (a % b != 0 && (a < 0) != (b < 0));",
@@ -340,7 +305,7 @@ _FUNCTIONS = [
     Function(
         "bit_cast",
         "The bits of a value as another type of the same size.",
-        f"template <class T, class V>\n{_INLINE} T bit_cast(V value)",
+        f"template <class T, class V>\n{INLINE} T bit_cast(V value)",
         "static_assert(sizeof(T) == sizeof(V));\nT result;\n"
         "memcpy(&result, &value, sizeof(T));\nreturn result;",
     ),
@@ -348,13 +313,13 @@ _FUNCTIONS = [
         "philox",
         "The first 64 bits of Philox 4x32-10 with the key `seed` at the place `counter`\n"
         "// (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011).",
-        f"template <class T>\n{_INLINE} T philox(T seed, T counter)",
+        f"template <class T>\n{INLINE} T philox(T seed, T counter)",
         _PHILOX,
     ),
     Function(
         "floor_mod",
         "The remainder that goes with floor_div: it has the sign of the divisor.",
-        f"template <class T>\n{_INLINE} T floor_mod(T a, T b)",
+        f"template <class T>\n{INLINE} T floor_mod(T a, T b)",
         "const T r = a % b;\nreturn r != 0 && (r < 0) != (b < 0) ? r + b : r;",
         'if (b == 0) dlc_trap("integer division by zero");\n'
         "const T r = a % b;\nreturn r != 0 && (r < 0) != (b < 0) ? r + b : r;",
@@ -362,7 +327,7 @@ _FUNCTIONS = [
     Function(
         "gcd",
         "The greatest common divisor, by Euclid's algorithm; of 0 and 0 it is 0.",
-        f"template <class T>\n{_INLINE} T gcd(T a, T b)",
+        f"template <class T>\n{INLINE} T gcd(T a, T b)",
         _EUCLID,
         _EUCLID,
     ),

@@ -46,6 +46,7 @@ from dlc.backend.cuda.print.interface import (
     shared_bytes,
 )
 from dlc.backend.cuda.print.prelude import prelude_for
+from dlc.backend.cuda.print.prelude_mma import mma_name
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
@@ -268,6 +269,10 @@ class _KernelPrinter(Accesses):
                 self.cp_async(op)
             case kernel.AtomicAddOp():
                 self.atomic_add(op)
+            case kernel.MmaOp():
+                self._mma(op)
+            case kernel.LdmatrixOp() | kernel.StmatrixOp():
+                self.matrix_rows(op)
             case scf.ForOp():
                 self._for(op)
             case scf.IfOp():
@@ -299,6 +304,11 @@ class _KernelPrinter(Accesses):
             self.helpers.add("lanes_below")
             arguments.append(Text(f"lanes_below({named})"))
         self.define(op, call(helper, self.text[op.value], *arguments))
+
+    def _mma(self, op: kernel.MmaOp) -> None:
+        helper = mma_name(op.shape, op.result.type)
+        self.helpers.add(helper)
+        self.define(op, call(helper, *(self.text[value] for value in op.operands)))
 
     def _synchronize(self, op: Operation) -> None:
         if isinstance(op, kernel.WaitOp):

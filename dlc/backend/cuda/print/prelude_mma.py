@@ -1,0 +1,179 @@
+"""
+The prelude's functions of warps and matrices: mma, ldmatrix, stmatrix. What the host does of them
+is told there, for each element of a lane, by the layouts of `dlc.dialects.mma_layouts`.
+"""
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import Attribute
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+)
+
+from dlc.backend.cuda.print.prelude_function import INLINE, Function
+from dlc.dialects.layouts import static_shape
+from dlc.dialects.mma_layouts import SHAPES, Fragment, MmaAttr, row_fragment
+from dlc.ir.elements import element
+
+
+def _c_type(type: VectorType[Attribute]) -> str:
+    row, width = element(type.element_type), static_shape(type)[0]
+    return f"float{width}" if row.c == "float" else f"packed<{row.c}, {width}>"
+
+
+_OPERATORS = {
+    AffineBinaryOpKind.Add: "+",
+    AffineBinaryOpKind.Mul: "*",
+    AffineBinaryOpKind.FloorDiv: "/",
+    AffineBinaryOpKind.Mod: "%",
+}
+
+
+def _expression(expr: AffineExpr) -> str:
+    """A layout's expression in C: sums of dimensions, each times, by or modulo constants."""
+    match expr:
+        case AffineDimExpr():
+            return ("lane", "n")[expr.position]
+        case AffineConstantExpr():
+            return str(expr.value)
+        case AffineBinaryOpExpr():
+            lhs, rhs = _expression(expr.lhs), _expression(expr.rhs)
+            return f"{lhs} {_OPERATORS[expr.kind]} {rhs}"
+        case _:
+            raise ValueError(f"{expr} is in no layout")
+
+
+def _layout(fragment: Fragment) -> str:
+    """A layout as a function of the host."""
+    places = ",\n".join(f"      {_expression(expr)}" for expr in fragment.layout.results)
+    return f"[](int lane, int n) {{\n  return dlc::Place{{\n{places}}};\n}}"
+
+
+def _numbered(first: int, count: int) -> str:
+    return f"{{{', '.join(f'%{first + n}' for n in range(count))}}}"
+
+
+def _operands(constraint: str, name: str, count: int) -> str:
+    return ", ".join(f'"{constraint}"({name}[{n}])' for n in range(count))
+
+
+def mma_name(shape: MmaAttr, sums: VectorType[Attribute]) -> str:
+    """The name of the function of a product."""
+    to = element(sums.element_type).name
+    return f"mma_{shape.shape.data}_{to}_{shape.factors.data}"
+
+
+def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
+    factors, to = shape.factors.data, element(sums.element_type)
+    a, b, c = (_c_type(type) for type in (*shape.types, sums))
+    sizes = shape.sizes
+    words = [_words(type) for type in (*shape.types, sums)]
+    wide, sum_type = ("f", "float") if to.name == "f32" else ("r", "unsigned")
+    counts = [words[2], *words]
+    firsts = [sum(counts[:n]) for n in range(4)]
+    registers = ", ".join(map(_numbered, firsts, counts))
+    device = (
+        f"{c} d;\n"
+        "const unsigned* const ra = reinterpret_cast<const unsigned*>(&a);\n"
+        "const unsigned* const rb = reinterpret_cast<const unsigned*>(&b);\n"
+        f"const {sum_type}* const rc = reinterpret_cast<const {sum_type}*>(&c);\n"
+        f"{sum_type}* const rd = reinterpret_cast<{sum_type}*>(&d);\n"
+        f'asm volatile("mma.sync.aligned.{shape.shape.data}.row.col"\n'
+        f'             ".{to.name}.{factors}.{factors}.{to.name}"\n'
+        f'             " {registers};"\n'
+        f"             : {_operands(f'={wide}', 'rd', words[2])}\n"
+        f"             : {_operands('r', 'ra', words[0])},\n"
+        f"               {_operands('r', 'rb', words[1])},\n"
+        f"               {_operands(wide, 'rc', words[2])});\n"
+        "return d;"
+    )
+    factor = "dlc::tf32" if factors == "tf32" else element(shape.types[0].element_type).c
+    layouts = (sizes.a, sizes.b, sizes.c)
+    named = "".join(
+        f"const dlc::Layout at_{name} = {_layout(fragment)};\n"
+        for name, fragment in zip("abc", layouts, strict=True)
+    )
+    host = f"{named}return dlc::mma<{factor}, {to.c}, {sizes.k}>(a, b, c, at_a, at_b, at_c);"
+    headers = {"f16": "cuda_fp16", "bf16": "cuda_bf16"}
+    needs = ("packed", headers[factors]) if factors in headers else ()
+    return Function(
+        mma_name(shape, sums),
+        "C + A B of matrices that the lanes of a warp hold together (PTX ISA: mma).",
+        f"{INLINE} {c} {mma_name(shape, sums)}(\n    {a} a, {b} b, {c} c)",
+        device,
+        host,
+        needs,
+    )
+
+
+def _words(type: VectorType[Attribute]) -> int:
+    """The registers of 32 bits of a vector."""
+    return static_shape(type)[0] * element(type.element_type).bytes // 4
+
+
+def rows_name(kind: str, matrices: int, *, transposed: bool) -> str:
+    """The name of the function that loads or stores so many matrices by rows."""
+    return f"{kind}_x{matrices}" + ("_trans" if transposed else "")
+
+
+def _rows(kind: str, matrices: int, *, transposed: bool) -> Function:
+    name = rows_name(kind, matrices, transposed=transposed)
+    loads = kind == "ldmatrix"
+    instruction = f"{kind}.sync.aligned.m8n8.x{matrices}{'.trans' if transposed else ''}.shared.b16"
+    address = '"r"(shared_address(row))'
+    constness = "" if loads else "const "
+    words = (
+        f"{constness}unsigned* const r = reinterpret_cast<{constness}unsigned*>(&registers);\n"
+        f"static_assert(sizeof(V) == {4 * matrices});\n"
+    )
+    layout = _layout(row_fragment(matrices, transposed=transposed))
+    if loads:
+        signature = f"V {name}(const void* row)"
+        device = (
+            f"V registers;\n{words}"
+            f'asm volatile("{instruction}"\n'
+            f'             " {_numbered(0, matrices)}, [%{matrices}];"\n'
+            f"             : {_operands('=r', 'r', matrices)}\n"
+            f'             : {address} : "memory");\n'
+            "return registers;"
+        )
+        host = f"const dlc::Layout at = {layout};\nreturn dlc::ldmatrix<V>(row, at);"
+    else:
+        signature = f"void {name}(void* row, V registers)"
+        device = (
+            f'{words}asm volatile("{instruction}"\n'
+            f'             " [%0], {_numbered(1, matrices)};"\n'
+            f"             :: {address},\n"
+            f'                {_operands("r", "r", matrices)} : "memory");'
+        )
+        host = f"const dlc::Layout at = {layout};\ndlc::stmatrix(row, registers, at);"
+    what = "Loads" if loads else "Stores"
+    return Function(
+        name,
+        f"{what} {8 * matrices} rows of 16 bytes, to which lanes point, as matrices of a warp\n"
+        f"// (PTX ISA: {kind}).",
+        f"template <class V>\n{INLINE} {signature}",
+        device,
+        host,
+        ("shared_address",),
+        80 if loads else 90,
+    )
+
+
+def _functions() -> Iterator[Function]:
+    for names in SHAPES:
+        shape = MmaAttr(*names)
+        for sums in shape.sums:
+            yield _mma(shape, sums)
+    for kind in ("ldmatrix", "stmatrix"):
+        for matrices in (1, 2, 4):
+            for transposed in (False, True):
+                yield _rows(kind, matrices, transposed=transposed)
+
+
+MMA_FUNCTIONS = tuple(_functions())
