@@ -19,7 +19,15 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.long_sums import accumulators, long_sums
-from dlc.schedule.rows import RUN, power_of_two, row_plan, run_of, split_axis
+from dlc.schedule.rows import (
+    HELD,
+    RUN,
+    RowPlan,
+    power_of_two,
+    row_plan,
+    run_of,
+    split_axis,
+)
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 
@@ -134,24 +142,36 @@ def _cooperative(
     """Threads share rows as `row_plan` has it; without one, points are dealt over threads."""
     plan = row_plan(outer, reduces, target)
     extents = [outer.hint(a) for a in outer.axes] if outer else []
+    every = [_lengths(op) for op in reduces]
     lengths = [_lengths(op) for op in sums]
     if plan is None:
         return _pointwise(extents, True, apart=accumulators(lengths))
     steps = ["tileify"]
     if plan.parts > 1:
         steps.append(_split(plan.parts, extents))
-        lengths = [_split_lengths(of_sum, plan.parts) for of_sum in lengths]
+        every, lengths = (
+            [_split_lengths(one, plan.parts) for one in of_reduces]
+            for of_reduces in (every, lengths)
+        )
     threads, rows, vector = plan.threads, plan.rows, plan.vector
+    order = " order=rows" if plan.across else ""
+    steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}{order}}}")
+    trips = max(prod(_dealt(one, plan)) for one in every)
+    if not plan.across and trips * vector <= HELD:
+        return ",".join([*steps, f"mark-unroll{{limit={trips}}}"] if trips > 1 else steps)
     loads = [op for r in reduces for op in r.body.walk() if isinstance(op, loop.LoadOp)]
     size = max((element_bytes(op.result.type) for op in loads), default=4)
     slab = ceil(plan.length / (threads * vector)) * threads * vector * rows * size
     budget = STATIC_SHARED_LIMIT if slab <= STATIC_SHARED_LIMIT else target.shared_per_block // 2
-    order = " order=rows" if plan.across else ""
-    steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}{order}}}")
-    dealt = [[*outer, ceil(last / (threads * vector))] for *outer, last in lengths]
-    steps += accumulators(dealt, vector)
+    steps += accumulators([_dealt(of_sum, plan) for of_sum in lengths], vector)
     steps += [f"stage-inputs{{budget={budget}}}", "pad-smem"]
     return ",".join(steps)
+
+
+def _dealt(lengths: Sequence[int], plan: RowPlan) -> list[int]:
+    """The lengths of the loops in which a thread walks its part of a reduce."""
+    *outer, last = lengths
+    return [*outer, ceil(last / (plan.threads * plan.vector))]
 
 
 def _lengths(reduce: loop.ReduceOp) -> list[int]:

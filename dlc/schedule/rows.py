@@ -24,6 +24,10 @@ SPLIT_POINTS = 4096
 """Points of a reduce that are worth a block of their own."""
 RUN = 4
 """Elements of fp32 in the widest access."""
+HELD = 16
+"""Elements of a row that a thread keeps in registers from one sweep over it to the next."""
+WARPS = 4
+"""Warps that an SM runs at once, one for each of its schedulers."""
 ACROSS = 512
 """Threads of a block whose neighbours take neighbouring rows: what each adds to what others hold
 grows as its threads do."""
@@ -51,9 +55,11 @@ def row_plan(
     outer: loop.ForOp | None, reduces: Sequence[loop.ReduceOp], target: Target
 ) -> RowPlan | None:
     """
-    Gives a row so many threads that each takes about two runs, and a block so many rows that it
-    has 256 threads, unless SMs would then stay empty. None where a thread does best with a row of
-    its own.
+    Gives a row so many threads that each takes about two runs, as few as take no more each, or a
+    warp if that can keep it and there are rows enough for all schedulers: warps wait for no
+    others. A block takes so many rows
+    that it has 256 threads, unless SMs would then stay empty. None where a thread does best with a
+    row of its own.
     """
     extents = [outer.hint(a) for a in outer.axes] if outer else []
     length = max(r.hint(r.axes[-1]) for r in reduces)
@@ -69,6 +75,11 @@ def row_plan(
         rows = _neighbours(row_count, extents[-1], reduces, target)
         threads = min(threads, ACROSS // rows)
     else:
+        if length <= HELD * target.warp and row_count >= target.sms * WARPS:
+            threads = min(threads, target.warp)
+        if threads > target.warp:
+            trips = ceil(length / (threads * vector))
+            threads = ceil(length / (trips * vector * target.warp)) * target.warp
         share = max(1, BLOCK_THREADS // threads)
         rows = max(1, min(share, extents[-1] if extents else 1, ceil(row_count / target.sms)))
         rows = power_of_two(rows)
