@@ -26,8 +26,6 @@ RUN = 4
 """Elements of fp32 in the widest access."""
 HELD = 16
 """Elements of a row that a thread keeps in registers from one sweep over it to the next."""
-WARPS = 4
-"""Warps that an SM runs at once, one for each of its schedulers."""
 ACROSS = 512
 """Threads of a block whose neighbours take neighbouring rows: what each adds to what others hold
 grows as its threads do."""
@@ -75,7 +73,8 @@ def row_plan(
         rows = _neighbours(row_count, extents[-1], reduces, target)
         threads = min(threads, ACROSS // rows)
     else:
-        if length <= HELD * target.warp and row_count >= target.sms * WARPS:
+        schedulers = target.sms * target.issue_lanes // target.warp
+        if length <= HELD * target.warp and row_count >= schedulers:
             threads = min(threads, target.warp)
         if threads > target.warp:
             trips = ceil(length / (threads * vector))
