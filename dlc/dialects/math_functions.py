@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xdsl.dialects.math import (
+    FloatingPointLikeBinaryMathOperation,
     FloatingPointLikeUnaryMathOperation,
     SignlessIntegerLikeBinaryMathOperation,
 )
@@ -23,13 +24,18 @@ from dlc.ir.scalar_ops import SCALARS
 
 
 def _missing() -> Iterator[type[Operation]]:
-    """An operation for each row that xDSL has none for: of a float; of two integers by a helper."""
+    """An operation for each row that xDSL has none for: of a float; of two integers or floats by
+    a helper."""
     known = {op.name for op in XdslMath.operations}
     for name in SCALARS:
         if name.startswith("math.") and name not in known:
             traits = traits_def(Pure(), SameOperandsAndResultType())
             members = {"name": name, "traits": traits, "__module__": __name__}
-            if SCALARS[name].helper:
+            row = SCALARS[name]
+            if row.helper and row.in_f64:
+                pairs = (FloatingPointLikeBinaryMathOperation,)
+                yield irdl_op_definition(type(name, pairs, members))
+            elif row.helper:
                 integers = (SignlessIntegerLikeBinaryMathOperation,)
                 yield irdl_op_definition(type(name, integers, members))
             else:

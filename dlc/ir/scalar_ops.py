@@ -21,7 +21,7 @@ class ScalarOp:
     """A row of the table of scalar operations."""
 
     function: str
-    """The name of the NumPy function, or of one of `dlc.ir.scalar_functions`."""
+    """The name of the NumPy function, or of one of `scalar_functions` or `special_functions`."""
     call: str = ""
     """The function of C that it calls, for floats without the `f` of single precision."""
     infix: str = ""
@@ -29,7 +29,7 @@ class ScalarOp:
     boolean: str = ""
     """The operator in C for booleans."""
     helper: str = ""
-    """The function of the prelude that it calls in single precision."""
+    """The function of the prelude that it calls in single precision, or `in_f64` alone."""
     cost: float = 1
     """Issue slots of a thread, roughly (CUDA C++ Programming Guide, arithmetic instructions)."""
     in_f64: bool = False
@@ -48,9 +48,10 @@ class ScalarOp:
         """Its function of arrays of its operands' type, or of their f64 values if `in_f64`."""
         import numpy
 
-        from dlc.ir import scalar_functions
+        from dlc.ir import scalar_functions, special_functions
 
-        return getattr(scalar_functions, self.function, None) or getattr(numpy, self.function)
+        modules = scalar_functions, special_functions, numpy
+        return next(getattr(m, self.function) for m in modules if hasattr(m, self.function))
 
 
 def _function(name: str, function: str, cost: float = 20, aten: str | None = None) -> ScalarOp:
@@ -94,6 +95,10 @@ SCALARS: dict[str, ScalarOp] = {
     "arith.shrui": ScalarOp("rshift", infix=">>", unsigned=True, shifts=True),
     "math.gcd": ScalarOp("gcd", helper="gcd", cost=200),
     "math.philox": ScalarOp("philox", helper="philox", cost=120),
+    **{
+        f"math.{name}": ScalarOp(name, helper=name, cost=2000, in_f64=True)
+        for name in "hermite_h hermite_he laguerre_l legendre_p igamma igammac".split()
+    },
     "math.absi": ScalarOp("abs", "abs", cost=20),
     "math.absf": _exact("fabs", "abs"),
     "math.ceil": _exact("ceil", "ceil", aten="ceil"),

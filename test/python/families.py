@@ -128,8 +128,15 @@ for _name in "tuvw":
 for _name in (
     "hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p"
 ).split():
-    op(_name, lambda x, f=getattr(torch.special, _name): [f(x, n) for n in (-1, 0, 1, 2, 3.7, 12)],
-       torch.cat([USUAL.flatten(), SPECIAL.flatten(), torch.tensor([-1.0, 1.0])]))  # fmt: skip
+    op(_name, lambda x, n, f=getattr(torch.special, _name): (
+        [f(x, n) for n in (-1, 0, 1, 2, 3.7, 12)], f(x[:, None], n)),
+       torch.cat([t[~t.isnan()] for t in (USUAL, SPECIAL, torch.tensor([-1.0, 1.0]))]),
+       torch.tensor([-2.0, 0.0, 1.0, 2.0, 3.7, 12.0]))  # fmt: skip
+    op(f"{_name} of 0.3", lambda n, f=getattr(torch.special, _name): f(0.3, n),
+       torch.arange(-1.5, 9.0))  # fmt: skip
+op("incomplete gamma", lambda a, x: (torch.igamma(a, x), torch.igammac(a, x), torch.igamma(x, a)),
+   torch.cat([SPECIAL, torch.tensor([1e-5, 0.3, 9.5, 77.0, 3e3, 2e6])])[:, None],
+   torch.cat([SPECIAL, torch.tensor([1e-5, 0.4, 11.0, 70.0, 3.1e3, 2e6 + 900])]))  # fmt: skip
 
 # Functions of several.
 

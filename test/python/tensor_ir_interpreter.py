@@ -120,7 +120,11 @@ def with_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Ar
 
 def truncated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
     """Integer division or remainder towards zero, by numbers other than 0."""
-    return lambda x, y: function(x.astype(object), y.astype(object)).astype(x.dtype)
+
+    def of_objects(x: Array, y: Array) -> Array:
+        return np.asarray(function(x.astype(object), y.astype(object))).astype(x.dtype)
+
+    return of_objects
 
 
 def _int_div(x: Any, y: Any) -> Any:
@@ -172,6 +176,10 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     math.TruncOp: np.trunc,
     OPERATIONS["math.gcd"]: np.gcd,
     OPERATIONS["math.philox"]: philox,
+    **{
+        OPERATIONS[f"math.{name}"]: SCALARS[f"math.{name}"].numpy
+        for name in "hermite_h hermite_he laguerre_l legendre_p igamma igammac".split()
+    },
 }
 
 CONVERSIONS = (

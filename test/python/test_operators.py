@@ -183,6 +183,13 @@ EXCEPTIONS = {
     "reductions/moments": ("not finite",),  # eager's mean of infinities is NaN there
     "pooling/linear": ("not finite", "u8"),  # the decomposition by PyTorch differs from its kernel
     "on the host/resampling": ("not finite", "u8"),
+    # PyTorch's loop ends at NaN before it has a result, and gives what is in memory.
+    "special/laguerre_polynomial_l": ("not finite",),
+    "special/legendre_polynomial_p": ("not finite",),
+    "special/incomplete gamma": ("f64",),  # PyTorch's have ten digits; test_special.py has all
+    # Of integers alone there is no f64 to compare with.
+    "special/laguerre_polynomial_l of 0.3": INTEGERS,
+    "special/legendre_polynomial_p of 0.3": INTEGERS,
     "pooling/shuffle": ("empty",),  # eager does not shuffle
 }
 """Where results may differ from eager's."""

@@ -83,6 +83,18 @@ USES = {
     "philox": "*l = philox(l[0], l[1]);",
     "floor_mod": "*i = floor_mod(i[0], i[1]); *l = floor_mod(l[0], l[1]);",
     "gcd": "*i = gcd(i[0], i[1]); *l = gcd(l[0], l[1]);",
+    **{
+        name: f"*d = {name}(d[0], d[1]);"
+        for name in ("hermite_h", "hermite_he", "laguerre_l", "legendre_p")
+    },
+    "gamma_distance": "*d = gamma_distance(d[0]);",
+    "gamma_of_large": "*d = gamma_of_large(d[0], d[1], d[2], -1);",
+    "gamma_scale": "*d = gamma_scale(d[0], d[1], d[2]);",
+    "gamma_series": "*d = gamma_series(d[0], d[1]);",
+    "gamma_fraction": "*d = gamma_fraction(d[0], d[1]);",
+    "gamma_part": "*d = gamma_part(d[0], d[1], true);",
+    "igamma": "*d = igamma(d[0], d[1]);",
+    "igammac": "*d = igammac(d[0], d[1]);",
 }
 TYPES = (
     "float*", "int*", "long long*", "unsigned long long*", "signed char*", "bool*", "double*",

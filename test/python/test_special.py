@@ -21,6 +21,12 @@ def erfcx(x: Any) -> Any:
         return mpmath.exp(x * x) * mpmath.erfc(x)
 
 
+def gamma_part(a: float, upper: bool = False) -> Callable[[Any], Any]:
+    """P(a, x), or Q(a, x), of x."""
+    ends = (lambda x: (x, mpmath.inf)) if upper else (lambda x: (0, x))
+    return lambda x: mpmath.gammainc(a, *ends(x), regularized=True)
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[float, float]]] = {
     "digamma": (torch.digamma, mpmath.digamma, (-9.77, 40)),
     "erfcx": (special.erfcx, erfcx, (-4, 60)),
@@ -44,6 +50,9 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[float, 
     "airy": (special.airy_ai, mpmath.airyai, (-30, 12)),
     "trigamma": (lambda x: torch.polygamma(1, x), lambda x: mpmath.polygamma(1, x), (-5.77, 20)),
     "psi of 3": (lambda x: torch.polygamma(3, x), lambda x: mpmath.polygamma(3, x), (-5.77, 20)),
+    "P of 3/8": (lambda x: torch.igamma(torch.full_like(x, 0.375), x), gamma_part(0.375), (0, 9)),
+    "Q of 5": (lambda x: torch.igammac(torch.full_like(x, 5), x), gamma_part(5, True), (0, 29)),
+    "Q of 30": (lambda x: torch.igammac(torch.full_like(x, 30), x), gamma_part(30, True), (0, 60)),
     "zeta": (lambda x: special.zeta(2.5, x), lambda x: mpmath.zeta(2.5, x), (0.3, 60)),
 }
 
@@ -64,3 +73,27 @@ def test_special_functions_have_all_digits(name: str, dtype: torch.dtype) -> Non
     size = expected.abs().clamp_min(expected.abs().median())
     assert (error / size).max() <= 50 * torch.finfo(dtype).eps
     assert error.max() <= 4 * torch.finfo(dtype).eps * expected.abs().max()
+
+
+@pytest.mark.parametrize("a", [1200.0, 80000.0, 9e6])
+def test_incomplete_gamma_of_large_numbers(a: float) -> None:
+    """Against the integral, which is next to nothing 10 deviations below the mean."""
+    deviation = a**0.5
+    x = (a + deviation * torch.linspace(-4, 4, 9, dtype=torch.float64)).round()
+
+    def density(t: Any) -> Any:
+        return mpmath.exp((a - 1) * mpmath.log(t) - t - mpmath.loggamma(a))
+
+    def exact(end: float) -> float:
+        ends = [a - (10 - n) * deviation for n in range(20) if a - (10 - n) * deviation < end]
+        found: Any = mpmath.quad(density, [*ends, end])
+        return float(found)
+
+    lower, upper = interpreted(
+        lambda x: (torch.igamma(torch.full_like(x, a), x), torch.igammac(torch.full_like(x, a), x)),
+        [x],
+    )[0][-1]
+    with mpmath.workdps(30):
+        expected = torch.tensor([exact(v) for v in x.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(lower, expected, rtol=0, atol=1e-14)
+    torch.testing.assert_close(upper, 1 - expected, rtol=0, atol=1e-14)

@@ -89,6 +89,10 @@ def scalar(op: Operation, operands: list[Text], helpers: set[str]) -> Text:
         if isinstance(op, _NAN_EXTREMA):
             return _nan_extremum(row, type_, operands, helpers)
         if isinstance(op.results[0].type, AnyFloat):
+            if row.helper:
+                helpers.add(row.helper)
+                value = call(row.helper, *operands)
+                return value if type_ == "double" else cast(type_, value)
             return binary(operands[0], row.infix, operands[1])
         if type_ == "bool" and row.boolean:
             return _boolean(row.boolean, *operands)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
 from dlc.backend.cuda.print.prelude_mma import MMA_FUNCTIONS
+from dlc.backend.cuda.print.prelude_series import SERIES_FUNCTIONS
 
 
 def _vector_access(width: int) -> list[Function]:
@@ -331,6 +332,7 @@ _FUNCTIONS = [
         _EUCLID,
         _EUCLID,
     ),
+    *SERIES_FUNCTIONS,
 ]
 
 PRELUDE: dict[str, Function] = {function.name: function for function in _FUNCTIONS}

@@ -190,6 +190,10 @@ class Scalar:
         """The greatest common divisor of integers, never negative."""
         return self._binary(other, None, OPERATIONS["math.gcd"])
 
+    def series(self, name: str, other: Scalar | Number) -> Scalar:
+        """A function of two f64 from `dlc.ir.special_functions`."""
+        return self._binary(other, OPERATIONS[f"math.{name}"], None)
+
     def philox(self, counter: Scalar) -> Scalar:
         """64 random bits, of this seed at the place `counter`."""
         return self._binary(counter, None, OPERATIONS["math.philox"])
