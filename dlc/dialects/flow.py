@@ -346,6 +346,16 @@ def blocks_of(block: Block) -> list[Block]:
     return found
 
 
+def is_before_loop(op: Operation, reader: Operation) -> bool:
+    """True if `reader` stands in the body of a loop, and `op` outside of it."""
+    inside = reader
+    while (around := inside.parent_op()) is not None and inside.parent is not op.parent:
+        if isinstance(around, ForOp | WhileOp):
+            return True
+        inside = around
+    return False
+
+
 def place_in(op: Operation, block: Block) -> Operation:
     """The operation of `block` that is `op` or has it inside."""
     while op.parent is not block:

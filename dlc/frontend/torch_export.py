@@ -33,6 +33,7 @@ from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
+from dlc.frontend.recurrent import RECURRENT, is_dropping, shapes_only
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 from dlc.frontend.strided import STRIDED, NotRowMajor
@@ -120,11 +121,11 @@ def export(
         stack.enter_context(_quiet())
         stack.enter_context(Unchecked())
         stack.enter_context(all_frames_recorded())
+        stack.enter_context(shapes_only())
         if isinstance(root, GraphModule):
             stack.enter_context(_lines_of_graph(root))
         try:
             exported = torch.export.export(root, args, kwargs, strict=False)
-            _check_states(exported)
             for name, inner in exported.graph_module.named_modules():
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
@@ -157,6 +158,7 @@ def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str
             and overload_name(node.target) in whole
             and node.target not in DRAWS
             and not _is_in_training(node)
+            and not is_dropping(node)
         )
         for node in nodes
     )
@@ -186,20 +188,6 @@ def _is_functional(op: object) -> bool:
         return False
     aliases = any(argument.alias_info is not None for argument in op._schema.arguments)
     return not (aliases and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd))
-
-
-def _check_states(exported: torch.export.ExportedProgram) -> None:
-    """ImportFailure for an LSTM whose last states have not the shape that its first ones have:
-    PyTorch 2.11 exports them so, unlike what it computes."""
-    for node in exported.graph.nodes:
-        if node.target is torch.ops.aten.lstm.input:
-            _, *last = node.meta["val"]
-            first = [state.meta["val"] for state in node.args[1]]
-            if any(a.shape != b.shape for a, b in zip(last, first, strict=True)):
-                raise ImportFailure(
-                    f"PyTorch {torch.__version__} exports the states of an LSTM in a wrong shape; "
-                    "use a newer PyTorch, or sequences one at a time"
-                )
 
 
 def explain(error: Exception) -> str:
@@ -271,7 +259,17 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     if whole is None:
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
-    for functions in (FAST_PATHS, COMPOSED, BAGS, DIGITS, FOURIER, DRAWS, RESAMPLING, STRIDED):
+    for functions in (
+        FAST_PATHS,
+        COMPOSED,
+        BAGS,
+        DIGITS,
+        FOURIER,
+        DRAWS,
+        RESAMPLING,
+        STRIDED,
+        RECURRENT,
+    ):
         table.update(functions)
     table |= beside_aten()
     # What decompositions are written with beside ATen.
@@ -339,6 +337,9 @@ def _quiet() -> Iterator[None]:
             # PyTorch deprecates what its own export still uses.
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
+            # Recurrent layers hold their parameters in a list, too, which PyTorch takes for
+            # tensors that the program assigns.
+            warnings.filterwarnings("ignore", r"The tensor attributes? (\S*_flat_weights\S*,? )+w")
             yield
         sys.stderr.write(held.getvalue())
     finally:

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from xdsl.dialects import arith, func, math
 from xdsl.dialects.builtin import BFloat16Type, FloatAttr, IntegerAttr, ModuleOp, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from dlc.dialects import tensor_ir
+from dlc.dialects import flow, tensor_ir
 from dlc.dialects.math_functions import OPERATIONS
+from dlc.dialects.tensor_ir import element_of
 from dlc.ir.scalar_functions import fma, philox
 from dlc.ir.scalar_ops import SCALARS
 
@@ -39,19 +40,30 @@ def run(module: ModuleOp, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The results of `@main`; unsigned bytes come as int8."""
     main = next(op for op in module.walk() if isinstance(op, func.FuncOp))
     block = main.body.block
-    values = {a: to_array(t) for a, t in zip(block.args, inputs, strict=True)}
+    values: Values = {a: to_array(t) for a, t in zip(block.args, inputs, strict=True)}
     with np.errstate(all="ignore"):
-        for op in block.ops:
-            if isinstance(op, func.ReturnOp):
-                return [to_tensor(values[v], v.type) for v in op.arguments]
-            results = TENSOR_OPS[type(op)](op, values)
-            for value, array in zip(op.results, results, strict=True):
-                assert isinstance(value.type, TensorType)
-                expected = dtype(value.type.element_type)
-                assert array.shape == value.type.get_shape(), (op, array.shape)
-                assert array.dtype == expected, (str(op), array.dtype)
-                values[value] = array
-    raise AssertionError("expected @main to return")
+        results = run_block(block, values)
+    return [to_tensor(array, v.type) for array, v in zip(results, results_of(block), strict=True)]
+
+
+def run_block(block: Block, values: Values) -> list[Array]:
+    """What a block gives, of what was computed before it."""
+    for op in block.ops:
+        if isinstance(op, func.ReturnOp | flow.YieldOp):
+            return [values[v] for v in op.operands]
+        results = TENSOR_OPS[type(op)](op, values)
+        for value, array in zip(op.results, results, strict=True):
+            assert isinstance(value.type, TensorType)
+            expected = dtype(value.type.element_type)
+            assert array.shape == value.type.get_shape(), (op, array.shape)
+            assert array.dtype == expected, (str(op), array.dtype)
+            values[value] = array
+    raise AssertionError("expected a block to return or to yield")
+
+
+def results_of(block: Block) -> Sequence[SSAValue]:
+    assert block.last_op is not None
+    return block.last_op.operands
 
 
 def to_array(tensor: torch.Tensor) -> Array:
@@ -92,6 +104,19 @@ def iota(op: tensor_ir.IotaOp, values: Values) -> list[Array]:
     shape = shape_of(op.result)
     index = np.indices(shape)[op.axis.value.data] if shape else np.zeros(shape)
     return [index.astype(dtype(op.result.type.element_type))]
+
+
+def loop(op: flow.ForOp, values: Values) -> list[Array]:
+    carried = [values[v] for v in op.inits]
+    stacks = [np.empty(shape_of(v), dtype(element_of(v))) for v in op.stacked]
+    for turn in range(op.trips):
+        values |= zip(op.carried, carried, strict=True)
+        values |= {p: values[v][turn] for p, v in zip(op.pieces, op.scanned, strict=True)}
+        given = run_block(op.body.block, values)
+        carried = given[: len(carried)]
+        for stack, array in zip(stacks, given[len(carried) :], strict=True):
+            stack[turn] = array
+    return [*carried, *stacks]
 
 
 def elementwise(op: tensor_ir.ElementwiseOp, values: Values) -> list[Array]:
@@ -305,6 +330,7 @@ def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:
 
 
 TENSOR_OPS: dict[type[Operation], Callable[[Any, Values], list[Array]]] = {
+    flow.ForOp: loop,
     tensor_ir.ConstantOp: constant,
     tensor_ir.IotaOp: iota,
     tensor_ir.ElementwiseOp: elementwise,

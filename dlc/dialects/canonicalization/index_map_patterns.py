@@ -18,6 +18,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewri
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects.axes import new_body
+from dlc.dialects.flow import is_before_loop
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp
 from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp, element_of
@@ -31,7 +32,8 @@ from dlc.ir.provenance import inherit, ops_of, set_ops
 class ComposeIndexMap(RewritePattern):
     """
     An index map of index maps reads their sources itself; what is sure from extents is dropped. One
-    that changes nothing is its source, and one of a constant is a constant.
+    that changes nothing is its source, and one of a constant is a constant. In a loop, one that is
+    joined of several tensors before it stays: each turn would choose among them anew.
     """
 
     spaces: dict[tuple[int, ...], IndexSpace] = field(default_factory=dict)
@@ -119,7 +121,16 @@ class Pieces:
             conditions = result.simplified(space.exprs(where.data))
             if conditions is None:
                 continue
-            result.add(Piece(source, subscripts, conditions))
+            piece = Piece(source, subscripts, conditions)
+            inner = source.owner
+            if (
+                isinstance(inner, IndexMapOp)
+                and len(inner.sources) > 1
+                and is_before_loop(inner, op)
+            ):
+                result.keep(piece)
+            else:
+                result.add(piece)
             if not conditions:
                 break
         return result
@@ -134,6 +145,12 @@ class Pieces:
                 needed = [c for c in needed if not sure(c, [condition])]
                 needed.append(condition)
         return tuple(needed)
+
+    def keep(self, piece: Piece) -> None:
+        """Appends a piece as it is."""
+        if not piece.where:
+            self.fill = None
+        self.pieces.append(piece)
 
     def add(self, piece: Piece) -> None:
         """Appends a piece, or the pieces that its source is made of."""

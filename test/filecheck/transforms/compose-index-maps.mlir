@@ -78,3 +78,22 @@ func.func @gather(%x: tensor<4x6xf32>, %i: tensor<2x4xi64>) -> tensor<2x4xf32> {
   %y = tensor_ir.gather (%i) (d0, d1) -> %t[i0, d1] : (tensor<2x4xi64>), tensor<6x4xf32> -> tensor<2x4xf32>
   func.return %y : tensor<2x4xf32>
 }
+
+// -----
+
+// What is joined before a loop stays: each turn would choose among the tensors anew.
+
+// CHECK-LABEL: @joined_before_a_loop
+// CHECK-NEXT: %w = tensor_ir.index_map (d0, d1) -> %a[d1] where (d0 < 1), %b[d1]
+// CHECK:        %v = tensor_ir.index_map (d0, d1) -> %w[d1, d0] : tensor<2x4xf32> -> tensor<4x2xf32>
+// CHECK-NEXT:   %u = tensor_ir.index_map (d0, d1) -> %x[d1, d0] : tensor<2x4xf32> -> tensor<4x2xf32>
+func.func @joined_before_a_loop(%x: tensor<2x4xf32>, %a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<3x4x2xf32>, tensor<3x4x2xf32>) {
+  %w = tensor_ir.index_map (d0, d1) -> %a[d1] where (d0 < 1), %b[d1] : tensor<4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+  %i = tensor_ir.index_map (d0, d1) -> %x[d0, d1] : tensor<2x4xf32> -> tensor<2x4xf32>
+  %p, %q = flow.for 3 carry () scan () : (), () -> (), (tensor<3x4x2xf32>, tensor<3x4x2xf32>) {
+    %v = tensor_ir.index_map (d0, d1) -> %w[d1, d0] : tensor<2x4xf32> -> tensor<4x2xf32>
+    %u = tensor_ir.index_map (d0, d1) -> %i[d1, d0] : tensor<2x4xf32> -> tensor<4x2xf32>
+    flow.yield %v, %u : tensor<4x2xf32>, tensor<4x2xf32>
+  }
+  func.return %p, %q : tensor<3x4x2xf32>, tensor<3x4x2xf32>
+}

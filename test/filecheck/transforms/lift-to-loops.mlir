@@ -101,3 +101,20 @@ func.func @main(%x: tensor<8xf32>) -> (tensor<4x8xf32> {dlc.strides = array<i64:
 // CHECK-NEXT:    loop.for %j in 8 {
 // CHECK-NEXT:      %x_1 = loop.load %x[%j] : memref<8xf32>
 // CHECK-NEXT:      loop.store %x_1, %s[0, %j] : memref<4x8xf32, strided<[0, 1]>>
+
+// -----
+
+// What is joined of several tensors before a loop that reads it is joined once.
+
+// CHECK-LABEL: @joined_before_a_loop
+// CHECK:      %w = loop.kernel @w(%b: memref<4xf32> = %b, %a: memref<4xf32> = %a) -> (%w: memref<2x4xf32>)
+// CHECK:      flow.for 3 carry
+// CHECK-NEXT:   %v = loop.kernel @v(%w: memref<2x4xf32> = %w)
+func.func @joined_before_a_loop(%a: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<3x4x2xf32> {
+  %w = tensor_ir.index_map (d0, d1) -> %a[d1] where (d0 < 1), %b[d1] : tensor<4xf32>, tensor<4xf32> -> tensor<2x4xf32>
+  %p = flow.for 3 carry () scan () : (), () -> (), (tensor<3x4x2xf32>) {
+    %v = tensor_ir.index_map (d0, d1) -> %w[d1, d0] : tensor<2x4xf32> -> tensor<4x2xf32>
+    flow.yield %v : tensor<4x2xf32>
+  }
+  func.return %p : tensor<3x4x2xf32>
+}

@@ -1,7 +1,7 @@
 """
 Which tensors have memory of their own, and how they lie in it: what `@main` returns, and what
 control flow carries, scans and stacks. Where that is no tensor that is computed for it, it is
-copied.
+copied. What is joined of several tensors before a loop that reads it is joined once.
 """
 
 from __future__ import annotations
@@ -75,11 +75,19 @@ def put_in_memory(function: func.FuncOp, layouts: Layouts) -> set[Operation]:
     found = _put_results(function, layouts)
     for inner in flow.blocks_of(block):
         for op in list(inner.ops):
+            if isinstance(op, tensor_ir.IndexMapOp) and is_joined_before_loop(op):
+                found.add(op)
             if isinstance(op, flow.FLOW):
                 found |= _put_operands(op)
             if isinstance(op, flow.ForOp):
                 _lay_out(op, layouts)
     return found
+
+
+def is_joined_before_loop(op: tensor_ir.IndexMapOp) -> bool:
+    """True if an index map chooses among tensors, and a loop that it stands before reads it."""
+    readers = (use.operation for use in op.result.uses)
+    return len(op.sources) > 1 and any(flow.is_before_loop(op, reader) for reader in readers)
 
 
 def _put_results(function: func.FuncOp, layouts: Layouts) -> set[Operation]:

@@ -18,7 +18,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint
 
 from dlc.diagnostics import OpError
-from dlc.dialects import tensor_ir
+from dlc.dialects import flow, tensor_ir
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.tensor_ir import element_of
 from dlc.ir.expr import Expr, to_map
@@ -246,6 +246,31 @@ class TensorBuilder:
         if not axes:
             return inputs[0]
         return self.insert(tensor_ir.ReduceOp(monoid, list(axes), inputs), hint)
+
+    def loop(
+        self,
+        count: int,
+        inits: Sequence[SSAValue],
+        scanned: Sequence[SSAValue],
+        step: Callable[[Sequence[SSAValue], Sequence[SSAValue]], tuple[list[SSAValue], ...]],
+    ) -> list[SSAValue]:
+        """
+        `flow.for`: `step` builds the body, of what is carried and of the elements of what is
+        scanned; it gives what is carried on, and elements of what is stacked. The results are
+        those carried last, and the stacks.
+        """
+        types = [*(v.type for v in inits), *(flow.piece_of(v.type) for v in scanned)]
+        block = Block(arg_types=types)
+        for argument, value in zip(block.args, (*inits, *scanned), strict=True):
+            argument.name_hint = value.name_hint
+        outside, wide = self.builder, dict(self._wide)
+        self.builder = Builder(InsertPoint.at_end(block))
+        carried, pieces = step(block.args[: len(inits)], block.args[len(inits) :])
+        block.add_op(flow.YieldOp([*carried, *pieces]))
+        self.builder, self._wide = outside, wide
+        op = flow.ForOp(count, inits, scanned, Region(block))
+        self.insert(op)
+        return list(op.results)
 
     def index_map(
         self,
