@@ -33,7 +33,7 @@ from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
-from dlc.frontend.recurrent import RECURRENT, is_dropping, shapes_only
+from dlc.frontend.recurrent_layers import RECURRENT, is_dropping, shapes_only
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 from dlc.frontend.strided import STRIDED, NotRowMajor
