@@ -82,7 +82,7 @@ def export(
         stack.enter_context(_quiet())
         stack.enter_context(Unchecked())
         stack.enter_context(all_frames_recorded())
-        stack.enter_context(shapes_only())
+        stack.enter_context(shapes_only(whole))
         if isinstance(root, GraphModule):
             stack.enter_context(_lines_of_graph(root))
         try:
