@@ -90,8 +90,15 @@ class Variant:
     def compute(
         self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None
     ) -> list[torch.Tensor]:
-        """The results of the kernels for the tensors that `@main` takes."""
-        return self.executor([t.detach() if t.requires_grad else t for t in bound], on_launch)
+        """
+        The results of the kernels for the tensors that `@main` takes, some of which they update.
+        """
+        given = [t.detach() if t.requires_grad else t for t in bound]
+        return self.executor(given, on_launch, in_place=True)
+
+    def rehearse(self, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The same, with the tensors as they were."""
+        return self.executor([t.detach() for t in bound])
 
     def finish(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
         """The user's output of what the kernels computed, mutations written back."""
@@ -123,7 +130,7 @@ class Variant:
                 "a CUDA graph cannot wait for what it computes, and this program branches on that "
                 "(torch.cond or while_loop): leave out graph=True"
             )
-        return Graph(self.backend, self.program.arguments, self.compute, bound)
+        return Graph(self.backend, self.program.arguments, self.compute, self.rehearse, bound)
 
     @cached_property
     def longest_reduction(self) -> int:

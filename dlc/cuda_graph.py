@@ -33,8 +33,9 @@ def check_capturing(backend: Backend) -> Capturing:
 
 class Graph:
     """
-    The captured launches of `compute`. The graph reads the module's tensors where they are, and
-    inputs from tensors of its own; `results` are written by each replay.
+    The captured launches of `compute`, which `rehearse` does on copies of what it updates. The
+    graph reads the module's tensors where they are, and inputs from tensors of its own; `results`
+    are written by each replay.
     BackendError for a tensor that is not on the backend's device.
     """
 
@@ -43,6 +44,7 @@ class Graph:
         backend: Backend,
         arguments: Sequence[Argument],
         compute: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
+        rehearse: Callable[[Sequence[torch.Tensor]], object],
         bound: Sequence[torch.Tensor],
     ) -> None:
         capturing = check_capturing(backend)
@@ -51,7 +53,7 @@ class Graph:
             _own(argument, tensor, backend.device)
             for argument, tensor in zip(arguments, bound, strict=True)
         ]
-        compute(self.tensors)  # compiles and loads the kernels, which a capture cannot do
+        rehearse(self.tensors)  # compiles and loads the kernels, which a capture cannot do
         self.replay, self.results = capturing.capture(lambda: compute(self.tensors))
 
     def fits(self, bound: Sequence[torch.Tensor]) -> bool:

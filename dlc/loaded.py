@@ -126,12 +126,12 @@ class LoadedProgram:
     def __call__(self, *args: torch.Tensor, **kwargs: torch.Tensor) -> Any:
         given = [pairs_of(t) for t in self._arguments(args, kwargs)]
         laid = [self._laid_out(number, tensor) for number, tensor in enumerate(given)]
-        computed = self.executor([t.detach() for t in laid])
+        computed = self.executor([t.detach() for t in laid], in_place=True)
         pairs = zip(computed, self._gives, strict=True)
         results = [r if dtype.is_complex else r.view(dtype) for r, dtype in pairs]
         with torch.no_grad():
             for result, argument in zip(results, self._mutated, strict=True):
-                if argument is not None:
+                if argument is not None and given[argument].data_ptr() != result.data_ptr():
                     given[argument].copy_(result)
         leaves = [
             leaf.value if isinstance(leaf, Constant) else leaf.tensor(results, given)

@@ -77,6 +77,7 @@ class Executor:
         self.backend = backend
         self.program = HostProgram.of(module).bind({})
         self.funcs = tuple(self.program.funcs)
+        self._updated = self.program.updated
         self._prepared = False
 
     @property
@@ -97,14 +98,19 @@ class Executor:
             self._prepared = True
 
     def __call__(
-        self, tensors: Sequence[torch.Tensor], on_launch: OnLaunch | None = None
+        self,
+        tensors: Sequence[torch.Tensor],
+        on_launch: OnLaunch | None = None,
+        *,
+        in_place: bool = False,
     ) -> list[torch.Tensor]:
         """
-        The results of `@main`. A tensor on another device is copied to the backend's, and the
-        results to the device of the first tensor. `on_launch` is told the seconds of each kernel,
-        one waiting for the other. LaunchError for tensors other than `@main`'s arguments, and on
-        the host or with `sync` for indices out of range; else an index that is out of range reads
-        zero and writes nothing.
+        The results of `@main`, some of which may lie in the memory of its arguments: with
+        `in_place` in that of the tensors themselves, else in that of copies. A tensor on another
+        device is copied to the backend's, and the results to the device of the first tensor.
+        `on_launch` is told the seconds of each kernel, one waiting for the other. LaunchError for
+        tensors other than `@main`'s arguments, and on the host or with `sync` for indices out of
+        range; else an index that is out of range reads zero and writes nothing.
         """
         self.prepare()
         self._check(tensors)
@@ -112,7 +118,9 @@ class Executor:
         home = tensors[0].device if tensors else device
         run = Run(self.backend, self.program.count, on_launch)
         for number, tensor in enumerate(tensors):
-            run.hold(number, to_device(tensor, device))
+            here = to_device(tensor, device)
+            copied = here is tensor and not in_place and number in self._updated
+            run.hold(number, here.clone() if copied else here)
         with self.backend.running():
             run.take(self.program.steps)
         return [to_device(run.tensor(i), home) for i in self.results]

@@ -243,6 +243,12 @@ class BoundProgram:
         return [step for step in flat(self.steps) if isinstance(step, Launch)]
 
     @property
+    def updated(self) -> frozenset[int]:
+        """The arguments that kernels write."""
+        written = {n for launch in self.launches for n in launch.outputs}
+        return frozenset(written.intersection(range(len(self.arguments))))
+
+    @property
     def branches_on_data(self) -> bool:
         """True if what is launched depends on what was computed, so that the host waits for it."""
         return any(isinstance(step, While | If) for step in flat(self.steps))

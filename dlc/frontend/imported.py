@@ -313,7 +313,11 @@ class ImportedProgram:
             with torch.no_grad():
                 for result in self.results:
                     if result.argument is not None:
-                        bound[result.argument].copy_(results[result.index])
+                        mutated, made = bound[result.argument], results[result.index]
+                        if mutated.data_ptr() == made.data_ptr():
+                            torch.autograd.graph.increment_version(mutated)  # updated in place
+                        else:
+                            mutated.copy_(made)
         leaves = [
             leaf.value if isinstance(leaf, Constant) else leaf.tensor(results, bound)
             for leaf in self.outputs

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from exported import build
 from harness import STEPS as SCHEDULING
 from harness import apply, lowered, parse
-from test_export import build, scheduler  # noqa: F401  (a fixture)
 from xdsl.utils.exceptions import VerifyException
 
 import dlc
@@ -97,7 +98,7 @@ def test_the_argument_itself_is_written(tmp_path: Path) -> None:
     assert "put(const float* c, const float* __restrict__ v, float* y)" in f.ir("cuda")
 
 
-def test_an_export_writes_the_argument(tmp_path: Path, scheduler: Path) -> None:  # noqa: F811
+def test_an_export_writes_the_argument(tmp_path: Path, scheduler: Path) -> None:
     module = parse(load(tmp_path / "k.mlir", TEXT).ir("kernel"))
     export_program(module, tmp_path)
     build(tmp_path, scheduler)
@@ -138,3 +139,114 @@ def test_what_cannot_be_updated_is_a_sentence(old: str, new: str, sentence: str)
     assert old in TEXT
     with pytest.raises(Exception, match=sentence):
         parse(TEXT.replace(old, new, 1)).verify()
+
+
+ROWS_OF_CACHE, HEADS, WIDTH = 17, 3, 5
+
+
+class Cached(torch.nn.Module):
+    """Writes a row of two caches, in a way that a test gives, and reads all of them."""
+
+    def __init__(self, write: Any) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.randn(2, HEADS, ROWS_OF_CACHE, WIDTH))
+        self.register_buffer("values", torch.randn(2, HEADS, ROWS_OF_CACHE, WIDTH))
+        self.write = write
+
+    def forward(self, x: torch.Tensor, pos: torch.Tensor) -> torch.Tensor:
+        self.write(self.keys, x * 2, pos)
+        self.write(self.values, x + 1, pos)
+        return (x @ self.keys.transpose(-1, -2)).softmax(-1) @ self.values
+
+
+def _index(cache: torch.Tensor, x: torch.Tensor, pos: torch.Tensor) -> None:
+    cache[:, :, pos] = x
+
+
+def _slice(cache: torch.Tensor, x: torch.Tensor, pos: torch.Tensor) -> None:
+    cache[:, :, 4:5] = x
+
+
+def _rows(cache: torch.Tensor, x: torch.Tensor, pos: torch.Tensor) -> None:
+    cache[:, :, 3:9:2] = x
+
+
+def _twice(cache: torch.Tensor, x: torch.Tensor, pos: torch.Tensor) -> None:
+    cache[:, 1, pos] = x[:, 0]
+    cache.mul_(0.5)
+    cache[0, :, -2] = x[0, :, 0]
+
+
+def _rotate(cache: torch.Tensor, x: torch.Tensor, pos: torch.Tensor) -> None:
+    cache.copy_(cache.roll(1, 2))
+    cache[:, :, 0:1] = x
+
+
+def _scatter(cache: torch.Tensor, x: torch.Tensor, pos: torch.Tensor) -> None:
+    cache.scatter_(2, pos.view(1, 1, 1, 1).expand(x.shape), x)
+
+
+def _each(cache: torch.Tensor, x: torch.Tensor, pos: torch.Tensor) -> None:
+    cache[torch.arange(2), :, pos.expand(2)] = x[:, :, 0]
+
+
+def _index_copy(cache: torch.Tensor, x: torch.Tensor, pos: torch.Tensor) -> None:
+    cache.index_copy_(2, pos, x)
+
+
+WRITES = [_index, _slice, _rows, _twice, _rotate, _scatter, _each, _index_copy]
+IN_PLACE = {_index, _slice, _rows, _scatter, _each, _index_copy}
+
+
+@pytest.mark.parametrize("write", WRITES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("how", ["compile", "dynamo"])
+def test_caches_are_written_where_they_change(write: Any, how: str) -> None:
+    torch.manual_seed(0)
+    ours, eager = Cached(write), Cached(write).double()
+    eager.load_state_dict(ours.state_dict())
+    positions = [torch.tensor([p]) for p in (3, 4, 0, ROWS_OF_CACHE - 1)]
+    inputs = [torch.randn(2, HEADS, 1, WIDTH) for _ in positions]
+    places = ours.keys.data_ptr()
+    if how == "compile":
+        f: Any = dlc.compile(ours, (inputs[0], positions[0]), backend="host")
+        assert ("updates %keys" in f.ir("loop")) == (write in IN_PLACE)
+        assert ("updates %values" in f.ir("loop")) == (write in IN_PLACE)
+    else:
+        f = torch.compile(ours, backend="dlc", options={"backend": "host"})
+    with torch.no_grad():
+        for x, pos in zip(inputs, positions, strict=True):
+            torch.testing.assert_close(
+                f(x, pos).double(), eager(x.double(), pos), atol=1e-6, rtol=0
+            )
+            for name, cache in ours.named_buffers():
+                same = dict(eager.named_buffers())[name]
+                torch.testing.assert_close(cache.double(), same, atol=1e-6, rtol=0)
+    assert ours.keys.data_ptr() == places
+
+
+def test_a_cache_that_lies_otherwise_is_written_back() -> None:
+    ours = Cached(_slice)
+    ours.keys = torch.randn(ROWS_OF_CACHE, 2, HEADS, WIDTH).permute(1, 2, 0, 3)
+    f = dlc.compile(ours, (torch.randn(2, HEADS, 1, WIDTH), torch.tensor([0])), backend="host")
+    x = torch.randn(2, HEADS, 1, WIDTH)
+    expected = ours.keys.clone()
+    expected[:, :, 4:5] = x * 2
+    f(x, torch.tensor([0]))
+    torch.testing.assert_close(ours.keys, expected, atol=0, rtol=0)
+
+
+def test_arguments_stay_where_a_program_is_only_tried() -> None:
+    """What compares, times or explains a program runs it on the same tensors again and again."""
+
+    def f(cache: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return cache.add_(x)
+
+    cache, x = torch.zeros(5, 7), torch.ones(5, 7)
+    compiled = dlc.compile(f, (cache.clone(), x), backend="host")
+    variant = compiled.variant((cache, x))
+    for _ in range(3):
+        (made, *_) = variant.executor([cache, x])
+        assert torch.equal(made, x)
+    assert torch.equal(cache, torch.zeros(5, 7))
+    compiled(cache, x)
+    assert torch.equal(cache, x)

@@ -42,6 +42,10 @@ def layers(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return x.t().reshape(-1)
 
 
+def put(cache: torch.Tensor, x: torch.Tensor) -> None:
+    cache[3:5] = x
+
+
 def twice(x: torch.Tensor) -> torch.Tensor:
     return torch.stack([x, x])
 
@@ -58,6 +62,7 @@ PROGRAMS: tuple[tuple[Callable[..., torch.Tensor], tuple[Any, ...]], ...] = (
     (torch.xlogy, ones((8, 8), (8, 8))),
     (torch.softmax, (*ones((64, 1)), -1)),
     (twice, ones((3, 4))),
+    (put, ones((8, 4), (2, 4))),
     (torch.sum, ones((5, 5, 5))),
 )
 

@@ -48,7 +48,7 @@ def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) 
     """The work of a kernel on a target, of which `tiled` is computed in tiles."""
     walk = _Walk(kernel, target, tiled)
     walk.visit(kernel.body.block, 1)
-    written = sum(_bytes(ref.type, _numel(ref.type)) for ref in kernel.output_refs)
+    written = sum(_bytes(ref.type, _stored(kernel, ref)) for ref in kernel.output_refs)
     return Work(
         walk.flops,
         sum(walk.memory.values()) + written,
@@ -56,6 +56,15 @@ def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) 
         _units(kernel),
         0 if tiled else _steps(kernel.body.block),
     )
+
+
+def _stored(kernel: KernelOp, output: SSAValue) -> int:
+    """The elements of an output that a kernel stores: all of new memory."""
+    if output not in kernel.updated_refs:
+        return _numel(output.type)
+    stores = [use.operation for use in output.uses]
+    points = (prod(trip_count(op) for op in loops_around(store)) for store in stores)
+    return min(sum(points), _numel(output.type))
 
 
 def _units(kernel: KernelOp) -> float:

@@ -168,8 +168,8 @@ class _Fusion:
         if wish == "never" or obstacle is not None:
             self.kept[producer] = obstacle or "the attribute `fuse` forbids it"
             return False
-        if any(_is_ordered(kernel) for kernel in (producer, *consumers)):
-            self.kept[producer] = "a tensor is updated in place, before or after it is read"
+        if _reads_updated(producer):
+            self.kept[producer] = "it reads what is updated in place afterwards"
             return False
         if not all(stage(producer, c) for c in consumers):
             return False
@@ -251,8 +251,8 @@ def _anything(producer: KernelOp, consumer: KernelOp) -> bool:
     return True
 
 
-def _is_ordered(kernel: KernelOp) -> bool:
-    """True if a kernel updates a tensor in place, or reads one that another kernel updates."""
+def _reads_updated(kernel: KernelOp) -> bool:
+    """True if a kernel reads a tensor that it or another kernel updates."""
     readers = {use.operation for tensor in kernel.inputs for use in tensor.uses}
     updating = (op for op in readers if isinstance(op, KernelOp) and op.updated_refs)
     return any(not {*op.updated_of(op.inputs)}.isdisjoint(kernel.inputs) for op in updating)

@@ -56,6 +56,11 @@ def overwritten(c: Lowering, update: SSAValue, updates: SSAValue, subscripts: Ex
     return c.elementwise(lambda u, x, y: (u < 0).select(x, y), update, c.tensor(), found)
 
 
+def overwritten_once(c: Lowering, hit: SSAValue, value: SSAValue) -> SSAValue:
+    """`self` where a single update does not hit, elsewhere its value."""
+    return c.elementwise(lambda h, x, y: truth(h).select(y, x), hit, c.tensor(), value)
+
+
 # index_put: x[i, j] = values.
 
 
@@ -94,6 +99,10 @@ def index_put(c: Lowering) -> Lowered:
     square = [*extents, count]
     along = dimension(len(extents))
     hit = hits(c, [c.move(v, [along], square) for v in flat], range(len(extents)), square)
+    if count == 1:
+        there = c.move(c.reshape(hit, extents), [dimension(d) for d in places], c.shape)
+        subscripts[first] = fixed(0)
+        return overwritten_once(c, there, c.move(values, subscripts, c.shape))
     found = c.move(latest(c, hit), [dimension(d) for d in places], c.shape)
     return overwritten(c, found, values, subscripts)
 
@@ -201,7 +210,10 @@ def scatter(c: Lowering) -> Lowered:
     how = "sum" if c.op.overload.data == "scatter_add.default" else c.op.argument("reduce")
     if how is not None:
         return _reduced(c, str(how), hit, values)
-    return overwritten(c, latest(c, hit), c.cast(values, c.element), dims(rank + 1))
+    values = c.cast(values, c.element)
+    if length == 1:
+        return overwritten_once(c, c.reshape(hit, c.shape), c.reshape(values, c.shape))
+    return overwritten(c, latest(c, hit), values, dims(rank + 1))
 
 
 @lower("index_reduce")

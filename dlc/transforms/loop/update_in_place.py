@@ -1,0 +1,240 @@
+"""Kernels write the arguments of a program that it mutates, where they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import IndexType, ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.analysis.loop.changes import Changes, changes_of
+from dlc.analysis.loop.loops import trip_count
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import loops_around
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.dialects.user_outputs import mutated_by
+from dlc.ir.expr import Expr
+from dlc.remarks import remark
+from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
+from dlc.transforms.loop.fusion.normal_form import normalize_kernel
+
+
+@dataclass(frozen=True)
+class UpdateInPlacePass(ModulePass):
+    """
+    What `@main` writes back to an argument is computed in the argument's memory, and only where it
+    changes: a row that is put into a cache costs a row, not the cache.
+
+    *Legal when* the kernel that makes the new version loads of the old one nothing but the element
+    that it stores, and nothing uses the old one later. A condition that an axis has certain places
+    becomes the extent of the axis; one that it is a number, which is data, the subscript.
+    *Faster because* the rest is neither read nor written, nor copied back after the call.
+
+    ```
+    %new = loop.kernel @put(%c … = %cache, %x … = %x) -> (%y: memref<64x8xf32>) {
+      loop.for %i in 64, %j in 8 {
+        %old = loop.load %c[%i, %j] : memref<64x8xf32>
+        %e = loop.load %x[%i - 5, %j] where (%i >= 5, %i < 6) else %old : memref<1x8xf32>
+        loop.store %e, %y[%i, %j] : memref<64x8xf32>
+    ```
+    becomes
+    ```
+    %new = loop.kernel @put(%c … = %cache, %x … = %x) -> (%y: memref<64x8xf32> updates %c) {
+      loop.for %j in 8 {
+        %e = loop.load %x[0, %j] : memref<1x8xf32>
+        loop.store %e, %y[5, %j] : memref<64x8xf32>
+    ```
+    """
+
+    name = "update-in-place"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for main in [f for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks]:
+            end = main.body.block.last_op
+            if isinstance(end, func.ReturnOp):
+                for value, number in zip(end.arguments, mutated_by(main), strict=True):
+                    if number is not None:
+                        _update(main.body.block.args[number], value)
+
+
+@dataclass(frozen=True)
+class _Version:
+    """A kernel that makes a new version of a tensor."""
+
+    kernel: KernelOp
+    ref: BlockArgument
+    """The tensor inside of the kernel."""
+    changes: Changes
+
+
+def _update(argument: BlockArgument, result: SSAValue) -> None:
+    """Makes the kernels between an argument and its last version update it."""
+    versions = _versions(argument, result)
+    if versions is None:
+        return
+    for version in versions:
+        kernel = version.kernel
+        points = _restrict(version)
+        kernel.set_updates({kernel.output_refs[0]: version.ref})
+        remark(
+            UpdateInPlacePass.name,
+            kernel.name_,
+            f"updates %{argument.name_hint or 'argument'} in place, {points} elements of it",
+        )
+        normalize_kernel(kernel)
+
+
+def _versions(argument: BlockArgument, result: SSAValue) -> list[_Version] | None:
+    """The kernels that make version after version, the first one first; None if one cannot."""
+    found: list[_Version] = []
+    value = result
+    while value is not argument:
+        kernel = value.owner
+        if not isinstance(kernel, KernelOp) or len(kernel.outputs) != 1:
+            return None
+        if (version := next(_sources(_with_condition(kernel), argument), None)) is None:
+            return None
+        found.append(version)
+        value = version.kernel.inputs[version.ref.index]
+    found.reverse()
+    return found if all(_is_last(version.kernel, version.ref) for version in found) else None
+
+
+def _sources(kernel: KernelOp, argument: BlockArgument) -> Iterator[_Version]:
+    """The old versions that a kernel may have made its result of, the argument first."""
+    refs = sorted(kernel.input_refs, key=lambda ref: kernel.inputs[ref.index] is not argument)
+    for ref in refs:
+        if ref.uses and (changes := changes_of(kernel, ref)) is not None:
+            yield _Version(kernel, ref, changes)
+
+
+def _with_condition(kernel: KernelOp) -> KernelOp:
+    """
+    The kernel, replaced by one that computes itself the condition by which it chooses between an
+    old element and a new one, if it then says where the points that change are.
+    """
+    trial = kernel
+    while (producer := _producer_of_condition(trial)) is not None:
+        merged = inline_producer(producer, trial)
+        normalize_kernel(merged)
+        if trial is not kernel:
+            trial.erase()
+        trial = merged
+    changes = (changes_of(trial, ref) for ref in trial.input_refs if ref.uses)
+    if trial is kernel:
+        return kernel
+    if not any(change is not None and change.pins for change in changes):
+        trial.erase()
+        return kernel
+    Rewriter.replace_op(kernel, trial)
+    return trial
+
+
+def _producer_of_condition(kernel: KernelOp) -> KernelOp | None:
+    """A kernel that computes point by point what a condition of a last choice is computed of."""
+    uses = list(kernel.output_refs[0].uses)
+    choice = uses[0].operation.operands[0].owner if len(uses) == 1 else None
+    if not isinstance(choice, arith.SelectOp):
+        return None
+    pending: list[SSAValue] = [choice.cond]
+    while pending:
+        op = pending.pop().owner
+        if isinstance(op, LoadOp) and isinstance(op.ref, BlockArgument):
+            producer = kernel.inputs[op.ref.index].owner
+            if isinstance(producer, KernelOp) and _is_pointwise(producer):
+                return producer
+        elif isinstance(op, Operation):
+            pending += op.operands
+    return None
+
+
+def _is_pointwise(kernel: KernelOp) -> bool:
+    return inlinable(kernel) is None and not any(isinstance(o, ReduceOp) for o in kernel.walk())
+
+
+def _is_last(kernel: KernelOp, ref: BlockArgument) -> bool:
+    """True if nothing uses a tensor after a kernel, which is moved if that makes it so."""
+    block, tensor = kernel.parent, kernel.inputs[ref.index]
+    assert block is not None
+    if sum(operand is tensor for operand in kernel.operands) > 1:
+        return False
+    others = _users(block, [tensor], kernel)
+    readers = _users(block, kernel.outputs, kernel)
+    if any(isinstance(other, func.ReturnOp) for other in others):
+        return False
+    if not all(other.is_before_in_block(reader) for other in others for reader in readers):
+        return False
+    late = [other for other in others if not other.is_before_in_block(kernel)]
+    for other in late:
+        if all(o is other or o.is_before_in_block(other) for o in late):
+            kernel.detach()
+            Rewriter.insert_op(kernel, InsertPoint.after(other))
+    return True
+
+
+def _users(block: Block, values: Sequence[SSAValue], but: Operation) -> list[Operation]:
+    """The operations of a block that use values of it, themselves or in a body of theirs."""
+    users = [use.operation for value in values for use in value.uses]
+    around = (block.find_ancestor_op_in_block(user) for user in users if user is not but)
+    return [op for op in dict.fromkeys(around) if op is not None]
+
+
+def _restrict(version: _Version) -> int:
+    """Has a kernel run over the points that change, and store what is new; how many these are."""
+    changes = version.changes
+    store, value = changes.store, changes.value
+    if changes.where and isinstance(load := value.owner, LoadOp) and load.default is not None:
+        new = LoadOp(load.ref, load.subscripts, load.where)  # without the old element for others
+        new.location, new.result.name_hint = load.location, load.result.name_hint
+        Rewriter.insert_op(new, InsertPoint.before(load))
+        value = new.result
+    last = StoreOp(value, store.ref, store.subscripts, changes.where)
+    last.location = store.location
+    Rewriter.replace_op(store, last, [])
+    loops = [op for op in loops_around(last) if isinstance(op, ForOp)]
+    for axis, number in changes.pins.items():
+        _pin(next(loop for loop in loops if axis in loop.axes), axis, number, last)
+    for loop in loops:
+        for axis in list(loop.axes):
+            _narrow(loop, axis, last.where)
+    return prod(trip_count(loop) for loop in loops)
+
+
+def _pin(loop: ForOp, axis: BlockArgument, number: SSAValue, store: StoreOp) -> None:
+    """Makes an axis a number, where that is one of its places."""
+    assert isinstance(number.owner, Operation)
+    cast = arith.IndexCastOp(number, IndexType())
+    cast.result.name_hint = axis.name_hint
+    Rewriter.insert_op(cast, InsertPoint.after(number.owner))
+    place, extents = Expr.of(cast.result), [loop.extent(a) for a in loop.axes]
+    inside = [place, place * -1 + extents.pop(axis.index) - 1]
+    _substitute(axis, place)
+    loop.body.block.erase_arg(axis)
+    loop.set_axes(extents)
+    store.set_index(store.subscripts, [*store.where, *inside])
+
+
+def _narrow(loop: ForOp, axis: BlockArgument, where: Sequence[Expr]) -> None:
+    """Has an axis run over the places alone that conditions leave."""
+    begin, end = 0, loop.extent(axis)
+    for condition in where:
+        if condition.coefficients == {axis: 1}:
+            begin = max(begin, -condition.constant)
+        elif condition.coefficients == {axis: -1}:
+            end = min(end, condition.constant + 1)
+    if 0 < end - begin < loop.least(axis):
+        extents = [end - begin if a is axis else loop.extent(a) for a in loop.axes]
+        _substitute(axis, Expr.of(axis) + begin)  # first: an axis of one point is a number
+        loop.set_axes(extents)
+
+
+def _substitute(axis: BlockArgument, place: Expr) -> None:
+    for user in {use.operation for use in axis.uses}:
+        assert isinstance(user, IndexedOp)
+        user.substitute(lambda value: place if value is axis else None)
