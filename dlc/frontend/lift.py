@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dlc.frontend.free_variables import free_values
 from dlc.frontend.parts import (
     Part,
     assignment,
@@ -30,6 +29,7 @@ from dlc.frontend.parts import (
 )
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.source import ImportFailure
+from dlc.frontend.torch_export import free_values
 
 PART_OF_CREATION = frozenset(
     "T mT H mH data t transpose permute swapaxes swapdims movedim view reshape flatten unflatten "

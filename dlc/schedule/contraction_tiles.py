@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.loop.contraction import Contraction, contraction_of, factors
 from dlc.analysis.loop.cost import flops_of
+from dlc.analysis.loop.loops import share_folded
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
+from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
-from dlc.schedule.tiling import Problem
+from dlc.schedule.tiling import SECTOR, VECTOR, Problem
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,33 @@ class Tiled:
     found: Contraction
     row: BlockArgument
     column: BlockArgument
+    beside: tuple[BlockArgument | None, BlockArgument | None]
+    """An axis of rows over which a block spreads those of `row`, and one of columns."""
     chunked: Mapping[loop.LoadOp, frozenset[SSAValue]]
     """The loads that vary along K, and along what else."""
     problem: Problem
+
+    @property
+    def is_chunked(self) -> bool:
+        """True if K has as many points as an access."""
+        reduce = self.found.reduce
+        return reduce.most(reduce.axes[-1]) >= VECTOR
+
+    def slab_points(self, op: loop.LoadOp, block: Mapping[SSAValue, int], chunk: int) -> int:
+        """The elements of the slab of a load for a block and a chunk of K."""
+        axes = self.found.reduce.axes
+        sizes = dict(block)
+        if not self.is_chunked:
+            sizes |= {axis: self.found.reduce.hint(axis) for axis in axes}
+        else:
+            sizes[axes[-1]] = chunk
+        return prod(_span(s, sizes) for s in op.subscripts)
+
+
+def _span(subscript: Expr, sizes: Mapping[SSAValue, int]) -> int:
+    """The distance that a subscript goes through, its ends counted, as axes have their sizes."""
+    steps = ((subscript.coefficient(a), n) for a, n in sizes.items() if a in subscript.values())
+    return 1 + sum((1 if step is None else abs(step)) * (n - 1) for step, n in steps)
 
 
 def outer_loop(kernel: loop.KernelOp) -> loop.ForOp | None:
@@ -59,24 +86,37 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
         steps = (abs(s.coefficient(axis) or 1) for op in chunked for s in op.subscripts)
         return outer.hint(axis) / max(steps, default=1)
 
-    # Of several axes of one length the innermost, along which memory is most likely contiguous.
-    inward = outer.axes[::-1]
-    row = max((a for a in inward if a in found.rows), key=run)
-    column = max((a for a in inward if a in found.columns), key=run)
-    problem = _problem(outer, reduce, found, (row, column), chunked, along)
-    return Tiled(outer, found, row, column, chunked, problem)
+    def best(axes: Sequence[SSAValue]) -> BlockArgument:
+        """
+        Of several axes the longest of those along which memory is contiguous, if one has a sector,
+        else the longest of all; of several of one length the innermost.
+        """
+        inward = [a for a in outer.axes[::-1] if a in axes]
+        return max(inward, key=lambda a: (run(a) >= SECTOR and _is_contiguous(a, chunked), run(a)))
+
+    row, column = best(found.rows), best(found.columns)
+
+    def other(axes: Sequence[SSAValue], tiled: BlockArgument) -> BlockArgument | None:
+        """The longest of the other axes of a convolution's operand, the innermost of several."""
+        inward = [a for a in outer.axes[::-1] if a in axes and a is not tiled]
+        return max(inward, key=outer.hint) if inward and len(reduce.axes) > 1 else None
+
+    beside = other(found.rows, row), other(found.columns, column)
+    problem = _problem(outer, reduce, found, (row, column, beside), chunked, along)
+    return Tiled(outer, found, row, column, beside, chunked, problem)
 
 
 def _problem(
     outer: loop.ForOp,
     reduce: loop.ReduceOp,
     found: Contraction,
-    tiled: tuple[BlockArgument, BlockArgument],
+    tiled: tuple[BlockArgument, BlockArgument, tuple[BlockArgument | None, ...]],
     chunked: Mapping[loop.LoadOp, frozenset[SSAValue]],
     along: Variance,
 ) -> Problem:
-    """The sizes of a contraction, of which a row and a column axis are tiled."""
-    row, column = tiled
+    """The sizes of a contraction, of which a row and a column axis are tiled, and those beside."""
+    row, column, others = tiled
+    beside = [1 if a is None else outer.hint(a) for a in others]
     row_factors, column_factors = factors(found, along)
 
     def work(axes: Sequence[SSAValue], others: Sequence[SSAValue]) -> float:
@@ -93,14 +133,40 @@ def _problem(
         """Elements of one operand for a point of K."""
         return prod(outer.hint(a) for a in outer.axes if a in varies)
 
+    walked = reduce.axes[-1:] if reduce.hint(reduce.axes[-1]) >= VECTOR else reduce.axes
+
+    def elements(axis: BlockArgument, *, scalar: bool = False) -> float:
+        """
+        The elements of operands for a point along an axis and one of a chunk: the step between two
+        such points, where windows overlap shared by those of one; `scalar`, those of operands of
+        which 16 bytes cannot be copied at once.
+        """
+        total = 0.0
+        for op, varies in chunked.items():
+            if axis not in varies or (scalar and _wide(op, (axis, reduce.axes[-1]))):
+                continue
+            own = [s for s in op.subscripts if axis in s.values()]
+            step = max(abs(s.coefficient(axis) or 1) for s in own) if own else 1
+            total += step / prod(reduce.hint(a) for s in own for a in walked if a in s.values())
+        return total
+
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
+    # A K too short for chunks is taken at once, with all that is summed over beside it.
+    k, taps = reduce.hint(reduce.axes[-1]), prod(map(reduce.hint, reduce.axes[:-1]))
+    taps *= share_folded(reduce)
     return Problem(
-        batch=prod(map(outer.hint, outer.axes)) // max(outer.hint(row) * outer.hint(column), 1),
+        batch=prod(map(outer.hint, outer.axes))
+        // max(outer.hint(row) * outer.hint(column) * prod(beside), 1),
         rows=outer.hint(row),
         columns=outer.hint(column),
-        k=reduce.hint(reduce.axes[-1]),
-        row_operands=sum(row in varies for varies in chunked.values()),
-        column_operands=sum(column in varies for varies in chunked.values()),
+        k=k if k >= VECTOR else ceil(k * taps),
+        beside=(beside[0], beside[1]),
+        taps=taps if k >= VECTOR else 1,
+        skips=bool(reduce.yielded.where),
+        row_operands=elements(row),
+        column_operands=elements(column),
+        scalar_row_operands=elements(row, scalar=True),
+        scalar_column_operands=elements(column, scalar=True),
         row_factors=row_factors,
         column_factors=column_factors,
         operand_points=sum(points(v) for v in chunked.values() if v & {row, column}),
@@ -110,3 +176,22 @@ def _problem(
         row_work=work(found.rows, found.columns),
         column_work=work(found.columns, found.rows),
     )
+
+
+def _is_contiguous(axis: BlockArgument, loads: Iterable[loop.LoadOp]) -> bool:
+    """True if what is loaded has neighbours along an axis next to each other."""
+    return any(op.subscripts and op.subscripts[-1].coefficient(axis) == 1 for op in loads)
+
+
+def _wide(op: loop.LoadOp, along: Sequence[BlockArgument]) -> bool:
+    """
+    True if neighbours along one of the axes that a slab has are next to each other in memory, and
+    its rows begin at multiples of 16 bytes.
+    """
+    if not op.subscripts:
+        return True
+    last = op.subscripts[-1]
+    whole = shape_of(op.ref)[-1] % VECTOR == 0 and last.constant % VECTOR == 0
+    rest = [c for atom, c in last.terms if atom not in along]
+    own = [c for atom, c in last.terms if atom in along]
+    return whole and own == [1] and all(c % VECTOR == 0 for c in rest)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from xdsl.ir import BlockArgument
+from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -76,38 +76,42 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
         return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
     best = fitting[0]
 
-    tiled_axes = outer.axes[min(row.index, column.index) :]
+    block: dict[SSAValue, int] = {}
+    points: dict[SSAValue, int] = {}
+    dealt: dict[SSAValue, int] = {}
+    of_axes = ((row, tiled.beside[0]), (column, tiled.beside[1]))
+    for axes, sizes, held in zip(of_axes, best.spread, best.points_held, strict=True):
+        for axis, size, n in zip(axes, sizes, held, strict=True):
+            if axis is not None and (size > 1 or axis in (row, column)):
+                block[axis], points[axis], dealt[axis] = size, n, size // n
+    tiled_axes = outer.axes[min(axis.index for axis in outer.axes if axis in block) :]
 
-    def per_axis(rows: int, columns: int, axes: Sequence[BlockArgument] = tiled_axes) -> str:
-        return ",".join(str(rows if a is row else columns if a is column else 1) for a in axes)
+    def per_axis(sizes: dict[SSAValue, int], axes: Sequence[BlockArgument] = tiled_axes) -> str:
+        return ",".join(str(sizes.get(a, 1)) for a in axes)
 
-    chunk = min(best.chunk, problem.k + -problem.k % VECTOR)
     slabs = best.computed_bytes
-    for op, varies in tiled.chunked.items():
-        shape = zip((row, column), best.block, strict=True)
-        points = chunk * prod(n for axis, n in shape if axis in varies)
-        slabs += points * element_bytes(op.result.type)
+    for op in tiled.chunked:
+        slabs += tiled.slab_points(op, block, best.points) * element_bytes(op.result.type)
     steps = ["tileify"]
-    if problem.k >= VECTOR:
+    if tiled.is_chunked:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}")
     if best.splits > 1:
         steps.append(_split(best.splits, extents))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     # An axis of which a thread has one point is no serial axis.
-    points = {row: best.thread[0], column: best.thread[1]}
-    held = per_axis(*best.thread, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
+    registers = per_axis(points, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
     steps += [
-        f"blockify-launch{{block={per_axis(*best.block)} thread={per_axis(*best.threads)}{group}}}",
+        f"blockify-launch{{block={per_axis(block)} thread={per_axis(dealt)}{group}}}",
         f"stage-inputs{{budget={slabs}{' compute=true' if best.computes else ''}}}",
-        f"register-tile{{extents={held}}}",
+        f"register-tile{{extents={registers}}}",
         "permute-register-tile",
     ]
     lost = [str(other) for other in fitting[1:]]
-    if best.chunks > 1:
+    if best.rings:
         steps += [f"double-buffer{{depth={best.depth}}}", "async-copy"]
         lost += [_without_tma(best)] if target.has_tma else []
     steps.append("pad-smem")
-    if best.chunks > 1:
+    if best.rings:
         steps.append("pipeline-k-outer")
     steps.append(f"mark-unroll{{limit={max(best.chunk // VECTOR, 1)}}}")
     return Choice(",".join(steps), str(best), tuple(lost))

@@ -25,13 +25,14 @@ from math import ceil, inf, prod
 
 from dlc.ir.cached import cached
 from dlc.schedule.occupancy import occupancy
-from dlc.target import Target
+from dlc.target import SECTOR_BYTES, Target
 
 VECTOR = 4
 """Elements of fp32 in a 16-byte access."""
 THREAD_TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (2, 8), (1, 8), (1, 4), (2, 2), (1, 1))
 """Rows and columns of a thread, which holds all sums of each."""
-THREADS = ((16, 16), (8, 16), (16, 8), (8, 8), (8, 32), (4, 32), (4, 16), (2, 32))
+THREADS = ((16, 16), (8, 16), (16, 8), (8, 8), (8, 32), (4, 32), (4, 16), (2, 32),
+           (32, 4), (16, 4))  # fmt: skip
 """Rows and columns of threads in a block."""
 CHUNKS = (16, 32)
 """Points of K in a chunk."""
@@ -39,6 +40,10 @@ DEPTHS = (3, 2)
 """Slots of a ring; the first of two that cost the same is taken."""
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 """Parts of K that blocks of their own sum up."""
+SPREADS = (1, 2, 4, 8, 16, 32)
+"""Columns of a block along an axis beside theirs; the first of those that are as good is taken."""
+SECTOR = SECTOR_BYTES // 4
+"""Elements of fp32 that are fetched from memory at once."""
 UNROLLED = 1024
 """Multiply-adds of a thread in a chunk's unrolled loop: 16 KiB of instructions."""
 LATENCY = 900
@@ -71,8 +76,19 @@ class Problem:
     rows: int
     columns: int
     k: int
-    row_operands: int = 1
-    column_operands: int = 1
+    beside: tuple[int, int] = (1, 1)
+    """The points of another axis of rows and of one of columns, over which a block spreads its
+    own."""
+    taps: float = 1
+    """Points of what is summed over beside K, as many as are not skipped."""
+    skips: bool = False
+    """True if conditions choose among chunks, which then are no rings."""
+    row_operands: float = 1
+    """Elements of operands for each row and point of K; windows that overlap share them."""
+    column_operands: float = 1
+    scalar_row_operands: float = 0
+    """As many of those that are copied one by one, not 16 bytes at once."""
+    scalar_column_operands: float = 0
     row_factors: int = 1
     """Values along rows that are multiplied with values along columns: two sums may share one."""
     column_factors: int = 1
@@ -93,14 +109,15 @@ class Problem:
     def compulsory_bytes(self) -> int:
         points = self.operand_points
         if points is None:
-            operands = self.rows * self.row_operands + self.columns * self.column_operands
-            points = self.batch * operands
+            rows, columns = self.rows * self.beside[0], self.columns * self.beside[1]
+            operands = rows * self.row_operands + columns * self.column_operands
+            points = ceil(self.batch * operands)
         return self.bytes_ * (points * self.k + self.batch * self.results)
 
     @property
     def results(self) -> int:
         """Sums of all rows and columns."""
-        return self.rows * self.columns * self.sums
+        return self.rows * self.columns * prod(self.beside) * self.sums
 
 
 @dataclass(frozen=True)
@@ -127,7 +144,20 @@ class Candidate:
     @cached
     def chunks(self) -> int:
         """Chunks that a block works through."""
-        return ceil(ceil(self.problem.k / self.chunk) / self.splits)
+        p = self.problem
+        return ceil(ceil(p.k / self.chunk) * p.taps / self.splits)
+
+    @cached
+    def points(self) -> int:
+        """Points of K in a chunk, in runs."""
+        return min(self.chunk, self.problem.k + -self.problem.k % VECTOR)
+
+    @cached
+    def copies(self) -> float:
+        """Instructions of all threads to copy a chunk of the operands."""
+        p = self.problem
+        scalar = self._points(p.scalar_row_operands, p.scalar_column_operands)
+        return COPY_INSTRUCTIONS * (max(self.slab_bytes - scalar * p.bytes_, 0) / 16 + scalar)
 
     @cached
     def slab_bytes(self) -> int:
@@ -147,17 +177,21 @@ class Candidate:
         rows, columns = p.row_factors * (p.row_work > 0), p.column_factors * (p.column_work > 0)
         return self._points(rows, columns) * p.computed_bytes_
 
-    def _points(self, row_operands: int, column_operands: int) -> int:
+    def _points(self, row_operands: float, column_operands: float) -> int:
         """Elements of one chunk of so many operands."""
-        p, (rows, columns) = self.problem, self.block
-        points = min(self.chunk, p.k + -p.k % VECTOR)
-        return (rows * row_operands + columns * column_operands) * points
+        rows, columns = self.block
+        return ceil((rows * row_operands + columns * column_operands) * self.points)
 
     @cached
     def shared_bytes(self) -> int:
         """Bytes of shared memory of a block: all slots, and room for padding."""
-        slots = self.depth if self.chunks > 1 else 1
+        slots = self.depth if self.rings else 1
         return (self.slab_bytes * slots + self.computed_bytes) * 5 // 4
+
+    @cached
+    def rings(self) -> bool:
+        """True if chunks are copied to rings."""
+        return self.chunks > 1 and not self.problem.skips
 
     @cached
     def registers(self) -> int:
@@ -170,8 +204,29 @@ class Candidate:
     @cached
     def blocks(self) -> int:
         p = self.problem
-        tiles = ceil(p.rows / self.block[0]) * ceil(p.columns / self.block[1])
+        tiles = prod(
+            ceil(extent / along) * ceil(other / beside)
+            for extent, other, (along, beside) in zip(
+                (p.rows, p.columns), p.beside, self.spread, strict=True
+            )
+        )
         return p.batch * tiles * self.splits
+
+    @cached
+    def spread(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """
+        The rows of a block along their axis and along the one beside it, and its columns, so that
+        the fewest lie beyond; at least as many along an axis as are read from memory at once.
+        """
+        p, (rows, columns) = self.problem, self.block
+        return _spread(rows, p.rows, p.beside[0]), _spread(columns, p.columns, p.beside[1])
+
+    @property
+    def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of a thread's rows those along their axis and along the one beside it; its columns."""
+        (rows, _), (columns, _) = self.spread
+        r, c = min(self.thread[0], rows), min(self.thread[1], columns)
+        return (r, self.thread[0] // r), (c, self.thread[1] // c)
 
     @cached
     def resident(self) -> int:
@@ -189,22 +244,21 @@ class Candidate:
     @cached
     def beside(self) -> float:
         """Instructions that a thread issues for a chunk beside its steps."""
-        copies = COPY_INSTRUCTIONS * self.slab_bytes / 16
         work = min(self._work(together=True), self._work(together=False))
-        return CHUNK_INSTRUCTIONS + (copies + work) / self.thread_count
+        return CHUNK_INSTRUCTIONS + (self.copies + work) / self.thread_count
 
     @cached
     def share(self) -> float:
         """The share of multiply-adds among the instructions of a chunk."""
         ffma, loads = self.step
-        steps = self.chunk / VECTOR
+        steps = self.points / VECTOR
         return steps * ffma / (steps * (ffma + loads) + self.beside)
 
     @property
     def copy_share(self) -> float:
         """The share of copies among the instructions of a chunk."""
-        copies = COPY_INSTRUCTIONS * self.slab_bytes / 16 / self.thread_count
-        return copies / (self.chunk / VECTOR * sum(self.step) + self.beside)
+        copies = self.copies / self.thread_count
+        return copies / (self.points / VECTOR * sum(self.step) + self.beside)
 
     @cached
     def computes(self) -> bool:
@@ -215,7 +269,7 @@ class Candidate:
         """Instructions of all threads in a chunk for what is computed, together or by each."""
         p, threads = self.problem, self.thread_count
         rows, columns = self.block if together else (n * threads for n in self.thread)
-        work = self.chunk * (rows * p.row_work + columns * p.column_work)
+        work = self.points * (rows * p.row_work + columns * p.column_work)
         if together:
             copied = COPY_INSTRUCTIONS * self._computed_bytes / 16
             work += CHUNK_INSTRUCTIONS * threads + copied
@@ -229,14 +283,14 @@ class Candidate:
         wavefronts = WAVEFRONTS * loads
         issue = (ffma + loads) * t.warp / t.issue_lanes
         longest = max(ffma * t.warp / t.fp32_lanes, issue, wavefronts)
-        steps = self.chunk / VECTOR * (longest + UNHIDDEN * wavefronts)
+        steps = self.points / VECTOR * (longest + UNHIDDEN * wavefronts)
         return warps * (self.beside * t.warp / t.issue_lanes + steps)
 
     @cached
     def issue_seconds(self) -> float:
         """Time of the SM that has the most blocks."""
         share = ceil(self.blocks / self.target.sms)
-        hidden = LATENCY / max(self.depth - 1, 1) if self.chunks > 1 else LATENCY
+        hidden = LATENCY / max(self.depth - 1, 1) if self.rings else LATENCY
         clocks, left = 0.0, share
         while left > 0:
             running = min(self.resident, left)
@@ -295,7 +349,6 @@ class Candidate:
         return ROUNDED * (t.launch_seconds + longest + self._combine_seconds(splits))
 
     def __str__(self) -> str:
-        rows, columns = self.block
         parts = {
             "issue": self.issue_seconds,
             "memory": self.memory_seconds,
@@ -303,9 +356,10 @@ class Candidate:
             "combine": self.combine_seconds,
         }
         times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
+        shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
         return (
-            f"{rows}x{columns} blocks of {self.thread_count} threads, chunks of {self.chunk}"
+            f"{shape} blocks of {self.thread_count} threads, chunks of {self.chunk}"
             f"{split}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
@@ -315,6 +369,17 @@ def _us(seconds: float) -> str:
     """Microseconds, of three digits at least."""
     us = seconds * 1e6
     return f"{us:.3g}" if us < 1000 else f"{us:.0f}"
+
+
+def _spread(points: int, extent: int, beside: int) -> tuple[int, int]:
+    """A block's points along an axis and along one beside it."""
+    if beside == 1:
+        return points, 1
+    ways = [(points // n, n) for n in SPREADS if points % n == 0 and points // n >= SECTOR]
+    return min(
+        ways or [(points, 1)],
+        key=lambda way: ceil(extent / way[0]) * ceil(beside / way[1]),
+    )
 
 
 def _utilization(warps: float) -> float:
@@ -365,7 +430,7 @@ def _rising(problem: Problem, target: Target) -> Iterator[Candidate]:
         if estimated:
             yield c
             continue
-        for depth in DEPTHS if c.chunks > splits else (2,):
+        for depth in DEPTHS if c.rings and c.chunks > splits else (2,):
             new = replace(c, depth=depth, splits=splits)
             if new.seconds < inf:
                 ties = (-prod(new.thread), -depth)
@@ -379,7 +444,7 @@ def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
             continue
         tile = Candidate(problem, target, thread, threads, chunk, 2, 1)
         for splits in SPLITS:
-            if splits > 1 and 2 * splits > tile.chunks:
+            if splits > 1 and 2 * splits > (1 if problem.skips else tile.chunks):
                 break
             yield tile, splits
             if tile.blocks * splits > 4 * target.sms:

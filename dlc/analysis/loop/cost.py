@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import AnyFloat, MemRefType
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from dlc.analysis.loop.contraction import Contraction
-from dlc.analysis.loop.loops import trip_count
+from dlc.analysis.loop.loops import share_folded, trip_count
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
@@ -136,7 +136,7 @@ class _Walk:
                 self._count(op, points)
 
     def _reduce(self, op: ReduceOp, points: int) -> None:
-        inside = points * trip_count(op)
+        inside = int(points * trip_count(op) * share_folded(op))
         self.flops += inside * len(op.results)
         if self.tiled is not None and op is self.tiled.reduce:
             self._tile(self.tiled, inside)

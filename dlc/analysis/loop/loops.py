@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from math import prod
 
 from xdsl.dialects import scf
@@ -13,7 +14,7 @@ from xdsl.traits import MemoryEffectKind, get_effects
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.loop import ForOp, ReduceOp, StoreOp, YieldOp
 from dlc.dialects.nest_ops import ReduceOpBase
-from dlc.ir.expr import constant_of
+from dlc.ir.expr import Expr, constant_of
 from dlc.ir.variance import variance
 
 
@@ -28,6 +29,33 @@ def only_computes(op: Operation) -> bool:
 def trip_count(op: AxesOp) -> int:
     """The number of points of a loop's axes, as schedules and estimates assume it."""
     return prod(map(op.hint, op.axes))
+
+
+MAX_COUNTED = 4096
+"""Points of the axes of a condition that are looked at, to tell how often it holds."""
+
+
+def share_folded(op: ReduceOp) -> float:
+    """
+    The share of a reduce's points at which its conditions hold, each as if it were the only one;
+    all of them where the axes have too many points to count.
+    """
+    return prod(map(_share, op.yielded.where))
+
+
+def _share(condition: Expr) -> float:
+    axes = [v for v in dict.fromkeys(condition.values()) if isinstance(v, BlockArgument)]
+    owners = [axis.owner.parent_op() for axis in axes]
+    if len(axes) < len({*condition.values()}):
+        return 1.0
+    extents = [o.hint(a) for o, a in zip(owners, axes, strict=True) if isinstance(o, AxesOp)]
+    if len(extents) < len(axes) or not 0 < prod(extents) <= MAX_COUNTED:
+        return 1.0
+    held = 0
+    for point in product(*map(range, extents)):
+        at: dict[SSAValue, int] = dict(zip(axes, point, strict=True))
+        held += condition.substitute(at.get).constant >= 0
+    return held / prod(extents)
 
 
 def longest_reduction(module: ModuleOp) -> int:

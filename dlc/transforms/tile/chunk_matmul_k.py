@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
@@ -22,7 +23,10 @@ from dlc.transforms.step_options import at_least, divisors
 @dataclass(frozen=True)
 class ChunkMatmulKPass(SchedulingPass):
     """
-    The K reduce of a contraction becomes a reduce over chunks of a reduce within a chunk.
+    The K reduce of a contraction becomes a reduce over chunks of a reduce within a chunk. Of one
+    over several axes, as a convolution is, the last is K; its chunks and the points of the others
+    are one axis, along which the others' points follow each other. (Where conditions choose among
+    them, they stay apart, so that whole ones are skipped.)
 
     *Legal always*: points of a ragged last chunk beyond K fold the identity. Both reduces have one
     monoid and the inner one is only yielded, so they accumulate in place.
@@ -66,18 +70,39 @@ class ChunkMatmulKPass(SchedulingPass):
         if not reduces:
             raise Decline("it has no contraction")
         vector = self.vector
-        long = [r for r in reduces if r.most(r.axes[-1]) > self.bk]
+        long = [r for r in reduces if r.most(r.axes[-1]) > self.bk or len(r.axes) > 1]
         wide = [r for r in reduces if r.least(r.axes[-1]) >= vector > 1]
         if not long and not wide:
             raise Decline(f"no K is longer than a chunk of {self.bk}")
         for reduce in long:
             name = reduce.axes[-1].name_hint or "k"
-            chunk(reduce, reduce.axes[-1], self.bk, (f"{name}o", f"{name}i"))
+            size = min(self.bk, reduce.extent(reduce.axes[-1]))
+            outer = chunk(reduce, reduce.axes[-1], size, (f"{name}o", f"{name}i"))
+            assert isinstance(outer, tile.ReduceOp)
+            _join(outer, f"{name}o")
         for reduce in wide:
             _vectorize(reduce, vector)
         done = [f"chunks of {self.bk}"] if long else []
         done += [f"runs of {vector}"] if wide else []
         return f"K in {', '.join(done)}"
+
+
+def _join(outer: tile.ReduceOp, name: str) -> None:
+    """Makes the axes of a reduce over chunks one, the last of them the slowest to run."""
+    axes = [*outer.axes[-1:], *outer.axes[:-1]]
+    if len(axes) < 2 or outer.yielded.where:
+        return
+    joined = Axis(name, prod(map(outer.extent, axes)), SERIAL)
+
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        found: dict[BlockArgument, Expr] = {}
+        rest = joined.extent
+        for axis in axes:
+            rest //= outer.extent(axis)
+            found[axis] = (e[joined] // rest) % outer.extent(axis)
+        return found
+
+    replace_axes(outer, [joined], meaning)
 
 
 def _vectorize(reduce: tile.ReduceOp, size: int) -> None:

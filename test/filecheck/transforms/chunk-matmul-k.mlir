@@ -86,3 +86,21 @@
     loop.store %acc, %z[%i, %j] : memref<8x16xf32>
   }
 }
+
+// Without such conditions, chunks and the points of other axes are one axis.
+// CHECK-LABEL: tile.kernel @joined
+// CHECK: %acc = tile.reduce add serial(%ko in 4) -> f32 {
+// CHECK: %acc_part = tile.reduce add serial(%ki in 16) -> f32 {
+// CHECK: tile.load %u[%i + %ko mod 2, %ko floordiv 2 * 16 + %ki]
+// CHECK: tile.yield %p where (%ko floordiv 2 * 16 + %ki < 30) : f32
+%v = loop.kernel @joined(%u: memref<9x30xf32> = %u, %w: memref<16x2x30xf32> = %w) -> (%v: memref<8x16xf32>) {
+  loop.for %i in 8, %j in 16 {
+    %acc = loop.reduce add %l in 2, %k in 30 -> f32 {
+      %a = loop.load %u[%i + %l, %k] : memref<9x30xf32>
+      %b = loop.load %w[%j, %l, %k] : memref<16x2x30xf32>
+      %p = arith.mulf %a, %b : f32
+      loop.yield %p : f32
+    }
+    loop.store %acc, %v[%i, %j] : memref<8x16xf32>
+  }
+}
