@@ -328,12 +328,11 @@ def compile(
 
     What the program's modules hold is followed: a call uses the parameters and buffers that they
     have by then, and compiles a variant where something else has changed that their code reads: a
-    number, string, flag, dtype or function in an attribute (`m.eps`, `m.training`), also in lists,
-    tuples, dicts and sets; submodules and forward hooks; which weights are one; autocast and the
-    default dtype. Frozen are other objects in attributes and what is in them (`m.config.eps`),
-    numbers in globals and closures, which module or tensor a name there is bound to, and whether
-    gradients are enabled or required. A program that changes an attribute that it reads is an
-    error.
+    number, string, flag, dtype or function in an attribute (`m.eps`, `m.training`), a global or a
+    closure, also in lists, tuples, dicts and sets; submodules and forward hooks; which weights are
+    one; autocast, the default dtype, and whether gradients are enabled or required, if the program
+    asks. Frozen are other objects and what is in them (`m.config.eps`). A program that changes an
+    attribute or a variable that it reads is an error.
 
     With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.

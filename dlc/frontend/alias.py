@@ -10,6 +10,7 @@ from torch.fx import Node
 from torch.utils._pytree import tree_map
 
 from dlc.dialects.user_outputs import View
+from dlc.frontend.recurrent_layers import LAYERS
 
 
 class AliasAnalysis:
@@ -86,6 +87,8 @@ def _may_be_view(node: Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return getattr(target, "__name__", "") == "getitem"
+    if target in LAYERS:
+        return False
     if any(result.alias_info is not None for result in target._schema.returns):
         return True
     return target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)

@@ -37,6 +37,8 @@ from dlc.frontend.ambient import Ambient
 from dlc.frontend.control_flow import ProgramImporter
 from dlc.frontend.draws import STATE, fresh_state
 from dlc.frontend.exclusive import exclusive
+from dlc.frontend.free_variables import FreeVariables, FunctionModule, free_variables, methods
+from dlc.frontend.gradient_questions import GradientQuestions
 from dlc.frontend.imported import (
     Argument,
     Guard,
@@ -63,7 +65,7 @@ from dlc.frontend.pairs import (
     strides_of_pairs,
 )
 from dlc.frontend.source import ImportFailure, Place, UnsupportedError
-from dlc.frontend.torch_export import FunctionModule, export
+from dlc.frontend.torch_export import export
 from dlc.target import WIDEST_ACCESS
 
 DRAWS = "dlc.draws"
@@ -98,14 +100,21 @@ def import_program(
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
+    functions = methods(root) if isinstance(module, torch.nn.Module) else [module]
+    free = FreeVariables(free_variables(functions))
     with (
         exclusive(),
         exporting,
         recorded_attributes() as attributes,
         unseen_bodies(root, attributes),
     ):
-        exported = export(root, args, kwargs, shown_as, whole)
+        with GradientQuestions() as questions:
+            exported = export(root, args, kwargs, shown_as, whole)
+        if questions.asked:
+            exported = export(root, args, kwargs, shown_as, whole, gradients=True)
+        free.check_unchanged()
     importer = _Importer(root, module, exported, signature, args, kwargs, shown_as, attributes)
+    importer.asked, importer.free = questions.asked, free
     return importer.run()
 
 
@@ -124,6 +133,9 @@ class _Importer:
         attributes: ModuleAttributes,
     ):
         self.attributes = attributes
+        self.asked = False
+        """True if the program asks for gradients."""
+        self.free = FreeVariables()
         self.root, self.eager, self.exported, self.signature = root, eager, exported, signature
         self.leaves, self.input_spec = flatten_call(signature, args, kwargs)
         self.leaf_names = leaf_names(signature, args, kwargs)
@@ -193,7 +205,8 @@ class _Importer:
             signature=self.signature,
             eager=self.eager,
             attributes=self.attributes,
-            ambient=Ambient.now(),
+            ambient=Ambient.now(self.asked),
+            free=self.free,
             root=self.root,
         )
         program.module.verify()
@@ -231,7 +244,9 @@ class _Importer:
         for leaf, spec in enumerate(inputs):
             value = self.leaves[leaf]
             if isinstance(value, torch.Tensor):
-                self.add_argument(spec, self.leaf_names[leaf], "input", Guard.of(value), leaf)
+                self.add_argument(
+                    spec, self.leaf_names[leaf], "input", Guard.of(value, self.asked), leaf
+                )
             else:
                 self.constants[leaf] = value
         held = {spec.arg.name: spec for spec in specs if spec.kind.name in KINDS}
@@ -245,7 +260,8 @@ class _Importer:
                 tensor = fetch()
                 assert tensor is not None
                 kind = KINDS[spec.kind.name]
-                self.add_argument(spec, spec.target, kind, Guard.of(tensor), None, fetch)
+                guard = Guard.of(tensor, self.asked)
+                self.add_argument(spec, spec.target, kind, guard, None, fetch)
 
     def add_argument(
         self,

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.dialects.user_outputs import Constant, Leaf
 from dlc.frontend.ambient import Ambient
 from dlc.frontend.constants import same_constant
+from dlc.frontend.free_variables import FreeVariables, FunctionModule
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.frontend.source import ImportFailure
@@ -35,14 +36,21 @@ class Guard:
     dtype: torch.dtype
     strides: tuple[int, ...]
     align: int
+    requires_grad: bool | None = None
+    """None where the program does not ask for it."""
 
     @staticmethod
-    def of(tensor: torch.Tensor) -> Guard:
-        return Guard(tuple(tensor.shape), tensor.dtype, tensor.stride(), alignment(tensor))
+    def of(tensor: torch.Tensor, asked: bool = False) -> Guard:
+        """`asked` says that the program asks whether a tensor requires a gradient."""
+        require = tensor.requires_grad if asked else None
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        return Guard(shape, tensor.dtype, strides, alignment(tensor), require)
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Shapes and dtypes are equal, strides where the extent exceeds 1, alignment suffices."""
         if tensor.dtype != self.dtype or tensor.shape != self.shape:
+            return False
+        if self.requires_grad is not None and tensor.requires_grad != self.requires_grad:
             return False
         if tensor.layout is not torch.strided:
             return False
@@ -84,6 +92,10 @@ class Held:
         """It is the modules' tensor in here, whatever type of tensor it is."""
         with ExitStack() as stack:
             for module, name in self.places:
+                binding = module.tensors.get(name) if isinstance(module, FunctionModule) else None
+                if binding is not None:
+                    stack.callback(binding.bind, binding.value)
+                    binding.bind(tensor)
                 own = module.__dict__
                 registries = own["_parameters"], own["_buffers"]
                 place = next((place for place in registries if name in place), own)
@@ -159,6 +171,8 @@ class ImportedProgram:
     """The program as PyTorch runs it."""
     attributes: ModuleAttributes
     """What the code of the modules has read of them: the program is specialised to it."""
+    free: FreeVariables
+    """The constants among what its code finds in closures and globals."""
     ambient: Ambient
     """PyTorch's own state, to which it is specialised, too."""
     root: torch.nn.Module
@@ -174,6 +188,9 @@ class ImportedProgram:
         with ExitStack() as stack:
             stack.enter_context(self.ambient.restored())
             stack.enter_context(self.attributes.restored())
+            stack.enter_context(self.free.restored())
+            if isinstance(self.root, FunctionModule):
+                self.root.follow()
             for argument, tensor in zip(self.arguments, tensors, strict=True):
                 held = argument.fetch
                 if isinstance(held, Held) and held() is not tensor:
@@ -200,9 +217,13 @@ class ImportedProgram:
     def is_present(self) -> bool:
         """True if the modules have the attributes and tensors that the program is for."""
         held = [a for a in self.arguments if a.fetch is not None and a.kind != "random"]
-        return self.attributes.hold() and all(
-            argument.tensor is not None and argument.guard.holds(argument.tensor)
-            for argument in held
+        return (
+            self.attributes.hold()
+            and self.free.hold()
+            and all(
+                argument.tensor is not None and argument.guard.holds(argument.tensor)
+                for argument in held
+            )
         )
 
     def tensors_of(
@@ -214,13 +235,15 @@ class ImportedProgram:
         cheap enough per call.
         """
         leaves, spec = flatten_call(self.signature, args, kwargs)
-        if spec != self.input_spec or self.ambient != Ambient.now():
+        if spec != self.input_spec or not self.ambient.holds():
             return None
         for leaf, value in self.constants.items():
             if not same_constant(leaves[leaf], value):
                 return None
-        if not self.attributes.hold():
+        if not self.attributes.hold() or not self.free.hold():
             return None
+        if isinstance(self.root, FunctionModule):
+            self.root.follow()
         bound: list[torch.Tensor] = []
         for argument in self.arguments:
             tensor = self._tensor_of(argument, leaves)

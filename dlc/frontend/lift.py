@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from dlc.frontend.free_variables import free_values
 from dlc.frontend.parts import (
     Part,
     assignment,
@@ -29,7 +30,6 @@ from dlc.frontend.parts import (
 )
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.torch_export import free_values
 
 PART_OF_CREATION = frozenset(
     "T mT H mH data t transpose permute swapaxes swapdims movedim view reshape flatten unflatten "

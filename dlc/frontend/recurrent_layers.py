@@ -7,7 +7,7 @@ are asked for; and an export keeps it whole only in its eval mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import DispatchKey
+from torch._decomp import decomposition_table
 from torch._ops import OperatorBase, OpOverload
 from torch.fx import Node
 from torch.nn import functional as F
@@ -59,17 +60,20 @@ def shapes(
 
 
 @contextmanager
-def shapes_only() -> Iterator[None]:
-    """Within it, stand-ins go through recurrent layers in one step."""
-    saved = {layer: dict(layer.py_kernels) for layer in LAYERS}
+def shapes_only(whole: Container[str] | None) -> Iterator[None]:
+    """Within it, stand-ins go through the recurrent layers that stay whole in one step."""
+    layers = [op for op in LAYERS if whole is None or str(op).removeprefix("aten.") in whole]
+    saved = {layer: (dict(layer.py_kernels), decomposition_table[layer]) for layer in layers}
     try:
-        for layer in LAYERS:
+        for layer in layers:
+            decomposition_table[layer] = shapes
             for key in OWN_KEYS:
                 layer.py_kernels[key] = shapes
             layer._dispatch_cache.clear()
         yield
     finally:
-        for layer, kernels in saved.items():
+        for layer, (kernels, decomposition) in saved.items():
+            decomposition_table[layer] = decomposition
             layer.py_kernels.clear()
             layer.py_kernels.update(kernels)
             layer._dispatch_cache.clear()

@@ -59,69 +59,30 @@ DROPPING: Mapping[object, str] = {
 """What drops elements at random, and the name of the probability."""
 
 
-class FunctionModule(torch.nn.Module):
-    """
-    A function as a module. The modules and tensors that the function (or one that it calls) finds
-    in its closure or its globals are attributes under their names, so they are known by these.
-    """
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-        for name, value in free_values(function).items():
-            if isinstance(value, (torch.nn.Module, torch.Tensor)) and not hasattr(self, name):
-                setattr(self, name, value)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
-def free_values(function: Callable[..., Any]) -> dict[str, Any]:
-    """The values that the code of a function refers to, through the functions it calls too."""
-    found: dict[str, Any] = {}
-    pending: list[Any] = [function]
-    seen: set[int] = set()
-    while pending:
-        current = inspect.unwrap(pending.pop())
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if inspect.ismethod(current):
-            owner = current.__self__
-            if isinstance(owner, torch.nn.Module):
-                found.setdefault(type(owner).__name__.lower(), owner)
-            current = current.__func__
-        if not inspect.isfunction(current):
-            continue
-        if (current.__module__ or "").split(".")[0] == "torch":  # what eval made has no module
-            continue
-        free = inspect.getclosurevars(current)
-        for name, bound in {**free.nonlocals, **free.globals}.items():
-            value = inspect.unwrap(bound)
-            found.setdefault(name, value)
-            pending.append(value)
-    return found
-
-
 def export(
     root: torch.nn.Module,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     shown_as: Mapping[str, str],
     whole: Container[str] | None = None,
+    *,
+    gradients: bool = False,
 ) -> torch.export.ExportedProgram:
     """
     The functional ATen graph of a call. The overloads in `whole` (`rms_norm.default`; all of them
     if it is None) are kept, PyTorch's decompositions take apart the others as far as it has any.
+    With `gradients` the program finds them recorded and required as they are; else nowhere.
     """
     # Export would take a tensor that is passed twice for one argument: each gets its own object.
-    args, kwargs = tree_map_only(torch.Tensor, torch.Tensor.detach, (args, kwargs))
+    apart = _apart if gradients else torch.Tensor.detach
+    args, kwargs = tree_map_only(torch.Tensor, apart, (args, kwargs))
     with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
+        if not gradients:
+            stack.enter_context(torch.no_grad())
         stack.enter_context(_quiet())
         stack.enter_context(Unchecked())
         stack.enter_context(all_frames_recorded())
-        stack.enter_context(shapes_only())
+        stack.enter_context(shapes_only(whole))
         if isinstance(root, GraphModule):
             stack.enter_context(_lines_of_graph(root))
         try:
@@ -140,6 +101,11 @@ def export(
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
             raise ImportFailure(explain(error), place) from error
+
+
+def _apart(tensor: torch.Tensor) -> torch.Tensor:
+    """A leaf with these elements, which requires a gradient if they do."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str] | None) -> bool:

@@ -37,6 +37,7 @@ from dlc.backend import BackendError
 from dlc.backend.executor import Backend, Executor
 from dlc.backend.host.host_backend import HostBackend
 from dlc.diagnostics import OpError, with_context, with_hint
+from dlc.dialects import flow
 from dlc.judge.accuracy import Accuracy, compare
 from dlc.judge.conditioning import Expected
 from dlc.judge.reference import evaluate, widened
@@ -195,6 +196,8 @@ def _plainest(ctx: Context, module: ModuleOp, until: Stage) -> ModuleOp:
     for step in steps_between(stage_of(module), until):
         if step.pass_name in PLAINEST:
             apply_pass(ctx, module, step.pass_name)
+    if until == "kernel" and any(isinstance(op, flow.FLOW) for op in module.walk()):
+        apply_pass(ctx, module, "plan-buffers")  # control flow runs on buffers alone
     return module
 
 

@@ -20,6 +20,7 @@ from dlc.dialects.host import main_of
 from dlc.dialects.user_outputs import outputs_of
 from dlc.frontend.ambient import Ambient
 from dlc.frontend.draws import fresh_state
+from dlc.frontend.free_variables import FreeVariables
 from dlc.frontend.imported import Argument, Guard, ImportedProgram, Kind, Result
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.source import ImportFailure
@@ -53,6 +54,7 @@ def call_to_json(
         "autocast": {
             device: str(dtype).removeprefix("torch.") for device, dtype in program.ambient.autocast
         },
+        "grad_enabled": program.ambient.grad_enabled,
         "signature": [
             {"name": p.name, "kind": p.kind.name, "optional": p.default is not p.empty}
             for p in program.signature.parameters.values()
@@ -96,9 +98,11 @@ def call_from_json(
         signature=signed,
         eager=absent,
         attributes=ModuleAttributes(),
+        free=FreeVariables(),
         ambient=Ambient(
             tuple((device, _dtype(dtype)) for device, dtype in call["autocast"].members()),
             _dtype(call["default_dtype"]),
+            _answer(call["grad_enabled"]),
         ),
         root=torch.nn.Module(),
     )
@@ -180,6 +184,8 @@ def _argument_to_json(argument: Argument, file_of: Callable[[torch.Tensor], str]
         "dtype": str(guard.dtype).removeprefix("torch."),
         "strides": list(guard.strides),
         "align": guard.align,
+        # What the program holds is in the file as it was.
+        "requires_grad": guard.requires_grad if argument.kind == "input" else None,
     }
 
 
@@ -196,7 +202,11 @@ def guard_of(given: Entry, main: func.FuncOp) -> Guard:
     align = given["align"].integer()
     if align not in ALIGNMENTS:
         given["align"].fail(f"one of {', '.join(map(str, ALIGNMENTS))}")
-    return Guard(shape, dtype, strides, align)
+    return Guard(shape, dtype, strides, align, _answer(given["requires_grad"]))
+
+
+def _answer(given: Entry) -> bool | None:
+    return None if given.value is None else given.truth()
 
 
 def _argument(

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import dlc
+from dlc.cli import dlc_cli
 from dlc.compiler import CompiledProgram
 from dlc.dialects import host, host_flow
 from dlc.frontend.source import ImportFailure
@@ -170,6 +171,12 @@ def test_gradients_are_those_of_eager() -> None:
     own, known = (torch.autograd.grad(f(x)[0].square().sum(), wanted) for f in (program, layer))
     for one, other in zip(own, known, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_validation_runs_loops_after_every_pass(capfd: pytest.CaptureFixture[str]) -> None:
+    text = "nn.RNN(3, 2)(torch.randn(3, 2, 3))"
+    assert dlc_cli.main(["compile", "-c", text, "--validate", "--ir", "tile"]) == 0
+    assert "no result" in capfd.readouterr().err
 
 
 def test_a_saved_program_has_its_loops(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dlc.transforms.loop.fusion.canonical_form import canonicalize_kernel
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.joining import join_contractions
 from dlc.transforms.loop.fusion.nesting import nest
+from dlc.transforms.loop.fusion.reciprocals import take_reciprocals
 from dlc.transforms.loop.fusion.sinking import sink
 
 
@@ -20,4 +21,5 @@ def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
     if join_contractions(kernel):
         hoist(kernel)  # what both had in their bodies becomes one
     nest(kernel)
+    take_reciprocals(kernel)
     sink(kernel)

@@ -1,0 +1,66 @@
+"""Dividing once where many divide by one; see `take_reciprocals`."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, f32, f64
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.analysis.loop.float_ranges import float_range
+from dlc.dialects.loop import KernelOp, LoadOp, StoreOp, YieldOp
+
+ROUNDING = ("math.floor", "math.ceil", "math.round", "math.roundeven", "math.trunc")
+
+
+def take_reciprocals(kernel: KernelOp) -> None:
+    """
+    Makes divisions by a value from before their loop products with its reciprocal, which is
+    computed there: where that is never subnormal or infinite, so that a quotient is off by one more
+    rounding at most, and where nothing decides by the quotient.
+    """
+    found: dict[SSAValue, SSAValue] = {}
+    for op in list(kernel.walk()):
+        if not isinstance(op, arith.DivfOp) or op.result.type not in (f32, f64):
+            continue
+        divisor = op.rhs.owner
+        if isinstance(divisor, Block) or divisor.parent in (None, op.parent):
+            continue
+        if isinstance(divisor, arith.ConstantOp) or not _is_normal(op.rhs) or _decides(op):
+            continue
+        if op.rhs not in found:
+            found[op.rhs] = _reciprocal(op.rhs, divisor)
+        product = arith.MulfOp(op.lhs, found[op.rhs], op.fastmath)
+        product.result.name_hint, product.location = op.result.name_hint, op.location
+        Rewriter.replace_op(op, product)
+
+
+def _reciprocal(value: SSAValue, after: Operation) -> SSAValue:
+    one = arith.ConstantOp(FloatAttr(1.0, f32 if value.type == f32 else f64))
+    reciprocal = arith.DivfOp(one.result, value)
+    reciprocal.location = after.location
+    reciprocal.result.name_hint = f"{value.name_hint or 'v'}_reciprocal"
+    Rewriter.insert_op([one, reciprocal], InsertPoint.after(after))
+    return reciprocal.result
+
+
+def _is_normal(value: SSAValue) -> bool:
+    """True if a value that is not 0, infinite or NaN has a normal reciprocal."""
+    tiny = float(np.finfo(np.float32 if value.type == f32 else np.float64).tiny)
+    low, high = float_range(value)
+    return tiny <= low and high <= 1 / tiny
+
+
+def _decides(op: Operation) -> bool:
+    """True if what is computed of a value jumps where it changes a little."""
+    for result in op.results:
+        for use in result.uses:
+            user = use.operation
+            if isinstance(user, StoreOp | YieldOp):
+                continue
+            if user.name in ROUNDING or isinstance(user, LoadOp | arith.CmpfOp):
+                return True
+            if user.name.startswith("arith.fpto") or _decides(user):
+                return True
+    return False

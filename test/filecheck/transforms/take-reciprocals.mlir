@@ -1,0 +1,92 @@
+// RUN: dlc-opt %s --split-input-file -p take-reciprocals | filecheck %s
+
+// A sum of powers of e of differences from the largest is at least 1: it is inverted once a row.
+// CHECK-LABEL: loop.kernel @softmax
+// CHECK: %sum = loop.reduce add
+// CHECK: %[[ONE:.*]] = arith.constant 1.000000e+00 : f32
+// CHECK-NEXT: %sum_reciprocal = arith.divf %[[ONE]], %sum : f32
+// CHECK: %q = arith.mulf %e_1, %sum_reciprocal : f32
+func.func @main(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
+  %y = loop.kernel @softmax(%x: memref<8x64xf32> = %x) -> (%y: memref<8x64xf32>) {
+    loop.for %row in 8 {
+      %max = loop.reduce max %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        loop.yield %a : f32
+      }
+      %sum = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        %d = arith.subf %a, %max : f32
+        %e = math.exp %d : f32
+        loop.yield %e : f32
+      }
+      loop.for %c in 64 {
+        %a = loop.load %x[%row, %c] : memref<8x64xf32>
+        %d = arith.subf %a, %max : f32
+        %e = math.exp %d : f32
+        %q = arith.divf %e, %sum : f32
+        loop.store %q, %y[%row, %c] : memref<8x64xf32>
+      }
+    }
+  }
+  func.return %y : tensor<8x64xf32>
+}
+
+// -----
+
+// The largest of something else is none of these, nor is that of a part: the sum may be tiny.
+// CHECK-LABEL: loop.kernel @other
+// CHECK: arith.divf %e_1, %sum : f32
+func.func @main(%x: tensor<8x64xf32>, %z: tensor<8x64xf32>) -> tensor<8x64xf32> {
+  %y = loop.kernel @other(%x: memref<8x64xf32> = %x, %z: memref<8x64xf32> = %z) -> (%y: memref<8x64xf32>) {
+    loop.for %row in 8 {
+      %max = loop.reduce max %k in 64 -> f32 {
+        %a = loop.load %z[%row, %k] : memref<8x64xf32>
+        loop.yield %a : f32
+      }
+      %sum = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        %d = arith.subf %a, %max : f32
+        %e = math.exp %d : f32
+        loop.yield %e : f32
+      }
+      loop.for %c in 64 {
+        %a = loop.load %x[%row, %c] : memref<8x64xf32>
+        %e = math.exp %a : f32
+        %q = arith.divf %e, %sum : f32
+        loop.store %q, %y[%row, %c] : memref<8x64xf32>
+      }
+    }
+  }
+  func.return %y : tensor<8x64xf32>
+}
+
+// -----
+
+// A norm that is clamped is inverted; what is rounded to an integer is divided.
+// CHECK-LABEL: loop.kernel @normalize
+// CHECK: %norm_reciprocal = arith.divf %{{.*}}, %norm : f32
+// CHECK: %q = arith.mulf %b, %norm_reciprocal : f32
+// CHECK: %r = arith.divf %b, %norm : f32
+func.func @main(%x: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8x64xf32>) {
+  %y, %z = loop.kernel @normalize(%x: memref<8x64xf32> = %x) -> (%y: memref<8x64xf32>, %z: memref<8x64xf32>) {
+    loop.for %row in 8 {
+      %s = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        %p = arith.mulf %a, %a : f32
+        loop.yield %p : f32
+      }
+      %t = math.sqrt %s : f32
+      %eps = arith.constant 9.99999996E-13 : f32
+      %norm = arith.maximumf %t, %eps : f32
+      loop.for %c in 64 {
+        %b = loop.load %x[%row, %c] : memref<8x64xf32>
+        %q = arith.divf %b, %norm : f32
+        loop.store %q, %y[%row, %c] : memref<8x64xf32>
+        %r = arith.divf %b, %norm : f32
+        %f = math.floor %r : f32
+        loop.store %f, %z[%row, %c] : memref<8x64xf32>
+      }
+    }
+  }
+  func.return %y, %z : tensor<8x64xf32>, tensor<8x64xf32>
+}
