@@ -2,7 +2,8 @@
 Operations that run over axes, in a form shared by the loop and tile dialects.
 
 The axes of an operation are the arguments of its block; `extents` says how long each is. In the
-tile dialect each axis also has a kind: where it lives (`block`, `thread`, `serial`, `register`).
+tile dialect each axis also has a kind: where it lives (`block`, `thread`, `serial`, `register`,
+`fragment`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from dlc.ir.bounds import hint, least, most
 from dlc.ir.expr import Expr, from_affine
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
+FRAGMENT = "fragment"
 
 
 class AxesOp(IRDLOperation, ABC):
@@ -163,7 +165,9 @@ class AxesOp(IRDLOperation, ABC):
 def _names_axis(op: Operation, axis: SSAValue) -> bool:
     """True if an operation mentions an axis in subscripts or conditions, or works across it."""
     indices = op.indices if isinstance(op, IndexedOp) else ()
-    return axis in indices or axis in getattr(op, "axes", ())
+    return any(
+        axis in named for named in (indices, getattr(op, "axes", ()), getattr(op, "lanes", ()))
+    )
 
 
 def loops_around(op: Operation) -> list[AxesOp]:

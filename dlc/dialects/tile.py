@@ -3,7 +3,8 @@ The `tile` dialect: a kernel scheduled on a GPU (Tile IR).
 
 A launch is one scalar program that runs at every point of its axes. What differs is where an axis
 lives: `block` axes are walked by the grid, `thread` axes by the threads of a block, `serial` axes
-by each thread one point after the other, `register` axes by each thread all points at once.
+by each thread one point after the other, `register` axes by each thread all points at once,
+`fragment` axes, of a reduce, by the lanes of a warp together.
 
 ```
 tile.launch block(%row in 32) thread(%t in 256) {
@@ -40,7 +41,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i32,
 )
-from xdsl.ir import Block, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
@@ -72,10 +73,19 @@ from dlc.dialects.access import (
     YieldOpBase,
     index_parts,
 )
-from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, AxesOp
+from dlc.dialects.axes import (
+    BLOCK,
+    FRAGMENT,
+    REGISTER,
+    SERIAL,
+    THREAD,
+    AxesOp,
+    axes_properties,
+)
 from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import Name, SameType
 from dlc.dialects.kernel_op import KernelOpBase
+from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
 from dlc.dialects.point_ops import AccumulatorOp, EachOp
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
@@ -177,16 +187,64 @@ class ReduceOp(ReduceOpBase):
     accumulates in place. One that is `skipping`, as in `tile.reduce add skipping serial(%o in 2)`,
     leaves out the iterations in which a condition of its yield is false: all threads of a block
     leave out the same.
+
+    A `fragment` axis is walked by the lanes of a warp together, in their registers:
+    `tile.reduce add by <m16n8k16, bf16>(%group, %member, %half, %pair) serial(%ki in 4)
+    fragment(%kf in 16) -> f32` sums products of a factor that varies along the rows of a fragment,
+    `%half * 8 + %group`, and one that varies along its columns, `%member * 2 + %pair`, where
+    `%group * 4 + %member` is the lane, by `kernel.mma`.
     """
 
     name = "tile.reduce"
     skips = opt_prop_def(UnitAttr)
+    mma = opt_prop_def(MmaAttr)
+    lanes = var_operand_def(IndexType())
     assembly_format = (
-        "custom<Name>($monoid) (`skipping` $skips^)?"
+        "custom<Name>($monoid) (`skipping` $skips^)? (`by` $mma^ `(` $lanes `)`)?"
         " custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
     )
-    KINDS: ClassVar = (SERIAL, REGISTER)
+    KINDS: ClassVar = (SERIAL, REGISTER, FRAGMENT)
     traits = traits_def(SingleBlockImplicitTerminator(YieldOp))
+
+    def __init__(
+        self,
+        monoid: str,
+        extents: Sequence[int],
+        result_types: Sequence[Attribute],
+        body: Region,
+        kinds: Sequence[str] = (),
+    ) -> None:
+        properties = axes_properties(type(self), extents, kinds)
+        IRDLOperation.__init__(
+            self,
+            operands=[[]],
+            regions=[body],
+            properties={"monoid": StringAttr(monoid), **properties},
+            result_types=[list(result_types)],
+        )
+
+    def set_mma(self, mma: MmaAttr, lanes: Sequence[SSAValue]) -> None:
+        """Says how warps fold the fragment axis, and what numbers the places of a fragment."""
+        self.mma, self.operands = mma, list(lanes)
+
+    def verify_(self) -> None:
+        super().verify_()
+        fragments = [self.extent(axis) for axis in self.axes_of(FRAGMENT)]
+        if self.mma is None:
+            if fragments or self.lanes:
+                raise VerifyException("expected `by` a product of matrices for a fragment axis")
+            return
+        depth, ranges = self.mma.sizes.k, [most(lane) + 1 for lane in self.lanes]
+        if fragments != [depth] or self.monoid_name.data != "add":
+            raise VerifyException(
+                f"expected a sum over one fragment axis of {depth} points for {self.mma}, found "
+                f"{len(fragments)} of {', '.join(map(str, fragments))}"
+            )
+        if ranges != [8, 4, 2, 2]:
+            raise VerifyException(
+                "expected the group of a lane (of 8), its place there (of 4), the half of the "
+                f"rows (of 2) and of a pair of columns (of 2), found {ranges}"
+            )
 
 
 @irdl_op_definition

@@ -191,8 +191,9 @@ class _Binding:
         for op in list(self._launch.body.block.walk()):
             if isinstance(op, tile.StoreOp | tile.AtomicAddOp):
                 self._restrict(op)
-            elif isinstance(op, tile.ReduceOp) and can_skip(op, self._along):
-                op.skips = UnitAttr()
+            elif isinstance(op, tile.ReduceOp):
+                op.operands = [self._values.get(lane, lane) for lane in op.lanes]
+                op.skips = UnitAttr() if can_skip(op, self._along) else op.skips
             elif isinstance(op, tile.CombineOp):
                 op.bind(self._several(op.axes), self._several(self._threads))
             elif isinstance(op, IndexedOp):

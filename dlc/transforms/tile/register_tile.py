@@ -11,11 +11,13 @@ from xdsl.ir import BlockArgument
 
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
+from dlc.dialects.mma_layouts import SHAPES
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_options import at_least, divisors, per_axis
+from dlc.transforms.tile.tensor_cores.warp_tile import deal_to_warps
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,38 @@ class RegisterTilePass(SchedulingPass):
     ```
     tile.launch … register(%ei in 8, %ej in 8) { … }
     ```
+
+    With `mma=m16n8k16`, the threads that there were become warps, whose points are dealt to their
+    32 lanes as tensor cores lay out a matrix of 16 rows and 8 columns: lane 4 * g + m has columns
+    2m and 2m + 1 of rows g and g + 8. K, which is in runs of 16, is folded by warps, 2048 products
+    at once. What is summed in f32 must be products of two loaded elements of f16 or bf16, one along
+    each of the last two serial axes.
+
+    ```
+    tile.launch thread(%ti in 2, %tj in 2) serial(%ei in 32, %ej in 32) {
+      %p = tile.reduce add serial(%ki in 4) register(%kv in 16) -> f32 { … }
+    ```
+    becomes, with `extents=32,32 mma=m16n8k16`,
+    ```
+    tile.launch thread(%ti in 2, %tj in 2, %group in 8, %member in 4)
+        register(%ri in 2, %rj in 4, %half in 2, %pair in 2) {
+      %p = tile.reduce add by <m16n8k16, bf16>(%group, %member, %half, %pair)
+          serial(%ki in 4) fragment(%kv in 16) -> f32 { … }
+    ```
     """
 
     name = "register-tile"
 
     extents: tuple[int, ...] | None = None
     """Points of each serial axis held at once, aligned from the right; must divide the axis."""
+    mma: str = ""
+    """A shape of products of matrices that a warp computes at once, `m16n8k16`; none if empty."""
 
     def __post_init__(self) -> None:
         at_least("extents", 1, *(self.extents or ()))
+        shapes = sorted({shape for shape, _ in SHAPES if shape not in ("m16n8k8",)})
+        if self.mma and self.mma not in shapes:
+            raise OptionError("mma", f"expected {' or '.join(shapes)}, found {self.mma}")
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -59,6 +84,8 @@ class RegisterTilePass(SchedulingPass):
                 message = f"{size} does not divide the {points} points of a thread along"
                 hint = divisors(points)
                 raise OptionError("extents", f"{message} %{axis.name_hint}", hint)
+        if self.mma:
+            return deal_to_warps(launch, serial, sizes, self.mma)
         kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
         rest = {
             a: Axis(a.name_hint, launch.extent(a) // n, SERIAL)

@@ -11,9 +11,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.axes import REGISTER
+from dlc.dialects.axes import FRAGMENT, REGISTER
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
+from dlc.transforms.kernel.lowering.mma_lowering import MmaLowering
 from dlc.transforms.kernel.lowering.reduce_lowering import (
     ReduceLowering,
     Totals,
@@ -55,6 +56,11 @@ class ReduceNest:
         if self.outer is not None:
             self.folded |= self.outer.folded
             self.outer.folds = False
+        self.lanes: tuple[SSAValue, ...] = ()
+        """The axes of the fragments of a reduce inside, by warps, that shares the accumulators."""
+        sharing: ReduceNest | None = self
+        while op.lanes and sharing is not None:
+            sharing.lanes, sharing = tuple(op.lanes), sharing.outer
         self.totals: Totals | None = None
 
 
@@ -75,14 +81,20 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     """Puts a loop in a reduce's place; reduces around it are lowered before."""
     op = nest.op
     to.before(op)
-    nest.totals = to.accumulators(op) if nest.outer is None else nest.outer.totals
+    nest.totals = to.accumulators(op, nest.lanes) if nest.outer is None else nest.outer.totals
     assert nest.totals is not None
-    yielded = Yielded.of(to, op)
-    if nest.folds:
-        _insert_fold(to, nest, nest.totals, yielded)
-    if op.skips is not None and yielded.where:
-        _skip_unless(to, op, yielded.where)
-    kinds, extents = [op.kind(axis) for axis in op.axes], op.static_extents
+    if op.lanes:
+        MmaLowering(to, op).lower(nest.totals)
+    else:
+        yielded = Yielded.of(to, op)
+        if nest.folds:
+            _insert_fold(to, nest, nest.totals, yielded)
+        if op.skips is not None and yielded.where:
+            _skip_unless(to, op, yielded.where)
+    walked = [axis for axis in op.axes if op.kind(axis) != FRAGMENT]
+    kinds, extents = [op.kind(axis) for axis in walked], [op.extent(axis) for axis in walked]
+    for axis in op.axes_of(FRAGMENT):
+        op.body.block.erase_arg(axis)
     loop = tile.ForOp(extents, op.detach_region(op.body), kinds)
     loop.attributes.update(op.attributes)
     loop.location = op.location

@@ -22,11 +22,16 @@ class Totals:
 
     refs: tuple[SSAValue, ...]
     axes: tuple[BlockArgument, ...]
+    in_vectors: bool = False
+    """True if the points of the last two axes share a dimension: a lane's part of a matrix."""
 
     @property
     def point(self) -> list[Expr]:
         """The subscripts of the element at a point of the axes."""
-        return [Expr.of(axis) for axis in self.axes]
+        at = [Expr.of(axis) for axis in self.axes]
+        if not self.in_vectors:
+            return at
+        return [*at[:-2], at[-2] * extent_of_register(self.axes[-1]) + at[-1]]
 
 
 class ReduceLowering(KernelBuilder):
@@ -34,7 +39,7 @@ class ReduceLowering(KernelBuilder):
 
     def __init__(self, func: kernel.FuncOp) -> None:
         super().__init__(func, func.body.block)
-        self._along: Variance = variance(func)
+        self.variance: Variance = variance(func)
 
     def constant(self, value: Attribute) -> SSAValue:
         """A constant where it is used: `lower-registers` collects them."""
@@ -42,7 +47,7 @@ class ReduceLowering(KernelBuilder):
 
     def along(self, values: Iterable[SSAValue]) -> frozenset[SSAValue]:
         """The axes along which any of some values varies."""
-        return frozenset[SSAValue]().union(*(self._along[v] for v in values))
+        return frozenset[SSAValue]().union(*(self.variance[v] for v in values))
 
     def totals(
         self, values: Sequence[SSAValue], axes: Sequence[BlockArgument], name: str, end: str = ""
@@ -58,16 +63,37 @@ class ReduceLowering(KernelBuilder):
         ]
         return Totals(tuple(refs), tuple(axes))
 
-    def accumulators(self, op: tile.ReduceOp) -> Totals:
-        """Makes accumulators for a reduce, which are its monoid's identity at first."""
+    def accumulators(self, op: tile.ReduceOp, lanes: Sequence[SSAValue] = ()) -> Totals:
+        """
+        Makes accumulators for a reduce, which are its monoid's identity at first; for one by
+        warps, given the axes of a fragment, a vector of each lane.
+        """
         along = self.along(op.results)
         axes = tuple(axis for axis in registers_around(op) if axis in along)
+        if lanes:
+            return self._vectors(op, axes, lanes)
         identity = op.monoid.identity([r.type for r in op.results])
         made = tile.AccumulatorOp([self.constant(a) for a in identity], axes)
         self.builder.insert(made)
         for ref, result in zip(made.results, op.results, strict=True):
             ref.name_hint = result.name_hint or "acc"
         return Totals(tuple(made.results), axes)
+
+    def _vectors(
+        self, op: tile.ReduceOp, axes: Sequence[BlockArgument], lanes: Sequence[SSAValue]
+    ) -> Totals:
+        inside = [axis for axis in axes if axis in lanes]
+        order = (*(axis for axis in axes if axis not in lanes), *inside)
+        *shape, rows, columns = map(extent_of_register, order)
+        refs = [
+            self.insert(kernel.AllocLocalOp(r.type, [*shape, rows * columns]), r.name_hint or "acc")
+            for r in op.results
+        ]
+        totals = Totals(tuple(refs), order, in_vectors=True)
+        identity = op.monoid.identity([r.type for r in op.results])
+        with self.each(order):
+            self.write(totals, [self.constant(value) for value in identity])
+        return totals
 
     def read(self, totals: Totals) -> list[SSAValue]:
         """Reads the elements at the point of a `tile.each`."""
@@ -83,7 +109,7 @@ class ReduceLowering(KernelBuilder):
         """Puts a loop in an op's place, if there is one, and for its results what is in memory."""
         loads = [tile.LoadOp(ref, totals.point) for ref in totals.refs]
         for load, result in zip(loads, op.results, strict=True):
-            self._along[load.result] = self._along[result]
+            self.variance[load.result] = self.variance[result]
         new = loads if loop is None else [loop, *loads]
         Rewriter.replace_op(op, new, [load.result for load in loads])
 

@@ -30,6 +30,8 @@ def drop_guards_of_zeros(reduce: tile.ReduceOp) -> None:
 def zero_unless(value: SSAValue) -> list[Expr]:
     """Conditions such that a staged value is 0 where one of them does not hold."""
     load = value.owner
+    if isinstance(load, arith.ExtFOp):
+        return zero_unless(load.input)
     if not isinstance(load, tile.LoadOp) or load.where:
         return []
     stage = load.ref.owner

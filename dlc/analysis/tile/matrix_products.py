@@ -1,0 +1,85 @@
+"""The products of a reduce that a warp can compute as products of matrices, on tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import Float32Type
+from xdsl.ir import SSAValue
+
+from dlc.dialects import tile
+from dlc.dialects.axes import REGISTER
+from dlc.dialects.mma_layouts import SHAPES, MmaAttr
+from dlc.ir.variance import Variance
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor of a product: a loaded element, in f32."""
+
+    value: SSAValue
+    load: tile.LoadOp
+
+    @staticmethod
+    def of(value: SSAValue) -> Factor | None:
+        """None if a value is anything else."""
+        if not isinstance(value.owner, arith.ExtFOp):
+            return None
+        load = value.owner.input.owner
+        return Factor(value, load) if isinstance(load, tile.LoadOp) else None
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """A product of an element of a row and one of a column, which a reduce sums along K."""
+
+    row: Factor
+    column: Factor
+
+
+def matrix_product(
+    value: SSAValue, rows: SSAValue, columns: SSAValue, along: Variance
+) -> MatrixProduct | None:
+    """
+    The product that a value is, of one factor that varies along `rows`, not along `columns`, and
+    another for which that is the other way round; None for anything else.
+    """
+    if not isinstance(value.owner, arith.MulfOp) or not isinstance(value.type, Float32Type):
+        return None
+    found: dict[SSAValue, Factor] = {}
+    for operand in value.owner.operands:
+        factor, axes = Factor.of(operand), along[operand] & {rows, columns}
+        if factor is not None and len(axes) == 1:
+            found[next(iter(axes))] = factor
+    if len(found) < 2:
+        return None
+    return MatrixProduct(found[rows], found[columns])
+
+
+def instruction(
+    reduce: tile.ReduceOp, shape: str, rows: SSAValue, columns: SSAValue, along: Variance
+) -> MmaAttr | str:
+    """
+    How warps can compute what a reduce sums, given the axes that number its rows and columns; or
+    the reason why they cannot.
+    """
+    values: Sequence[SSAValue] = reduce.yielded.values
+    products = [matrix_product(value, rows, columns, along) for value in values]
+    names = f"%{rows.name_hint} and %{columns.name_hint}"
+    if reduce.monoid_name.data != "add" or None in products:
+        return f"expected sums in f32 of products of two loaded elements, one along each of {names}"
+    loads = [f.load for p in products if p is not None for f in (p.row, p.column)]
+    types = {str(load.result.type) for load in loads}
+    if len(types) > 1 or (shape, *types) not in SHAPES:
+        known = " or ".join(factors for name, factors in SHAPES if name == shape)
+        return f"expected factors of one type, {known}, found {' and '.join(sorted(types))}"
+    if any(load.default is not None for load in loads):
+        return "expected factors that are loaded at every point"
+    mma = MmaAttr(shape, *types)
+    runs = [reduce.extent(axis) for axis in reduce.axes_of(REGISTER)]
+    if runs != [mma.sizes.k]:
+        depth = mma.sizes.k
+        return f"expected K in runs of {depth} (chunk-matmul-k{{vector={depth}}}), found {runs}"
+    return mma

@@ -1,0 +1,1 @@
+"""What scheduling steps do for tensor cores."""

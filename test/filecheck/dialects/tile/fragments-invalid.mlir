@@ -1,0 +1,41 @@
+// RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
+
+%x = "test.op"() : () -> tensor<64xf16>
+%y = tile.kernel @none(%x: memref<64xf16> = %x) -> (%y: memref<f16>) {
+  tile.launch {
+    %a = tile.reduce add fragment(%k in 16) -> f16 {
+      %v = tile.load %x[%k] : memref<64xf16>
+      tile.yield %v : f16
+    }
+    tile.store %a, %y[] : memref<f16>
+  }
+}
+// CHECK: expected `by` a product of matrices for a fragment axis
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf16>
+%y = tile.kernel @depth(%x: memref<64xf16> = %x) -> (%y: memref<8x4x2x2xf16>) {
+  tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) fragment(%k in 8) -> f16 {
+      %v = tile.load %x[%k] : memref<64xf16>
+      tile.yield %v : f16
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf16>
+  }
+}
+// CHECK: expected a sum over one fragment axis of 16 points for #kernel.mma<m16n8k16, f16>, found 1 of 8
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf16>
+%y = tile.kernel @lanes(%x: memref<64xf16> = %x) -> (%y: memref<8x8x2x2xf16>) {
+  tile.launch thread(%g in 8, %m in 8) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) fragment(%k in 16) -> f16 {
+      %v = tile.load %x[%k] : memref<64xf16>
+      tile.yield %v : f16
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x8x2x2xf16>
+  }
+}
+// CHECK: expected the group of a lane (of 8), its place there (of 4), the half of the rows (of 2) and of a pair of columns (of 2), found [8, 8, 2, 2]

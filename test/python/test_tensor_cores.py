@@ -1,0 +1,200 @@
+"""Products on tensor cores: every step of their schedules, on the host and in the simulator."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import loop_cases
+import numpy as np
+import pytest
+from harness import STEPS, apply, interpret, lowered, on_host, scheduled
+from mutants import NEVER_EQUIVALENT, Subject, judge, mutations
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.diagnostics import TextError
+from dlc.dialects import kernel
+from dlc.simulator import run_module
+
+Array = np.ndarray
+
+
+def product(
+    m: int, n: int, k: int, *, batch: int = 0, x_turned: bool = False, w_turned: bool = False
+) -> loop_cases.Case:
+    """relu(x @ w + bias): x and w in f16, the latter as (N, K) or x as (K, M) if turned."""
+    rng = np.random.default_rng(0)
+    outer = (batch,) if batch else ()
+    x = rng.standard_normal((*outer, *((k, m) if x_turned else (m, k)))).astype(np.float16)
+    w = rng.standard_normal((*outer, *((n, k) if w_turned else (k, n)))).astype(np.float16)
+    bias = rng.standard_normal(n).astype(np.float32)
+    at, axes = ("%b, ", f"%b in {batch}, ") if batch else ("", "")
+    types = {name: "x".join(map(str, a.shape)) + "xf16" for name, a in (("x", x), ("w", w))}
+    types |= {"bias": f"{n}xf32", "y": "x".join(map(str, (*outer, m, n))) + "xf32"}
+    memref = {name: f"memref<{type}>" for name, type in types.items()}
+    tensor = {name: f"tensor<{type}>" for name, type in types.items()}
+    given = ", ".join(f"%{name}: {memref[name]} = %{name}" for name in ("x", "w", "bias"))
+    parameters = ", ".join(f"%{name}: {tensor[name]}" for name in ("x", "w", "bias"))
+    text = f"""
+func.func @main({parameters}) -> {tensor["y"]} {{
+  %y = loop.kernel @mm({given}) -> (%y: {memref["y"]}) {{
+    %zero = arith.constant 0.0 : f32
+    loop.for {axes}%i in {m}, %j in {n} {{
+      %acc = loop.reduce add %k in {k} -> f32 {{
+        %a = loop.load %x[{at}{"%k, %i" if x_turned else "%i, %k"}] : {memref["x"]}
+        %c = loop.load %w[{at}{"%j, %k" if w_turned else "%k, %j"}] : {memref["w"]}
+        %ae = arith.extf %a : f16 to f32
+        %ce = arith.extf %c : f16 to f32
+        %p = arith.mulf %ae, %ce : f32
+        loop.yield %p : f32
+      }}
+      %d = loop.load %bias[%j] : {memref["bias"]}
+      %s = arith.addf %acc, %d : f32
+      %r = arith.maximumf %s, %zero : f32
+      loop.store %r, %y[{at}%i, %j] : {memref["y"]}
+    }}
+  }}
+  func.return %y : {tensor["y"]}
+}}"""
+
+    def expected(x: Array, w: Array, bias: Array) -> list[Array]:
+        left = np.swapaxes(x, -1, -2) if x_turned else x
+        right = np.swapaxes(w, -1, -2) if w_turned else w
+        return [np.maximum(left @ right + bias, 0)]
+
+    turned = f"{'_xt' if x_turned else ''}{'_wt' if w_turned else ''}"
+    name = f"product_{'x'.join(map(str, (*outer, m, n, k)))}{turned}"
+    return loop_cases.Case(name, text, (x, w, bias), expected, k)
+
+
+def schedule(
+    block: tuple[int, int], warp: tuple[int, int], bk: int = 32, depth: int = 3, more: str = ""
+) -> str:
+    """Blocks of so many points, in warps of so many."""
+    threads = ",".join(str(b // w) for b, w in zip(block, warp, strict=True))
+    points, held = (",".join(map(str, n)) for n in (block, warp))
+    return (
+        f"tileify,chunk-matmul-k{{bk={bk} vector=16}}{more},"
+        f"blockify-launch{{block={points} thread={threads}}},stage-inputs{{budget=65536}},"
+        f"register-tile{{extents={held} mma=m16n8k16}},double-buffer{{depth={depth}}},async-copy,"
+        "pipeline-k-outer,mark-unroll{limit=64}"
+    )
+
+
+SMALL = schedule((32, 32), (16, 16))
+SPLIT = ',split-matmul-k{splits=2 then="tileify,blockify-launch{block=8,8 thread=8,8}"}'
+CASES: dict[str, tuple[loop_cases.Case, str]] = {
+    "whole": (product(64, 64, 64), schedule((64, 64), (32, 32))),
+    "tall tiles": (product(64, 40, 64), schedule((64, 8), (32, 8))),
+    "linear": (product(48, 40, 96, w_turned=True), SMALL),
+    "both turned": (product(40, 48, 64, x_turned=True, w_turned=True), SMALL),
+    "x turned": (product(40, 24, 64, x_turned=True), SMALL),
+    "ragged by 8": (product(24, 40, 72), SMALL),
+    "ragged": (product(17, 19, 100), SMALL),
+    "ragged, turned": (product(33, 7, 35, w_turned=True), SMALL),
+    "one row and column": (product(17, 8, 16), schedule((32, 8), (16, 8), bk=16)),
+    "batched": (product(20, 24, 40, batch=3), SMALL),
+    "batched, turned": (product(9, 33, 64, batch=2, w_turned=True), SMALL),
+    "one chunk": (product(16, 16, 32), SMALL),
+    "seven chunks": (product(16, 16, 104), schedule((16, 16), (16, 8), bk=16, depth=4)),
+    "split K": (product(20, 24, 128), schedule((32, 32), (16, 16), more=SPLIT)),
+    "not staged": (product(19, 24, 40), re.sub(r"stage-inputs{[^}]*},", "", SMALL)),
+    "not asynchronous": (product(19, 24, 40), SMALL.replace("async-copy,", "")),
+    "one slot": (product(19, 24, 72), re.sub(r"double-buffer.*?,pipeline-k-outer,", "", SMALL)),
+}
+
+
+def steps(case: loop_cases.Case, text: str, count: int | None = None) -> ModuleOp:
+    module = scheduled(case, text, "sm_80")
+    apply(module, ",".join(STEPS[:count]))
+    return lowered(module)
+
+
+def multiplies_matrices(module: ModuleOp) -> bool:
+    return any(isinstance(op, kernel.MmaOp) for op in module.walk())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products(name: str) -> None:
+    case, text = CASES[name]
+    module = steps(case, text)
+    assert multiplies_matrices(module)
+    interpret(case, module, name)
+    orders = [{"order": order, "async_mode": mode} for order, mode in MODES]
+    on_host(case, module, name, orders)
+
+
+MODES = (("forward", "late"), ("reverse", "early"), ("random", "late"))
+
+
+@pytest.mark.parametrize(
+    "case", [product(17, 9, 35), product(16, 8, 48, w_turned=True)], ids=lambda c: c.name
+)
+def test_every_prefix(case: loop_cases.Case) -> None:
+    text, held = schedule((32, 16), (16, 8), bk=16), STEPS.index("register-tile")
+    for count in range(held, len(STEPS) + 1):
+        module = steps(case, text, count)
+        assert multiplies_matrices(module) == (count > held)
+        interpret(case, module, f"{count} steps")
+
+
+def test_infinities_and_nan() -> None:
+    case, text = CASES["ragged"]
+    x, w, bias = (a.copy() for a in case.inputs)
+    x[3, 7], w[5, 2], bias[4] = np.inf, np.nan, -np.inf
+    module = steps(case, text)
+    (found,) = run_module(module, (x, w, bias))
+    with np.errstate(invalid="ignore"):
+        (exact,) = case.expected(*(a.astype(np.float64) for a in (x, w, bias)))
+    finite = np.isfinite(exact)
+    assert not finite.all()
+    np.testing.assert_array_equal(found[~finite], exact[~finite])
+    np.testing.assert_allclose(found[finite], exact[finite], atol=1e-4)
+
+
+def test_rows_are_loaded_whole() -> None:
+    """Where a factor lies in runs of 16 bytes, no element of it is read alone."""
+    for name in ("whole", "linear", "both turned", "ragged by 8", "batched"):
+        funcs = [op for op in steps(*CASES[name]).walk() if isinstance(op, kernel.FuncOp)]
+        loads = [op for op in funcs[0].walk() if isinstance(op, kernel.LdmatrixOp)]
+        assert loads, name
+        scalar = [op for op in funcs[0].walk() if isinstance(op, kernel.LoadOp)]
+        assert not [op for op in scalar if str(op.ref.type).endswith("kernel.shared>")], name
+
+
+REFUSED = {
+    "f32": ("f32", SMALL, "expected sums in f32 of products of two loaded elements"),
+    "extents": ("f16", SMALL.replace("16,16 mma", "8,16 mma"), "a multiple of 16 and of 8 points"),
+    "runs": ("f16", SMALL.replace("vector=16", "vector=8"), "expected K in runs of 16"),
+    "no runs": ("f16", SMALL.replace(" vector=16", ""), "it has no contraction along K in runs"),
+    "warps": (
+        "f16",
+        schedule((128, 128), (16, 8)),
+        "128 warps are more than a block can have",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    element, text, message = REFUSED[name]
+    case = product(128, 128, 64)
+    if element == "f32":
+        body = re.sub(r"arith.extf (%.) : f16 to f32", r"arith.negf \1 : f32", case.text)
+        case = replace(case, text=body.replace("f16", "f32"))
+    with pytest.raises(TextError, match=message):
+        apply(scheduled(case, text, "sm_80"), ",".join(STEPS[: STEPS.index("register-tile") + 1]))
+
+
+def test_every_mutant_is_found() -> None:
+    case, text = CASES["seven chunks"]
+    subject = Subject.of(case, "sm_80", text)
+    assert subject.ordinary
+    survivors = []
+    for mutation in mutations(subject.module):
+        op = list(subject.module.walk())[mutation.at]
+        if isinstance(op, (*NEVER_EQUIVALENT, kernel.LdmatrixOp)):
+            verdict = judge(subject, mutation)
+            if not verdict.by:
+                survivors.append(mutation.kind)
+    assert not survivors
