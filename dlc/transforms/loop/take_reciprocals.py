@@ -17,7 +17,7 @@ class TakeReciprocalsPass(ModulePass):
     """
     Makes divisions by a value from before their loop products with its reciprocal.
 
-    *Legal where* the divisor is known to lie where reciprocals are neither subnormal nor infinite,
+    *Legal when* the divisor is known to lie where reciprocals are neither subnormal nor infinite,
     as a sum of powers of e of differences from the largest does, or a norm that is clamped: a
     quotient then is off by one rounding more. Where it is rounded to an integer or compared, it
     stays.
