@@ -19,6 +19,30 @@ from dlc.frontend.torch_export import decompositions, overload_name
 from dlc.transforms.tensor.decompositions import COMPLEX, DECOMPOSITIONS
 from dlc.transforms.tensor.decompositions.refusals import UNKNOWN, reason_against
 
+REFUSED = """\
+## Refused
+
+Of PyTorch's own tests of operators (`docs/op_db.md`) these are refused; derivatives, own generators
+and what has no other reason above are beside them.
+
+| what | why | instead |
+|---|---|---|
+| `nonzero`, `argwhere`, `masked_select`, `x[mask]` | the shape depends on data | \
+`torch.nonzero_static(x, size=n)`, `torch.where` |
+| `unique`, `unique_consecutive` | the shape depends on data | outside of the program |
+| `repeat_interleave(x, n)` of a tensor `n` | the shape depends on data | `output_size=` |
+| `tensor_split(x, t)` of a tensor `t` | the shapes depend on data | a list of numbers |
+| `equal`, `allclose` | a bool of Python depends on data | `torch.eq(a, b).all()`, \
+`torch.isclose(a, b).all()` |
+| `item` | a number of Python depends on data | the tensor of one element |
+| `resize_` of no element to one | PyTorch does not export it | `torch.zeros` |
+| `to_sparse`, `sparse.mm`, `sparse.sampled_addmm` | tensors are dense | masks |
+| `chalf` | there is no complex32 | `cfloat` |
+| `hash_tensor` | there is no uint64 | outside of the program |
+| `linalg.` `cholesky`, `det`, `eig`, `inv`, `lstsq`, `lu`, `matrix_exp`, `pinv`, `qr`, `solve`, \
+`svd`, norms by singular values | factorizations are not compiled | outside of the program |
+"""
+
 
 def core_operations() -> Iterator[OpOverload]:
     """The overloads that this PyTorch counts among its core, by name."""
@@ -74,7 +98,7 @@ def table() -> str:
         lines += ["", f"**{module}**: {', '.join(sorted(names))}"]
     names = [f"`{name.removesuffix('.default')}`" for name in COMPLEX]
     lines += ["", "## Of complex numbers", "", ", ".join(sorted(names))]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", REFUSED])
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def trilinear(
             value = value.unsqueeze(dim)
         spread.append(value)
     product = spread[0] * spread[1] * spread[2]
-    return product.sum(list(sumdim)) if sumdim else product
+    return product.sum(list(sumdim), dtype=product.dtype) if sumdim else product
 
 
 def pdist(points: Tensor, p: float = 2.0) -> Tensor:

@@ -101,7 +101,21 @@ def weights(
     inside = (point >= first[:, None]) & (point < last[:, None])
     found = torch.where(inside, kernel((point + 0.5 - centre[:, None]) / stretch), 0)
     shares = found / found.sum(1, keepdim=True)
+    if not like.is_floating_point():
+        return shares
     return shares.to(torch.promote_types(like.dtype, torch.float32))
+
+
+def of_bytes(value: Tensor, shares: Tensor) -> Tensor:
+    """
+    `value @ shares.t()` of bytes, the nearest ones: the shares are integers over a power of two,
+    the largest for which they have 16 bits, as PyTorch's are.
+    """
+    bits = (32767.5 / shares.amax()).log2().floor().clamp(max=22)
+    scaled = shares * torch.exp2(bits)
+    whole = (scaled + torch.where(scaled < 0, -0.5, 0.5)).trunc().int()
+    half = torch.exp2(bits - 1).int()
+    return ((value.int() @ whole.t() + half) >> bits.int()).clamp(0, 255)
 
 
 def antialiased(kernel: Callable[[Tensor], Tensor], reach: int) -> Callable[..., Tensor]:
@@ -118,6 +132,9 @@ def antialiased(kernel: Callable[[Tensor], Tensor], reach: int) -> Callable[...,
             weights(value.shape[d], output_size[d], align_corners, factor, kernel, reach, value)
             for d, factor in ((-2, scales_h), (-1, scales_w))
         )
+        if not value.is_floating_point():
+            across = of_bytes(value, columns)
+            return of_bytes(across.mT, rows).mT.to(value.dtype)
         wide = value.to(rows.dtype)
         return (rows @ (wide @ columns.t())).to(value.dtype)
 

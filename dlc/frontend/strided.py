@@ -6,6 +6,7 @@ first element on, by where they lie there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 import torch
 from torch import Tensor
@@ -47,9 +48,27 @@ def as_strided_scatter(
     return value.reshape(-1).index_put([at], src.to(value.dtype)).reshape(value.shape)
 
 
+def resize(
+    value: Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None
+) -> Tensor:
+    """`aten.resize`: as many elements as there are; of what is beyond them, 0 is as good as any."""
+    if memory_format not in (None, torch.contiguous_format, torch.preserve_format):
+        raise NotRowMajor(f"resize_ is given {memory_format}, expected torch.contiguous_format")
+    if not value.is_contiguous() or value.storage_offset():
+        raise NotRowMajor(
+            "resize_ is given a view, whose memory is that of another tensor, expected a tensor in "
+            "row-major order; use clone() first"
+        )
+    count, given = prod(size), value.reshape(-1)
+    if count > len(given):
+        given = torch.cat([given, given.new_zeros(count - len(given))])
+    return given[:count].reshape(size)
+
+
 aten = torch.ops.aten
 STRIDED: Mapping[OperatorBase, Callable[..., object]] = {
     aten.as_strided.default: as_strided,
     aten.as_strided_copy.default: as_strided,
     aten.as_strided_scatter.default: as_strided_scatter,
+    aten.resize.default: resize,
 }

@@ -27,17 +27,19 @@ from dlc.frontend.bags import BAGS
 from dlc.frontend.beside_aten import beside_aten
 from dlc.frontend.composed import COMPOSED
 from dlc.frontend.control_flow import make_operands_distinct
+from dlc.frontend.counting import COUNTING
 from dlc.frontend.digits import DIGITS
 from dlc.frontend.draws import DRAWS, OwnGenerator
 from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
+from dlc.frontend.fractional import FRACTIONAL
 from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
 from dlc.frontend.recurrent_layers import RECURRENT, is_dropping, shapes_only
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 from dlc.frontend.strided import STRIDED, NotRowMajor
-from dlc.frontend.unchecked import Unchecked
+from dlc.frontend.unchecked import GivesBool, Unchecked
 
 LEFT = frozenset(
     (
@@ -159,7 +161,7 @@ def _is_functional(op: object) -> bool:
 def explain(error: Exception) -> str:
     """One sentence for what PyTorch raised while it exported a program."""
     text = str(error)
-    if isinstance(error, NotRowMajor | OwnGenerator):
+    if isinstance(error, NotRowMajor | OwnGenerator | GivesBool):
         return text.splitlines()[0]
     kind = type(error).__name__
     for pattern, sentence in SENTENCES:
@@ -226,15 +228,8 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
     for functions in (
-        FAST_PATHS,
-        COMPOSED,
-        BAGS,
-        DIGITS,
-        FOURIER,
-        DRAWS,
-        RESAMPLING,
-        STRIDED,
-        RECURRENT,
+        *(FAST_PATHS, COMPOSED, BAGS, COUNTING, DIGITS, FOURIER, FRACTIONAL, DRAWS, RESAMPLING),
+        *(STRIDED, RECURRENT),
     ):
         table.update(functions)
     table |= beside_aten()

@@ -9,6 +9,7 @@ stand-ins of the same shapes and dtypes, whose values pass.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
+
+from dlc.frontend.ctc import ctc_loss
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,45 @@ def narrow(input: torch.Tensor, dim: int, start: torch.Tensor | int, length: int
     return input.index_select(dim, first + torch.arange(length, device=input.device))
 
 
+def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+    """torch.combinations: it selects by a mask, which only the number of elements matters to."""
+    check(torch.combinations, input, r, with_replacement)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    found = list(choose(range(len(input)), r))
+    return input[torch.tensor(found, dtype=torch.int64).reshape(len(found), r)]
+
+
+class GivesBool(Exception):
+    """Says of a function that its result is no tensor."""
+
+
+def refusing(name: str, instead: str) -> Callable[..., Any]:
+    """A function of PyTorch whose result is a Python bool that depends on values."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise GivesBool(
+            f"torch.{name} gives a bool of Python: the program branches on values of a tensor, "
+            f"expected one path for all values; use {instead}, which is a tensor"
+        )
+
+    return function
+
+
+equal = refusing("equal", "torch.eq(a, b).all()")
+allclose = refusing("allclose", "torch.isclose(a, b).all()")
+
 UNCHECKED: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.cov: cov,
     torch.Tensor.cov: cov,
     torch.corrcoef: corrcoef,
     torch.Tensor.corrcoef: corrcoef,
+    torch.equal: equal,
+    torch.Tensor.equal: equal,
+    torch.allclose: allclose,
+    torch.Tensor.allclose: allclose,
+    torch.combinations: combinations,
+    F.ctc_loss: ctc_loss,
+    torch.ctc_loss: ctc_loss,
     F.gaussian_nll_loss: gaussian_nll_loss,
     torch.narrow: narrow,
     torch.Tensor.narrow: narrow,

@@ -273,6 +273,46 @@ op("histc", lambda x: (x.histc(7), x.histc(5, -1, 2), x[:1].histc(3)), normal(99
 op("routing", lambda x: F.one_hot(x.softmax(-1).topk(2)[1], 8).sum(1), normal(5, 8))
 
 
+# Counts, and what is chosen by counts.
+
+family("counts")
+op("nonzero_static", lambda x: [torch.nonzero_static(x, size=n) for n in (0, 1, 7, 50)] + [
+    torch.nonzero_static(x[0, 0], size=2, fill_value=9), torch.nonzero_static(x[:0], size=3)],
+   torch.relu(normal(3, 4)))  # fmt: skip
+op("repeat_interleave", lambda x, n: (torch.repeat_interleave(n, output_size=9),
+                                      x.repeat_interleave(n, 0, output_size=9)),
+   normal(4, 3), torch.tensor([2, 0, 4, 3]))  # fmt: skip
+op("histogram", lambda x, w, ends: (
+    x.histogram(7), x.histogram(4, range=(-1, 2)), x.histogram(5, weight=w, density=True),
+    x.histogram(ends), x.histogram(ends, weight=w), x[:0].histogram(3), x[:1].histogram(3)),
+   torch.cat([normal(90), torch.tensor([-1.0, 2.0, 0.5])]), normal(93).abs(),
+   torch.tensor([-1.0, 0.0, 0.5, 2.0]))  # fmt: skip
+op("histogramdd", lambda x, w: (
+    torch.histogramdd(x, [3, 2]), torch.histogramdd(x, [3, 4], range=(-1, 1, -2, 1), weight=w),
+    torch.histogramdd(x, [torch.tensor([-1.0, 0, 2]).to(x), torch.tensor([-2, 0.5]).to(x)],
+                      density=True)),
+   normal(50, 2), normal(50).abs())  # fmt: skip
+op("fractional_max_pool", lambda x, u: (
+    F.fractional_max_pool2d(x, (2, 3), (4, 3), return_indices=True, _random_samples=u[..., :2]),
+    F.fractional_max_pool2d(x[0], 2, output_ratio=(0.7, 0.7), _random_samples=u[:1, :, :2]),
+    F.fractional_max_pool2d(x, 9, (1, 1), return_indices=True, _random_samples=u[..., :2]),
+    F.fractional_max_pool3d(x, (1, 2, 3), (2, 4, 3), return_indices=True,
+                            _random_samples=u[:1, :2])),
+   normal(2, 3, 9, 9), normal(2, 3, 3).sigmoid())  # fmt: skip
+op("combinations", lambda x: [torch.combinations(x[:n], r, again)
+                              for n in (0, 1, 5) for r in (1, 2, 3) for again in (False, True)],
+   normal(5))  # fmt: skip
+op("ctc_loss", lambda x, y, n, m: (
+    F.ctc_loss(x.log_softmax(-1), y, n, m, reduction="none"),
+    F.ctc_loss(x.log_softmax(-1), y[:, :3], (7, 5, 6), (1, 3, 0), blank=2),
+    F.ctc_loss(x.log_softmax(-1), y.flatten()[:9], n, m, blank=4, reduction="sum"),
+    F.ctc_loss(x[:, 0].log_softmax(-1), y[0, :2], n[0], m[0]),
+    F.ctc_loss(x[:2].log_softmax(-1), y, (2, 2, 2), (1, 4, 2), zero_infinity=True)),
+   normal(7, 3, 5), torch.tensor([[1, 1, 3, 3], [3, 1, 1, 3], [1, 3, 3, 1]]),
+   torch.tensor([7, 6, 5]), torch.tensor([2, 4, 3]))  # fmt: skip
+op("resize", lambda x: (x.clone().resize_(2, 3), x.clone().resize_as_(x[0])), normal(5, 3))
+
+
 # Normalization and softmax.
 
 family("normalization")
@@ -331,6 +371,8 @@ op("volumes", lambda x, g: [F.grid_sample(x, g, m, p, a) for m, p, a in (
 op("antialiased", lambda x: [F.interpolate(x, size, mode=m, antialias=True)
                              for size in ((3, 5), (9, 4)) for m in ("bilinear", "bicubic")],
    normal(1, 2, 7, 11))  # fmt: skip
+op("antialiased bytes", lambda x: F.interpolate(x, (3, 9), mode="bilinear", antialias=True),
+   integers(0, 255, 1, 2, 7, 5).to(torch.uint8))  # fmt: skip
 op("indices of pools", lambda x, g: torch.ops.aten.max_pool2d_with_indices_backward(
     g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, F.max_pool2d(x, 2, return_indices=True)[1]),
    normal(1, 2, 4, 6), normal(1, 2, 2, 3))  # fmt: skip
@@ -347,6 +389,8 @@ op("distances", lambda x, y: [(torch.cdist(x, y, p), torch.pdist(x, p))
    normal(5, 3), normal(4, 3))  # fmt: skip
 op("bilinear", lambda x, y, w, b: F.bilinear(x, y, w, b), normal(3, 4), normal(3, 5),
    normal(2, 4, 5), normal(2))  # fmt: skip
+op("bilinear of integers", F.bilinear, integers(-9, 9, 3, 4), integers(-9, 9, 3, 5),
+   integers(-9, 9, 2, 4, 5), integers(-9, 9, 2))  # fmt: skip
 op("angle", torch.angle, SPECIAL)
 
 # Products.

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from op_db import REFUSED, RIGHT, WRONG, entries, judged, samples, worst
+from op_db import DTYPES, REFUSED, RIGHT, WRONG, entries, judged, samples, worst
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
-DTYPES = ("float32", "float16", "bfloat16", "int32", "int64", "bool", "uint8")
 TABLE = Path(__file__).parents[2] / "docs" / "op_db.md"
 TABLED = dict(re.findall(r"^\| `(.+?)` \| (\w[\w ]*?) \|", TABLE.read_text("utf-8"), re.MULTILINE))
 

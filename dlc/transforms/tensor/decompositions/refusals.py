@@ -10,9 +10,16 @@ RANDOM = (
     "|randperm|uniform|_sample_dirichlet|_standard_gamma"
 )
 """Operations that draw random numbers, without their overload."""
+FACTORIZATIONS = (
+    r"_?linalg_(cholesky_ex|det|eig|eigh|eigvals|householder_product|inv_ex|ldl_\w+|lstsq|lu|lu_\w+"
+    r"|matrix_exp|pinv|qr|slogdet|solve_ex|solve_triangular|svd)|cholesky(_inverse|_solve)?|geqrf"
+    r"|lu_unpack|ormqr|triangular_solve"
+)
+"""Operations of linear algebra that take a matrix apart, or need one that is."""
 UNKNOWN = "nobody has written it yet"
 _REASONS = {
     RANDOM: "it draws random numbers; draw them outside and pass them as an argument",
+    FACTORIZATIONS: "factorizations are not compiled; compute it outside of the program",
     r"\w+_backward": "derivatives are not compiled",
     r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
     "sym_storage_offset": "it depends on how a tensor lies in memory",
