@@ -17,6 +17,7 @@ from dlc.dialects.loop import KernelOp
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.rows import row_parts
 from dlc.schedule.tiling import candidates
+from dlc.schedule.windows import window_plan
 from dlc.target import Target
 
 STEP_CLOCKS = 16
@@ -56,8 +57,13 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
         best = fitting[0]
         l2_bytes += best.l2_bytes
         issue, combine = best.issue_seconds, best.combine_seconds
+    steps = work.steps
+    windows = None if tiled else window_plan(kernel, target)
+    if windows is not None:
+        l2_bytes = min(l2_bytes, windows.fetched_bytes + windows.stored_bytes)
+        issue, steps = windows.issue_seconds, 0
     bandwidth = min(target.memory_bandwidth, share * target.sms * target.sm_bandwidth)
-    parts = 1 if tiled else row_parts(kernel, target)
+    parts = 1 if tiled or windows else row_parts(kernel, target)
     if parts > 1:
         combine = target.launch_seconds
     longest = max(
@@ -65,7 +71,7 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
         work.flops / (target.flops * share),
         work.memory_bytes / bandwidth,
         l2_bytes / (target.l2_bandwidth * share),
-        work.steps / parts * STEP_CLOCKS / target.clock,
+        steps / parts * STEP_CLOCKS / target.clock,
     )
     seconds = target.launch_seconds + longest + combine
     return Cost(work.flops, work.memory_bytes, l2_bytes, share, seconds, combine)

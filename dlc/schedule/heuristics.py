@@ -8,7 +8,7 @@ everything else is dealt over threads point by point.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -29,10 +29,13 @@ from dlc.schedule.rows import (
     split_axis,
 )
 from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
+from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 
 PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
+MOST_UNROLLED = 8
+"""Points of an axis of a window that are written out."""
 IN_FLIGHT = 32
 """Partial sums of a point that are loaded at once."""
 
@@ -56,6 +59,8 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     extents = [outer.hint(a) for a in outer.axes] if outer else []
     if tiled := tiled_contraction(kernel):
         return _contraction(tiled, target)
+    if plan := window_plan(kernel, target):
+        return Choice(_windows(outer, plan), "windows that overlap: a block fetches them once")
     if flat and reduces:
         schedule = _cooperative(outer, reduces, long_sums(kernel), target)
         return Choice(schedule, "a reduce along rows: threads share a row, rows share a block")
@@ -135,6 +140,27 @@ def _panels(problem: Problem, best: Candidate) -> bool:
     rows, columns = ceil(problem.rows / best.block[0]), ceil(problem.columns / best.block[1])
     large = problem.compulsory_bytes > best.target.l2_bytes // 2
     return large and rows > 1 and columns > PANEL and columns % PANEL == 0
+
+
+def _windows(outer: loop.ForOp | None, plan: WindowPlan) -> str:
+    """A block of neighbours that share what their windows read."""
+    assert outer is not None
+    axes = outer.axes[min(axis.index for axis in plan.block) :]
+
+    def per_axis(sizes: Mapping[BlockArgument, int]) -> str:
+        return ",".join(str(sizes.get(a, 1)) for a in axes)
+
+    held = [plan.block[a] // plan.threads[a] for a in axes if a in plan.block]
+    serial = ",".join(str(n) for n in held if n > 1) or "1"
+    steps = [
+        "tileify",
+        f"blockify-launch{{block={per_axis(plan.block)} thread={per_axis(plan.threads)}}}",
+        f"stage-inputs{{budget={plan.slab_bytes}}}",
+        f"register-tile{{extents={serial}}}",
+        "pad-smem",
+        f"mark-unroll{{limit={MOST_UNROLLED}}}",
+    ]
+    return ",".join(steps)
 
 
 def _cooperative(

@@ -178,3 +178,36 @@ def test_blocks_of_convolutions(
     assert not any(verdict.hazards for verdict in compiled.check())
     want = convolve(*(a.double() for a in args), **options)
     torch.testing.assert_close(compiled(*args).double(), want, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("f", "shapes"),
+    [
+        (
+            lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=5).relu(),
+            ((2, 5, 37, 19), (5, 1, 3, 3), (5,)),
+        ),
+        (
+            lambda x, w: F.conv2d(x, w, stride=(1, 2), dilation=2, groups=3),
+            ((2, 3, 13, 40), (6, 1, 5, 3)),
+        ),
+        (lambda x, w: F.conv1d(x, w, padding=3, groups=7), ((3, 7, 300), (7, 1, 7))),
+        (lambda x: F.max_pool2d(x, 3, 2, 1), ((2, 3, 30, 41),)),
+        (lambda x: F.avg_pool2d(x, 3, 1, 1), ((1, 2, 9, 70),)),
+        (lambda x: F.max_pool1d(x, 8, 1, 4, 3), ((2, 3, 500),)),
+        (lambda x: F.avg_pool3d(x, 3, 2, 1), ((2, 2, 9, 10, 17),)),
+    ],
+)
+def test_windows_that_overlap(
+    f: Callable[..., torch.Tensor], shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    """A block fetches what its windows share once, without hazards."""
+    generator = torch.Generator().manual_seed(0)
+    args = tuple(torch.randn(shape, generator=generator) for shape in shapes)
+    compiled = dlc.compile(f, args)
+    (kernel,) = compiled.kernels
+    assert "stage-inputs" in str(kernel.schedule)
+    assert "cooperative-reduce" not in str(kernel.schedule)
+    assert not any(verdict.hazards for verdict in compiled.check())
+    want = f(*(a.double() for a in args))
+    torch.testing.assert_close(compiled(*args).double(), want, rtol=1e-5, atol=1e-5)

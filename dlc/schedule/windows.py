@@ -1,0 +1,128 @@
+"""
+How blocks take reduces over windows that overlap, as of pooling and of convolutions of one channel
+a group: what windows share is fetched once.
+
+The estimate and the schedule go by one plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from xdsl.ir import BlockArgument, SSAValue
+
+from dlc.analysis.loop.contraction import contractions
+from dlc.dialects import loop
+from dlc.dialects.axes import AxesOp
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
+from dlc.schedule.contraction_tiles import outer_loop
+from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, Target
+
+MOST_POINTS = 256
+"""Points of a window whose loop is worth staging for; larger ones are rows."""
+HELD = 4
+"""The most points of a thread, one below the other."""
+WIDTHS = (32, 64, 16, 128)
+"""Neighbours of a block; the first of those that leave the fewest threads idle is taken."""
+INSTRUCTIONS = 4
+"""Of a thread for a point of a window: what it reads, its address, its place, the fold."""
+COPIED = 8
+"""Instructions for an element that is copied: its place, whether it is there, the copy."""
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """The shape of a block that reduces windows."""
+
+    block: Mapping[BlockArgument, int]
+    """The points of a block along the axes of the loop around; 1 along others."""
+    threads: Mapping[BlockArgument, int]
+    slab_bytes: int
+    """Bytes of shared memory for what the windows of a block share."""
+    fetched_bytes: float
+    """Bytes that all blocks fetch, from L2 where they share them."""
+    stored_bytes: float
+    issue_seconds: float
+    """Seconds to issue the instructions of all threads."""
+
+
+def window_plan(kernel: loop.KernelOp, target: Target) -> WindowPlan | None:
+    """The plan of a kernel that reduces windows and nothing else, None if windows share nothing."""
+    outer = outer_loop(kernel)
+    if outer is None or not outer.axes:
+        return None
+    nests = [op for op in outer.body.block.ops if isinstance(op, AxesOp)]
+    if len(nests) != 1 or not isinstance(reduce := nests[0], loop.ReduceOp) or not reduce.axes:
+        return None
+    flat = not any(isinstance(op, AxesOp) for op in reduce.body.walk())
+    taps = prod(map(reduce.hint, reduce.axes))
+    if not flat or not 0 < taps <= MOST_POINTS or contractions(kernel):
+        return None
+    loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
+    across, sliding = outer.axes[-1], _sliding(outer, reduce, loads)
+    if not sliding:
+        return None
+    block = _block(outer, across, sliding)
+    sizes: dict[SSAValue, int] = {**block, **{a: reduce.hint(a) for a in reduce.axes}}
+    slabs = [_points(op, sizes) * element_bytes(op.result.type) for op in _distinct(loads)]
+    if sum(slabs) > STATIC_SHARED_LIMIT:
+        return None
+    blocks = prod(ceil(outer.hint(a) / block.get(a, 1)) for a in outer.axes)
+    size = prod(block.values())
+    held = min(HELD, max(size // BLOCK_THREADS, 1))
+    threads = {a: n if a is across else n // held for a, n in block.items()}
+    work = size * (taps * INSTRUCTIONS + COPIED) + COPIED * sum(slabs) / 4
+    lanes = target.sms * target.issue_lanes * target.clock
+    stored = sum(prod(shape_of(ref)) * 4.0 for ref in kernel.output_refs)
+    seconds = blocks * work / lanes
+    return WindowPlan(block, threads, sum(slabs), blocks * sum(slabs), stored, seconds)
+
+
+def _sliding(
+    outer: loop.ForOp, reduce: loop.ReduceOp, loads: Sequence[loop.LoadOp]
+) -> list[BlockArgument]:
+    """The axes along which the windows of neighbours overlap."""
+    found: list[BlockArgument] = []
+    for axis in outer.axes:
+        for op in loads:
+            for s in op.subscripts:
+                step = abs(s.coefficient(axis) or 0)
+                reach = sum(abs(s.coefficient(a) or 0) * (reduce.hint(a) - 1) for a in reduce.axes)
+                if 0 < step <= reach and axis not in found:
+                    found.append(axis)
+    return found
+
+
+def _block(
+    outer: loop.ForOp, across: BlockArgument, sliding: Sequence[BlockArgument]
+) -> dict[BlockArgument, int]:
+    """
+    The points of a block: neighbours along the innermost axis, and so many of the longest other
+    axis along which windows overlap, if there is one, that all threads have several.
+    """
+    extent = outer.hint(across)
+    width = min(WIDTHS, key=lambda n: -(-extent // n) * n)
+    others = [a for a in outer.axes[:-1] if a in sliding] or [*outer.axes[:-1]]
+    if not others:
+        return {across: BLOCK_THREADS}
+    down = max(others[::-1], key=outer.hint)
+    rows = BLOCK_THREADS * HELD // width
+    while rows > 1 and rows >= 2 * outer.hint(down):
+        rows //= 2
+    return {down: rows, across: width}
+
+
+def _distinct(loads: Sequence[loop.LoadOp]) -> list[loop.LoadOp]:
+    """One load of each memref."""
+    return [*{op.ref: op for op in loads}.values()]
+
+
+def _points(op: loop.LoadOp, sizes: Mapping[SSAValue, int]) -> int:
+    """The elements that a block loads."""
+    return prod(
+        1 + sum(abs(s.coefficient(a) or 0) * (n - 1) for a, n in sizes.items())
+        for s in op.subscripts
+    )
