@@ -46,7 +46,7 @@ from dlc.dialects.directives import At, MemRef, SameType
 from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_mbarriers import verify_unconditional
 from dlc.dialects.kernel_memory import element_bytes, is_shared
-from dlc.dialects.layouts import UNIT, shape_of, static_shape, strides_of
+from dlc.dialects.layouts import UNIT, Groups, shape_of, static_shape, strides_of
 from dlc.dialects.mma_layouts import Fragment, MmaAttr, row_fragment
 from dlc.ir.expr import Expr
 from dlc.target import WARP, target_of
@@ -171,8 +171,10 @@ def _has_aligned_rows(type: MemRefType[Attribute]) -> bool:
     shape, elements = shape_of(type), UNIT // element_bytes(type.element_type)
     if not shape or shape[-1] % elements:
         return False
-    strides = strides_of(type)
-    return strides[-1] == 1 and not any(stride % elements for stride in strides[:-1])
+    *outer, inner = strides_of(type)
+    groups = Groups.of(type)
+    outer += [] if groups is None else [groups.stride]
+    return inner == 1 and not any(stride % elements for stride in outer)
 
 
 @irdl_op_definition

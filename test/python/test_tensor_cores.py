@@ -8,6 +8,7 @@ from dataclasses import replace
 import loop_cases
 import numpy as np
 import pytest
+from bank_meter import BankMeter, Measured, run_measured
 from harness import STEPS, apply, interpret, lowered, on_host, scheduled
 from mutants import NEVER_EQUIVALENT, Subject, judge, mutations
 from xdsl.dialects.builtin import ModuleOp
@@ -82,6 +83,8 @@ def schedule(
 
 
 SMALL = schedule((32, 32), (16, 16))
+SWIZZLED = SMALL.replace("async-copy", "split-inner-for-swizzle,async-copy")
+PADDED = SMALL.replace("async-copy", "async-copy,pad-smem")
 SPLIT = ',split-matmul-k{splits=2 then="tileify,blockify-launch{block=8,8 thread=8,8}"}'
 CASES: dict[str, tuple[loop_cases.Case, str]] = {
     "whole": (product(64, 64, 64), schedule((64, 64), (32, 32))),
@@ -97,6 +100,10 @@ CASES: dict[str, tuple[loop_cases.Case, str]] = {
     "batched, turned": (product(9, 33, 64, batch=2, w_turned=True), SMALL),
     "one chunk": (product(16, 16, 32), SMALL),
     "seven chunks": (product(16, 16, 104), schedule((16, 16), (16, 8), bk=16, depth=4)),
+    "swizzled": (product(24, 64, 72), SWIZZLED),
+    "swizzled, turned": (product(40, 20, 96, x_turned=True, w_turned=True), SWIZZLED),
+    "padded": (product(24, 64, 72), PADDED),
+    "padded, turned": (product(40, 20, 96, x_turned=True, w_turned=True), PADDED),
     "split K": (product(20, 24, 128), schedule((32, 32), (16, 16), more=SPLIT)),
     "not staged": (product(19, 24, 40), re.sub(r"stage-inputs{[^}]*},", "", SMALL)),
     "not asynchronous": (product(19, 24, 40), SMALL.replace("async-copy,", "")),
@@ -160,6 +167,21 @@ def test_rows_are_loaded_whole() -> None:
         assert loads, name
         scalar = [op for op in funcs[0].walk() if isinstance(op, kernel.LoadOp)]
         assert not [op for op in scalar if str(op.ref.type).endswith("kernel.shared>")], name
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if re.match("swizzled|padded", name)])
+def test_rows_lie_in_distinct_banks(name: str) -> None:
+    case, text = CASES[name]
+    _, meters = run_measured(steps(case, text), case.inputs, {})
+    ways = [m.ways for meter in meters.values() for m in loaded(meter)]
+    assert ways
+    assert max(ways) == 1
+    _, meters = run_measured(steps(case, SMALL), case.inputs, {})
+    assert max(m.ways for meter in meters.values() for m in loaded(meter)) > 1
+
+
+def loaded(meter: BankMeter) -> list[Measured]:
+    return [m for op, m in meter.measured.items() if isinstance(op, kernel.LdmatrixOp)]
 
 
 REFUSED = {

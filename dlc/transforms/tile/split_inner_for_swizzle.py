@@ -1,4 +1,4 @@
-"""Rings that the tensor memory accelerator fills are swizzled, panel by panel."""
+"""Rings that TMA fills, or that warps read by rows of 16 bytes, are swizzled, panel by panel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Self, TypeGuard
 from xdsl.dialects.builtin import ModuleOp, NoneAttr
 from xdsl.ir import Operation
 
+from dlc.analysis.tile.fragment_rows import row_of_lane
+from dlc.analysis.tile.fragments import Buffer, shared_by
 from dlc.dialects import tile
+from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import WIDTHS
 from dlc.dialects.ring_ops import TMA
 from dlc.registry import OptionError
@@ -20,7 +23,8 @@ from dlc.transforms.step_options import by_name, looking_for
 @dataclass(frozen=True)
 class SplitInnerForSwizzlePass(SchedulingPass):
     """
-    The rows of TMA rings are split into panels as wide as a swizzle, and swizzled.
+    The rows of rings are split into panels as wide as a swizzle, and swizzled: of those that TMA
+    fills, and of those that warps read for tensor cores.
 
     *Legal when* rows are a multiple of the swizzle's width and their number a multiple of 8: a
     layout changes no subscript, and the tensor memory accelerator writes boxes in just this order,
@@ -35,13 +39,13 @@ class SplitInnerForSwizzlePass(SchedulingPass):
     … -> memref<3x128x32xf32, #kernel.swizzle<128>, #tile.shared>
     ```
 
-    No default schedule names it, as none has rings that TMA fills (see `tma-copy`).
+    No default schedule names it, as none has rings that TMA fills (see `tma-copy`) or tensor cores.
     """
 
     name = "split-inner-for-swizzle"
 
     rings: tuple[str, ...] = ()
-    """The rings to swizzle; all that TMA fills and a swizzle fits if none is named."""
+    """The rings to swizzle; all that can be and that a swizzle fits if none is named."""
     bytes: tuple[int, ...] | None = None
     """The width of the swizzle of each of the rings, or of all: 32, 64 or 128; 0 for none. What
     conflicts least (`dlc.schedule.swizzles`) if the step is bare."""
@@ -90,15 +94,22 @@ def _name(ring: tile.RingOp) -> str:
 
 
 def _rings(kernel: tile.KernelOp) -> list[tile.RingOp]:
-    """The rings that TMA fills and that are not swizzled yet."""
-    rings = [op for op in kernel.launch.walk() if _is_plain(op)]
+    """The rings that can be swizzled, and are not yet."""
+    found = [op for op in kernel.launch.walk() if _is_plain(op)]
+    by_rows = _read_by_rows(kernel)
+    rings = [ring for ring in found if ring.fill_kind == TMA or ring in by_rows]
     if not rings:
         raise Decline("it has no TMA ring (tma-copy makes them)")
     return rings
 
 
 def _is_plain(op: Operation) -> TypeGuard[tile.RingOp]:
-    """True for a ring that TMA fills, whose slots follow each other."""
-    if not isinstance(op, tile.RingOp) or op.fill_kind != TMA:
-        return False
-    return isinstance(op.ring_type.layout, NoneAttr)
+    """True for a ring whose slots follow each other."""
+    return isinstance(op, tile.RingOp) and isinstance(op.ring_type.layout, NoneAttr)
+
+
+def _read_by_rows(kernel: tile.KernelOp) -> set[Buffer]:
+    """The buffers of which warps read rows of 16 bytes for tensor cores."""
+    loads = [op for op in kernel.launch.walk() if isinstance(op, tile.LoadOp)]
+    rows = [op for op in loads if row_of_lane(op, op.subscripts, memref_of(op.ref)) is not None]
+    return {buffer for op in rows if (buffer := shared_by(op.ref)) is not None}

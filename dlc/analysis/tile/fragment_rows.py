@@ -1,0 +1,138 @@
+"""
+Which elements a lane's part of a factor has, and the row to which a lane points where a warp reads
+a factor by rows of 16 bytes (`kernel.ldmatrix`): by the layouts of `dlc.dialects.mma_layouts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, SSAValue
+
+from dlc.analysis.kernel.layout import known_divisor
+from dlc.dialects import tile
+from dlc.dialects.axes import FRAGMENT
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import UNIT, Groups, shape_of, strides_of
+from dlc.dialects.mma_layouts import Fragment
+from dlc.ir.bounds import within
+from dlc.ir.expr import Expr, from_affine
+
+At = dict[SSAValue, Expr]
+"""What axes are at an element."""
+RUN = 8
+"""Elements of a row that a lane points to."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows, or the columns, of the products that a reduce sums."""
+
+    fragment: Fragment
+    k: SSAValue
+    """The fragment axis."""
+    place: Callable[[Expr, Expr], At]
+    """The axes at a row (or column) of the fragment and a point of K."""
+    run: At
+    """How much each axis that numbers rows (or columns) is worth, in runs of 8 of them."""
+    rows_first: bool
+    """True if the fragment's rows are the product's, and its columns points of K."""
+
+    def element(self, subscripts: Sequence[Expr], lane: Expr, n: int) -> list[Expr]:
+        """Expressions of the axes at place n of a lane's part."""
+        row, column = (from_affine(e, [lane, Expr((), n)]) for e in self.fragment.layout.results)
+        return self._at(subscripts, row, column)
+
+    def row(self, subscripts: Sequence[Expr], lane: Expr) -> list[Expr]:
+        """The subscripts of the run to which a lane points."""
+        number = lane // RUN % (self.fragment.width // 2)
+        corner = self.fragment.layout.results
+        row, column = (from_affine(e, [Expr(), number * 2]) for e in corner)
+        if self.is_transposed(subscripts) == self.rows_first:
+            return self._at(subscripts, row, column + lane % RUN)
+        return self._at(subscripts, row + lane % RUN, column)
+
+    def is_transposed(self, subscripts: Sequence[Expr]) -> bool:
+        """True unless neighbours along K are neighbours in memory."""
+        return not _goes_along(subscripts, {self.k: Expr((), 1)})
+
+    def lies_in_runs(
+        self, subscripts: Sequence[Expr], type: MemRefType[Attribute], lane: Expr
+    ) -> bool:
+        """
+        True if what is loaded lies in a buffer in runs of 8 elements that begin at multiples of 16
+        bytes, along K or along the axis that numbers rows or columns.
+        """
+        shape, strides = shape_of(type), strides_of(type)
+        if not shape or element_bytes(type.element_type) * RUN != UNIT:
+            return False
+        *outer, inner = strides
+        groups = Groups.of(type)
+        outer += [] if groups is None else [groups.stride]
+        if inner != 1 or any(n % RUN for n in (*outer, shape[-1])):
+            return False
+        if self.is_transposed(subscripts) and not _goes_along(subscripts, self.run):
+            return False
+        row = self.row(subscripts, lane)
+        beyond = [c for s, n in zip(row, shape, strict=True) for c in within(s, n)]
+        return not beyond and known_divisor(row[-1]) % RUN == 0
+
+    def _at(self, exprs: Sequence[Expr], row: Expr, column: Expr) -> list[Expr]:
+        at = self.place(row, column) if self.rows_first else self.place(column, row)
+        return [e.substitute(at.get) for e in exprs]
+
+
+def _goes_along(subscripts: Sequence[Expr], run: At) -> bool:
+    """True if neighbours along some axes, worth so much each, are neighbours in memory."""
+    *outer, last = subscripts
+    return all(last.coefficient(axis) == step.constant for axis, step in run.items()) and not any(
+        axis in subscript.values() for axis in run for subscript in outer
+    )
+
+
+def sides(reduce: tile.ReduceOp) -> tuple[Side, Side]:
+    """The rows and the columns of a reduce with a fragment axis."""
+    assert reduce.mma is not None
+    group, member, half, pair = reduce.lanes
+    (k,) = reduce.axes_of(FRAGMENT)
+    sizes = reduce.mma.sizes
+
+    def row(n: Expr, along_k: Expr) -> At:
+        return {half: n // 8, group: n % 8, k: along_k}
+
+    def column(n: Expr, along_k: Expr) -> At:
+        return {member: n // 2, pair: n % 2, k: along_k}
+
+    return (
+        Side(sizes.a, k, row, {group: Expr((), 1)}, rows_first=True),
+        Side(sizes.b, k, column, {member: Expr((), 2), pair: Expr((), 1)}, rows_first=False),
+    )
+
+
+def lane_of(reduce: tile.ReduceOp) -> Expr:
+    """The number of a lane."""
+    group, member, *_ = reduce.lanes
+    return Expr.of(group) * 4 + Expr.of(member)
+
+
+def row_of_lane(
+    load: tile.LoadOp, subscripts: Sequence[Expr], type: MemRefType[Attribute]
+) -> list[Expr] | None:
+    """
+    The subscripts, in a buffer of a type, of the row of 16 bytes to which each lane points where
+    warps read a factor of products of matrices by rows; None for any other load.
+    """
+    reduce = load.parent_op()
+    if not isinstance(reduce, tile.ReduceOp) or reduce.mma is None:
+        return None
+    if load.where or reduce.yielded.where:
+        return None
+    _, _, half, pair = reduce.lanes
+    mentioned = {value for e in subscripts for value in e.values()} & {half, pair}
+    if len(mentioned) != 1:
+        return None
+    side = sides(reduce)[0 if half in mentioned else 1]
+    lane = lane_of(reduce)
+    return side.row(subscripts, lane) if side.lies_in_runs(subscripts, type, lane) else None
