@@ -148,6 +148,8 @@ class Lifter:
         ast.fix_missing_locations(tree)
         scope = {**self.scope, **self.values}
         exec(compile(tree, self.filename, "exec"), scope)
+        for names in (scope, self.scope):
+            names.pop("__name__", None)  # in whose module Dynamo would look for what it has
         return scope["forward"]
 
     def visit(self, node: ast.expr, outermost: bool = False, assigned: bool = False) -> Part:

@@ -20,7 +20,6 @@ from typing import Any
 NOT_CALLED = (
     "networkx",  # by torch._functorch.partitioners, which split forward from backward
     "scipy.optimize",  # by transformers' losses
-    "torch.distributed.fsdp._fully_shard",  # by torch._dynamo.variables
 )
 """Modules that are imported only to have their names at hand."""
 

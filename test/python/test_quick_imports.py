@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -107,3 +108,15 @@ def test_no_script_is_taken_for_a_package_that_transformers_looks_for() -> None:
     wanted = set(re.findall(r'_is_package_available\(\s*"(\w+)"', text))
     assert "kernels" in wanted
     assert not wanted & scripts
+
+
+def test_torch_compile_runs_after_them_beside_dlc() -> None:
+    """With functions of the text's, whose globals are no module's."""
+    text = "def f(x): return x * K\nK = torch.randn(3)\ntorch.relu(f(torch.randn(4, 3)))"
+    command = [sys.executable, "-m", "dlc.cli.dlc_cli", "run", "--bench", "-c", text]
+    command += ["--contenders", "eager,torch.compile"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    rows = {line.split()[0]: line.split()[1:] for line in made.stdout.splitlines() if line.split()}
+    for name in ("eager", "torch.compile"):
+        assert float(rows[name][0]) > 0
