@@ -17,7 +17,8 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
-from dlc.schedule.tiling import SECTOR, VECTOR, Problem
+from dlc.schedule.problem import Problem
+from dlc.schedule.tiling import SECTOR, VECTOR
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,10 @@ def _problem(
         computed_bytes_=element_bytes(reduce.results[0].type),
         row_work=work(found.rows, found.columns),
         column_work=work(found.columns, found.rows),
+        padded=any(
+            column in varies and column not in op.subscripts[-1].values()
+            for op, varies in chunked.items()
+        ),
     )
 
 

@@ -19,6 +19,7 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.long_sums import accumulators, long_sums
+from dlc.schedule.problem import Problem
 from dlc.schedule.rows import (
     HELD,
     RUN,
@@ -28,7 +29,7 @@ from dlc.schedule.rows import (
     run_of,
     split_axis,
 )
-from dlc.schedule.tiling import VECTOR, Candidate, Problem, candidates
+from dlc.schedule.tiling import VECTOR, Candidate, candidates
 from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 

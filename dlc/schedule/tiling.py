@@ -25,11 +25,15 @@ from math import ceil, inf, prod
 
 from dlc.ir.cached import cached
 from dlc.schedule.occupancy import occupancy
+from dlc.schedule.problem import Problem
 from dlc.target import SECTOR_BYTES, Target
 
 VECTOR = 4
 """Elements of fp32 in a 16-byte access."""
-THREAD_TILES = ((8, 8), (8, 4), (4, 8), (4, 4), (2, 4), (2, 8), (1, 8), (1, 4), (2, 2), (1, 1))
+THREAD_TILES = (
+    *((8, 16), (16, 8), (8, 8), (8, 4), (4, 8), (4, 4)),
+    *((2, 4), (2, 8), (1, 8), (1, 4), (2, 2), (1, 1)),
+)
 """Rows and columns of a thread, which holds all sums of each."""
 THREADS = ((16, 16), (8, 16), (16, 8), (8, 8), (8, 32), (4, 32), (4, 16), (2, 32),
            (32, 4), (16, 4))  # fmt: skip
@@ -45,7 +49,12 @@ SPREADS = (1, 2, 4, 8, 16, 32)
 SECTOR = SECTOR_BYTES // 4
 """Elements of fp32 that are fetched from memory at once."""
 UNROLLED = 1024
-"""Multiply-adds of a thread in a chunk's unrolled loop: 16 KiB of instructions."""
+"""Multiply-adds of a thread in a chunk's unrolled loop: 16 KiB of instructions, twice as much for
+twice `MANY` sums, of which a step has twice as many."""
+MANY = 64
+"""Sums of a thread with which three warps fill the issue slots of a scheduler."""
+MOST = 128
+"""Sums of a thread that leave registers for their factors."""
 LATENCY = 900
 """Clocks from the request of a chunk to its arrival, from memory under load."""
 CHUNK_INSTRUCTIONS = 40
@@ -66,58 +75,6 @@ SHAPES = 5
 """The number of candidates of different shapes that `--explain` shows."""
 ROUNDED = 1 - 1e-9
 """Keeps a bound below what it bounds when both are rounded."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A contraction: extents, how many inputs vary along rows and along columns, and its sums."""
-
-    batch: int
-    rows: int
-    columns: int
-    k: int
-    beside: tuple[int, int] = (1, 1)
-    """The points of another axis of rows and of one of columns, over which a block spreads its
-    own."""
-    taps: float = 1
-    """Points of what is summed over beside K, as many as are not skipped."""
-    skips: bool = False
-    """True if conditions choose among chunks, which then are no rings."""
-    row_operands: float = 1
-    """Elements of operands for each row and point of K; windows that overlap share them."""
-    column_operands: float = 1
-    scalar_row_operands: float = 0
-    """As many of those that are copied one by one, not 16 bytes at once."""
-    scalar_column_operands: float = 0
-    row_factors: int = 1
-    """Values along rows that are multiplied with values along columns: two sums may share one."""
-    column_factors: int = 1
-    operand_points: int | None = None
-    """Elements of all operands for a point of K, where some lack axes of the batch."""
-    sums: int = 1
-    """The number of sums at each point of rows and columns."""
-    bytes_: int = 4
-    """Bytes of an element in memory."""
-    computed_bytes_: int = 4
-    """Bytes of an element that is computed of them."""
-    row_work: float = 0
-    """Instructions that compute an element along rows; 0 if that is an element of an input."""
-    column_work: float = 0
-    """Instructions that compute an element along columns."""
-
-    @cached
-    def compulsory_bytes(self) -> int:
-        points = self.operand_points
-        if points is None:
-            rows, columns = self.rows * self.beside[0], self.columns * self.beside[1]
-            operands = rows * self.row_operands + columns * self.column_operands
-            points = ceil(self.batch * operands)
-        return self.bytes_ * (points * self.k + self.batch * self.results)
-
-    @property
-    def results(self) -> int:
-        """Sums of all rows and columns."""
-        return self.rows * self.columns * prod(self.beside) * self.sums
 
 
 @dataclass(frozen=True)
@@ -184,9 +141,10 @@ class Candidate:
 
     @cached
     def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block: all slots, and room for padding."""
+        """Bytes of shared memory of a block: all slots, and room for padding if there is any."""
         slots = self.depth if self.rings else 1
-        return (self.slab_bytes * slots + self.computed_bytes) * 5 // 4
+        size = self.slab_bytes * slots + self.computed_bytes
+        return size * 5 // 4 if self.problem.padded or not self.problem.is_plain else size
 
     @cached
     def rings(self) -> bool:
@@ -247,6 +205,11 @@ class Candidate:
         work = min(self._work(together=True), self._work(together=False))
         return CHUNK_INSTRUCTIONS + (self.copies + work) / self.thread_count
 
+    @property
+    def sums(self) -> int:
+        """Sums of a thread."""
+        return prod(self.thread) * self.problem.sums
+
     @cached
     def share(self) -> float:
         """The share of multiply-adds among the instructions of a chunk."""
@@ -295,7 +258,7 @@ class Candidate:
         while left > 0:
             running = min(self.resident, left)
             warps = running * self.thread_count / self.target.warp
-            busy = running * self.chunk_clocks / _utilization(warps)
+            busy = running * self.chunk_clocks / _utilization(warps, self.sums)
             rounds = left // running if running == self.resident else 1
             clocks += rounds * (self.chunks * max(busy, hidden) + START)
             left -= rounds * running
@@ -382,9 +345,12 @@ def _spread(points: int, extent: int, beside: int) -> tuple[int, int]:
     )
 
 
-def _utilization(warps: float) -> float:
-    """The share of issue slots that so many warps of an SM fill: each scheduler wants four."""
-    per_scheduler = warps / 4
+def _utilization(warps: float, sums: int) -> float:
+    """
+    The share of issue slots that so many warps of an SM fill: each scheduler wants three, or fewer
+    whose threads have more sums than `MANY`, as these wait for less.
+    """
+    per_scheduler = warps / 4 * max(1, sums / MANY)
     return min(1.0, 0.55 + 0.15 * per_scheduler)
 
 
@@ -440,7 +406,10 @@ def _rising(problem: Problem, target: Target) -> Iterator[Candidate]:
 def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
     """Candidates that do not split K, each with every number of parts worth splitting it into."""
     for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
-        if prod(thread) * problem.sums * chunk > UNROLLED:
+        sums = prod(thread) * problem.sums
+        if sums > (MOST if problem.is_plain else MANY):
+            continue
+        if sums * chunk > UNROLLED * max(1, sums // MANY):
             continue
         tile = Candidate(problem, target, thread, threads, chunk, 2, 1)
         for splits in SPLITS:

@@ -16,7 +16,8 @@ from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.dialects import kernel, loop, tile
 from dlc.remarks import collect
 from dlc.schedule.heuristics import choose_schedule
-from dlc.schedule.tiling import Candidate, Problem
+from dlc.schedule.problem import Problem
+from dlc.schedule.tiling import Candidate
 from dlc.target import TARGETS, get_target
 
 TILED = (

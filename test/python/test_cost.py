@@ -14,7 +14,8 @@ from dlc.analysis.loop.loops import split_levels
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
 from dlc.schedule.estimate import estimate
-from dlc.schedule.tiling import DEPTHS, SHAPES, TOLERANCE, Problem, candidates, tiles
+from dlc.schedule.problem import Problem
+from dlc.schedule.tiling import DEPTHS, SHAPES, TOLERANCE, candidates, tiles
 from dlc.target import TARGETS, get_target, target_of
 
 H100 = TARGETS["sm_90"]

@@ -112,7 +112,7 @@ func.func @main(%x: tensor<1000000xf32>) -> tensor<f32> {
 // REMARK-NEXT: schedule-kernels: mm: rather than {{[0-9]+}}x{{[0-9]+}} blocks of
 // REMARK-NEXT: schedule-kernels: mm: rather than {{[0-9]+}}x{{[0-9]+}} blocks of
 // REMARK: schedule-kernels: mm: rather than tma-copy
-// REMARK-NEXT: schedule-kernels: mm: with permute-register-tile: %tj, %rj in strips of 4: reads of B_smem from 2 ways to 1
+// REMARK-NEXT: schedule-kernels: mm: with permute-register-tile: %tj, %rj in strips of 4: reads of B_smem from {{[24]}} ways to 1
 // REMARK-NEXT: schedule-kernels: mm: rather than pad-smem: its buffers have no bank conflicts
 // CHECK: loop.kernel @mm
 // CHECK-SAME: schedule "tileify,chunk-matmul-k{bk={{[0-9]+}} vector=4},blockify-launch{block={{[0-9]+}},{{[0-9]+}} thread={{[0-9]+}},{{[0-9]+}}{{( group=[0-9]+)?}}},stage-inputs{budget={{[0-9]+}}},register-tile{extents={{[0-9]+}},{{[0-9]+}}},permute-register-tile{axes=ri,rj strip={{[0-9]+}},{{[0-9]+}}},double-buffer{depth={{[2-4]}}},

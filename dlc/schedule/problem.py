@@ -1,0 +1,68 @@
+"""A contraction as tilings see it: sizes, what is read, and what is computed of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from dlc.ir.cached import cached
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A contraction: extents, how many inputs vary along rows and along columns, and its sums."""
+
+    batch: int
+    rows: int
+    columns: int
+    k: int
+    beside: tuple[int, int] = (1, 1)
+    """The points of another axis of rows and of one of columns, over which a block spreads its
+    own."""
+    taps: float = 1
+    """Points of what is summed over beside K, as many as are not skipped."""
+    skips: bool = False
+    """True if conditions choose among chunks, which then are no rings."""
+    row_operands: float = 1
+    """Elements of operands for each row and point of K; windows that overlap share them."""
+    column_operands: float = 1
+    scalar_row_operands: float = 0
+    """As many of those that are copied one by one, not 16 bytes at once."""
+    scalar_column_operands: float = 0
+    row_factors: int = 1
+    """Values along rows that are multiplied with values along columns: two sums may share one."""
+    column_factors: int = 1
+    operand_points: int | None = None
+    """Elements of all operands for a point of K, where some lack axes of the batch."""
+    sums: int = 1
+    """The number of sums at each point of rows and columns."""
+    bytes_: int = 4
+    """Bytes of an element in memory."""
+    computed_bytes_: int = 4
+    """Bytes of an element that is computed of them."""
+    row_work: float = 0
+    """Instructions that compute an element along rows; 0 if that is an element of an input."""
+    column_work: float = 0
+    """Instructions that compute an element along columns."""
+    padded: bool = True
+    """True if threads of a warp read rows of a slab, which padding keeps off each other's banks."""
+
+    @cached
+    def compulsory_bytes(self) -> int:
+        points = self.operand_points
+        if points is None:
+            rows, columns = self.rows * self.beside[0], self.columns * self.beside[1]
+            operands = rows * self.row_operands + columns * self.column_operands
+            points = ceil(self.batch * operands)
+        return self.bytes_ * (points * self.k + self.batch * self.results)
+
+    @property
+    def results(self) -> int:
+        """Sums of all rows and columns."""
+        return self.rows * self.columns * prod(self.beside) * self.sums
+
+    @property
+    def is_plain(self) -> bool:
+        """True if a sum is of products of two inputs at the points of K alone."""
+        factors = (self.row_factors, self.column_factors, self.sums)
+        return factors == (1, 1, 1) and self.taps == 1 and self.beside == (1, 1)
