@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import loop_cases
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 from bank_meter import BankMeter, Measured, run_measured
 from harness import STEPS, apply, interpret, lowered, on_host, scheduled
 from mutants import NEVER_EQUIVALENT, Subject, judge, mutations
 from xdsl.dialects.builtin import ModuleOp
 
+import dlc
 from dlc.diagnostics import TextError
 from dlc.dialects import kernel
 from dlc.simulator import run_module
@@ -143,6 +147,39 @@ def test_every_prefix(case: loop_cases.Case) -> None:
         module = steps(case, text, count)
         assert multiplies_matrices(module) == (count > held)
         interpret(case, module, f"{count} steps")
+
+
+PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], str]] = {
+    "gate and up": (
+        lambda x, g, u: F.silu(F.linear(x, g)) * F.linear(x, u),
+        [(64, 256), (120, 256), (120, 256)],
+        SMALL,
+    ),
+    "residual": (
+        lambda x, w, z: F.linear(x, w) + z, [(64, 256), (120, 256), (64, 120)], SMALL,
+    ),
+    "convolution": (
+        lambda x, w: F.conv2d(x, w, padding=1),
+        [(2, 16, 14, 14), (32, 16, 3, 3)],
+        SMALL.replace("block=32,32 thread=2,2", "block=32,1,16 thread=2,1,2").replace(
+            "extents=16,16", "extents=16,8"
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_in_bf16(name: str) -> None:
+    f, shapes, text = PROGRAMS[name]
+    torch.manual_seed(0)
+    inputs = tuple(torch.randn(shape).bfloat16() for shape in shapes)
+    plain = dlc.compile(f, inputs, target="sm_80", backend="host")
+    kernel_name = plain.kernels[0].name.removesuffix("_product")
+    made = dlc.compile(f, inputs, target="sm_80", backend="host", schedules={kernel_name: text})
+    assert "mma_m16n8k16_f32_bf16" in made.kernels[0].ir("cuda")
+    exact = f(*(x.double() for x in inputs))
+    error = (made(*inputs).double() - exact).abs().max() / exact.abs().max()
+    assert error <= torch.finfo(torch.bfloat16).eps
 
 
 def test_infinities_and_nan() -> None:

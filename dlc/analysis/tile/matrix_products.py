@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type
+from xdsl.dialects.builtin import Float32Type, FloatAttr
 from xdsl.ir import SSAValue
 
 from dlc.dialects import tile
@@ -75,11 +75,17 @@ def instruction(
     if len(types) > 1 or (shape, *types) not in SHAPES:
         known = " or ".join(factors for name, factors in SHAPES if name == shape)
         return f"expected factors of one type, {known}, found {' and '.join(sorted(types))}"
-    if any(load.default is not None for load in loads):
-        return "expected factors that are loaded at every point"
+    if not all(load.default is None or _is_zero(load.default) for load in loads):
+        return "expected factors that are 0 where they are not loaded"
     mma = MmaAttr(shape, *types)
     runs = [reduce.extent(axis) for axis in reduce.axes_of(REGISTER)]
     if runs != [mma.sizes.k]:
         depth = mma.sizes.k
         return f"expected K in runs of {depth} (chunk-matmul-k{{vector={depth}}}), found {runs}"
     return mma
+
+
+def _is_zero(value: SSAValue) -> bool:
+    owner = value.owner
+    constant = owner.value if isinstance(owner, arith.ConstantOp) else None
+    return isinstance(constant, FloatAttr) and constant.value.data == 0
