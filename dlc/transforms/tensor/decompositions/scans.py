@@ -19,8 +19,11 @@ from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, low
 from dlc.transforms.tensor.decompositions.reductions import as_element, log_of_sum
 from dlc.transforms.tensor.decompositions.scalar import Number, Scalar
 
-CHUNK = 32
-"""The elements that are folded anew for each prefix within a chunk."""
+CHUNK = 8
+"""
+The elements that are folded anew for each prefix within a chunk: as many floats as a sector of
+memory has. Fewer make more levels, thus launches; more make each element more work.
+"""
 SHORT = 64
 """The longest axis that is a single chunk."""
 
