@@ -173,15 +173,12 @@ def test_programs(name: str, target: str) -> None:
     dtype = HALVES[name]
     cases = programs(dtype)
     counts = [len(args) for _, args in cases.values()]
-    names: list[str] = []
+    names = [name for name, (f, args) in cases.items() for _ in tree_leaves(f(*args))]
 
     def program(*args: torch.Tensor) -> list[torch.Tensor]:
         rest, results = iter(args), list[torch.Tensor]()
-        names.clear()
-        for (name, (function, _)), count in zip(cases.items(), counts, strict=True):
-            found = tree_leaves(function(*(next(rest) for _ in range(count))))
-            names.extend([name] * len(found))
-            results.extend(found)
+        for (function, _), count in zip(cases.values(), counts, strict=True):
+            results += tree_leaves(function(*(next(rest) for _ in range(count))))
         return results
 
     arguments = [a for _, args in cases.values() for a in args]
