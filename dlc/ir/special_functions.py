@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dlc.ir.gamma_series import EPSILON, LARGE, STIRLING, TEMME, TEMME_NEXT
+
 Value: TypeAlias = Any
 """An array or a NumPy scalar of f64."""
 
@@ -57,17 +59,6 @@ def igamma(a: float, x: float) -> float:
 def igammac(a: float, x: float) -> float:
     """The regularized upper incomplete gamma function Q(a, x)."""
     return _incomplete_gamma(float(a), float(x), upper=True)
-
-
-EPSILON = 2.0**-53
-STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-"""The coefficients of 1/a, 1/a**3, … in the series of log(Γ(a)) (DLMF 5.11.1)."""
-TEMME = (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600)
-"""Those of the powers of η in Temme's expansion (DLMF 8.12.8, 8.12.12)."""
-TEMME_NEXT = (-1 / 540, -1 / 288, 1 / 378)
-"""The same of what is divided by a."""
-LARGE = 1e6
-"""Above it the two are enough; below it, series and fraction are short enough."""
 
 
 def _incomplete_gamma(a: float, x: float, *, upper: bool) -> float:

@@ -65,4 +65,9 @@ class Problem:
     def is_plain(self) -> bool:
         """True if a sum is of products of two inputs at the points of K alone."""
         factors = (self.row_factors, self.column_factors, self.sums)
-        return factors == (1, 1, 1) and self.taps == 1 and self.beside == (1, 1)
+        return factors == (1, 1, 1) and self.is_flat
+
+    @property
+    def is_flat(self) -> bool:
+        """True if points are summed along K alone, at rows and columns that are one axis each."""
+        return self.taps == 1 and self.beside == (1, 1)

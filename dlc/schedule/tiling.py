@@ -407,7 +407,7 @@ def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
     """Candidates that do not split K, each with every number of parts worth splitting it into."""
     for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
         sums = prod(thread) * problem.sums
-        if sums > (MOST if problem.is_plain else MANY):
+        if sums > (MOST if problem.is_flat else MANY):
             continue
         if sums * chunk > UNROLLED * max(1, sums // MANY):
             continue

@@ -181,7 +181,7 @@ def test_epilogues_stand_in_the_kernels_of_contractions() -> None:
     assert any("kept apart: merged @" in r for r in remarks)
 
 
-@pytest.mark.parametrize(("rows", "fused"), [(32, True), (128, False), (512, False)])
+@pytest.mark.parametrize(("rows", "fused"), [(32, True), (256, False), (512, False)])
 def test_an_expensive_operand(rows: int, fused: bool) -> None:
     """It is computed again for each column of blocks, which is free only while memory is slower."""
 

@@ -823,7 +823,10 @@ BARRIERS = (
     (loop_cases.gemm(37, 50, 40), SYNCHRONOUS),
     (loop_cases.gemm(20, 70, 33, transposed=True), SYNCHRONOUS),
     (loop_cases.batched(3, 17, 9, 21), SYNCHRONOUS),
-    (loop_cases.column_sum(300, 20), "tileify,cooperative-reduce{threads=32 rows=8 vector=1}"),
+    (
+        loop_cases.column_sum(300, 20),
+        "tileify,cooperative-reduce{threads=32 rows=8 vector=1 order=rows}",
+    ),
     (loop_cases.total(5000), "tileify,cooperative-reduce{threads=1024 rows=1 vector=4}"),
     (loop_cases.softmax(3, 700), "tileify,cooperative-reduce{threads=64 rows=1 vector=4}"),
     (loop_cases.argmax(3, 700), "tileify,cooperative-reduce{threads=128 rows=1 vector=1}"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from math import exp, inf, sqrt
 
-import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, f64
 from xdsl.ir import Block, Operation, SSAValue
@@ -14,6 +14,9 @@ from dlc.dialects.loop import ReduceOp, SelectOp
 
 Range = tuple[float, float]
 ANY: Range = (-inf, inf)
+LARGEST_F32 = (2 - 2.0**-23) * 2.0**127
+SMALLEST_F32 = 2.0**-126
+"""The smallest float32 that is not subnormal."""
 
 
 def float_range(value: SSAValue) -> Range:
@@ -44,7 +47,7 @@ def _scalar(op: Operation) -> Range:
         case "math.exp":
             return _exp(low), _exp(0 if covers(op.operands[0]) else high)
         case "math.sqrt":
-            largest = float(np.finfo(np.float64 if op.results[0].type == f64 else np.float32).max)
+            largest = sys.float_info.max if op.results[0].type == f64 else LARGEST_F32
             return sqrt(max(low, 0)), sqrt(max(min(high, largest), 0))
         case "math.absf":
             return 0, max(abs(low), abs(high))

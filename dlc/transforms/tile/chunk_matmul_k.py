@@ -23,10 +23,11 @@ from dlc.transforms.step_options import at_least, divisors
 @dataclass(frozen=True)
 class ChunkMatmulKPass(SchedulingPass):
     """
-    The K reduce of a contraction becomes a reduce over chunks of a reduce within a chunk. Of one
-    over several axes, as a convolution is, the last is K; its chunks and the points of the others
-    are one axis, along which the others' points follow each other. (Where conditions choose among
-    them, they stay apart, so that whole ones are skipped.)
+    The K reduce of a contraction becomes a reduce over chunks of a reduce within a chunk.
+
+    Of one over several axes, as a convolution is, the last is K; its chunks and the points of the
+    others are one axis, along which the others' points follow each other. Where conditions choose
+    among them, they stay apart, so that whole ones are skipped.
 
     *Legal always*: points of a ragged last chunk beyond K fold the identity. Both reduces have one
     monoid and the inner one is only yielded, so they accumulate in place.

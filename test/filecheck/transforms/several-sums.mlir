@@ -45,12 +45,12 @@ func.func @main(%x: tensor<64x64xf32>, %w: tensor<64x128xf32>) -> tensor<64x128x
   func.return %y : tensor<64x128xf32>
 }
 
-// A thread holds 8 x 4 points of both sums, as much as 8 x 8 of one. Of columns, the axis is tiled
+// A thread holds 8 x 8 points of both sums, as much as 8 x 16 of one. Of columns, the axis is tiled
 // whose points lie beside each other, not a head apart, though there are more heads.
 
 // SCHEDULE-LABEL: loop.kernel @heads
-// SCHEDULE-SAME:  blockify-launch{block=128,1,32 thread=16,1,8}
-// SCHEDULE-SAME:  register-tile{extents=8,4}
+// SCHEDULE-SAME:  blockify-launch{block=256,1,32 thread=32,1,4}
+// SCHEDULE-SAME:  register-tile{extents=8,8}
 
 func.func @heads(%x: tensor<512x2048xf32>, %w: tensor<4096x2048xf32>) -> tensor<512x64x64xf32> {
   %y = loop.kernel @heads(%x: memref<512x2048xf32> = %x, %w: memref<4096x2048xf32> = %w) -> (%y: memref<512x64x64xf32>) {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import pi
 
 from dlc.backend.cuda.print.prelude_function import Function
-from dlc.ir.special_functions import EPSILON, LARGE, STIRLING, TEMME, TEMME_NEXT
+from dlc.ir.gamma_series import EPSILON, LARGE, STIRLING, TEMME, TEMME_NEXT
 
 _RECURRENCES = {
     "hermite_h": ("x + x", "(x + x) * last - 2.0 * k * before"),

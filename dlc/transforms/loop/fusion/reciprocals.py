@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import sys
+
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, f32, f64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.loop.float_ranges import float_range
+from dlc.analysis.loop.float_ranges import SMALLEST_F32, float_range
 from dlc.dialects.loop import KernelOp, LoadOp, StoreOp, YieldOp
 
 ROUNDING = ("math.floor", "math.ceil", "math.round", "math.roundeven", "math.trunc")
@@ -47,7 +48,7 @@ def _reciprocal(value: SSAValue, after: Operation) -> SSAValue:
 
 def _is_normal(value: SSAValue) -> bool:
     """True if a value that is not 0, infinite or NaN has a normal reciprocal."""
-    tiny = float(np.finfo(np.float32 if value.type == f32 else np.float64).tiny)
+    tiny = SMALLEST_F32 if value.type == f32 else sys.float_info.min
     low, high = float_range(value)
     return tiny <= low and high <= 1 / tiny
 
