@@ -15,6 +15,7 @@ from dlc.backend.host_program import attributes_of
 from dlc.dialects.host import main_of
 from dlc.frontend.fx import import_program
 from dlc.judge.random_inputs import random_arguments
+from dlc.transforms.tensor.decompose_torch import UnsupportedOperations
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 X = torch.randn(5, 6)
@@ -72,3 +73,12 @@ def test_random_arguments_are_within_their_type() -> None:
     program = import_program(lambda x, i: x[i.long()], (rows, torch.tensor([3, -100]).char()))
     _, indices = random_arguments(program.module, seed=0)
     assert indices.dtype == torch.int8
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 5), (2, 2, 6), (1, 1, 2, 6)])
+def test_values_that_do_not_fit_their_places_are_refused(shape: tuple[int, ...]) -> None:
+    def program(x: torch.Tensor, i: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.index_put(x, (i,), values)
+
+    with pytest.raises(UnsupportedOperations, match="cannot be broadcast to"):
+        dlc.compile(program, (X, INDEX, torch.randn(shape)), backend="host")

@@ -306,11 +306,17 @@ class TensorBuilder:
         )
 
     def broadcast(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """The tensor repeated to `shape` by PyTorch's rules: from the right, along extents of 1."""
+        """
+        The tensor repeated to `shape` by PyTorch's rules: from the right, along extents of 1.
+        Refused for shapes that do not match.
+        """
         source = shape_of(value)
         if source == tuple(shape):
             return value
         first = len(shape) - len(source)
+        fits = (have in (1, want) for have, want in zip(source, shape[max(first, 0) :]))
+        if first < 0 or not all(fits):
+            refuse(f"a tensor of shape {list(source)} cannot be broadcast to {list(shape)}")
         return self.move(
             value,
             [
