@@ -120,36 +120,20 @@ def _problem(
     beside = [1 if a is None else outer.hint(a) for a in others]
     row_factors, column_factors = factors(found, along)
 
-    def work(axes: Sequence[SSAValue], others: Sequence[SSAValue]) -> float:
-        """The arithmetic at a point that belongs to one operand, which varies along the axes."""
-        own = (op for op in reduce.body.walk() if op.results)
-        return sum(
-            flops_of(op)
-            for op in own
-            if along[op.results[0]].intersection(axes)
-            and not along[op.results[0]].intersection(others)
-        )
-
     def points(varies: frozenset[SSAValue]) -> int:
         """Elements of one operand for a point of K."""
         return prod(outer.hint(a) for a in outer.axes if a in varies)
 
-    walked = reduce.axes[-1:] if reduce.hint(reduce.axes[-1]) >= VECTOR else reduce.axes
-
     def elements(axis: BlockArgument, *, scalar: bool = False) -> float:
         """
-        The elements of operands for a point along an axis and one of a chunk: the step between two
-        such points, where windows overlap shared by those of one; `scalar`, those of operands of
+        The elements of operands for a point along an axis and one of a chunk; `scalar`, of those of
         which 16 bytes cannot be copied at once.
         """
-        total = 0.0
-        for op, varies in chunked.items():
-            if axis not in varies or (scalar and _wide(op, (axis, reduce.axes[-1]))):
-                continue
-            own = [s for s in op.subscripts if axis in s.values()]
-            step = max(abs(s.coefficient(axis) or 1) for s in own) if own else 1
-            total += step / prod(reduce.hint(a) for s in own for a in walked if a in s.values())
-        return total
+        return sum(
+            _elements(op, axis, reduce)
+            for op, varies in chunked.items()
+            if axis in varies and not (scalar and _wide(op, (axis, reduce.axes[-1])))
+        )
 
     loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
     # A K too short for chunks is taken at once, with all that is summed over beside it.
@@ -174,13 +158,37 @@ def _problem(
         sums=len(reduce.results),
         bytes_=max(element_bytes(op.result.type) for op in loads),
         computed_bytes_=element_bytes(reduce.results[0].type),
-        row_work=work(found.rows, found.columns),
-        column_work=work(found.columns, found.rows),
+        row_work=_own_work(reduce, along, found.rows, found.columns),
+        column_work=_own_work(reduce, along, found.columns, found.rows),
         padded=any(
             column in varies and column not in op.subscripts[-1].values()
             for op, varies in chunked.items()
         ),
     )
+
+
+def _own_work(
+    reduce: loop.ReduceOp, along: Variance, axes: Sequence[SSAValue], others: Sequence[SSAValue]
+) -> float:
+    """The arithmetic at a point that belongs to the operand which varies along the axes alone."""
+    return sum(
+        flops_of(op)
+        for op in reduce.body.walk()
+        if op.results
+        and along[op.results[0]].intersection(axes)
+        and not along[op.results[0]].intersection(others)
+    )
+
+
+def _elements(op: loop.LoadOp, axis: BlockArgument, reduce: loop.ReduceOp) -> float:
+    """
+    The elements that a load takes for a point along an axis and one of a chunk: as far as two such
+    points lie apart; where windows overlap, shared by those of one.
+    """
+    walked = reduce.axes[-1:] if reduce.hint(reduce.axes[-1]) >= VECTOR else reduce.axes
+    own = [s for s in op.subscripts if axis in s.values()]
+    step = max(abs(s.coefficient(axis) or 1) for s in own) if own else 1
+    return step / prod(reduce.hint(a) for s in own for a in walked if a in s.values())
 
 
 def _is_contiguous(axis: BlockArgument, loads: Iterable[loop.LoadOp]) -> bool:
