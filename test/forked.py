@@ -6,6 +6,7 @@ imports all of it and, for each run, forks a process of its own, which has the a
 environment and standard files of the one that lit starts.
 
     forked_tools(environment)            starts a server; a folder with the tools as commands
+    commands(folder), serve(listener)    the two sides, for who starts servers by itself
     python forked.py PATH TOOL ARGS...   runs a tool by the server that listens at PATH
 """
 
@@ -102,26 +103,34 @@ def forked_tools(environment: Mapping[str, str]) -> str:
     A folder with the tools as commands. Their server imports them in an environment, and lives as
     long as this process.
     """
-    import shlex
     import subprocess
-    from pathlib import Path
     from tempfile import TemporaryDirectory
 
     temporary = TemporaryDirectory(prefix="dlc-")
-    folder = Path(temporary.name)
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path := str(folder / "socket"))
-    listener.listen(64)
+    listener = commands(temporary.name)
     number = listener.fileno()
     server = subprocess.Popen(
         [sys.executable, __file__, str(number)], env=environment, pass_fds=[number]
     )
+    _kept.extend((temporary, listener, server))
+    return temporary.name
+
+
+def commands(folder: str) -> socket.socket:
+    """Makes the tools as commands in a folder, and the socket where they look for a server."""
+    import shlex
+    from pathlib import Path
+
+    path = os.path.join(folder, "socket")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
     for name in TOOLS:
         client = shlex.join([sys.executable, "-I", "-S", __file__, path, name])
-        (folder / name).write_text(f'#!/bin/sh\nexec {client} "$@"\n')
-        (folder / name).chmod(0o755)
-    _kept.extend((temporary, listener, server))
-    return str(folder)
+        command = Path(folder, name)
+        command.write_text(f'#!/bin/sh\nexec {client} "$@"\n')
+        command.chmod(0o755)
+    return listener
 
 
 _kept: list[object] = []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import architecture
 import passes
+import tutorial
 
 
 def test_the_page_of_passes_is_current() -> None:
@@ -23,3 +27,10 @@ def test_every_pass_says_what_it_does_and_when_it_may() -> None:
 def test_the_picture_of_the_layers_is_current() -> None:
     made = architecture.picture()
     assert made == architecture.PICTURE.read_text(), "run python docs/architecture.py"
+
+
+def test_the_tutorial_shows_what_its_commands_print() -> None:
+    command = [sys.executable, tutorial.__file__, "-"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == tutorial.PAGE.read_text(), "run python docs/tutorial.py"
