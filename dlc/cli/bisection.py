@@ -111,9 +111,9 @@ def bisect_and_report(job: Job) -> int:
     elif failure is not None:
         culprit, complaint = states[-1], failure
     else:
-        print(f"no pass changes the result: {counted(asked, 'state')} of {end + 1} were run")
+        print(f"no pass changes the result: {asked} of {counted(end + 1, 'state')} ran")
         return 0
-    print(f"{culprit.step.name} is wrong; {counted(asked, 'state')} of {end + 1} were run\n")
+    print(f"{culprit.step.name} is wrong; {asked} of {counted(end + 1, 'state')} ran\n")
     alone = _in_one_kernel(ctx, culprit, options.seed, judge)
     _report(
         ctx,
