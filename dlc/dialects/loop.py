@@ -21,8 +21,9 @@ The `loop` dialect: one kernel is one loop nest over memrefs (Loop IR).
 }
 ```
 
-Scalars are `arith` and `math`. A `for` has independent points; a `reduce` is an SSA value, so no
-accumulator exists that could be read half-way. Subscripts and conditions: `dlc.dialects.access`.
+Scalars are `arith` and `math`. A `for` has independent points, but for what a `scan` in it folds of
+them (`dlc.dialects.scan_ops`); a `reduce` is an SSA value, so no accumulator exists that could be
+read half-way. Subscripts and conditions: `dlc.dialects.access`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 from xdsl.irdl import irdl_op_definition, lazy_traits_def, traits_def
 from xdsl.traits import HasParent, RecursivelySpeculatable, SingleBlockImplicitTerminator
+from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexOpBase, LoadOpBase, SelectOpBase, StoreOpBase, YieldOpBase
 from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
+from dlc.dialects.scan_ops import ScanOpBase
+from dlc.ir.expr import Expr
 
 
 @irdl_op_definition
@@ -69,6 +73,30 @@ class ReduceOp(ReduceOpBase):
 
 
 @irdl_op_definition
+class ScanOp(ScanOpBase):
+    """
+    `%p = loop.scan add %a along %k : f32`: the fold of what a value is up to this point of the only
+    axis of the loop that it stands in.
+    """
+
+    name = "loop.scan"
+
+    def verify_(self) -> None:
+        super().verify_()
+        around = self.parent_op()
+        axes = around.axes if isinstance(around, ForOp) else ()
+        if len(axes) != 1 or self.place != Expr.of(axes[0]):
+            raise VerifyException(
+                "expected a scan along the axis of a loop.for that it stands in, which has no other"
+            )
+
+
+def scans_in(loop: ForOp) -> list[ScanOp]:
+    """The scans along the axis of a loop."""
+    return [op for op in loop.body.block.ops if isinstance(op, ScanOp)]
+
+
+@irdl_op_definition
 class LoadOp(LoadOpBase):
     """`%v = loop.load %x[expr, …] (where (condition, …) else %default)? : memref`"""
 
@@ -98,7 +126,7 @@ class SelectOp(SelectOpBase):
 
 Loop = Dialect(
     "loop",
-    [KernelOp, ForOp, ReduceOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp],
+    [KernelOp, ForOp, ReduceOp, ScanOp, YieldOp, LoadOp, StoreOp, IndexOp, SelectOp],
     [],
     [ArithConstants()],
 )

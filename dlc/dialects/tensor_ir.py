@@ -72,6 +72,12 @@ def _verify_scalar(value: Attribute, element: Attribute) -> None:
         raise VerifyException(f"expected a scalar of type {element}, found {value}")
 
 
+def _verify_axis(axis: IntegerAttr, tensor: SSAValue) -> None:
+    rank = len(shape_of(tensor))
+    if not 0 <= axis.value.data < rank:
+        raise VerifyException(f"expected an axis from 0 to {rank - 1}, found {axis.value.data}")
+
+
 @irdl_op_definition
 class ConstantOp(IRDLOperation, HasFolderInterface):
     """`%c = tensor_ir.constant 1.0 : f32 -> tensor<4xf32>`: one scalar, everywhere."""
@@ -111,11 +117,7 @@ class IotaOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        rank = len(shape_of(self.result))
-        if not 0 <= self.axis.value.data < rank:
-            raise VerifyException(
-                f"expected an axis from 0 to {rank - 1}, found {self.axis.value.data}"
-            )
+        _verify_axis(self.axis, self.result)
         if not isinstance(element_of(self.result), IntegerType):
             raise VerifyException(f"expected integers, found {element_of(self.result)}")
 
@@ -234,6 +236,43 @@ class ReduceOp(IRDLOperation):
                 f"expected results of type {', '.join(map(str, expected))}, found "
                 f"{', '.join(str(r.type) for r in self.results)}"
             )
+
+
+@irdl_op_definition
+class ScanOp(IRDLOperation):
+    """
+    `%p = tensor_ir.scan add along 1 (%x) : tensor -> tensor`
+
+    At each point the fold, with a monoid, of the elements along an axis up to it. Several inputs of
+    one shape give as many results, each scanned on its own but by a monoid of several values.
+    """
+
+    name = "tensor_ir.scan"
+    monoid = prop_def(StringAttr)
+    axis = prop_def(IntegerAttr.constr(i64))
+    inputs = var_operand_def(TensorType)
+    results_ = var_result_def(TensorType)
+    custom_directives = (Name, Tensors, ResultTypes)
+    assembly_format = (
+        "custom<Name>($monoid) `along` $axis ` ` `(` $inputs `)`"
+        " `:` custom<Tensors>(type($inputs)) custom<ResultTypes>(type($results_)) attr-dict"
+    )
+    traits = traits_def(Pure())
+
+    def __init__(self, monoid: str, axis: int, inputs: Sequence[SSAValue]) -> None:
+        super().__init__(
+            operands=[inputs],
+            properties={"monoid": StringAttr(monoid), "axis": IntegerAttr(axis, i64)},
+            result_types=[[v.type for v in inputs]],
+        )
+
+    def verify_(self) -> None:
+        verify_monoid(self.monoid.data, [element_of(r) for r in self.results])
+        if any(shape_of(v) != shape_of(self.inputs[0]) for v in self.inputs):
+            raise VerifyException("expected inputs of one shape")
+        if [r.type for r in self.results] != [v.type for v in self.inputs]:
+            raise VerifyException("expected results of the types of the inputs")
+        _verify_axis(self.axis, self.inputs[0])
 
 
 @irdl_op_definition
@@ -372,6 +411,6 @@ class GatherOp(IRDLOperation):
 
 TensorIR = Dialect(
     "tensor_ir",
-    [ConstantOp, IotaOp, YieldOp, ElementwiseOp, ReduceOp, IndexMapOp, GatherOp],
+    [ConstantOp, IotaOp, YieldOp, ElementwiseOp, ReduceOp, ScanOp, IndexMapOp, GatherOp],
     [],
 )

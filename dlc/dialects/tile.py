@@ -89,6 +89,7 @@ from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
 from dlc.dialects.point_ops import AccumulatorOp, EachOp
 from dlc.dialects.ring_ops import AcquireOp, FillOp, ReleaseOp, RingOp, SlabOp
+from dlc.dialects.scan_ops import ScanOpBase
 from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
 from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
@@ -395,6 +396,16 @@ class CombineOp(IRDLOperation):
         self.properties["operandSegmentSizes"] = sizes
 
 
+@irdl_op_definition
+class ScanOp(ScanOpBase):
+    """
+    `%p = tile.scan add %a along %ko * 1024 + %t * 4 + %kv (among(%row, %t))? : f32`: the fold of
+    what a value is at all points of serial, thread and register axes up to this one.
+    """
+
+    name = "tile.scan"
+
+
 def tile_ops(func: Operation) -> Iterator[Operation]:
     """The operations of this dialect that a kernel still has."""
     return (op for op in func.walk() if op.dialect_name() == Tile.name)
@@ -414,6 +425,7 @@ Tile = Dialect(
         IndexOp,
         SelectOp,
         CombineOp,
+        ScanOp,
         StageOp,
         ComputeOp,
         RingOp,

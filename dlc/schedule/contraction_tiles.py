@@ -59,9 +59,11 @@ def _span(subscript: Expr, sizes: Mapping[SSAValue, int]) -> int:
 
 
 def outer_loop(kernel: loop.KernelOp) -> loop.ForOp | None:
-    """The loop around the whole kernel, if there is one."""
+    """The loop around the whole kernel, if there is one whose points are independent."""
     nested = [op for op in kernel.body.block.ops if op.regions or isinstance(op, loop.StoreOp)]
-    return nested[0] if len(nested) == 1 and isinstance(nested[0], loop.ForOp) else None
+    if len(nested) != 1 or not isinstance(nested[0], loop.ForOp) or loop.scans_in(nested[0]):
+        return None
+    return nested[0]
 
 
 def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:

@@ -4,8 +4,9 @@ The estimate of a loop kernel's time on a target, by which fusion decides.
 A kernel takes the launch overhead and then the longest of: its arithmetic at the chip's rate, its
 bytes at the memory's rate, its loads at the L2 cache's rate (a roofline; Williams et al.,
 "Roofline: an insightful visual performance model", CACM 2009), and the iterations that a thread
-does one after the other. A contraction that the schedule will tile takes what its best tiling does
-(`dlc.schedule.tiling`), so that fusion and schedule go by one estimate.
+does one after the other, those of scans with what their threads exchange. A contraction that the
+schedule will tile takes what its best tiling does (`dlc.schedule.tiling`), so that fusion and
+schedule go by one estimate.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
 from dlc.schedule.contraction_tiles import tiled_contraction
-from dlc.schedule.rows import row_parts
+from dlc.schedule.rows import row_parts, scan_seconds
 from dlc.schedule.tiling import candidates
 from dlc.schedule.windows import window_plan
 from dlc.target import Target
@@ -72,6 +73,7 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
         work.memory_bytes / bandwidth,
         l2_bytes / (target.l2_bandwidth * share),
         steps / parts * STEP_CLOCKS / target.clock,
+        scan_seconds(kernel, target),
     )
     seconds = target.launch_seconds + longest + combine
     return Cost(work.flops, work.memory_bytes, l2_bytes, share, seconds, combine)

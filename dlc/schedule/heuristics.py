@@ -26,6 +26,7 @@ from dlc.schedule.rows import (
     RowPlan,
     power_of_two,
     row_plan,
+    row_sweeps,
     run_of,
     split_axis,
 )
@@ -54,7 +55,7 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
     outer = outer_loop(kernel)
     ops = list(outer.body.block.ops) if outer else list(kernel.body.block.ops)
-    reduces = [op for op in ops if isinstance(op, loop.ReduceOp)]
+    reduces = row_sweeps(ops)
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.hint(a) for a in outer.axes] if outer else []
@@ -64,7 +65,9 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
         return Choice(_windows(outer, plan), "windows that overlap: a block fetches them once")
     if flat and reduces:
         schedule = _cooperative(outer, reduces, long_sums(kernel), target)
-        return Choice(schedule, "a reduce along rows: threads share a row, rows share a block")
+        scans = any(isinstance(op, loop.ForOp) for op in reduces)
+        what = "a scan" if scans else "a reduce"
+        return Choice(schedule, f"{what} along rows: threads share a row, rows share a block")
     if outer:
         apart = accumulators([_lengths(op) for op in long_sums(kernel)])
         schedule = _pointwise(extents, bool(inner), run_of(outer, outer.axes[-1:]), apart)
@@ -166,7 +169,7 @@ def _windows(outer: loop.ForOp | None, plan: WindowPlan) -> str:
 
 def _cooperative(
     outer: loop.ForOp | None,
-    reduces: list[loop.ReduceOp],
+    reduces: list[loop.ReduceOp | loop.ForOp],
     sums: list[loop.ReduceOp],
     target: Target,
 ) -> str:
@@ -187,6 +190,8 @@ def _cooperative(
     threads, rows, vector = plan.threads, plan.rows, plan.vector
     order = " order=rows" if plan.across else ""
     steps.append(f"cooperative-reduce{{threads={threads} rows={rows} vector={vector}{order}}}")
+    if all(isinstance(op, loop.ForOp) for op in reduces):
+        return ",".join(steps)
     trips = max(prod(_dealt(one, plan)) for one in every)
     if not plan.across and trips * vector <= HELD:
         return ",".join([*steps, f"mark-unroll{{limit={trips}}}"] if trips > 1 else steps)
@@ -205,7 +210,7 @@ def _dealt(lengths: Sequence[int], plan: RowPlan) -> list[int]:
     return [*outer, ceil(last / (plan.threads * plan.vector))]
 
 
-def _lengths(reduce: loop.ReduceOp) -> list[int]:
+def _lengths(reduce: loop.ReduceOp | loop.ForOp) -> list[int]:
     """The lengths of the axes of a reduce."""
     return [reduce.hint(a) for a in reduce.axes]
 

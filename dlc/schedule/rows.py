@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import BlockArgument
+from xdsl.ir import BlockArgument, Operation
 
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -29,6 +29,15 @@ HELD = 16
 ACROSS = 512
 """Threads of a block whose neighbours take neighbouring rows: what each adds to what others hold
 grows as its threads do."""
+SCANNED = 8
+"""Elements that a thread scans at once where its neighbours scan other rows: what it exchanges with
+others of its row is exchanged once for all of them."""
+SCAN_CLOCKS = 1200
+"""Clocks of an iteration of a scan, which waits for the one before: a load from memory under load,
+shuffles, two barriers and reads of shared memory."""
+SCAN_INSTRUCTIONS, POINT_INSTRUCTIONS, PART_INSTRUCTIONS = 48, 5, 3
+"""Instructions of a thread in an iteration of a scan: for shuffles, barriers and addresses, for
+each of its points, and for each part of a row that it reads."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +58,17 @@ class RowPlan:
     """True if neighbouring threads take neighbouring rows, not points of one row."""
 
 
+def row_sweeps(ops: Sequence[Operation]) -> list[loop.ReduceOp | loop.ForOp]:
+    """The operations that fold rows: reduces, and loops along which scans go."""
+    return [
+        op
+        for op in ops
+        if isinstance(op, loop.ReduceOp) or (isinstance(op, loop.ForOp) and loop.scans_in(op))
+    ]
+
+
 def row_plan(
-    outer: loop.ForOp | None, reduces: Sequence[loop.ReduceOp], target: Target
+    outer: loop.ForOp | None, reduces: Sequence[loop.ReduceOp | loop.ForOp], target: Target
 ) -> RowPlan | None:
     """
     Gives a row so many threads that each takes about two runs, as few as take no more each, or a
@@ -64,10 +82,14 @@ def row_plan(
     row_count = prod(extents)
     row = outer.axes[-1] if outer and outer.axes else None
     strided = row is not None and _unit_stride(reduces, row) > _unit_stride(reduces, None)
-    if strided and row_count >= target.sms * BLOCK_THREADS:
+    scans = length >= SCANNED and any(isinstance(op, loop.ForOp) for op in reduces)
+    if strided and row_count >= target.sms * BLOCK_THREADS and not scans:
         return None
     run = min(run_of(r, r.axes) for r in reduces)
-    vector = 1 if strided or length < RUN else run
+    if strided:
+        vector = SCANNED if scans else 1
+    else:
+        vector = run if length >= RUN else 1
     threads = min(MAX_THREADS, power_of_two(max(1, ceil(length / (2 * vector)))))
     if strided:
         rows = _neighbours(row_count, extents[-1], reduces, target)
@@ -85,7 +107,7 @@ def row_plan(
     if threads == 1:
         return None
     sole = outer is None or [op for op in outer.body.block.ops if op.regions] == [*reduces]
-    if len(reduces) > 1 or not sole:
+    if len(reduces) > 1 or not isinstance(reduces[0], loop.ReduceOp) or not sole:
         return RowPlan(threads, rows, vector, 1, length, strided)
     points = [reduces[0].hint(axis) for axis in reduces[0].axes]
     idle = target.sms // max(ceil(row_count / rows), 1)
@@ -98,7 +120,10 @@ def row_plan(
 
 
 def _neighbours(
-    row_count: int, neighbours: int, reduces: Sequence[loop.ReduceOp], target: Target
+    row_count: int,
+    neighbours: int,
+    reduces: Sequence[loop.ReduceOp | loop.ForOp],
+    target: Target,
 ) -> int:
     """
     The neighbouring rows that a block takes: those of a warp, or fewer, down to the elements of a
@@ -124,13 +149,34 @@ def row_parts(kernel: loop.KernelOp, target: Target) -> int:
     return plan.parts if plan else 1
 
 
+def scan_seconds(kernel: loop.KernelOp, target: Target) -> float:
+    """The time of the iterations of scans that follow each other on an SM; 0 without scans."""
+    outer = outer_loop(kernel)
+    sweeps = row_sweeps(list((outer or kernel).body.block.ops))
+    scans = [op for op in sweeps if isinstance(op, loop.ForOp)]
+    if not scans:
+        return 0
+    row_count = prod(outer.hint(a) for a in outer.axes) if outer else 1
+    plan = row_plan(outer, sweeps, target) or RowPlan(1, BLOCK_THREADS, 1, 1, 1, True)
+    threads = plan.threads * plan.rows
+    blocks = ceil(row_count / plan.rows)
+    resident = min(max(1, target.threads_per_sm // threads), ceil(blocks / target.sms))
+    parts = plan.threads if plan.across else plan.threads // target.warp
+    work = POINT_INSTRUCTIONS * plan.vector + PART_INSTRUCTIONS * parts
+    work += SCAN_INSTRUCTIONS if plan.threads > 1 else 0
+    issue = resident * threads * work / target.issue_lanes
+    iterations = sum(ceil(op.hint(op.axes[0]) / (plan.threads * plan.vector)) for op in scans)
+    turns = ceil(blocks / (target.sms * resident))
+    return turns * iterations * max(SCAN_CLOCKS, issue) / target.clock
+
+
 def split_axis(extents: Sequence[int], parts: int) -> int:
     """The position of the first axis with a point for each part, else of the longest axis."""
     longest = max(range(len(extents)), key=extents.__getitem__)
     return next((n for n, extent in enumerate(extents) if extent >= parts), longest)
 
 
-def _unit_stride(reduces: Sequence[loop.ReduceOp], axis: BlockArgument | None) -> int:
+def _unit_stride(reduces: Sequence[loop.ReduceOp | loop.ForOp], axis: BlockArgument | None) -> int:
     """The elements of what is loaded with neighbours along an axis (the reduce's own if None)."""
     count = 0
     for reduce in reduces:

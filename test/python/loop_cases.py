@@ -538,6 +538,74 @@ def moments(rows: int, columns: int) -> Case:
     )
 
 
+def running_sums(rows: int, columns: int) -> Case:
+    """The sums so far of what each row is below its maximum, and of numbers, in one scan."""
+    x = _normal(1, rows, columns)
+    type, count = _memref([rows, columns]), _memref([rows, columns], "i64")
+    body = f"""
+    loop.for %row in {rows} {{
+      %m = loop.reduce max %k in {columns} -> f32 {{
+        %a = loop.load %x[%row, %k] : {type}
+        loop.yield %a : f32
+      }}
+      loop.for %c in {columns} {{
+        %a = loop.load %x[%row, %c] : {type}
+        %d = arith.subf %a, %m : f32
+        %c0 = loop.index %c
+        %c1 = arith.index_cast %c0 : index to i64
+        %s, %n = loop.scan add %d, %c1 along %c : f32, i64
+        loop.store %s, %y[%row, %c] : {type}
+        loop.store %n, %count[%row, %c] : {count}
+      }}
+    }}"""
+    numbers = np.cumsum(np.arange(columns))[None].repeat(rows, 0)
+    return Case(
+        f"running_sums_{rows}x{columns}",
+        _module("running_sums", {"x": x}, {"y": [rows, columns], "count": count}, body),
+        (x,),
+        lambda x: [(x - x.max(axis=1, keepdims=True, initial=-np.inf)).cumsum(axis=1), numbers],
+        columns,
+    )
+
+
+def running_best(rows: int, columns: int) -> Case:
+    """The largest element so far of each column, and the first row where it is."""
+    x = _normal(1, rows, columns).round(1)  # with ties
+    type, at = _memref([rows, columns]), _memref([rows, columns], "i64")
+    body = f"""
+    loop.for %j in {columns} {{
+      loop.for %k in {rows} {{
+        %a = loop.load %x[%k, %j] : {type}
+        %k0 = loop.index %k
+        %k1 = arith.index_cast %k0 : index to i64
+        %m, %i = loop.scan argmax %a, %k1 along %k : f32, i64
+        loop.store %m, %y[%k, %j] : {type}
+        loop.store %i, %at[%k, %j] : {at}
+      }}
+    }}"""
+
+    def expected(x: Array) -> list[Array]:
+        best = np.maximum.accumulate(x)
+        new = np.vstack((np.ones((1, columns), bool), best[1:] > best[:-1]))[:rows]
+        return [best, np.maximum.accumulate(np.where(new, np.arange(rows)[:, None], 0))]
+
+    text = _module("running_best", {"x": x}, {"y": [rows, columns], "at": at}, body)
+    return Case(f"running_best_{rows}x{columns}", text, (x,), expected, rows)
+
+
+def running_product(n: int) -> Case:
+    """The products of all elements so far, which are near 1."""
+    x = 1 + _normal(1, n) / 100
+    body = f"""
+    loop.for %k in {n} {{
+      %a = loop.load %x[%k] : {_memref([n])}
+      %p = loop.scan mul %a along %k : f32
+      loop.store %p, %y[%k] : {_memref([n])}
+    }}"""
+    text = _module("running_product", {"x": x}, {"y": [n]}, body)
+    return Case(f"running_product_{n}", text, (x,), lambda x: [x.cumprod()], n)
+
+
 def pad_pointwise(rows: int, columns: int) -> Case:
     """Each element plus its left neighbour (1 at the edge), times a row's factor."""
     x, w = _normal(1, rows, columns), _normal(2, rows)

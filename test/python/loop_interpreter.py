@@ -104,6 +104,8 @@ class Machine:
                 where = self.all(op.where)
                 chosen = np.where(where, self.values[op.value], self.values[op.default])
                 self.values[op.result] = chosen
+            case loop.ScanOp():
+                self.scan(op)
             case loop.YieldOp():
                 pass
             case arith.IndexCastOp():
@@ -179,6 +181,24 @@ class Machine:
             op.results, _fold(op.monoid_name.data, folded, axes, identity), strict=True
         ):
             self.values[result] = array
+
+    def scan(self, op: loop.ScanOp) -> None:
+        """Folds each prefix of the axis, which is that of the innermost loop, on its own."""
+        axis = len(self.extents) - 1
+        whole = [
+            np.broadcast_to(v := self.values[value], [*v.shape[:axis], n, *v.shape[axis + 1 :]])
+            for value in op.values
+            for n in [self.extents[axis]]
+        ]
+        identity = [scalar(a) for a in op.monoid.identity([r.type for r in op.results])]
+        prefixes = [
+            _fold(
+                op.monoid_name.data, [np.take(v, range(n), axis) for v in whole], (axis,), identity
+            )
+            for n in range(1, self.extents[axis] + 1)
+        ]
+        for result, arrays in zip(op.results, zip(*prefixes, strict=True), strict=True):
+            self.values[result] = np.concatenate(arrays, axis)
 
 
 def _constant(value: Attribute) -> Array:

@@ -299,10 +299,26 @@ FOLDS: dict[str, Callable[..., Array]] = {
 }
 
 
+def scan(op: tensor_ir.ScanOp, values: Values) -> list[Array]:
+    """Folds each prefix of the axis on its own."""
+    axis = op.axis.value.data
+    whole = [values[v] for v in op.inputs]
+    if not whole[0].size:
+        return whole
+    prefixes = [
+        fold(op.monoid.data, (axis,), [np.take(v, range(n), axis) for v in whole])
+        for n in range(1, whole[0].shape[axis] + 1)
+    ]
+    return [np.stack(arrays, axis) for arrays in zip(*prefixes, strict=True)]
+
+
 def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:
     axes = tuple(int(a) for a in op.axes.get_values())
-    first = values[op.inputs[0]]
-    monoid = op.monoid.data
+    return fold(op.monoid.data, axes, [values[v] for v in op.inputs])
+
+
+def fold(monoid: str, axes: tuple[int, ...], arrays: list[Array]) -> list[Array]:
+    first = arrays[0]
     if monoid in FOLDS:
         return [np.asarray(FOLDS[monoid](first, axis=axes, dtype=first.dtype))]
     sign = 1 if monoid.endswith("max") else -1
@@ -318,15 +334,15 @@ def reduce(op: tensor_ir.ReduceOp, values: Values) -> list[Array]:
     kept = tuple(d for d in range(first.ndim) if d not in axes)
     if len(axes) > 1:  # as one axis, the last one
         shape = [*(first.shape[d] for d in kept), -1]
-        values = {v: values[v].transpose(*kept, *axes).reshape(shape) for v in op.inputs}
-        first, axes = values[op.inputs[0]], (len(kept),)
+        arrays = [array.transpose(*kept, *axes).reshape(shape) for array in arrays]
+        axes = (len(kept),)
     (axis,) = axes
-    value, index = first, values[op.inputs[1]]
+    value, index = arrays
     best = (np.max if sign == 1 else np.min)(value, axis=axis, keepdims=True)  # NaN if one is
     candidates = (value == best) | ((value != value) & (best != best))
     last = np.iinfo(index.dtype).max
     places = np.argmin(np.where(candidates, index, last), axis=axis, keepdims=True)
-    return [np.take_along_axis(values[v], places, axis).squeeze(axis) for v in op.inputs]
+    return [np.take_along_axis(array, places, axis).squeeze(axis) for array in arrays]
 
 
 TENSOR_OPS: dict[type[Operation], Callable[[Any, Values], list[Array]]] = {
@@ -337,4 +353,5 @@ TENSOR_OPS: dict[type[Operation], Callable[[Any, Values], list[Array]]] = {
     tensor_ir.IndexMapOp: index_map,
     tensor_ir.GatherOp: gather,
     tensor_ir.ReduceOp: reduce,
+    tensor_ir.ScanOp: scan,
 }

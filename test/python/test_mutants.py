@@ -76,6 +76,8 @@ SAMPLE = (
     "rotation_2x9x10x28, sm_80",
     "softmax_6x100, sm_80",
     "column_sum_50x33, sm_80",
+    "running_best_50x33, sm_80",
+    "running_sums_5x77, sm_80",
 )
 
 

@@ -67,6 +67,8 @@ COLUMNS = (
     "tileify,cooperative-reduce{threads=8 rows=8 vector=1 order=rows},chunk-reduce{bk=2},"
     "stage-inputs{budget=8192},mark-unroll{limit=8}"
 )
+SCANNED_COLUMNS = "tileify,cooperative-reduce{threads=4 rows=8 vector=2 order=rows}"
+WARPS = "tileify,cooperative-reduce{threads=96 rows=1 vector=2},mark-unroll{limit=2}"
 POINTS = (
     "tileify,blockify-launch{block=4,64 thread=2,16},stage-inputs{budget=4096},"
     "register-tile{extents=2,4},permute-register-tile,mark-unroll{limit=4}"
@@ -200,6 +202,19 @@ OTHERS = (
         loop_cases.column_sum(300, 64),
         loop_cases.gemm(1, 33, 50),
     ),
+    other(
+        ROWS,
+        loop_cases.running_sums(5, 77),
+        loop_cases.running_sums(3, 300),
+        loop_cases.halves(loop_cases.running_sums(4, 128)),
+    ),
+    other(
+        SCANNED_COLUMNS,
+        loop_cases.running_best(50, 33),
+        loop_cases.running_best(131, 20),
+        loop_cases.running_best(64, 64),
+    ),
+    other(WARPS, loop_cases.running_product(1000), loop_cases.running_product(512)),
     other(
         POINTS,
         loop_cases.silu_mul(9, 70),
@@ -365,6 +380,17 @@ EDGES = (
     loop_cases.rotation(2, 18, 17, 40),
     loop_cases.rotation(2, 0, 4, 8),
     loop_cases.rotation(2, 5, 4, 0),
+    loop_cases.running_sums(3, 1),
+    loop_cases.running_sums(0, 5),
+    loop_cases.running_sums(2, 0),
+    loop_cases.running_sums(33, 127),
+    loop_cases.running_sums(200, 600),
+    loop_cases.running_best(1, 7),
+    loop_cases.running_best(300, 70),
+    loop_cases.running_best(7, 300),
+    loop_cases.running_product(0),
+    loop_cases.running_product(1),
+    loop_cases.running_product(5003),
 )
 
 

@@ -25,10 +25,14 @@ from dlc.analysis.loop.loops import share_folded, trip_count
 from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, scans_in
 from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance
 from dlc.target import BLOCK_THREADS, Target
+
+FOLDS_OF_SCAN = 3
+"""Folds of a value that is scanned: onto those of its thread before it, in the exchange of threads,
+and of what these had."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,8 @@ def _stored(kernel: KernelOp, output: SSAValue) -> int:
 
 def _units(kernel: KernelOp) -> float:
     """Into how many independent pieces of work a kernel can be dealt to SMs: points of its outer
-    loops, or pieces of a single reduce or pointwise sweep, which can always be split."""
+    loops, or pieces of a single reduce or pointwise sweep, which can always be split; a sweep that
+    scans cannot."""
     units, block = 1, kernel.body.block
     while True:
         reduces = [op for op in block.ops if isinstance(op, ReduceOp)]
@@ -77,7 +82,7 @@ def _units(kernel: KernelOp) -> float:
         dependent = len(reduces) + len(loops) > 1 or any(
             isinstance(o, ReduceOp) for r in reduces for o in r.body.walk()
         )
-        if dependent:
+        if dependent or any(map(scans_in, loops)):
             return units
         if not loops:
             return float("inf")
@@ -132,6 +137,8 @@ class _Walk:
                 self.visit(op.body.block, points * trip_count(op))
             elif isinstance(op, ReduceOp):
                 self._reduce(op, points)
+            elif isinstance(op, ScanOp):
+                self.flops += FOLDS_OF_SCAN * points * len(op.results)
             else:
                 self._count(op, points)
 

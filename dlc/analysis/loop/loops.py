@@ -12,7 +12,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.traits import MemoryEffectKind, get_effects
 
 from dlc.dialects.axes import AxesOp
-from dlc.dialects.loop import ForOp, ReduceOp, StoreOp, YieldOp
+from dlc.dialects.loop import ForOp, ReduceOp, StoreOp, YieldOp, scans_in
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr, constant_of
 from dlc.ir.variance import variance
@@ -59,14 +59,17 @@ def _share(condition: Expr) -> float:
 
 
 def longest_reduction(module: ModuleOp) -> int:
-    """The points of the longest reduce of a module, reduces and Kernel IR's loops around it too."""
+    """
+    The points of the longest reduce or scan of a module, reduces and Kernel IR's loops around it
+    too.
+    """
     return max(map(_terms, module.walk()), default=1)
 
 
 def _terms(op: Operation | None) -> int:
     count = 1
     while op is not None:
-        if isinstance(op, ReduceOpBase):
+        if isinstance(op, ReduceOpBase) or (isinstance(op, ForOp) and scans_in(op)):
             count *= trip_count(op)
         elif isinstance(op, scf.ForOp):
             count *= constant_of(op.ub) or 1

@@ -22,7 +22,7 @@ class TileState:
     buffers: tuple[Buffer, ...]
     """The stages, computed slabs and rings, in program order."""
     combined: frozenset[BlockArgument]
-    """The thread axes that share a reduce: those that a combine folds across."""
+    """The thread axes that share a reduce or a scan: those that are combined across."""
 
     @property
     def free(self) -> list[BlockArgument]:
@@ -58,6 +58,7 @@ def tile_state(launch: tile.LaunchOp) -> TileState:
     ops = list(launch.walk())
     combines = [op for op in ops if isinstance(op, tile.CombineOp)]
     folded = {axis for op in combines for axis in op.axes}
+    folded |= {axis for op in ops if isinstance(op, tile.ScanOp) for axis in op.indices}
     return TileState(
         launch,
         tuple(op for op in ops if isinstance(op, Buffer)),

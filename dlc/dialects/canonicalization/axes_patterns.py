@@ -11,6 +11,7 @@ from xdsl.rewriter import InsertPoint
 
 from dlc.dialects.access import IndexedOp, SelectOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
+from dlc.dialects.scan_ops import ScanOpBase
 
 
 class DropEmptyLoop(RewritePattern):
@@ -45,6 +46,15 @@ class DropUnitAxes(RewritePattern):
             op.body.block.erase_arg(axis)
         op.set_axes(extents, kinds)
         rewriter.notify_op_modified(op)
+
+
+class DropScan(RewritePattern):
+    """A scan of one point is what it folds."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ScanOpBase, rewriter: PatternRewriter, /) -> None:
+        if op.place.is_constant:
+            rewriter.replace(op, [], op.values)
 
 
 def _runs_over(use: Use) -> bool:

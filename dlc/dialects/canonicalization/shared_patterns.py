@@ -13,7 +13,12 @@ from dlc.dialects.canonicalization.access_patterns import (
     SelectOfLoad,
     SimplifyIndex,
 )
-from dlc.dialects.canonicalization.axes_patterns import DissolveLoop, DropEmptyLoop, DropUnitAxes
+from dlc.dialects.canonicalization.axes_patterns import (
+    DissolveLoop,
+    DropEmptyLoop,
+    DropScan,
+    DropUnitAxes,
+)
 
 LOAD: tuple[RewritePattern, ...] = (SimplifyIndex(), DropSureDefault())
 STORE: tuple[RewritePattern, ...] = (SimplifyIndex(), DropUnreachableStore())
@@ -30,11 +35,12 @@ def access_patterns(dialect: ModuleType) -> Patterns:
 
 
 def nest_patterns(dialect: ModuleType) -> Patterns:
-    """Those of accesses, loops and reduces."""
+    """Those of accesses, loops, reduces and scans."""
     axes = (DropEmptyLoop(), DropUnitAxes(), DissolveLoop(dialect.SelectOp))
     return {
         **access_patterns(dialect),
         dialect.ForOp: axes,
         dialect.ReduceOp: axes,
+        dialect.ScanOp: (SimplifyIndex(), DropScan()),
         dialect.YieldOp: (SimplifyIndex(),),
     }

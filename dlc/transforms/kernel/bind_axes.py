@@ -34,7 +34,7 @@ class BindAxesPass(ModulePass):
     Block and thread axes become what the numbers of block and thread say, serial axes loops.
 
     Every kernel becomes a `kernel.func`, and a `kernel.launch` in its place. Thread axes that a
-    combine or a stage needs, or that fit in a block beside block axes, stay whole, the last one
+    combine, scan or stage needs, or that fit in a block beside block axes, stay whole, the last one
     innermost; others are flattened and dealt over blocks of 256. A serial axis becomes a loop
     around all that mentions it. Along axes that an effect does not mention, it is restricted to
     the first point. Register axes stay.
@@ -129,7 +129,9 @@ class _Binding:
         """States grid and block, and defines each block and thread axis by their numbers."""
         block_points, thread_points = self._points(self._blocks), self._points(self._threads)
         buffers = tile.CombineOp | tile.StageOp | tile.ComputeOp | tile.RingOp
-        together = any(isinstance(op, buffers) for op in self._launch.walk())
+        together = any(
+            isinstance(op, buffers) or self._scans_across(op) for op in self._launch.walk()
+        )
         beside = bool(self._blocks) and thread_points <= MAX_THREADS
         whole = together or beside or thread_points <= 1
         threads = max(thread_points, 1) if whole else min(BLOCK_THREADS, thread_points)
@@ -197,7 +199,13 @@ class _Binding:
             elif isinstance(op, tile.CombineOp):
                 op.bind(self._several(op.axes), self._several(self._threads))
             elif isinstance(op, IndexedOp):
+                if isinstance(op, tile.ScanOp) and self._scans_across(op):
+                    op.bind(self._several(self._threads))
                 op.substitute(self._values.get)
+
+    def _scans_across(self, op: Operation) -> bool:
+        """True for a scan along thread axes."""
+        return isinstance(op, tile.ScanOp) and not set(self._threads).isdisjoint(op.indices)
 
     def _several(self, axes: Sequence[SSAValue]) -> list[SSAValue]:
         """The index values that axes of several points became."""

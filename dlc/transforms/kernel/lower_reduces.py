@@ -1,4 +1,4 @@
-"""Reduces become loops that fold into accumulators, combines what threads exchange."""
+"""Reduces become loops that fold into accumulators, combines and scans what threads exchange."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from dlc.dialects.kernel_op import kernels_in
 from dlc.transforms.kernel.lowering.accumulation import ReduceNest, lower_reduce
 from dlc.transforms.kernel.lowering.combines import lower_combine
 from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering
+from dlc.transforms.kernel.lowering.scan_lowering import lower_scan
 from dlc.transforms.kernel.lowering.what_is_left import refuse_what_is_left
+
+Lowered = tile.ReduceOp | tile.CombineOp | tile.ScanOp
 
 
 @dataclass(frozen=True)
 class LowerReducesPass(ModulePass):
     """
-    Reduces become loops that fold into accumulators; combines become shuffles and shared scratch.
+    Reduces become loops that fold into accumulators; combines become shuffles and shared scratch,
+    and scans both, with what a thread carries from one iteration to the next.
 
     An accumulator is memory of a thread with an element for each point of the register axes along
     which the result varies. A reduce that is only yielded straight into another of the same monoid
@@ -58,14 +62,14 @@ class LowerReducesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in kernels_in(op, kernel.FuncOp):
-            found = [o for o in func.walk() if isinstance(o, tile.ReduceOp | tile.CombineOp)]
+            found = [o for o in func.walk() if isinstance(o, Lowered)]
             if found:
                 refuse_what_is_left(func, "lower-stages")
                 _lower(ReduceLowering(func), found)
 
 
-def _lower(to: ReduceLowering, found: list[tile.ReduceOp | tile.CombineOp]) -> None:
-    """Lowers reduces and combines, those around others first."""
+def _lower(to: ReduceLowering, found: list[Lowered]) -> None:
+    """Lowers reduces, combines and scans, those around others first."""
     nests: dict[tile.ReduceOp, ReduceNest] = {}
     for op in found:
         if isinstance(op, tile.ReduceOp):
@@ -73,5 +77,7 @@ def _lower(to: ReduceLowering, found: list[tile.ReduceOp | tile.CombineOp]) -> N
     for op in found:
         if isinstance(op, tile.ReduceOp):
             lower_reduce(to, nests[op])
+        elif isinstance(op, tile.ScanOp):
+            lower_scan(to, op)
         else:
             lower_combine(to, op)

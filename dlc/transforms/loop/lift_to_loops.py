@@ -170,18 +170,19 @@ class _KernelBuilder:
         # Points that lie on each other in memory, of what is returned expanded, are one.
         one = [n > 1 and not any(s[d] for s in strides) for d, n in enumerate(shape)]
         looped = [d for d in range(len(shape)) if not one[d]]
+        scanned = [op.axis.value.data] if isinstance(op, tensor_ir.ScanOp) else []
+        free = [d for d in looped if d not in scanned]
         builder, axes = outer, [Expr() for _ in shape]
-        if looped:
-            names = _free_names(len(shape))
-            body = new_body(len(looped), [names[d] for d in looped])
-            nest = loop.ForOp([shape[d] for d in looped], body)
-            outer.insert(nest)
-            last = nest.body.block.last_op
-            assert last is not None
-            builder = Builder(InsertPoint.before(last))
-            for d, axis in zip(looped, nest.axes, strict=True):
-                # An axis stands for itself in subscripts, also where it has a single point.
-                axes[d] = Expr(((axis, 1),))
+        names = dict(enumerate(_free_names(len(shape)))) | dict.fromkeys(scanned, "k")
+        for dimensions in (free, scanned):
+            if dimensions:
+                body = new_body(len(dimensions), [names[d] for d in dimensions])
+                nest = loop.ForOp([shape[d] for d in dimensions], body)
+                builder.insert(nest)
+                builder = Builder(InsertPoint.before(nest.yielded))
+                for d, axis in zip(dimensions, nest.axes, strict=True):
+                    # An axis stands for itself in subscripts, also where it has a single point.
+                    axes[d] = Expr(((axis, 1),))
         values = self._compute(builder, axes)
         for value, result, steps in zip(values, op.results, strides, strict=True):
             index = len(self.block.args)
@@ -198,6 +199,8 @@ class _KernelBuilder:
                 return [self._elementwise(b, self.op, axes)]
             case tensor_ir.ReduceOp():
                 return self._reduce(b, self.op, axes)
+            case tensor_ir.ScanOp():
+                return self._scan(b, self.op, axes)
             case tensor_ir.GatherOp():
                 indices: list[SSAValue] = []
                 for tensor in self.op.indices:
@@ -239,6 +242,14 @@ class _KernelBuilder:
         for old, new in zip(op.results, reduce.results, strict=True):
             new.name_hint = old.name_hint
         return list(reduce.results)
+
+    def _scan(self, b: Builder, op: tensor_ir.ScanOp, axes: list[Expr]) -> list[SSAValue]:
+        values = [self.read(b, tensor, axes, ()) for tensor in op.inputs]
+        scan = loop.ScanOp(op.monoid.data, values, axes[op.axis.value.data])
+        b.insert(scan)
+        for old, new in zip(op.results, scan.results, strict=True):
+            new.name_hint = old.name_hint
+        return list(scan.results)
 
     def read(
         self, b: Builder, tensor: SSAValue, at: Sequence[Expr], where: Sequence[Expr]
@@ -338,8 +349,8 @@ def _base_name(op: Operation) -> str:
     """The name of a kernel: its result's, else that of what it does."""
     if op.results[0].name_hint:
         return op.results[0].name_hint
-    if isinstance(op, tensor_ir.ReduceOp):
-        return f"reduce_{op.monoid.data}"
+    if isinstance(op, tensor_ir.ReduceOp | tensor_ir.ScanOp):
+        return f"{op.name.partition('.')[2]}_{op.monoid.data}"
     return {
         tensor_ir.GatherOp: "gather",
         tensor_ir.ConstantOp: "fill",

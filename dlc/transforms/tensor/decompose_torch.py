@@ -54,7 +54,7 @@ def _described(op: AtenOp, reason: str) -> str:
 @dataclass(frozen=True)
 class DecomposeTorchPass(ModulePass):
     """
-    Writes every ATen operation with elementwise, reduce, index_map, gather, constant and iota.
+    Writes ATen operations with elementwise, reduce, scan, index_map, gather, constant and iota.
 
     *Legal always*: an operation that has no decomposition is an error that names its place.
     *Why*: what follows knows six operations, not the hundreds of ATen.

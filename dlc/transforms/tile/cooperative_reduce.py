@@ -25,10 +25,11 @@ from dlc.transforms.step_options import at_least
 @dataclass(frozen=True)
 class CooperativeReducePass(SchedulingPass):
     """
-    Several threads share each reduce of a row, then combine what they hold.
+    Several threads share each reduce of a row, then combine what they hold; and each scan.
 
     Free axes become block axes, beside those that `split-matmul-k` makes; every reduce and every
     inner loop is dealt over the same threads, so that a thread meets the same elements in each.
+    A scan goes along the loop, the threads and the run of each, which keep the order of its points.
 
     *Legal when* no loop holds another: monoids are commutative, and a thread folds every n-th run
     of the row.
@@ -118,14 +119,18 @@ def _check(launch: tile.LaunchOp) -> None:
         message = "slabs are computed already for the threads that there are"
         raise Misplaced(message, "run cooperative-reduce before stage-inputs")
     top = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
-    reduces = [op for op in top if isinstance(op, tile.ReduceOp)]
-    if not reduces:
-        raise Decline("it has no reduce")
+    if not any(isinstance(op, tile.ReduceOp) or _scans(op) for op in top):
+        raise Decline("it has no reduce or scan")
     for op in top:
         if not op.axes:
             raise Decline("a loop of it has one point")
         if any(isinstance(o, AxesOp) for o in op.body.walk()):
             raise Decline("a loop of it holds another loop")
+
+
+def _scans(op: AxesOp) -> bool:
+    """True if a loop is one along which scans go."""
+    return any(isinstance(inner, tile.ScanOp) for inner in op.body.block.ops)
 
 
 def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:

@@ -19,7 +19,8 @@ class TileifyPass(SchedulingPass):
     The outer free loops of a kernel become thread axes of a tile kernel.
 
     *Legal always*: the points of a free loop are independent. A loop inside is taken along while
-    what stands beside it is cheap to repeat, that is, holds no reduce and no other loop.
+    what stands beside it is cheap to repeat, that is, holds no reduce and no other loop; not one
+    along which a scan goes.
     *Faster because* every point gets a thread of its own.
 
     ```
@@ -47,9 +48,12 @@ class TileifyPass(SchedulingPass):
 
 
 def _sole_loop(launch: tile.LaunchOp) -> tile.ForOp | None:
-    """The only op with a body or effect in the launch, if that is a for loop."""
+    """The only op with a body or effect in the launch, if that is a for loop with free axes."""
     nested = [op for op in launch.body.block.ops if op.regions or isinstance(op, tile.StoreOp)]
-    return nested[0] if len(nested) == 1 and isinstance(nested[0], tile.ForOp) else None
+    if len(nested) != 1 or not isinstance(nested[0], tile.ForOp):
+        return None
+    scanned = any(isinstance(op, tile.ScanOp) for op in nested[0].body.block.ops)
+    return None if scanned else nested[0]
 
 
 def _absorb(launch: tile.LaunchOp, inner: tile.ForOp) -> None:

@@ -10,7 +10,7 @@
 // LATE: hint: run cooperative-reduce before
 // RUN: dlc-opt %s -p 'tileify,cooperative-reduce{threads=32}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=OTHER
 // OTHER: cooperative-reduce: nested: skipped, a loop of it holds another loop
-// OTHER: cooperative-reduce: copy: skipped, it has no reduce
+// OTHER: cooperative-reduce: copy: skipped, it has no reduce or scan
 // RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=32 vector=0}' 2>&1 | filecheck %s --check-prefix=VECTOR
 // VECTOR: error: cooperative-reduce: vector must be at least 1, not 0
 // OTHER: cooperative-reduce: one: skipped, a loop of it has one point

@@ -5,7 +5,7 @@
 // REMARK: tileify: copy: thread axes %i, %j
 // REMARK-NEXT: chunk-matmul-k: copy: skipped, it has no contraction
 // REMARK-NEXT: split-matmul-k: copy: skipped, it has 0 reduces beside each other, not one
-// REMARK-NEXT: cooperative-reduce: copy: skipped, it has no reduce
+// REMARK-NEXT: cooperative-reduce: copy: skipped, it has no reduce or scan
 // REMARK-NEXT: blockify-launch: copy: skipped, the kernel's schedule does not name it
 // REMARK-NEXT: chunk-reduce: copy: skipped, it has no reduce but contractions and those in chunks already
 // REMARK-NEXT: stage-inputs: copy: skipped, no block reads an input more than once in a loop

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
 
 from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.point_ops import extent_of_register
-from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
 from dlc.target import WARP
 from dlc.transforms.kernel.lowering.reduce_lowering import (
@@ -18,15 +15,16 @@ from dlc.transforms.kernel.lowering.reduce_lowering import (
     Totals,
     registers_around,
 )
+from dlc.transforms.kernel.lowering.thread_groups import Lanes, count_of, lanes_of, number_of
 
 
 def lower_combine(to: ReduceLowering, op: tile.CombineOp) -> None:
     """Folds values across threads; the result is in memory of each thread."""
     to.before(op)
-    lanes = _lanes(op)
+    lanes = lanes_of(op.threads, op.axes)
     along = to.along(op.results)
     axes = [axis for axis in registers_around(op) if axis in along]
-    if (parts := _size(op.axes) // lanes.count) > 1:
+    if (parts := count_of(op.axes) // lanes.count) > 1:
         totals = _fold_parts(to, op, axes, parts, lanes)
     else:
         totals = to.totals(op.results, axes, "r")
@@ -35,27 +33,7 @@ def lower_combine(to: ReduceLowering, op: tile.CombineOp) -> None:
     to.replace(op, None, totals)
 
 
-@dataclass(frozen=True)
-class _Lanes:
-    """The lanes of a warp that hold parts of one result: so many, so far from each other."""
-
-    count: int
-    apart: int
-
-
-def _lanes(op: tile.CombineOp) -> _Lanes:
-    """The lanes of a warp that a combine folds across by shuffles."""
-    first = op.threads.index(op.axes[0])
-    inner = op.threads[first + len(op.axes) :]
-    apart, width = _size(inner), _size(op.axes)
-    together = op.threads[first : first + len(op.axes)] == op.axes
-    span = width * apart
-    if not together or WARP % apart or (span % WARP and WARP % span):
-        return _Lanes(1, apart)
-    return _Lanes(min(width, WARP // apart), apart)
-
-
-def _fold_lanes(to: ReduceLowering, op: tile.CombineOp, totals: Totals, lanes: _Lanes) -> None:
+def _fold_lanes(to: ReduceLowering, op: tile.CombineOp, totals: Totals, lanes: Lanes) -> None:
     """Folds the values over the lanes of a group; each then holds the result."""
     to.write(totals, op.values)
     mask, threads = lanes.count // 2, to.source.block_size
@@ -72,15 +50,15 @@ def _fold_parts(
     op: tile.CombineOp,
     axes: Sequence[BlockArgument],
     parts: int,
-    lanes: _Lanes,
+    lanes: Lanes,
 ) -> Totals:
     """
     Folds the values over groups of lanes, if they are more than one, and these parts through
     shared memory, where what neighbouring lanes hold are neighbours.
     """
     others = [a for a in op.threads if a not in op.axes]
-    part, other = _linear(op.axes), _linear(others)
-    shape = [_size(others), parts]
+    part, other = number_of(op.axes), number_of(others)
+    shape = [count_of(others), parts]
     order = [0, 1] if lanes.apart == 1 else [1, 0]
     kept = [n for n in order if shape[n] != 1]
     sizes = [*(extent_of_register(a) for a in axes), *(shape[n] for n in kept)]
@@ -111,21 +89,3 @@ def _fold_parts(
             values = [to.insert(load, name) for load, name in zip(loads, names, strict=True)]
             to.write(totals, op.monoid.combine(to.builder, to.read(totals), values))
     return totals
-
-
-def _extent(thread: SSAValue) -> int:
-    """How many values a part of the thread's number has."""
-    return int(most(thread)) + 1
-
-
-def _size(threads: Sequence[SSAValue]) -> int:
-    """How many values some parts of the thread's number have together."""
-    return prod(map(_extent, threads))
-
-
-def _linear(threads: Sequence[SSAValue]) -> Expr:
-    """The running number along some parts of the thread's number, the last one fastest."""
-    number = Expr()
-    for thread in threads:
-        number = number * _extent(thread) + Expr.of(thread)
-    return number

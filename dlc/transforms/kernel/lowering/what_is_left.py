@@ -11,7 +11,7 @@ _LOWERED_BY: dict[type[Operation], tuple[str, str]] = {
     **dict.fromkeys(
         (tile.StageOp, tile.ComputeOp, tile.RingOp), ("lower-stages", "stages and rings")
     ),
-    **dict.fromkeys((tile.ReduceOp, tile.CombineOp), ("lower-reduces", "reduces")),
+    **dict.fromkeys((tile.ReduceOp, tile.CombineOp, tile.ScanOp), ("lower-reduces", "reduces")),
 }
 """The pass that lowers operations, and what they are together."""
 

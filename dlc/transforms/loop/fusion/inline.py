@@ -9,7 +9,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.loop import ForOp, IndexOp, KernelOp, LoadOp, SelectOp, StoreOp, YieldOp
+from dlc.dialects.loop import ForOp, IndexOp, KernelOp, LoadOp, ScanOp, SelectOp, StoreOp, YieldOp
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import ops_of, set_ops
 
@@ -22,6 +22,8 @@ def inlinable(producer: KernelOp) -> str | None:
     """
     if len(producer.outputs) != 1:
         return "it has several results"
+    if any(isinstance(op, ScanOp) for op in producer.walk()):
+        return "it scans: an element takes all those before it"
     if producer.updated_refs:
         return "it updates its input in place"
     stores = [op for op in producer.walk() if isinstance(op, StoreOp)]

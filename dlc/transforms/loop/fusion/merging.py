@@ -14,7 +14,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.analysis.loop.contraction import contractions
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp, YieldOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp
 from dlc.ir.provenance import ops_of, set_ops
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
@@ -36,6 +36,7 @@ class Facts:
     obstacle: str | None
     """The reason why such a kernel cannot be merged into another, if it cannot."""
     reduces: bool
+    scans: bool
     operands: frozenset[int]
     """The inputs that are operands of a contraction."""
     size: int
@@ -101,6 +102,7 @@ class Merges:
             estimate(kernel, self.target).seconds,
             inlinable(kernel),
             any(isinstance(op, ReduceOp) for op in kernel.walk()),
+            any(isinstance(op, ScanOp) for op in kernel.walk()),
             frozenset(n for n, ref in enumerate(kernel.input_refs) if ref in refs),
             sum(1 for _ in kernel.walk()),
             all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
@@ -132,7 +134,7 @@ class Merges:
         self.fill(producer)
         self.fill(consumer)
         reader = consumer
-        if self.facts(producer).operands:
+        if self.facts(producer).operands and not self.facts(consumer).scans:
             for rewritten in (unflattened, split_reader):
                 if (other := rewritten(reader, producer.outputs[0])) is not None:
                     if reader is not consumer:

@@ -10,7 +10,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.analysis.loop.loops import split_levels
 from dlc.dialects.axes import new_body
-from dlc.dialects.loop import ForOp, KernelOp, StoreOp, YieldOp
+from dlc.dialects.loop import ForOp, KernelOp, StoreOp, YieldOp, scans_in
 from dlc.transforms.loop.fusion.hoisting import used_values
 
 _AXIS_LETTERS = frozenset("abhij")
@@ -72,9 +72,11 @@ def _append(loop: ForOp, op: Operation) -> None:
 
 
 def _sole_loop(block: Block) -> ForOp | None:
-    """The loop in a block that holds one and no store beside it."""
+    """The loop in a block that holds one and no store beside it; none along which scans go."""
     outer = [op for op in block.ops if isinstance(op, ForOp | StoreOp)]
-    return outer[0] if len(outer) == 1 and isinstance(outer[0], ForOp) else None
+    if len(outer) != 1 or not isinstance(outer[0], ForOp) or scans_in(outer[0]):
+        return None
+    return outer[0]
 
 
 def _names(levels: Sequence[Sequence[BlockArgument]], depth: int) -> list[str | None]:

@@ -33,7 +33,7 @@ from dlc.dialects.layouts import shape_of, strides_of
 
 DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 """What is computed where it is read, and has no memory unless something here wants it."""
-COMPUTED = (tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.GatherOp)
+COMPUTED = (*(tensor_ir.ElementwiseOp, tensor_ir.ReduceOp, tensor_ir.ScanOp, tensor_ir.GatherOp),)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.tensor_ir import ScanOp, element_of
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.folds import combined, folded, identities
@@ -96,19 +96,24 @@ def prefixes(
     return [joined(number) for number in range(count)]
 
 
-def running(scan: Scan) -> Callable[[Lowering], Lowered]:
+def scanned(c: Lowering, monoid: str, values: Sequence[SSAValue], dim: int) -> list[SSAValue]:
+    """At each point the fold of the elements along `dim` up to it."""
+    return list(c.insert(ScanOp(monoid, dim, values), "prefix").owner.results)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def running(monoid: str) -> Callable[[Lowering], Lowered]:
     def decomposition(c: Lowering) -> Lowered:
         value = as_element(c, c.tensor(), c.element)
         if not shape_of(value):
             return c.cast(value, c.element, c.hint)
         dim = c.dim(len(shape_of(value)))
-        return c.cast(prefixes(c, scan, [value], dim)[0], c.element, c.hint)
+        return c.cast(scanned(c, monoid, [value], dim)[0], c.element, c.hint)
 
     return decomposition
 
 
-lower("cumsum")(running(Scan.of("add")))
-lower("cumprod")(running(Scan.of("mul")))
+lower("cumsum")(running("add"))
+lower("cumprod")(running("mul"))
 
 
 def running_extreme(monoid: str) -> Callable[[Lowering], Lowered]:
@@ -122,7 +127,7 @@ def running_extreme(monoid: str) -> Callable[[Lowering], Lowered]:
         dim = c.dim(len(shape))
         # The monoid prefers small indices, so they are counted backwards.
         places = c.elementwise(lambda i: -i, c.iota(dim, shape), shape=shape, hint="place")
-        best, place = prefixes(c, Scan.of(monoid), [c.wide(value), places], dim)
+        best, place = scanned(c, monoid, [c.wide(value), places], dim)
         index = c.elementwise(lambda i: -i, place, shape=shape)
         return [c.cast(best, c.element, c.hint), index]
 
@@ -146,7 +151,14 @@ LOG_SUM = Scan(
     lambda left, right: [log_add(left[0], right[0])],
 )
 
-lower("logcumsumexp")(running(LOG_SUM))
+
+@lower("logcumsumexp")
+def logcumsumexp(c: Lowering) -> Lowered:
+    value = as_element(c, c.tensor(), c.element)
+    if not shape_of(value):
+        return c.cast(value, c.element, c.hint)
+    dim = c.dim(len(shape_of(value)))
+    return c.cast(prefixes(c, LOG_SUM, [value], dim)[0], c.element, c.hint)
 
 
 @lower("masked_scatter")
@@ -158,6 +170,7 @@ def masked_scatter(c: Lowering) -> Lowered:
         return c.tensor()
     mask = c.broadcast(c.tensor("mask"), c.shape)
     counts = c.elementwise(lambda m: m.to(i64), mask, hint="count")
-    index = prefixes(c, Scan.of("add"), [c.reshape(counts, size)], 0, exclusive=True)[0]
+    so_far = scanned(c, "add", [c.reshape(counts, size)], 0)[0]
+    index = c.elementwise(lambda n, own: n - own, so_far, c.reshape(counts, size), shape=size)
     found = gathered(c, source, [c.reshape(index, c.shape)], [dimension(len(c.shape))])
     return c.elementwise(lambda m, x, y: m.select(x, y), mask, found, c.tensor())
