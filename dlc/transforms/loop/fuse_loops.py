@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
+from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
@@ -168,8 +169,8 @@ class _Fusion:
         if wish == "never" or obstacle is not None:
             self.kept[producer] = obstacle or "the attribute `fuse` forbids it"
             return False
-        if _reads_updated(producer):
-            self.kept[producer] = "it reads what is updated in place afterwards"
+        if any(changed_by(consumer, producer.inputs) for consumer in consumers):
+            self.kept[producer] = "it reads what is updated in place before its result is read"
             return False
         if not all(stage(producer, c) for c in consumers):
             return False
@@ -249,13 +250,6 @@ class _Fusion:
 def _anything(producer: KernelOp, consumer: KernelOp) -> bool:
     """The last stage: whatever is legal and pays."""
     return True
-
-
-def _reads_updated(kernel: KernelOp) -> bool:
-    """True if a kernel reads a tensor that it or another kernel updates."""
-    readers = {use.operation for tensor in kernel.inputs for use in tensor.uses}
-    updating = (op for op in readers if isinstance(op, KernelOp) and op.updated_refs)
-    return any(not {*op.updated_of(op.inputs)}.isdisjoint(kernel.inputs) for op in updating)
 
 
 def _elements(kernel: KernelOp) -> int:

@@ -15,6 +15,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.loop.changes import Changes, changes_of
 from dlc.analysis.loop.loops import trip_count
+from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import loops_around
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
@@ -32,8 +33,9 @@ class UpdateInPlacePass(ModulePass):
     changes: a row that is put into a cache costs a row, not the cache.
 
     *Legal when* the kernel that makes the new version loads of the old one nothing but the element
-    that it stores, and nothing uses the old one later. A condition that an axis has certain places
-    becomes the extent of the axis; one that it is a number, which is data, the subscript.
+    that it stores, and nothing uses the old one later: the kernel is moved past what does, unless
+    what it reads is updated meanwhile. A condition that an axis has certain places becomes the
+    extent of the axis; one that it is a number, which is data, the subscript.
     *Faster because* the rest is neither read nor written, nor copied back after the call.
 
     ```
@@ -103,7 +105,14 @@ def _versions(argument: BlockArgument, result: SSAValue) -> list[_Version] | Non
         found.append(version)
         value = version.kernel.inputs[version.ref.index]
     found.reverse()
-    return found if all(_is_last(version.kernel, version.ref) for version in found) else None
+    places = [_place(version.kernel, version.ref) for version in found]
+    if any(place is None for place in places):
+        return None
+    for version, place in zip(found, places, strict=True):
+        if place is not None and place is not version.kernel:
+            version.kernel.detach()
+            Rewriter.insert_op(version.kernel, InsertPoint.after(place))
+    return found
 
 
 def _sources(kernel: KernelOp, argument: BlockArgument) -> Iterator[_Version]:
@@ -121,6 +130,8 @@ def _with_condition(kernel: KernelOp) -> KernelOp:
     """
     trial = kernel
     while (producer := _producer_of_condition(trial)) is not None:
+        if changed_by(kernel, producer.inputs):
+            break
         merged = inline_producer(producer, trial)
         normalize_kernel(merged)
         if trial is not kernel:
@@ -158,24 +169,26 @@ def _is_pointwise(kernel: KernelOp) -> bool:
     return inlinable(kernel) is None and not any(isinstance(o, ReduceOp) for o in kernel.walk())
 
 
-def _is_last(kernel: KernelOp, ref: BlockArgument) -> bool:
-    """True if nothing uses a tensor after a kernel, which is moved if that makes it so."""
+def _place(kernel: KernelOp, ref: BlockArgument) -> Operation | None:
+    """
+    The operation that a kernel must come after, or the kernel itself where it stands, so that
+    nothing uses a tensor later; None if there is no such place.
+    """
     block, tensor = kernel.parent, kernel.inputs[ref.index]
     assert block is not None
     if sum(operand is tensor for operand in kernel.operands) > 1:
-        return False
+        return None
     others = _users(block, [tensor], kernel)
     readers = _users(block, kernel.outputs, kernel)
     if any(isinstance(other, func.ReturnOp) for other in others):
-        return False
+        return None
     if not all(other.is_before_in_block(reader) for other in others for reader in readers):
-        return False
-    late = [other for other in others if not other.is_before_in_block(kernel)]
-    for other in late:
-        if all(o is other or o.is_before_in_block(other) for o in late):
-            kernel.detach()
-            Rewriter.insert_op(kernel, InsertPoint.after(other))
-    return True
+        return None
+    place: Operation = kernel
+    for other in others:
+        if place.is_before_in_block(other):
+            place = other
+    return None if place is not kernel and changed_by(place, kernel.inputs) else place
 
 
 def _users(block: Block, values: Sequence[SSAValue], but: Operation) -> list[Operation]:

@@ -101,3 +101,71 @@ func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32> {dlc.mutates = 0 : i64}, 
   }
   func.return %new, %sum : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// Each kernel reads what the other one is to update: one of them updates, the other one runs first.
+// CHECK:      loop.kernel @minus
+// CHECK-SAME: (%y: memref<64xf32>) {
+// CHECK:      loop.kernel @plus
+// CHECK-SAME: (%y: memref<64xf32> updates %x) {
+func.func @main(%a: tensor<64xf32>, %b: tensor<64xf32>)
+    -> (tensor<64xf32> {dlc.mutates = 0 : i64}, tensor<64xf32> {dlc.mutates = 1 : i64}) {
+  %plus = loop.kernel @plus(%x: memref<64xf32> = %a, %z: memref<64xf32> = %b)
+      -> (%y: memref<64xf32>) {
+    loop.for %i in 64 {
+      %0 = loop.load %x[%i] : memref<64xf32>
+      %1 = loop.load %z[%i] : memref<64xf32>
+      %2 = arith.addf %0, %1 : f32
+      loop.store %2, %y[%i] : memref<64xf32>
+    }
+  }
+  %minus = loop.kernel @minus(%x: memref<64xf32> = %a, %z: memref<64xf32> = %b)
+      -> (%y: memref<64xf32>) {
+    loop.for %i in 64 {
+      %0 = loop.load %x[%i] : memref<64xf32>
+      %1 = loop.load %z[%i] : memref<64xf32>
+      %2 = arith.subf %1, %0 : f32
+      loop.store %2, %y[%i] : memref<64xf32>
+    }
+  }
+  func.return %plus, %minus : tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// The place is counted on before the row is put there: the condition is computed where it stands.
+// CHECK:      loop.kernel @hit
+// CHECK:      loop.kernel @next
+// CHECK-SAME: updates %p
+// CHECK:      loop.kernel @put
+// CHECK-SAME: (%h: memref<8xi1> = %hit,
+func.func @main(%pos: tensor<1xi64>, %cache: tensor<8xf32>, %x: tensor<1xf32>)
+    -> (tensor<1xi64> {dlc.mutates = 0 : i64}, tensor<8xf32> {dlc.mutates = 1 : i64}) {
+  %hit = loop.kernel @hit(%p: memref<1xi64> = %pos) -> (%y: memref<8xi1>) {
+    loop.for %i in 8 {
+      %0 = loop.load %p[0] : memref<1xi64>
+      %1 = loop.index %i
+      %2 = arith.index_cast %1 : index to i64
+      %3 = arith.cmpi eq, %0, %2 : i64
+      loop.store %3, %y[%i] : memref<8xi1>
+    }
+  }
+  %next = loop.kernel @next(%p: memref<1xi64> = %pos) -> (%y: memref<1xi64>) {
+    %1 = arith.constant 1 : i64
+    %0 = loop.load %p[0] : memref<1xi64>
+    %2 = arith.addi %0, %1 : i64
+    loop.store %2, %y[0] : memref<1xi64>
+  }
+  %new = loop.kernel @put(%h: memref<8xi1> = %hit, %c: memref<8xf32> = %cache,
+      %x: memref<1xf32> = %x) -> (%y: memref<8xf32>) {
+    loop.for %i in 8 {
+      %here = loop.load %h[%i] : memref<8xi1>
+      %old = loop.load %c[%i] : memref<8xf32>
+      %new = loop.load %x[0] : memref<1xf32>
+      %e = arith.select %here, %new, %old : f32
+      loop.store %e, %y[%i] : memref<8xf32>
+    }
+  }
+  func.return %next, %new : tensor<1xi64>, tensor<8xf32>
+}
