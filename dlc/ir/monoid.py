@@ -3,7 +3,8 @@ Monoids: what a reduce folds with.
 
 Each has an identity and a combine, given for the element types that it is folded over, and the
 facts that passes ask for. Most fold any number of values at once, each on its own: two sums are one
-fold. Those of `argmax` and `argmin` belong together: (value, index).
+fold. Those of `argmax` and `argmin` belong together: (value, index); and those of `expsum`: (m, a,
+b, …) stands for a·e^m, b·e^m, …, where m is the largest exponent met, so that no power overflows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, SSAValue
 
@@ -29,11 +30,13 @@ class Monoid:
     combine: Callable[[Builder, Values, Values], list[SSAValue]]
     """Builds the combination of two elements; the left one comes first in the fold's order."""
     arity: int | None = None
-    """The number of values that are folded together; None: any number, each on its own."""
+    """The number of values that are folded; None: any number."""
+    together: bool = False
+    """True if the values are one element; otherwise each is folded on its own."""
     idempotent: bool = False
 
 
-def _constant(value: float, type: Attribute) -> Attribute:
+def _constant(value: float, type: Attribute) -> FloatAttr | IntegerAttr:
     if isinstance(type, AnyFloat):
         return FloatAttr(float(value), type)
     assert isinstance(type, IntegerType)
@@ -103,8 +106,41 @@ def _arg(name: str, identity: float, better: str) -> Monoid:
         lambda types: [_constant(identity, types[0]), _constant(float("inf"), types[1])],
         combine,
         arity=2,
+        together=True,
         idempotent=True,
     )
+
+
+def _expsum() -> Monoid:
+    """
+    (m, a, …): sums of a·e^x over exponents x, relative to the largest of them, which is m.
+
+    Of two elements the one of the lesser m is multiplied by e^(its m − the other), at most 1, and
+    by 1 where both are equal, infinite or not. NaN makes all values NaN.
+    """
+
+    def combine(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
+        (m, *sums), (n, *others) = lhs, rhs
+        zero, one = (b.insert(arith.ConstantOp(_constant(v, m.type))).result for v in (0, 1))
+        equal = b.insert(arith.CmpfOp(m, n, "oeq")).result
+        larger = b.insert(arith.CmpfOp(m, n, "oge")).result
+        apart = b.insert(math.AbsFOp(b.insert(arith.SubfOp(m, n)).result)).result
+        distance = b.insert(arith.SelectOp(equal, zero, apart)).result
+        factor = b.insert(math.ExpOp(b.insert(arith.NegfOp(distance)).result)).result
+        left = b.insert(arith.SelectOp(larger, one, factor)).result
+        right = b.insert(arith.SelectOp(larger, factor, one)).result
+
+        def added(x: SSAValue, y: SSAValue) -> SSAValue:
+            u, v = b.insert(arith.MulfOp(x, left)).result, b.insert(arith.MulfOp(y, right)).result
+            return b.insert(arith.AddfOp(u, v)).result
+
+        largest = b.insert(arith.MaximumfOp(m, n)).result
+        return [largest, *(added(x, y) for x, y in zip(sums, others, strict=True))]
+
+    def identity(types: Sequence[Attribute]) -> list[Attribute]:
+        return [_constant(0 if n else -_INF, type) for n, type in enumerate(types)]
+
+    return Monoid("expsum", identity, combine, together=True)
 
 
 _INF = float("inf")
@@ -120,5 +156,6 @@ MONOIDS: dict[str, Monoid] = {
         _elementwise("or", 0, None, arith.OrIOp, idempotent=True),
         _arg("argmax", -_INF, "gt"),
         _arg("argmin", _INF, "lt"),
+        _expsum(),
     )
 }

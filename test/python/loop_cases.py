@@ -511,6 +511,34 @@ def argmax(rows: int, columns: int) -> Case:
     )
 
 
+def power_sums(rows: int, columns: int) -> Case:
+    """Of each row the largest x, and sums of e^x and w·e^x relative to it, in one reduce."""
+    x, w = 9 * _normal(1, rows, columns), _normal(2, columns)
+    x[:1].sort(axis=1)  # each is the largest so far
+    x[-1:, : columns // 2] = -np.inf
+    body = f"""
+    %one = arith.constant 1.000000e+00 : f32
+    loop.for %row in {rows} {{
+      %m, %s, %t = loop.reduce expsum %k in {columns} -> (f32, f32, f32) {{
+        %a = loop.load %x[%row, %k] : {_memref([rows, columns])}
+        %b = loop.load %w[%k] : {_memref([columns])}
+        loop.yield %a, %one, %b : f32, f32, f32
+      }}
+      loop.store %m, %largest[%row] : {_memref([rows])}
+      loop.store %s, %sum[%row] : {_memref([rows])}
+      loop.store %t, %weighted[%row] : {_memref([rows])}
+    }}"""
+
+    def expected(x: Array, w: Array) -> list[Array]:
+        largest = x.max(axis=1)
+        powers = np.exp(x - largest[:, None])
+        return [largest, powers.sum(axis=1), powers @ w]
+
+    names = ("largest", "sum", "weighted")
+    text = _module("power_sums", {"x": x, "w": w}, {name: [rows] for name in names}, body)
+    return Case(f"power_sums_{rows}x{columns}", text, (x, w), expected, columns)
+
+
 def moments(rows: int, columns: int) -> Case:
     """Of each row the sum, the sum of squares and the integer sum of numbers, in one reduce."""
     x = _normal(1, rows, columns)
@@ -679,6 +707,7 @@ SMALL = (
     column_sum(50, 33),
     total(1000),
     argmax(5, 77),
+    power_sums(5, 77),
     pad_pointwise(9, 70),
     gather(11, 40, 13),
 )

@@ -830,6 +830,7 @@ BARRIERS = (
     (loop_cases.total(5000), "tileify,cooperative-reduce{threads=1024 rows=1 vector=4}"),
     (loop_cases.softmax(3, 700), "tileify,cooperative-reduce{threads=64 rows=1 vector=4}"),
     (loop_cases.argmax(3, 700), "tileify,cooperative-reduce{threads=128 rows=1 vector=1}"),
+    (loop_cases.power_sums(3, 700), "tileify,cooperative-reduce{threads=64 rows=1 vector=4}"),
 )
 
 

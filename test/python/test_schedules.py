@@ -194,6 +194,7 @@ OTHERS = (
     other(ROWS, loop_cases.softmax(6, 100), loop_cases.softmax(40, 7), loop_cases.softmax(3, 1)),
     other(SPLIT_ROWS, loop_cases.row_norm(3, 101), loop_cases.row_norm(4, 128)),
     other(SPLIT_ROWS, loop_cases.argmax(5, 77), loop_cases.argmax(3, 1024)),
+    other(SPLIT_ROWS, loop_cases.power_sums(5, 77), loop_cases.power_sums(3, 1024)),
     other(SPLIT_ROWS, loop_cases.moments(3, 77), loop_cases.moments(5, 1024)),
     other(SPLIT_ROWS, loop_cases.total(1000), loop_cases.total(3), loop_cases.total(4096)),
     other(
@@ -370,6 +371,8 @@ EDGES = (
     loop_cases.total(1),
     loop_cases.total(5000),
     loop_cases.argmax(3, 1030),
+    loop_cases.power_sums(2, 1030),
+    loop_cases.power_sums(1, 1),
     loop_cases.pad_pointwise(1, 1),
     loop_cases.pad_pointwise(3, 1028),
     loop_cases.pad_pointwise(0, 4),

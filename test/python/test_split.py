@@ -58,6 +58,7 @@ REDUCES = (
     (loop_cases.total(1009), 7),
     (loop_cases.total(3), 5),
     (loop_cases.argmax(5, 77), 4),
+    (loop_cases.power_sums(3, 77), 4),
     (loop_cases.row_norm(3, 101), 3),
     (loop_cases.column_sum(53, 37), 4),
 )
@@ -228,6 +229,7 @@ CHUNKS = (
     ),
     (loop_cases.total(1000), "cooperative-reduce{threads=32 vector=2},chunk-reduce{bk=5}", 0),
     (loop_cases.argmax(5, 77), "chunk-reduce{bk=1}", 0),
+    (loop_cases.power_sums(5, 77), "chunk-reduce{bk=8}", 1),
     (loop_cases.total(1000), "chunk-reduce{bk=7 apart=true}", 0),
     (loop_cases.column_sum(53, 33), "chunk-reduce{bk=5 apart=true}", 0),
     (

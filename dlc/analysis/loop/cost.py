@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import ceil, prod
 
+from xdsl.builder import Builder
 from xdsl.dialects.builtin import AnyFloat, MemRefType
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from dlc.analysis.loop.contraction import Contraction
 from dlc.analysis.loop.loops import share_folded, trip_count
@@ -26,6 +29,7 @@ from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, scans_in
+from dlc.ir.monoid import MONOIDS
 from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance
 from dlc.target import BLOCK_THREADS, Target
@@ -144,7 +148,7 @@ class _Walk:
 
     def _reduce(self, op: ReduceOp, points: int) -> None:
         inside = int(points * trip_count(op) * share_folded(op))
-        self.flops += inside * len(op.results)
+        self.flops += inside * fold_slots(op.monoid_name.data, tuple(r.type for r in op.results))
         if self.tiled is not None and op is self.tiled.reduce:
             self._tile(self.tiled, inside)
         else:
@@ -220,6 +224,15 @@ def flops_of(op: Operation) -> float:
     if not isinstance(op.results[0].type, AnyFloat) or op.name == "arith.constant":
         return 0
     return SCALARS[op.name].cost if op.name in SCALARS else 1
+
+
+@cache
+def fold_slots(monoid: str, types: tuple[Attribute, ...]) -> float:
+    """The cost of folding an element in issue slots: one for each value at least."""
+    block = Block(arg_types=(*types, *types))
+    lhs, rhs = block.args[: len(types)], block.args[len(types) :]
+    MONOIDS[monoid].combine(Builder(InsertPoint.at_end(block)), lhs, rhs)
+    return max(len(types), sum(map(flops_of, block.ops)))
 
 
 def _numel(type: object) -> int:

@@ -9,7 +9,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, f64
 from xdsl.ir import Block, Operation, SSAValue
 
-from dlc.analysis.loop.loops import trip_count
+from dlc.analysis.loop.loops import computed_alike, trip_count
 from dlc.dialects.loop import ReduceOp, SelectOp
 
 Range = tuple[float, float]
@@ -99,18 +99,4 @@ def covers(value: SSAValue, reduce: ReduceOp | None = None) -> bool:
     if largest.extents != around.extents:
         return False
     axes = dict[SSAValue, SSAValue](zip(around.axes, largest.axes, strict=True))
-    return _same(op.lhs, largest.yielded.values[0], axes)
-
-
-def _same(a: SSAValue, b: SSAValue, axes: dict[SSAValue, SSAValue]) -> bool:
-    """True if two values are computed alike, some axes standing for others."""
-    if a is b or axes.get(a) is b:
-        return True
-    one, two = a.owner, b.owner
-    if isinstance(one, Block) or isinstance(two, Block) or one.regions or two.regions:
-        return False
-    if (one.name, one.properties, a.type) != (two.name, two.properties, b.type):
-        return False
-    return len(one.operands) == len(two.operands) and all(
-        _same(x, y, axes) for x, y in zip(one.operands, two.operands, strict=True)
-    )
+    return computed_alike(op.lhs, largest.yielded.values[0], axes)

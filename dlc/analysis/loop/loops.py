@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import MemoryEffectKind, get_effects
 
 from dlc.dialects.axes import AxesOp
@@ -24,6 +24,20 @@ def only_computes(op: Operation) -> bool:
         return False
     effects = get_effects(op)
     return effects is not None and all(e.kind is MemoryEffectKind.READ for e in effects)
+
+
+def computed_alike(a: SSAValue, b: SSAValue, axes: Mapping[SSAValue, SSAValue]) -> bool:
+    """True if two values are computed alike, some axes standing for others."""
+    if a is b or axes.get(a) is b:
+        return True
+    one, two = a.owner, b.owner
+    if isinstance(one, Block) or isinstance(two, Block) or one.regions or two.regions:
+        return False
+    if (one.name, one.properties, a.type) != (two.name, two.properties, b.type):
+        return False
+    return len(one.operands) == len(two.operands) and all(
+        computed_alike(x, y, axes) for x, y in zip(one.operands, two.operands, strict=True)
+    )
 
 
 def trip_count(op: AxesOp) -> int:

@@ -205,7 +205,7 @@ class _Fusion:
     ) -> None:
         kernel = self.merges.build(merged, producer, consumer)
         history = [self.history.get(k, ()) for k in (producer, consumer)]
-        self.history[kernel] = (*history[0], *history[1], trial)
+        self.history[kernel] = (*history[0], *history[1], trial, *merged.remarks)
         name = consumer.name_
         self.names.discard(name)
         if rename and not self._folds(producer, consumer):

@@ -56,7 +56,7 @@ def _alike(a: Contraction, b: Contraction) -> bool:
         return False
     where = [c.substitute(_axes(other, one).get) for c in other.yielded.where]
     along = [(c.batch, c.rows, c.columns) for c in (a, b)]
-    return one.monoid.arity is None and where == [*one.yielded.where] and along[0] == along[1]
+    return not one.monoid.together and where == [*one.yielded.where] and along[0] == along[1]
 
 
 def _axes(old: ReduceOpBase, new: ReduceOpBase) -> dict[SSAValue, Expr]:

@@ -19,7 +19,9 @@ from dlc.ir.provenance import ops_of, set_ops
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
 from dlc.target import Target
+from dlc.transforms.loop.fusion.cascades import has_cascades, join_cascades
 from dlc.transforms.loop.fusion.flattened import unflattened
+from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 from dlc.transforms.loop.fusion.splitting import split_reader
@@ -54,6 +56,8 @@ class Merged:
     inputs: tuple[int, ...]
     """The inputs of the kernel: positions among those of the consumer, then the producer."""
     properties: dict[str, Attribute]
+    remarks: tuple[str, ...]
+    """The sentences to be said of what was done beside merging."""
 
 
 @dataclass
@@ -117,11 +121,12 @@ class Merges:
         if key not in self._merged:
             kernel = self._inlined(producer, consumer)
             normalize_kernel(kernel, clean=True)
+            kernel, said = self._in_fewer_sweeps(kernel)
             self.facts(kernel)
             form = self.form(kernel)
             inputs = tuple(values.index(v) for v in kernel.inputs)
             properties = dict(kernel.properties)
-            self._merged[key] = Merged(form, kernel.detach_region(0), inputs, properties)
+            self._merged[key] = Merged(form, kernel.detach_region(0), inputs, properties, said)
             del self._forms[kernel]
             kernel.erase()
         return self._merged[key]
@@ -144,6 +149,21 @@ class Merges:
         if reader is not consumer:
             reader.erase()
         return kernel
+
+    def _in_fewer_sweeps(self, kernel: KernelOp) -> tuple[KernelOp, tuple[str, ...]]:
+        """A kernel with its cascades joined if the estimate says that this pays, and what was."""
+        if not has_cascades(kernel):
+            return kernel, ()
+        other = kernel.clone()
+        said = join_cascades(other)
+        hoist(other)
+        apart, joined = (estimate(k, self.target).seconds for k in (kernel, other))
+        if joined >= apart:
+            other.erase()
+            return kernel, ()
+        kernel.erase()
+        times = f"{joined * 1e6:.1f} us instead of {apart * 1e6:.1f} us"
+        return other, tuple(f"{text}: {times}" for text in said)
 
     def facts_of(self, merged: Merged) -> Facts:
         return self._facts[merged.form]

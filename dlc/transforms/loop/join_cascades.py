@@ -1,0 +1,58 @@
+"""A sum of powers of e is folded with the largest exponent, which it is relative to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from dlc.dialects.loop import KernelOp
+from dlc.remarks import remark
+from dlc.transforms.loop.fusion.cascades import join_cascades
+from dlc.transforms.loop.fusion.hoisting import hoist
+
+
+@dataclass(frozen=True)
+class JoinCascadesPass(ModulePass):
+    """
+    Makes sums of w·e^(x − p), where p is computed of the largest x, and the reduce that finds it,
+    one reduce (cascaded reductions; for softmax known as online softmax).
+
+    *Legal when* x is what the largest was found of, at the same points, and w, which may differ for
+    each of several sums, does not depend on the largest. For any m, the sum of w·e^(x − p) is
+    e^(m − p) times that of w·e^(x − m). The monoid `expsum` keeps (m, the sum of w·e^(x − m)) for
+    the largest x so far: a new m multiplies the sum by e^(old − new), and after the last point m is
+    the largest of all. So sums are as before up to rounding, and no power overflows. Where the
+    largest is infinite or NaN, e^(m − p) makes of them what the program had: NaN for p = m.
+    *Faster because* rows that no block can hold are read once, not twice; one reduce can be split
+    over blocks, and two that need each other cannot.
+
+    ```
+    %m = loop.reduce max %k in 65536 -> f32 { … loop.yield %x : f32 }
+    %s = loop.reduce add %k in 65536 -> f32 {
+      %d = arith.subf %x, %m : f32
+      %e = math.exp %d : f32
+      loop.yield %e : f32
+    }
+    ```
+    becomes
+    ```
+    %m, %a = loop.reduce expsum %k in 65536 -> (f32, f32) { … loop.yield %x, %one : f32, f32 }
+    %d = arith.subf %m, %m : f32
+    %e = math.exp %d : f32
+    %s = arith.mulf %a, %e : f32
+    ```
+
+    By default, `fuse-loops` does this, to the kernels for which the estimate says that it pays.
+    """
+
+    name = "join-cascades"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for kernel in op.walk():
+            if isinstance(kernel, KernelOp):
+                for said in join_cascades(kernel):
+                    remark(self.name, kernel.name_, said)
+                hoist(kernel)
