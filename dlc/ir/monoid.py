@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from xdsl.builder import Builder
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.rewriter import InsertPoint
 
 Values = Sequence[SSAValue]
 
@@ -34,6 +35,13 @@ class Monoid:
     together: bool = False
     """True if the values are one element; otherwise each is folded on its own."""
     idempotent: bool = False
+
+    def combined(self, types: Sequence[Attribute]) -> Block:
+        """The operations that combine two elements of the given types: the block's arguments."""
+        block = Block(arg_types=(*types, *types))
+        lhs, rhs = block.args[: len(types)], block.args[len(types) :]
+        self.combine(Builder(InsertPoint.at_end(block)), lhs, rhs)
+        return block
 
 
 def _constant(value: float, type: Attribute) -> FloatAttr | IntegerAttr:

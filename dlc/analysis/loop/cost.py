@@ -18,10 +18,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, prod
 
-from xdsl.builder import Builder
 from xdsl.dialects.builtin import AnyFloat, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
-from xdsl.rewriter import InsertPoint
 
 from dlc.analysis.loop.contraction import Contraction
 from dlc.analysis.loop.loops import share_folded, trip_count
@@ -229,10 +227,7 @@ def flops_of(op: Operation) -> float:
 @cache
 def fold_slots(monoid: str, types: tuple[Attribute, ...]) -> float:
     """The cost of folding an element in issue slots: one for each value at least."""
-    block = Block(arg_types=(*types, *types))
-    lhs, rhs = block.args[: len(types)], block.args[len(types) :]
-    MONOIDS[monoid].combine(Builder(InsertPoint.at_end(block)), lhs, rhs)
-    return max(len(types), sum(map(flops_of, block.ops)))
+    return max(len(types), sum(map(flops_of, MONOIDS[monoid].combined(types).ops)))
 
 
 def _numel(type: object) -> int:
