@@ -20,6 +20,8 @@ class RandomTensors(TorchDispatchMode):
         super().__init__()
         self.found: dict[int, torch.Tensor] = {}
         """By storage; the tensors are kept, so that no other storage gets the same address."""
+        self._computed: set[int] = set()
+        """The storages of those that are computed."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -28,12 +30,18 @@ class RandomTensors(TorchDispatchMode):
         if draws or self.holds((args, kwargs)):
             for leaf in tree_leaves(result):
                 if (key := _storage_key(leaf)) is not None:
+                    if not draws and key not in self.found:
+                        self._computed.add(key)
                     self.found[key] = leaf
         return result
 
     def holds(self, value: object) -> bool:
         """True if a tensor, or one in a container, holds random numbers."""
         return any(_storage_key(leaf) in self.found for leaf in tree_leaves(value))
+
+    def computed(self, value: object) -> bool:
+        """True if a tensor, or one in a container, is computed from random numbers."""
+        return any(_storage_key(leaf) in self._computed for leaf in tree_leaves(value))
 
 
 def _storage_key(value: object) -> int | None:

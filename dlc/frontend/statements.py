@@ -5,14 +5,13 @@ What makes modules, constants and random tensors runs once, as Python; what comp
 these, and whatever uses a result of that, is the program, in the order of the text. The last value
 that the program computes is what it returns. Printing and assertions of the program's values are
 left out. A call of a function of the script that is given no tensors, such as `main()`, stands for
-the function's statements.
+the function's statements, as does `loss = main()` if these compute something of random tensors.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -20,9 +19,11 @@ from types import FunctionType
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import assignment, errors_in, names_in, place_in, rename
+from dlc.frontend.parts import assignment, errors_in, names_in, place_in
+from dlc.frontend.script_calls import ScriptCall, script_call
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import (
     bound_by,
@@ -71,7 +72,7 @@ class Statements:
         self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in free_in(f)}
         """The variables of the script that its functions may look at."""
         self.calls = 0
-        """The variables that were renamed, being those of functions."""
+        """The calls of functions of the script that were taken apart."""
         self.begun = False
         """True once the program has a statement: what it uses must not change any more."""
         self.body: list[ast.stmt] = []
@@ -111,7 +112,7 @@ class Statements:
     def _expression(self, node: ast.Expr, last: bool) -> None:
         value = node.value
         if (called := self._called(value)) is not None:
-            self._inline(*called, last)
+            self._inline(called, last)
         elif isinstance(value, ast.Constant) and not last:
             pass  # a docstring
         elif self._prepares(value, last):
@@ -121,7 +122,7 @@ class Statements:
             assert isinstance(value, ast.Call)
             shown = [a for a in value.args if self._computes(a) and not _is_description(a)]
             if last and not shown and len(value.args) == 1 and (f := self._called(value.args[0])):
-                self._inline(*f, last)
+                self._inline(f, last)
             elif last and shown:
                 self._end(shown[0] if len(shown) == 1 else tuple_of(shown, value))
             elif not self._computes(value):
@@ -155,11 +156,18 @@ class Statements:
             self._refuse_late(node)
         self._check_modules(value)
         stores = any(not isinstance(t, ast.Name | ast.Tuple | ast.List) for t in targets)
+        state = torch.get_rng_state()
         with self._undone_if_constant() as constant:
             part = self.lifter.visit(value, assigned=True)
             into_tensor = any(self._is_of_tensor(t) for t in targets)
             now = part.code if part.known else part.now
             constant.append(now is not None and not into_tensor and not (stores and self.begun))
+        if self.lifter.random.computed(part.value) and (call := self._called(value)) is not None:
+            torch.set_rng_state(state)
+            returned = ast.copy_location(ast.Name(f"{RETURNED}{self.calls}", ast.Load()), value)
+            self._inline(call, False, returned.id)
+            self._assign(node, targets, returned)
+            return
         if constant[0]:
             assert now is not None
             new: ast.stmt = ast.Assign([*targets], now)
@@ -284,50 +292,29 @@ class Statements:
                 place_in(self.lifter.filename, node.lineno, node.col_offset + 1),
             )
 
-    def _called(self, value: ast.expr) -> tuple[ast.FunctionDef, inspect.BoundArguments] | None:
-        """The function of the script that `value` calls, and what it is given: no tensors."""
+    def _called(self, value: ast.expr) -> ScriptCall | None:
+        """The call of a function of the script that `value` is, given no tensors of the program."""
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
             return None
         function = self.lifter.scope.get(value.func.id)
         definition = self.functions.get(value.func.id)
         if definition is None or not isinstance(function, FunctionType) or self._computes(value):
             return None
-        returns = [n for s in definition.body for n in ast.walk(s) if isinstance(n, ast.Return)]
-        if returns and returns != definition.body[-1:]:
-            return None  # it returns from within
-        parts = [self.lifter.visit(a) for a in value.args]
-        named = {k.arg: self.lifter.visit(k.value) for k in value.keywords if k.arg is not None}
-        given = [*parts, *named.values()]
-        if len(named) < len(value.keywords) or not all(
-            p.known and not self.lifter.is_input(p.value) for p in given
-        ):
-            return None
-        bound = inspect.signature(function).bind(
-            *(p.value for p in parts), **{name: p.value for name, p in named.items()}
-        )
-        bound.apply_defaults()
-        return definition, bound
+        lifter = self.lifter
+        return script_call(value, definition, function, lifter.visit, lifter.is_input)
 
-    def _inline(
-        self, definition: ast.FunctionDef, arguments: inspect.BoundArguments, last: bool
-    ) -> None:
+    def _inline(self, call: ScriptCall, last: bool, returned: str | None = None) -> None:
+        """Divides the statements of a function; its result ends the program or gets a name."""
         outer = self.lifter.scope
-        own = {n.id for s in definition.body for n in ast.walk(s) if is_stored(n)}
-        shared = {n for s in ast.walk(definition) if isinstance(s, ast.Global) for n in s.names}
-        body = copy.deepcopy(definition.body)
-        given = dict(arguments.arguments)
-        for name in sorted((own | {*given}) - shared):
-            if name in outer or name in self.lifter.assigned:
-                self.calls += 1
-                for statement in body:
-                    rename(statement, name, f"{name}_{definition.name}{self.calls}")
-                if name in given:
-                    given[f"{name}_{definition.name}{self.calls}"] = given.pop(name)
+        self.calls += 1
+        body, given = call.statements({*outer, *self.lifter.assigned}, self.calls)
+        if returned is not None and isinstance(end := body[-1], ast.Return) and end.value:
+            body[-1] = ast.copy_location(assignment(returned, end.value), end)
         self.lifter.scope = {**outer, **given}
         self.lift(body, last)
         new = self.lifter.scope
         self.lifter.scope = outer
-        outer.update({name: new[name] for name in shared if name in new})
+        outer.update({n: new[n] for n in (*call.shared, returned) if n in new})
 
     def _target(self, node: ast.expr) -> ast.expr:
         """Where the program stores a value."""
@@ -415,14 +402,30 @@ class Statements:
 
     def _run(self, node: ast.stmt) -> None:
         """Runs a statement now."""
-        if self.begun and not isinstance(node, DEFINITIONS | ast.Assign | ast.Expr | ast.AugAssign):
-            self._refuse_late(node)
+        if not isinstance(node, DEFINITIONS | ast.Assign | ast.Expr | ast.AugAssign):
+            if not self._is_apart(node):
+                self._refuse_late(node)
         tree = ast.fix_missing_locations(ast.Module([node], []))
         self.lifter.scope.update(self.lifter.values)
         with self._running():
             exec(compile(tree, self.lifter.filename, "exec"), self.lifter.scope)
         for name in self.lifter.values:
             del self.lifter.scope[name]
+
+    def _is_apart(self, node: ast.stmt) -> bool:
+        """True if a statement mentions nothing that the program uses, so that it changes none."""
+        lifter, names = self.lifter, names_in(node)
+        stored = {n.id for n in ast.walk(node) if is_stored(n)}
+        if names & (lifter.computed | self.functions.keys()) or stored & self.seen:
+            return False
+        mentioned = {name for statement in self.body for name in names_in(statement)}
+        constants = [value for name, value in lifter.values.items() if name in mentioned]
+        seen = [lifter.scope.get(name) for name in self.seen]
+        used = [*seen, *constants, *lifter.held.values(), *lifter.examples.values()]
+        changeable = (torch.Tensor, torch.nn.Module, *CONTAINERS)
+        known = {id(v) for u in used for v in (u, *tree_leaves(u)) if isinstance(v, changeable)}
+        found = [lifter.scope.get(name) for name in names]
+        return not any(id(v) in known for f in found for v in (f, *tree_leaves(f)))
 
     def _keep(self, new: ast.stmt, node: ast.stmt) -> None:
         """Makes `new`, which stands for `node`, the program's next statement."""

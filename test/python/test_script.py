@@ -36,6 +36,28 @@ SCRIPTS = {
         f"    {LINEAR}    r = m(x)\n    return r\nif __name__ == '__main__':\n    main()",
         ["x"],
     ),
+    "what a function returns": (
+        "def main():\n    m = nn.Linear(4, 4)\n    x = torch.randn(2, 4)\n    print(x)\n"
+        "    return m(x).sum(), x\nif __name__ == '__main__':\n    r, x = main()\n    print(r)",
+        ["x"],
+    ),
+    "an annotated result": (
+        "def main(k):\n    return torch.randn(2, 4) * k\nr: torch.Tensor = main(k=3)",
+        ["x"],
+    ),
+    "functions that make inputs": (
+        "def data(n):\n    return torch.randn(n, 4).t(), torch.rand(3)\na, b = data(3)\nr = a @ b",
+        ["a", "b"],
+    ),
+    "functions that compute what they return": (
+        "def batch():\n    rows = []\n    for _ in range(2):\n        rows.append(torch.randn(4))\n"
+        "    return torch.stack(rows)\nx = batch()\ny = batch()\nr = x @ y.t()",
+        ["rows.0", "rows.1", "rows2.0", "rows2.1"],
+    ),
+    "a loop beside the program": (
+        "x = torch.randn(3)\nh = x * 2\ns = 0\nfor i in range(4):\n    s += i\nr = h * s",
+        ["x"],
+    ),
     "a loop": (
         "layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])\nr = torch.randn(2, 4)\n"
         "for layer in layers:\n    r = torch.relu(layer(r))",
@@ -158,6 +180,22 @@ def test_scripts_import_their_neighbours_and_print_to_stderr(
 def test_what_the_program_has_used_does_not_change(change: str) -> None:
     text = f"{LINEAR}x = torch.randn(2, 4)\ny = m(x)\n{change}\nm(x) + y"
     with pytest.raises(ImportFailure, match=r"<command>:4:1: error: a statement changes what"):
+        capture_text(text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "for p in m.parameters():\n    p.mul_(2)",
+        "for s in scales:\n    s.mul_(2)",
+        "while k < 3:\n    k += 1",
+        "for _ in range(1):\n    grow()",
+    ],
+)
+def test_a_loop_may_not_change_what_the_program_has_used(change: str) -> None:
+    begin = "k = 2\nscales = [torch.ones(4)]\ndef grow():\n    scales[0] *= k\n"
+    text = f"{begin}{LINEAR}x = torch.randn(2, 4)\ny = m(x) * scales[0]\n{change}\nr = m(x) + y"
+    with pytest.raises(ImportFailure, match=r"a statement changes what"):
         capture_text(text)
 
 
