@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from math import exp, inf, sqrt
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import FloatAttr, f64
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -24,25 +25,45 @@ def float_range(value: SSAValue) -> Range:
     Bounds of a value that is finite: NaN and infinities may come beside. Roundings are not counted,
     except that they keep their order.
     """
+    ranges: dict[SSAValue, Range] = {}
+    pending = [value]
+    while pending:
+        if missing := [v for v in _bounding(pending[-1]) if v not in ranges]:
+            pending += missing
+        elif (known := pending.pop()) not in ranges:
+            ranges[known] = _range(known, ranges)
+    return ranges[value]
+
+
+def _bounding(value: SSAValue) -> Sequence[SSAValue]:
+    """The values whose bounds tell those of a value."""
     op = value.owner
-    if isinstance(op, Block):
-        return ANY
+    if isinstance(op, Block | arith.ConstantOp):
+        return ()
+    if isinstance(op, ReduceOp):
+        is_sum = op.monoid_name.data == "add" and len(op.results) == 1
+        return op.yielded.values if is_sum else ()
+    return op.operands[-2:] if isinstance(op, SelectOp | arith.SelectOp) else op.operands[:2]
+
+
+def _range(value: SSAValue, ranges: Mapping[SSAValue, Range]) -> Range:
+    """The range of a value, given those that bound it."""
+    op, bounding = value.owner, [ranges[v] for v in _bounding(value)]
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, FloatAttr):
         return op.value.value.data, op.value.value.data
-    if isinstance(op, ReduceOp):
-        return _sum(op) if op.monoid_name.data == "add" and len(op.results) == 1 else ANY
-    if isinstance(op, SelectOp | arith.SelectOp):
-        a, b = (float_range(v) for v in op.operands[-2:])
-        return min(a[0], b[0]), max(a[1], b[1])
-    return _scalar(op)
-
-
-def _scalar(op: Operation) -> Range:
-    """The range of an elementwise operation."""
-    if not op.operands:
+    if isinstance(op, Block) or not bounding:
         return ANY
-    low, high = float_range(op.operands[0])
-    other = float_range(op.operands[1]) if len(op.operands) > 1 else ANY
+    if isinstance(op, ReduceOp):
+        return _sum(op, *bounding)
+    if isinstance(op, SelectOp | arith.SelectOp):
+        a, b = bounding
+        return min(a[0], b[0]), max(a[1], b[1])
+    return _scalar(op, *bounding)
+
+
+def _scalar(op: Operation, first: Range, other: Range = ANY) -> Range:
+    """The range of an elementwise operation, given those of its first operands."""
+    low, high = first
     match op.name:
         case "math.exp":
             return _exp(low), _exp(0 if covers(op.operands[0]) else high)
@@ -71,15 +92,14 @@ def _exp(x: float) -> float:
     return exp(x) if x < 700 else inf
 
 
-def _sum(reduce: ReduceOp) -> Range:
+def _sum(reduce: ReduceOp, term: Range) -> Range:
     """Of terms that are not negative; of powers of e at least 1 if one of them is that of 0."""
-    (term,) = reduce.yielded.values
-    low, high = float_range(term)
+    low, high = term
     if low < 0:
         return ANY
-    owner = term.owner
-    one = getattr(owner, "name", "") == "math.exp" and not reduce.yielded.where
-    least = 1 if one and covers(owner.operands[0], reduce) else 0  # pyright: ignore
+    power, least = reduce.yielded.values[0].owner, 0
+    if isinstance(power, math.ExpOp) and not reduce.yielded.where:
+        least = 1 if covers(SSAValue.get(power.operands[0]), reduce) else 0
     return least, high * trip_count(reduce)
 
 

@@ -28,16 +28,27 @@ def only_computes(op: Operation) -> bool:
 
 def computed_alike(a: SSAValue, b: SSAValue, axes: Mapping[SSAValue, SSAValue]) -> bool:
     """True if two values are computed alike, some axes standing for others."""
-    if a is b or axes.get(a) is b:
-        return True
-    one, two = a.owner, b.owner
-    if isinstance(one, Block) or isinstance(two, Block) or one.regions or two.regions:
+    pending = [(a, b)]
+    seen = {*pending}
+    while pending:
+        x, y = pending.pop()
+        if x is y or axes.get(x) is y:
+            continue
+        one, two = x.owner, y.owner
+        if isinstance(one, Block) or isinstance(two, Block) or not _do_alike(one, two):
+            return False
+        for pair in zip(one.operands, two.operands, strict=True):
+            if pair not in seen:
+                seen.add(pair)
+                pending.append(pair)
+    return True
+
+
+def _do_alike(a: Operation, b: Operation) -> bool:
+    """True if two operations do the same to what they are given."""
+    if a.regions or b.regions or len(a.operands) != len(b.operands):
         return False
-    if (one.name, one.properties, a.type) != (two.name, two.properties, b.type):
-        return False
-    return len(one.operands) == len(two.operands) and all(
-        computed_alike(x, y, axes) for x, y in zip(one.operands, two.operands, strict=True)
-    )
+    return (a.name, a.properties, a.result_types) == (b.name, b.properties, b.result_types)
 
 
 def trip_count(op: AxesOp) -> int:

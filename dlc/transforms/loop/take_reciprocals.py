@@ -19,8 +19,8 @@ class TakeReciprocalsPass(ModulePass):
 
     *Legal when* the divisor is known to lie where reciprocals are neither subnormal nor infinite,
     as a sum of powers of e of differences from the largest does, or a norm that is clamped: a
-    quotient then is off by one rounding more. Where it is rounded to an integer or compared, it
-    stays.
+    quotient then is off by one rounding more. Where the kernel rounds it to an integer, compares
+    it or finds the place of the best one, whatever it computes of it before, it stays.
     *Faster because* a division takes ten instructions, a product one.
 
     ```

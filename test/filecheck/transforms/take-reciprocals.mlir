@@ -90,3 +90,49 @@ func.func @main(%x: tensor<8x64xf32>) -> (tensor<8x64xf32>, tensor<8x64xf32>) {
   }
   func.return %y, %z : tensor<8x64xf32>, tensor<8x64xf32>
 }
+
+// -----
+
+// Of two quotients that differ by a rounding, another one may be the largest: what finds its place,
+// or rounds a sum of them, divides.
+// CHECK-LABEL: loop.kernel @best
+// CHECK: %q = arith.mulf %b, %norm_reciprocal : f32
+// CHECK: %r = arith.divf %b_1, %norm : f32
+// CHECK: %t = arith.divf %b_2, %norm : f32
+func.func @main(%x: tensor<8x64xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xi64>, tensor<8xf32>) {
+  %y:4 = loop.kernel @best(%x: memref<8x64xf32> = %x) -> (%y: memref<8xf32>, %z: memref<8xf32>, %w: memref<8xi64>, %v: memref<8xf32>) {
+    loop.for %row in 8 {
+      %s = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        %p = arith.mulf %a, %a : f32
+        loop.yield %p : f32
+      }
+      %root = math.sqrt %s : f32
+      %eps = arith.constant 9.99999996E-13 : f32
+      %norm = arith.maximumf %root, %eps : f32
+      %largest = loop.reduce max %k in 64 -> f32 {
+        %b = loop.load %x[%row, %k] : memref<8x64xf32>
+        %q = arith.divf %b, %norm : f32
+        loop.yield %q : f32
+      }
+      loop.store %largest, %y[%row] : memref<8xf32>
+      %best, %place = loop.reduce argmax %k in 64 -> (f32, i64) {
+        %b = loop.load %x[%row, %k] : memref<8x64xf32>
+        %r = arith.divf %b, %norm : f32
+        %i = loop.index %k
+        %n = arith.index_cast %i : index to i64
+        loop.yield %r, %n : f32, i64
+      }
+      loop.store %best, %z[%row] : memref<8xf32>
+      loop.store %place, %w[%row] : memref<8xi64>
+      %sum = loop.reduce add %k in 64 -> f32 {
+        %b = loop.load %x[%row, %k] : memref<8x64xf32>
+        %t = arith.divf %b, %norm : f32
+        loop.yield %t : f32
+      }
+      %f = math.floor %sum : f32
+      loop.store %f, %v[%row] : memref<8xf32>
+    }
+  }
+  func.return %y#0, %y#1, %y#2, %y#3 : tensor<8xf32>, tensor<8xf32>, tensor<8xi64>, tensor<8xf32>
+}

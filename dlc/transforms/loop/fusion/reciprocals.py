@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, f32, f64
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, f32, f64
+from xdsl.ir import Block, Operation, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.loop.float_ranges import SMALLEST_F32, float_range
-from dlc.dialects.loop import KernelOp, LoadOp, StoreOp, YieldOp
+from dlc.dialects.loop import KernelOp, ReduceOp, ScanOp, YieldOp
 
 ROUNDING = ("math.floor", "math.ceil", "math.round", "math.roundeven", "math.trunc")
 
@@ -54,14 +55,32 @@ def _is_normal(value: SSAValue) -> bool:
 
 
 def _decides(op: Operation) -> bool:
-    """True if what is computed of a value jumps where it changes a little."""
-    for result in op.results:
-        for use in result.uses:
-            user = use.operation
-            if isinstance(user, StoreOp | YieldOp):
-                continue
-            if user.name in ROUNDING or isinstance(user, LoadOp | arith.CmpfOp):
+    """True if what the kernel computes of a value jumps where it changes a little."""
+    pending: list[SSAValue] = [*op.results]
+    seen = {*pending}
+    while pending:
+        for use in pending.pop().uses:
+            if _jumps(use.operation):
                 return True
-            if user.name.startswith("arith.fpto") or _decides(user):
-                return True
+            made = {*_made_of(use)} - seen
+            seen |= made
+            pending += made
     return False
+
+
+def _jumps(user: Operation) -> bool:
+    """True if an operation makes an integer or a flag of a float, or an integral number."""
+    fold = user.parent_op() if isinstance(user, YieldOp) else user
+    if isinstance(fold, ReduceOp | ScanOp) and not fold.monoid.together:
+        return False
+    results = fold.results if isinstance(fold, ReduceOp) else user.results
+    return user.name in ROUNDING or not all(isinstance(r.type, AnyFloat) for r in results)
+
+
+def _made_of(use: Use) -> Sequence[SSAValue]:
+    """What an operation makes of an operand, by itself or as the end of a reduce's body."""
+    user = use.operation
+    fold = user.parent_op() if isinstance(user, YieldOp) else user
+    if not isinstance(fold, ReduceOp | ScanOp) or fold.monoid.together:
+        return user.results if fold is None else fold.results
+    return [fold.results[use.index]]
