@@ -19,13 +19,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import StringAttr
 
 from dlc.cli.check import as_array
-from dlc.compiler import set_target
 from dlc.dialects import kernel, loop
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
 from dlc.simulator.checker import check_module
+from dlc.target import set_target
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc_bench.records import markdown_table, where_and_when
 

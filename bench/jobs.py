@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from cases import CASES, Case
 
-from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.backend.executor import default_target
 from dlc.compiler import compile as dlc_compile
@@ -102,7 +101,7 @@ def build_kernels(case: Case, backend: str, target: str | None) -> None:
         return
     for func in executor.funcs:
         if func.grid_size > 0:
-            compile_cubin(print_kernel(func), target)
+            compile_cubin(func.source, target)
 
 
 def measure_case(job: dict[str, Any], announce: Announce) -> dict[str, Any]:

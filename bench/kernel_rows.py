@@ -55,11 +55,11 @@ def measure(text: str, target: str, seconds: int, with_sass: bool = False) -> Ro
 
 
 def _measure(text: str, target: str, with_sass: bool) -> Row:
-    from dlc.compiler import set_target
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline
     from dlc.stages import compiler_context
+    from dlc.target import set_target
     from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
     from dlc_bench.work import compulsory_bytes, product_flops
 

@@ -61,12 +61,12 @@ def write_kernels(folder: Path, compiled: bool) -> list[Path]:
     from dlc.backend.cuda.print.printer import print_kernel
     from dlc.backend.cuda.run.nvcc import compile_cubins
     from dlc.backend.executor import default_target
-    from dlc.compiler import set_target
     from dlc.dialects.kernel import FuncOp
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline, text_of
     from dlc.stages import compiler_context
+    from dlc.target import set_target
     from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
     paths: list[Path] = []

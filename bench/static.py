@@ -70,11 +70,11 @@ def lower(text: str, target: str) -> Row:
     from xdsl.utils.exceptions import ArgSpecParseError
 
     from dlc.cli.error_text import describe
-    from dlc.compiler import set_target
     from dlc.frontend.capture import capture_text
     from dlc.frontend.fx import import_program
     from dlc.pipeline import run_pipeline
     from dlc.stages import compiler_context
+    from dlc.target import set_target
     from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
     try:

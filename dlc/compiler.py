@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
 
 from dlc import gradients
 from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend import BackendError
+from dlc.backend.dtypes import torch_dtype
 from dlc.backend.executor import (
     Backend,
     BackendLike,
@@ -21,11 +22,10 @@ from dlc.backend.executor import (
     default_target,
     get_backend,
 )
-from dlc.backend.host_program import torch_dtype
 from dlc.backend.memory_use import MemoryUse
 from dlc.cuda_graph import Graph, GraphedCall, check_capturing
 from dlc.diagnostics import with_hint
-from dlc.dialects.host import main_of
+from dlc.dialects.main_function import main_of
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram
@@ -36,7 +36,7 @@ from dlc.passes import Printed, Stage
 from dlc.saved.call import absent
 from dlc.saved.program_file import ProgramFile, Saved, save
 from dlc.stages import Kernel, Stages, compiler_context
-from dlc.target import TARGET_ATTRIBUTE, get_target
+from dlc.target import get_target, set_target
 from dlc.text import counted
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc.version import VERSION
@@ -46,11 +46,6 @@ if TYPE_CHECKING:
 
 MANY_VARIANTS = 5
 """The count of variants of a program from which it is said that there are many."""
-
-
-def set_target(module: ModuleOp, target: str) -> None:
-    """Schedules of `module` are to be made for `target`; ValueError if there is none such."""
-    module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target).name)
 
 
 class Variant:
@@ -79,8 +74,8 @@ class Variant:
         self.stages.dump(getattr(eager, "__name__", type(eager).__name__))
         log = get_logger("kernels")
         for func in executor.funcs:
-            schedule = "" if func.schedule is None else func.schedule.data
-            log.info("%s<<<%d, %d>>> %s", func.name_, func.grid_size, func.block_size, schedule)
+            given = func.name_, func.grid_size, func.block_size, func.schedule
+            log.info("%s<<<%d, %d>>> %s", *given)
         return executor
 
     def run(self, bound: Sequence[torch.Tensor], on_launch: OnLaunch | None = None) -> Any:

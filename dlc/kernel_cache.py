@@ -1,59 +1,111 @@
 """
 Kernel IR on disk, found by the Torch IR that it was made from, its target and dlc's own source.
 
-It lies beside the machine code (`dlc/backend/cache.py`), as text with locations.
+It lies beside the machine code (`dlc/backend/cache.py`), as text with locations, and with it what a
+run goes by: the host program, and of each kernel its launch and its text (`stored_program.py`). The
+IR itself is parsed when somebody asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from io import StringIO
 from pathlib import Path
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from dlc.analysis.loop.loops import longest_reduction
-from dlc.backend.cache import content_key, lookup, lookup_or_build
+from dlc.backend.bound_program import BoundProgram
+from dlc.backend.cache import Entry, content_key, lookup, lookup_or_build
+from dlc.backend.stored_program import program_of_json, program_to_json
+from dlc.ir.cached import cached
 from dlc.pipeline import Observer, run_pipeline
 from dlc.version import source_key
 
-LABEL, FILE = "kernel-ir", "kernel.mlir"
+LABEL, FILE, PROGRAM = "kernel-ir", "kernel.mlir", "program.json"
+OVERLOADS = "overloads"
 
 
 @dataclass(frozen=True)
 class Lowered:
     """A program in Kernel IR."""
 
-    module: ModuleOp
-    longest_reduction: int
-    """The points of the longest reduce in its Loop IR."""
+    program: BoundProgram
+    longest_reduction: int | None
+    """The points of the longest reduce in its Loop IR, if that is known."""
+    read: Callable[[], ModuleOp] = field(repr=False)
+
+    @cached
+    def module(self) -> ModuleOp:
+        return self.read()
+
+    @staticmethod
+    def of(module: ModuleOp, longest_reduction: int | None = None) -> Lowered:
+        """A module of Kernel IR. OpError as of `HostProgram.bind`."""
+        from dlc.backend.host_program import HostProgram  # with the dialects of Kernel IR
+
+        return Lowered(HostProgram.of(module).bind({}), longest_reduction, lambda: module)
 
 
 def lower(ctx: Context, module: ModuleOp, observers: Sequence[Observer] = ()) -> Lowered:
     """
     A module of Torch IR, which is left as it is, taken to Kernel IR, or what that gave before. The
-    observers see the passes that run. Raises what `run_pipeline` does.
+    observers see the passes that run. Raises what `run_pipeline` does, and OpError for kernels that
+    cannot be bound or printed.
     """
     key = content_key(_text(module), source_key())
     if (entry := lookup(LABEL, key, FILE)) is not None:
-        text = entry.path.read_text()
-        found = Parser(ctx, text, str(entry.path)).parse_module()
-        return Lowered(found, entry.info["longest_reduction"])
+        return _found(ctx, entry)
+    from dlc.analysis.loop.loops import longest_reduction  # with the dialect of Loop IR
+
     module = module.clone()
     run_pipeline(ctx, module, "loop", observers)
-    lowered = Lowered(module, longest_reduction(module))
+    longest = longest_reduction(module)
     run_pipeline(ctx, module, "kernel", observers)
+    lowered = Lowered.of(module, longest)
 
     def build(directory: Path) -> dict[str, int]:
         (directory / FILE).write_text(_text(module))
-        return {"longest_reduction": lowered.longest_reduction}
+        (directory / PROGRAM).write_text(program_to_json(lowered.program))
+        return {"longest_reduction": longest}
 
     lookup_or_build(LABEL, key, FILE, build)
     return lowered
+
+
+def _found(ctx: Context, entry: Entry) -> Lowered:
+    """What an entry holds; its Kernel IR was verified before it was written."""
+    text, name = entry.path.read_text(), str(entry.path)
+
+    def read() -> ModuleOp:
+        from xdsl.parser import Parser
+
+        return Parser(ctx, text, name).parse_module()
+
+    lowered: Lowered
+    program = program_of_json(entry.path.with_name(PROGRAM).read_text(), lambda: lowered.module)
+    lowered = Lowered(program, entry.info["longest_reduction"], read)
+    return lowered
+
+
+@cache
+def lowered_overloads() -> frozenset[str]:
+    """
+    The ATen overloads that dlc lowers (`whole` of `import_program`), without the modules that do so
+    where this dlc has been asked before.
+    """
+
+    def build(directory: Path) -> dict[str, int]:
+        from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+
+        (directory / OVERLOADS).write_text("\n".join(DECOMPOSITIONS))
+        return {}
+
+    entry = lookup_or_build(OVERLOADS, content_key(source_key()), OVERLOADS, build)
+    return frozenset(entry.path.read_text().split("\n"))
 
 
 def _text(module: ModuleOp) -> str:

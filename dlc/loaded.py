@@ -11,16 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr
 
+from dlc.backend.dtypes import user_dtype, user_shape
 from dlc.backend.executor import Backend, BackendLike, Executor, default_target, get_backend
-from dlc.backend.host_program import (
-    attributes_of,
-    attributes_of_results,
-    user_dtype,
-    user_shape,
-)
 from dlc.diagnostics import did_you_mean, with_hint
-from dlc.dialects.host import main_of
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT
+from dlc.dialects.main_function import attributes_of, attributes_of_results, main_of
 from dlc.dialects.user_outputs import Constant, mutated_by, outputs_of
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.ir.dominance import verify_dominance

@@ -17,7 +17,6 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.diagnostics import with_context
-from dlc.dialects import kernel, loop, tile
 from dlc.ir.verification import Verifier
 from dlc.passes import Stage, Step, steps_between
 from dlc.registry import get_pass
@@ -46,17 +45,17 @@ def stage_of(module: ModuleOp) -> Stage:
     """
     found: set[Stage] = set()
     for op in module.walk():
-        match op:
-            case tile.KernelOp():
-                found.add("tile")
-            case loop.KernelOp():
-                found.add("loop")
-            case kernel.FuncOp():
-                found.add("kernel" if op.lockstep is None else "tile")
-            case _ if op.name.startswith("torch."):
+        match op.name.split("."):
+            case ["torch", *_]:
                 return "torch"
-            case _ if op.name.startswith("tensor_ir."):
+            case ["tensor_ir", *_]:
                 found.add("tensor")
+            case ["loop" | "tile" as stage, "kernel"]:
+                found.add(stage)
+            case ["kernel", "func"]:
+                found.add("tile" if "lockstep" in op.properties else "kernel")
+            case _:
+                pass
     for stage in ("tensor", "tile", "loop", "kernel"):
         if stage in found:
             return stage

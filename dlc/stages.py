@@ -12,11 +12,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.printer import Printer
 
-from dlc.backend.cuda.print.interface import c_name, shared_bytes
-from dlc.backend.cuda.print.printer import print_kernel, print_module
+from dlc.backend.cuda.print.printer import print_module
+from dlc.backend.kernel_image import KernelImage
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
-from dlc.dialects.kernel import FuncOp
 from dlc.dialects.kernel_op import KernelSignature
 from dlc.explain import Explanation
 from dlc.log import dump_directory
@@ -153,14 +152,14 @@ class Kernel:
     _stages: Stages = field(repr=False)
 
     @staticmethod
-    def of(func: FuncOp, stages: Stages) -> Kernel:
+    def of(func: KernelImage, stages: Stages) -> Kernel:
         return Kernel(
-            c_name(func),
-            print_kernel(func),
-            "" if func.schedule is None else func.schedule.data,
+            func.c_name,
+            func.source,
+            func.schedule,
             func.grid_size,
             func.block_size,
-            shared_bytes(func),
+            func.shared_bytes,
             func.name_,
             stages,
         )

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
 
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.ir.cached import cached
@@ -151,7 +152,17 @@ def target_hint(name: str) -> str:
     return did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
 
 
+def set_target(module: ModuleOp, target: str) -> None:
+    """Schedules of `module` are to be made for `target`; ValueError if there is none such."""
+    module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target).name)
+
+
 def target_of(module: ModuleOp) -> Target:
     """The target of a module's attribute `dlc.target`, by default sm_90."""
+    return get_target(stated_target(module) or DEFAULT_TARGET)
+
+
+def stated_target(module: Operation) -> str | None:
+    """What a module's attribute `dlc.target` says, if it has one."""
     attribute = module.attributes.get(TARGET_ATTRIBUTE)
-    return get_target(attribute.data if isinstance(attribute, StringAttr) else DEFAULT_TARGET)
+    return attribute.data if isinstance(attribute, StringAttr) else None

@@ -11,9 +11,9 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
-from dlc.backend.host_program import torch_dtype
-from dlc.dialects.host import main_of
+from dlc.backend.dtypes import torch_dtype
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.main_function import main_of
 from dlc.dialects.torch import AtenOp
 
 _PRODUCTS = ("mm", "bmm", "matmul", "mv", "dot", "linear", "addmm", "baddbmm", "addmv")

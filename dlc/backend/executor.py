@@ -19,7 +19,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import LaunchError
-from dlc.backend.host_program import HostProgram, Launch, Layout
+from dlc.backend.bound_program import BoundProgram, Launch, Layout
 from dlc.backend.program_run import Backend, OnLaunch, Run
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
@@ -71,11 +71,12 @@ def default_target() -> str:
 
 
 class Executor:
-    """A Kernel IR module that can be called. OpError as of `HostProgram.bind`."""
+    """A program that can be called."""
 
-    def __init__(self, module: ModuleOp, backend: Backend) -> None:
+    def __init__(self, program: ModuleOp | BoundProgram, backend: Backend) -> None:
+        """Of a module of Kernel IR, which is bound. OpError as of `HostProgram.bind`."""
         self.backend = backend
-        self.program = HostProgram.of(module).bind({})
+        self.program = program if isinstance(program, BoundProgram) else _bound(program)
         self.funcs = tuple(self.program.funcs)
         self._updated = self.program.updated
         self._prepared = False
@@ -146,6 +147,12 @@ class Executor:
                 f"argument {number} of @main holds indices from {low} to {high}, "
                 f"found {tensor[tuple(place)].item()} at {place}"
             )
+
+
+def _bound(module: ModuleOp) -> BoundProgram:
+    from dlc.backend.host_program import HostProgram  # with the dialects of Kernel IR
+
+    return HostProgram.of(module).bind({})
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
 from dlc.analysis.kernel.placement import Buffer, live_bytes
-from dlc.backend.host_program import (
+from dlc.backend.bound_program import (
     Allocate,
     BoundProgram,
     For,
@@ -25,9 +25,10 @@ from dlc.backend.host_program import (
     bodies_of,
     flat,
 )
-from dlc.dialects import flow, host
+from dlc.dialects import flow
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.main_function import main_of
 from dlc.dialects.torch import AtenOp
 
 
@@ -120,7 +121,7 @@ def eager_peak(module: ModuleOp) -> int:
     op, arguments excluded: each from the operation that makes it to the last that uses it or a view
     of it. What operations need inside themselves is not counted, so eager needs at least this.
     """
-    main = host.main_of(module)
+    main = main_of(module)
     ops = list(main.body.block.ops)
     roots: dict[SSAValue, SSAValue] = {}
     last: dict[SSAValue, int] = {}

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from dlc.backend.host_program import (
+from dlc.backend.bound_program import (
     Allocate,
     Carry,
     For,
@@ -21,8 +21,8 @@ from dlc.backend.host_program import (
     While,
     Zero,
 )
+from dlc.backend.kernel_image import KernelImage
 from dlc.backend.parallel import OnDone
-from dlc.dialects import kernel
 
 
 class Backend(Protocol):
@@ -44,7 +44,7 @@ class Backend(Protocol):
         """True if each launch is waited for, so that the values of tensors may be looked at."""
         ...
 
-    def prepare(self, funcs: Sequence[kernel.FuncOp]) -> None:
+    def prepare(self, funcs: Sequence[KernelImage]) -> None:
         """Compiles kernels. BackendError with the reason where that fails."""
         ...
 
@@ -56,12 +56,12 @@ class Backend(Protocol):
         """Fills a tensor with zeros, after the launches before."""
         ...
 
-    def launch(self, func: kernel.FuncOp, addresses: Sequence[int]) -> None:
+    def launch(self, func: KernelImage, addresses: Sequence[int]) -> None:
         """Runs a prepared kernel on its inputs and outputs. LaunchError if it fails."""
         ...
 
 
-OnLaunch: TypeAlias = Callable[[kernel.FuncOp, float], None]
+OnLaunch: TypeAlias = Callable[[KernelImage, float], None]
 
 
 class Run:
@@ -169,7 +169,7 @@ class Run:
         return bytes.set_(storage, offset, (size,))  # pyright: ignore[reportCallIssue]
 
 
-def _launch_in_range(backend: Backend, func: kernel.FuncOp, addresses: Sequence[int]) -> None:
+def _launch_in_range(backend: Backend, func: KernelImage, addresses: Sequence[int]) -> None:
     """A launch that PyTorch's profiler shows by the kernel's name (`emit_nvtx`: NVTX, too)."""
     with torch.profiler.record_function(f"dlc::{func.name_}"):
         backend.launch(func, addresses)

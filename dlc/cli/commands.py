@@ -13,7 +13,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError
 
-from dlc.cli.edit_warnings import warn_of_oversights
 from dlc.cli.error_text import describe
 from dlc.cli.job import Job
 from dlc.cli.observers import Diffs, Remarks, Timing
@@ -68,13 +67,15 @@ def _load(
     file: str | None = options.file
     kind = "text" if file is None else kind_of(file)
     if file is not None and kind == "module":
+        from dlc.cli.edit_warnings import warn_of_oversights
+
         with timing.phase("dlc", "parsing"):
             module = load_module(ctx, file, options.target, sources)
             warn_of_oversights(module, sources)
             return Loaded(module)
     if file is not None and kind == "model":
         return load_model_program(file, options, timing)
-    return load_program(options.text, file, options.target, timing, options.seed)
+    return load_program(options, options.text, file, options.target, timing)
 
 
 def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:

@@ -11,6 +11,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import host
+from dlc.dialects.main_function import main_of
 from dlc.dialects.torch import AtenOp
 from dlc.ir.provenance import values_of
 
@@ -39,7 +40,7 @@ def implementation(torch_ir: ModuleOp, kernel_ir: ModuleOp, name: str) -> Implem
     ValueError if there is no such kernel; OpError where the launches hold values that the program
     has not.
     """
-    programs = host.main_of(torch_ir), host.main_of(kernel_ir)
+    programs = main_of(torch_ir), main_of(kernel_ir)
     launches = [op for op in programs[1].body.block.ops if isinstance(op, host.LaunchOp)]
     names = list(dict.fromkeys(op.kernel_name for op in launches))
     if name not in names:

@@ -20,8 +20,8 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from dlc.dialects import kernel
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelOpBase, tensor_of
-from dlc.dialects.layouts import strides_of
+from dlc.dialects.kernel_op import KernelOpBase, tensor_of
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT, strides_of
 from dlc.dialects.user_outputs import MUTATES
 
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.backend.host_program import HostProgram
+from dlc.backend.bound_program import BoundProgram
 from dlc.backend.memory_use import MemoryUse, eager_peak
-from dlc.dialects import host
 from dlc.passes import Step
 from dlc.pipeline import stage_of
 from dlc.remarks import Remark
@@ -34,8 +33,15 @@ class MemoryReport:
 
     def look(self, module: ModuleOp) -> None:
         """Takes the use of a module that is planned, if none was before."""
-        if self.use is None and any(isinstance(op, host.LaunchOp) for op in module.walk()):
-            self.use = MemoryUse.of(HostProgram.of(module).bind({}))
+        if self.use is None and any(op.name == "host.launch" for op in module.walk()):
+            from dlc.backend.host_program import HostProgram  # with the dialects of Kernel IR
+
+            self.take(HostProgram.of(module).bind({}))
+
+    def take(self, program: BoundProgram) -> None:
+        """Takes the use of a program, if it is planned and launches anything."""
+        if program.planned and program.launches:
+            self.use = MemoryUse.of(program)
 
     def __str__(self) -> str:
         """A table; empty for a program that is not planned."""

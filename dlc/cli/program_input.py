@@ -8,18 +8,17 @@ import gc
 import os
 import re
 import sys
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 
 from dlc.cli.observers import Timing
 from dlc.diagnostics import UsageError, with_hint
 from dlc.frontend.quick_imports import quick_imports, uncollected
-from dlc.ir.dominance import verify_dominance
-from dlc.ir.locations import LocParser
-from dlc.target import DEFAULT_TARGET, TARGET_ATTRIBUTE, get_target
+from dlc.target import DEFAULT_TARGET, TARGET_ATTRIBUTE, set_target
 from dlc.text import not_text
 
 if TYPE_CHECKING:
@@ -58,6 +57,9 @@ def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, 
     The module in an .mlir file (`-`: on stdin), verified. `sources` gets its text; from there that
     of stdin is taken the second time. The target is the given one, or the module's own, or sm_90.
     """
+    from dlc.ir.dominance import verify_dominance
+    from dlc.ir.locations import LocParser
+
     name = "<stdin>" if file == "-" else file
     try:
         if file == "-":
@@ -78,7 +80,7 @@ def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, 
     module.verify()
     verify_dominance(module)
     if target is not None or TARGET_ATTRIBUTE not in module.attributes:
-        module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target or DEFAULT_TARGET).name)
+        set_target(module, target or DEFAULT_TARGET)
     return module
 
 
@@ -90,12 +92,17 @@ def _is_python(text: str) -> bool:
 
 
 def load_program(
-    text: str | None, script: str | None, target: str | None, timing: Timing, seed: int
+    options: argparse.Namespace,
+    text: str | None,
+    script: str | None,
+    target: str | None,
+    timing: Timing,
 ) -> Loaded:
     """
-    The program that a text or else a script is, imported; `seed` is that of the random
+    The program that a text or else a script is, imported; the options say the seed of the random
     tensors that it makes. ImportFailure as raised.
     """
+    seed: int = options.seed
     with timing.phase("torch", "import of torch"), quick_imports():
         import torch.export._trace  # noqa: F401  pyright: ignore[reportUnusedImport]
     with timing.phase("dlc", "import of the frontend"), uncollected():
@@ -106,7 +113,7 @@ def load_program(
         else:
             assert script is not None
             module, args = capture_script(script, seed)
-    return _imported(module, args, target, timing)
+    return _imported(module, args, target, timing, options)
 
 
 def load_model_program(name: str, options: argparse.Namespace, timing: Timing) -> Loaded:
@@ -131,23 +138,38 @@ def load_model_program(name: str, options: argparse.Namespace, timing: Timing) -
             seed=options.seed,
         )
         module, args = load_model(found, wanted)
-    return _imported(module, args, options.target, timing)
+    return _imported(module, args, options.target, timing, options)
 
 
 def _imported(
-    module: torch.nn.Module, args: tuple[Any, ...], target: str | None, timing: Timing
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    target: str | None,
+    timing: Timing,
+    options: argparse.Namespace,
 ) -> Loaded:
     with timing.phase("dlc", "import of the frontend"), uncollected():
         from dlc.backend.executor import default_target
-        from dlc.compiler import set_target
         from dlc.frontend.fx import import_program
-        from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+
+        whole = _overloads(options)
     with timing.phase("dlc", "import to Torch IR"), uncollected():
         exporting = timing.phase("torch", "torch.export")
-        program = import_program(module, args, exporting=exporting, whole=DECOMPOSITIONS)
+        program = import_program(module, args, exporting=exporting, whole=whole)
     gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s
     set_target(program.module, target or default_target())
     return Loaded(program.module, program, args)
+
+
+def _overloads(options: argparse.Namespace) -> Container[str]:
+    """The ATen overloads that dlc lowers; of a run, whose passes may have run, by name alone."""
+    if options.command == "run":
+        from dlc.kernel_cache import lowered_overloads
+
+        return lowered_overloads()
+    from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+
+    return DECOMPOSITIONS
 
 
 def needs_weights(options: argparse.Namespace) -> bool:

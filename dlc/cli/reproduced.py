@@ -11,11 +11,11 @@ from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend.executor import BACKENDS, Executor, get_backend
 from dlc.cli.run_report import kernel_table, report_accuracy, timed_run
 from dlc.cli.user_results import rows_of
-from dlc.dialects.host import main_of
+from dlc.dialects.main_function import main_of
 from dlc.ir.locations import LocParser
+from dlc.judge.known_results import Known
 from dlc.judge.random_inputs import random_arguments
 from dlc.judge.reference import Widened, widened
-from dlc.judge.validation import Known
 from dlc.stages import compiler_context
 
 

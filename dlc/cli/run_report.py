@@ -11,10 +11,9 @@ import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from dlc.analysis.loop.loops import longest_reduction
-from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.backend.host.host_backend import HostBackend
+from dlc.backend.kernel_image import KernelImage
 from dlc.backend.memory_use import eager_peak
 from dlc.cli.job import Job
 from dlc.cli.memory_report import MemoryReport
@@ -22,10 +21,9 @@ from dlc.cli.observers import Timing
 from dlc.cli.status_line import progress
 from dlc.cli.user_results import Row, rows_of, tensors_of
 from dlc.diagnostics import UsageError, with_hint
-from dlc.dialects.host import main_of
-from dlc.dialects.kernel import FuncOp
+from dlc.dialects.main_function import main_of
+from dlc.judge.known_results import Known
 from dlc.judge.reference import evaluate, widened
-from dlc.judge.validation import Known
 from dlc.models.weights import available_bytes
 from dlc.pipeline import run_pipeline, stage_of
 from dlc.text import GREEN, RED, counted, paint, seconds, table, wants_colour
@@ -41,17 +39,16 @@ def run_and_report(job: Job) -> int:
     source = job.source()
     arguments = source.arguments(options.seed)
     reference = make_reference(source.module, arguments, timing)
-    torch_ir = source.module.clone() if reference is not None else None
-    module = loaded.module
     memory, profile = MemoryReport(), _profile(options)
-    memory.start(module, ())
-    longest = job.lower([memory, profile] if profile else ())
-    memory.look(module)
-    if torch_ir is None:
+    memory.start(loaded.module, ())
+    lowered = job.lower([profile] if profile else ())
+    memory.take(lowered.program)
+    longest = lowered.longest_reduction
+    if reference is None:
         longest = 1
     elif longest is None or source is not loaded:
-        longest = _longest_reduction(job.ctx, torch_ir.clone())
-    executor = Executor(module, backend)
+        longest = _longest_reduction(job.ctx, source.module.clone())
+    executor = Executor(lowered.program, backend)
     if reference is not None and len(executor.results) != len(reference[0]):
         raise ValueError(
             f"expected {len(reference[0])} results as -c has, @main of {options.file} has "
@@ -79,10 +76,17 @@ def run_and_report(job: Job) -> int:
         from dlc.cli.bench_report import report_bench
 
         print()
-        code |= report_bench(executor, arguments, source.program, torch_ir, longest, options)
+        code |= report_bench(
+            executor,
+            arguments,
+            source.program,
+            None if reference is None else source.module,
+            longest,
+            options,
+        )
     if profile is not None:
         print()
-        profile.report(module, executor)
+        profile.report(lowered.module, executor)
     return code
 
 
@@ -126,6 +130,8 @@ def make_reference(
 
 def _longest_reduction(ctx: Context, module: ModuleOp) -> int:
     """The points of the longest reduce of Torch IR, which is taken to Loop IR."""
+    from dlc.analysis.loop.loops import longest_reduction
+
     run_pipeline(ctx, module, "loop")
     return longest_reduction(module)
 
@@ -145,11 +151,11 @@ def check_memory(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
 
 def timed_run(
     executor: Executor, arguments: Sequence[torch.Tensor]
-) -> tuple[list[torch.Tensor], dict[FuncOp, float]]:
+) -> tuple[list[torch.Tensor], dict[KernelImage, float]]:
     """The results, and the seconds of each kernel; on a GPU of a second run."""
-    times: dict[FuncOp, float] = {}
+    times: dict[KernelImage, float] = {}
 
-    def launched(func: FuncOp, duration: float) -> None:
+    def launched(func: KernelImage, duration: float) -> None:
         times[func] = times.get(func, 0.0) + duration
 
     if executor.backend.name == "cuda":
@@ -157,7 +163,9 @@ def timed_run(
     return executor(arguments, launched), times
 
 
-def kernel_table(funcs: Sequence[FuncOp], times: dict[FuncOp, float], backend: str) -> str:
+def kernel_table(
+    funcs: Sequence[KernelImage], times: dict[KernelImage, float], backend: str
+) -> str:
     if not funcs:
         return "no kernels: the program computes nothing"
     header = ["kernel", "grid", "block", "shared bytes", f"time ({backend})"]
@@ -166,7 +174,7 @@ def kernel_table(funcs: Sequence[FuncOp], times: dict[FuncOp, float], backend: s
             func.name_,
             str(func.grid_size),
             str(func.block_size),
-            str(shared_bytes(func)),
+            str(func.shared_bytes),
             seconds(times[func]) if func in times else "-",
         ]
         for func in funcs

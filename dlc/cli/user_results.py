@@ -9,7 +9,7 @@ import torch
 from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 
-from dlc.backend.host_program import attributes_of
+from dlc.dialects.main_function import attributes_of
 from dlc.dialects.user_outputs import Constant, Output, mutated_by, outputs_of
 
 

@@ -23,13 +23,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     I64,
     IntegerAttr,
     IntegerType,
     MemRefType,
-    ModuleOp,
     Signedness,
     SymbolRefAttr,
     i64,
@@ -58,12 +56,10 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.diagnostics import fail
 from dlc.dialects.host_flow import ForOp, IfOp, SelectOp, WhileOp, YieldOp
 from dlc.dialects.host_order import Contents, Ordered, PartOp, error, name_of
 from dlc.dialects.kernel_func import Callee, FuncOp, LaunchOpBase
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
-from dlc.dialects.layouts import shape_of, span_bytes
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, span_bytes
 
 BYTE = IntegerType(8, Signedness.UNSIGNED)
 """The elements of memory that slices are taken of."""
@@ -230,14 +226,6 @@ class LaunchOp(LaunchOpBase, Ordered):
                 raise error(self, f"{name_of(output)} in the memory of {name_of(input)}", "other")
             found[output] = input
         return found
-
-
-def main_of(module: ModuleOp) -> func.FuncOp:
-    """The function `@main` of a module; OpError if there is none with a body."""
-    for op in module.ops:
-        if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
-            return op
-    fail(module, "expected a function @main, found none")
 
 
 Host = Dialect("host", [SliceOp, SelectOp, ZeroOp, LaunchOp, ForOp, WhileOp, IfOp, YieldOp], [])

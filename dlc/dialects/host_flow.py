@@ -74,8 +74,7 @@ from dlc.dialects.flow_syntax import (
 )
 from dlc.dialects.host_order import Carrying, Contents, Ordered, PartOp
 from dlc.dialects.kernel_memory import element_bytes, memref_type
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
-from dlc.dialects.layouts import shape_of, strides_of
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, strides_of
 
 
 @irdl_op_definition

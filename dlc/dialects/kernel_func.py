@@ -42,8 +42,9 @@ from dlc.dialects.access import StoreOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import sizes_map
 from dlc.dialects.in_place import verify_in_place
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, Properties, tensor_of
+from dlc.dialects.kernel_op import KernelSignature, Properties, tensor_of
 from dlc.dialects.kernel_tma import TensorMapOp
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.target import MAX_THREADS
 
 

@@ -55,14 +55,9 @@ from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.effects import PureUnlessLaunched
 from dlc.dialects.in_place import verify_in_place, verify_reads
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
 from dlc.escapes import mlir_string
 from dlc.ir.verification import SoundByStructure
-from dlc.target import WIDEST_ACCESS
-
-DEFAULT_ALIGNMENT = WIDEST_ACCESS
-"""Bytes that divide the address of a memref that states nothing else."""
-
 
 NEW = -1
 """The number of the input that an output updates which is memory of its own."""

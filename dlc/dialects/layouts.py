@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     NoneAttr,
     ShapedType,
     StridedLayoutAttr,
+    TensorType,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -23,7 +24,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.target import WIDEST_ACCESS
 
+DEFAULT_ALIGNMENT = WIDEST_ACCESS
+"""Bytes that divide the address of a memref that states nothing else."""
 WIDTHS = (32, 64, 128)
 """Bytes of a swizzled row (CUDA driver API, CUtensorMapSwizzle)."""
 UNIT = 16
@@ -118,6 +122,12 @@ def shape_of(of: SSAValue | Attribute) -> tuple[int, ...]:
     type = of.type if isinstance(of, SSAValue) else of
     assert isinstance(type, ShapedType)
     return type.get_shape()
+
+
+def element_of(value: SSAValue) -> Attribute:
+    """The type of the elements of a value that is a tensor."""
+    assert isinstance(value.type, TensorType)
+    return value.type.element_type
 
 
 def static_shape(type: Attribute) -> tuple[int, ...]:

@@ -50,17 +50,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import Name, ResultTypes
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.nest_ops import verify_monoid
 from dlc.dialects.tensor_directives import Bound, Gathered, Ranked, Sources, Tensors
 
 Scalar = FloatAttr | IntegerAttr
-
-
-def element_of(value: SSAValue) -> Attribute:
-    """The type of a tensor's elements."""
-    assert isinstance(value.type, TensorType)
-    return value.type.element_type
 
 
 def _shown(shape: tuple[int, ...]) -> str:

@@ -8,8 +8,7 @@ from math import inf, prod
 from xdsl.dialects.builtin import IntegerType, Signedness, i1
 from xdsl.ir import Block, BlockArgument, SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.torch import AtenOp
 
 Bounds = tuple[int, int]

@@ -25,7 +25,7 @@ import torch
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
-from dlc.backend.host_program import torch_dtype
+from dlc.backend.dtypes import torch_dtype
 from dlc.judge.reference import evaluate
 
 SAMPLES, COARSE_SAMPLES = 4, 24

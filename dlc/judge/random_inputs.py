@@ -15,11 +15,10 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from dlc.backend.host_program import attributes_of, bounds_in, torch_dtype
+from dlc.backend.dtypes import torch_dtype
 from dlc.diagnostics import fail
-from dlc.dialects.host import main_of
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
+from dlc.dialects.main_function import attributes_of, bounds_in, main_of
 
 _MAX_INTEGER = 8
 

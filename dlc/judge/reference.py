@@ -14,11 +14,11 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 
-from dlc.backend.host_program import torch_dtype
+from dlc.backend.dtypes import torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects import flow
-from dlc.dialects.host import main_of
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.main_function import main_of
 from dlc.dialects.torch import Argument, AtenOp
 from dlc.judge.drawn_numbers import drawn
 

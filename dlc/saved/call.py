@@ -15,8 +15,8 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import BackendError
-from dlc.backend.host_program import attributes_of, user_dtype, user_shape
-from dlc.dialects.host import main_of
+from dlc.backend.dtypes import user_dtype, user_shape
+from dlc.dialects.main_function import attributes_of, main_of
 from dlc.dialects.user_outputs import outputs_of
 from dlc.frontend.ambient import Ambient
 from dlc.frontend.draws import fresh_state

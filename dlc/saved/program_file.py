@@ -31,8 +31,9 @@ from dlc.backend import BackendError
 from dlc.backend.cache import content_key, lookup_or_build
 from dlc.backend.executor import BACKENDS, Backend
 from dlc.backend.host_program import HostProgram
-from dlc.dialects.host import main_of
+from dlc.backend.kernel_image import KernelImage
 from dlc.dialects.kernel import FuncOp
+from dlc.dialects.main_function import main_of
 from dlc.frontend.imported import ImportedProgram
 from dlc.pipeline import text_of
 from dlc.saved.archive import read_archive, write_archive
@@ -60,11 +61,11 @@ class Portable(Protocol):
         """What machine code is for: it runs where this is the same."""
         ...
 
-    def objects(self, funcs: Sequence[FuncOp]) -> list[Path]:
+    def objects(self, funcs: Sequence[KernelImage]) -> list[Path]:
         """The files of machine code of kernels, compiled if they are not yet."""
         ...
 
-    def load(self, objects: Mapping[FuncOp, Path]) -> None:
+    def load(self, objects: Mapping[KernelImage, Path]) -> None:
         """Takes such files in place of compiling the kernels."""
         ...
 
@@ -77,8 +78,8 @@ class Saved:
     kernels: ModuleOp
 
     @property
-    def funcs(self) -> list[FuncOp]:
-        return [op for op in self.kernels.ops if isinstance(op, FuncOp)]
+    def funcs(self) -> list[KernelImage]:
+        return [KernelImage.of(op) for op in self.kernels.ops if isinstance(op, FuncOp)]
 
 
 def check_portable(backend: Backend) -> Portable:

@@ -14,6 +14,7 @@ from xdsl.ir import Block, SSAValue
 
 from dlc.diagnostics import fail
 from dlc.dialects import host, host_flow, kernel
+from dlc.dialects.main_function import main_of
 from dlc.simulator.address_space import Memory, Observer
 from dlc.simulator.buffers import Buffers
 from dlc.simulator.divergence import Deadlock, divided
@@ -161,7 +162,7 @@ def run_module(
     The results of `@main`, which launches kernels on tensors or, once it is planned, on buffers;
     `observer_of` a kernel sees its accesses of shared memory. Errors as of `run_kernel`.
     """
-    main = host.main_of(module)
+    main = main_of(module)
     arguments = main.body.block.args
     if len(inputs) != len(arguments):
         raise ValueError(f"@main takes {len(arguments)} arrays, found {len(inputs)}")

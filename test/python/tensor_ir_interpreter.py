@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import BFloat16Type, FloatAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.dialects import flow, tensor_ir
+from dlc.dialects.layouts import element_of
 from dlc.dialects.math_functions import OPERATIONS
-from dlc.dialects.tensor_ir import element_of
 from dlc.ir.scalar_functions import fma, philox
 from dlc.ir.scalar_ops import SCALARS
 

@@ -18,11 +18,11 @@ from xdsl.dialects.builtin import ModuleOp
 import dlc
 from dlc.backend.export import export_program
 from dlc.cli.dlc_cli import main
-from dlc.compiler import set_target
 from dlc.ir.locations import LocParser
 from dlc.ir.scalar_functions import philox
 from dlc.pipeline import run_pipeline, text_of
 from dlc.stages import compiler_context
+from dlc.target import set_target
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 

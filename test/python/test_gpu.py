@@ -297,14 +297,15 @@ import sys, torch
 from harness import parse
 from test_executor import CHAIN
 from dlc.backend import LaunchError
-from dlc.backend.cuda.runtime import CudaBackend
+from dlc.backend.cuda.run.gpu_backend import CudaBackend
+from dlc.backend.kernel_image import KernelImage
 from dlc.dialects.kernel import FuncOp
 
 class Nowhere:
     def data_ptr(self): return 16
 
 backend = CudaBackend(sync=sys.argv[1] == "sync")
-func = next(op for op in parse(CHAIN).ops if isinstance(op, FuncOp))
+func = KernelImage.of(next(op for op in parse(CHAIN).ops if isinstance(op, FuncOp)))
 backend.prepare([func])
 x = torch.zeros(4, device="cuda")
 

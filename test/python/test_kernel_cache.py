@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
 
 from dlc import kernel_cache
 from dlc.backend import BackendError
+from dlc.backend.bound_program import flat
 from dlc.backend.cache import cache_directory, lookup_or_build
 from dlc.backend.cuda.print.printer import print_module
+from dlc.backend.executor import Executor
+from dlc.backend.host.host_backend import HostBackend
+from dlc.backend.stored_program import FACTS, program_of_json, program_to_json
 from dlc.cli import dlc_cli
-from dlc.compiler import set_target
+from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.kernel_cache import Lowered, lower
+from dlc.passes import Stage
+from dlc.pipeline import Observer, run_pipeline
 from dlc.registry import register
+from dlc.target import set_target
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 
@@ -45,6 +57,96 @@ def test_a_program_is_lowered_once(cache: Path, monkeypatch: pytest.MonkeyPatch)
     texts = {print_module(each.module) for each in (first, other, elsewhere)}
     assert len(texts) == 3
     assert len(list(cache.iterdir())) == 3
+
+
+def test_a_run_parses_no_kernel(monkeypatch: pytest.MonkeyPatch):
+    first = lowered()
+    with monkeypatch.context() as patch:
+        patch.setattr(Parser, "parse_module", lambda *_: pytest.fail("nobody asks for the IR"))
+        again = lowered()
+        x = torch.randn(6, 40)
+        results = [Executor(each.program, HostBackend())([x])[0] for each in (first, again)]
+        assert torch.equal(*results)
+        facts = [[getattr(k, name) for name in FACTS] for k in again.program.funcs]
+    assert facts == [[getattr(k, name) for name in FACTS] for k in first.program.funcs]
+    bodies = [image.func for image in again.program.funcs]
+    assert [op.parent_op() for op in bodies] == [again.module] * len(bodies)
+    assert [op.name_ for op in bodies] == [image.name_ for image in again.program.funcs]
+
+
+def test_a_second_run_imports_no_pass_and_no_kernel_dialect():
+    command = ["run", "-c", "torch.randn(4, 40).softmax(-1)", "--backend", "host"]
+    assert dlc_cli.main(command) == 0
+    code = (
+        f"import sys; from dlc.cli.dlc_cli import main; assert main({command}) == 0; "
+        "print('loaded', *sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1].split()
+    needless = (
+        "dlc.transforms",
+        "dlc.schedule",
+        "dlc.simulator",
+        "dlc.backend.cuda",
+        "dlc.compiler",
+    )
+    assert not [name for name in loaded if name.startswith(needless)]
+    assert not {f"dlc.dialects.{name}" for name in ("tensor_ir", "loop", "tile", "kernel")} & {
+        *loaded
+    }
+    assert "xdsl.dialects.arith" not in loaded
+
+
+LOOP = "torch.nn.LSTM(8, 8)(torch.randn(5, 2, 8))"
+CONDITION = "torch.cond(x.sum() > 0, lambda x: x.sin() @ x, lambda x: x.cos(), (x,))"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.nn.Sequential(torch.nn.Linear(8, 96), torch.nn.Linear(96, 8))(torch.randn(4, 8))",
+        "torch.randn(256, 512, dtype=torch.float16) @ torch.randn(512, 256, dtype=torch.float16)",
+        LOOP,
+        f"x = torch.randn(4, 4)\n{CONDITION}",
+    ],
+)
+def test_a_stored_program_is_the_program(text: str):
+    program = import_program(*capture_text(text), whole=DECOMPOSITIONS)
+    set_target(program.module, "sm_90")
+    module = program.module
+    run_pipeline(register(Context()), module, "kernel")
+    bound = Lowered.of(module).program
+    stored = program_to_json(bound)
+    again = program_of_json(stored, lambda: module)
+    assert program_to_json(again) == stored
+    assert [type(step) for step in flat(again.steps)] == [type(step) for step in flat(bound.steps)]
+    assert again.arguments == bound.arguments
+    for known, image in zip(again.funcs, bound.funcs, strict=True):
+        assert known.tensor_maps == image.tensor_maps
+        assert known.func is image.func
+
+
+def test_a_damaged_entry_is_written_anew(cache: Path, monkeypatch: pytest.MonkeyPatch):
+    first = lowered()
+    (entry,) = cache.iterdir()
+    (entry / "program.json").write_text("{}")
+    ran: list[str] = []
+    run = kernel_cache.run_pipeline
+
+    def counted(ctx: Context, module: ModuleOp, until: Stage, observers: Sequence[Observer]):
+        ran.append(until)
+        run(ctx, module, until, observers)
+
+    monkeypatch.setattr(kernel_cache, "run_pipeline", counted)
+    for _ in range(2):
+        assert print_module(lowered().module) == print_module(first.module)
+    assert ran == ["loop", "kernel"]
+
+
+def test_names_of_what_is_lowered_are_those_of_the_decompositions():
+    for _ in range(2):
+        assert set(kernel_cache.lowered_overloads()) == DECOMPOSITIONS.keys()
+        kernel_cache.lowered_overloads.cache_clear()
 
 
 def test_another_dlc_finds_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch):

@@ -16,13 +16,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.cli import dlc_opt
 from dlc.cli.dlc_cli import main
-from dlc.compiler import set_target
 from dlc.diagnostics import TextError
 from dlc.dialects import tile
 from dlc.frontend.fx import import_program
 from dlc.pipeline import run_pipeline
 from dlc.registry import register
 from dlc.remarks import collect
+from dlc.target import set_target
 from dlc.transforms.step import SKIPPED, SchedulingPass, kernels_of, parse_schedule
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 import dlc
 from dlc.frontend.source import ImportFailure
 from dlc.ir.scalar_functions import philox, philox4x32
+from dlc.judge.known_results import Known
 from dlc.judge.reference import evaluate
-from dlc.judge.validation import Known
 
 KNOWN_ANSWERS = (
     ("00000000 00000000 00000000 00000000", "00000000 00000000",

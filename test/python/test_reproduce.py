@@ -11,7 +11,6 @@ from dlc.cli.dlc_cli import main
 from dlc.cli.implementation import implementation
 from dlc.cli.reproduce_kernel import kernel_script
 from dlc.cli.reproduced import check_kernel
-from dlc.compiler import set_target
 from dlc.diagnostics import OpError
 from dlc.dialects.host import LaunchOp
 from dlc.dialects.torch import AtenOp
@@ -19,6 +18,7 @@ from dlc.frontend.fx import import_program
 from dlc.ir.provenance import set_values
 from dlc.pipeline import run_pipeline
 from dlc.stages import compiler_context
+from dlc.target import set_target
 
 
 class Block(torch.nn.Module):

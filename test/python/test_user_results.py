@@ -11,7 +11,7 @@ import torch
 import dlc
 from dlc.cli.dlc_cli import main
 from dlc.diagnostics import OpError
-from dlc.dialects.host import main_of
+from dlc.dialects.main_function import main_of
 from dlc.dialects.user_outputs import Constant, Output, View, outputs_of
 from dlc.ir.locations import LocParser
 from dlc.passes import STAGES

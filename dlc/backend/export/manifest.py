@@ -46,9 +46,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dlc.backend.export.plan import ExportPlan, KernelFacts
-from dlc.backend.export.signature import Other, Result
-from dlc.backend.host_program import (
+from dlc.backend.bound_program import (
     Allocate,
     Carry,
     For,
@@ -61,6 +59,8 @@ from dlc.backend.host_program import (
     Zero,
     flat,
 )
+from dlc.backend.export.plan import ExportPlan, KernelFacts
+from dlc.backend.export.signature import Other, Result
 from dlc.target import BUFFER_ALIGNMENT
 
 FORMAT, VERSION = "dlc-program", 3

@@ -8,6 +8,18 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, MemRefType, ModuleOp, StringAttr
 
 from dlc.analysis.kernel.tensor_maps import TensorMap
+from dlc.backend.bound_program import (
+    Allocate,
+    BoundProgram,
+    For,
+    Launch,
+    Layout,
+    Select,
+    Slice,
+    Step,
+    While,
+    flat,
+)
 from dlc.backend.cuda.print.c_text import Names
 from dlc.backend.cuda.print.interface import (
     c_name,
@@ -17,24 +29,12 @@ from dlc.backend.cuda.print.interface import (
     tensor_maps,
 )
 from dlc.backend.export.signature import Signature
-from dlc.backend.host_program import (
-    Allocate,
-    BoundProgram,
-    For,
-    HostProgram,
-    Launch,
-    Layout,
-    Select,
-    Slice,
-    Step,
-    While,
-    flat,
-)
+from dlc.backend.host_program import HostProgram
 from dlc.diagnostics import fail
-from dlc.dialects import host, kernel
+from dlc.dialects import kernel
 from dlc.dialects.kernel import FuncOp
+from dlc.dialects.main_function import main_of
 from dlc.ir.elements import ELEMENTS
-from dlc.ir.provenance import ops_of
 
 DTYPES = {row.torch: row.name for row in ELEMENTS}
 """How an export calls torch's dtypes."""
@@ -70,9 +70,9 @@ class ExportPlan:
     def call(self, launch: Launch) -> Call:
         """A launch in terms of names."""
         return Call(
-            c_name(launch.func),
+            launch.func.c_name,
             self.all_names(launch.inputs + launch.outputs),
-            tuple(ops_of(launch.op)),
+            launch.ops,
         )
 
     def all_names(self, numbers: Sequence[int]) -> tuple[str, ...]:
@@ -86,13 +86,14 @@ class ExportPlan:
     @staticmethod
     def of(module: ModuleOp, target: str) -> ExportPlan:
         """The plan of a module of Kernel IR; OpError if its buffers are not planned."""
-        main = host.main_of(module)
+        main = main_of(module)
         body = main.body.block
         planned = all(isinstance(a.type, MemRefType) for a in body.args)
         if not planned or any(isinstance(op, kernel.LaunchOp) for op in body.ops):
             fail(main, "expected a host program, found none", "run plan-buffers first")
         program = HostProgram.of(module).bind({})
-        check_names(program.funcs)
+        funcs = tuple(image.func for image in program.funcs)
+        check_names(funcs)
         names = _names(program)
         layouts = {names[n]: layout for n, layout in _layouts(program).items()}
         arguments = [names[n] for n in range(len(program.arguments))]
@@ -104,7 +105,7 @@ class ExportPlan:
             names,
             layouts,
             _unsigned(main.arg_attrs, arguments) | _unsigned(main.res_attrs, results),
-            tuple(program.funcs),
+            funcs,
         )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dlc.backend.bound_program import Layout
 from dlc.backend.cuda.run.nvcc import exact_arch
 from dlc.backend.export.plan import ExportPlan, KernelFacts, row
 from dlc.backend.export.run_steps import steps_text
 from dlc.backend.export.signature import Argument, Other
-from dlc.backend.host_program import Layout
 from dlc.escapes import c_comment, c_string, plain
 from dlc.text import table
 

@@ -6,18 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlc.analysis.kernel.tensor_maps import TensorMap
+from dlc.backend.bound_program import Allocate, For, If, Launch, Select, Slice, Step, While, Zero
 from dlc.backend.export.plan import ExportPlan, KernelFacts, row
-from dlc.backend.host_program import (
-    Allocate,
-    For,
-    If,
-    Launch,
-    Select,
-    Slice,
-    Step,
-    While,
-    Zero,
-)
 from dlc.escapes import c_comment
 from dlc.ir.elements import element
 

@@ -9,8 +9,9 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from dlc.backend.host_program import Layout, attributes_of
+from dlc.backend.bound_program import Layout
 from dlc.diagnostics import fail
+from dlc.dialects.main_function import attributes_of
 from dlc.dialects.user_outputs import Constant, Leaf, Output, mutated_by, outputs_of
 from dlc.escapes import file_name
 

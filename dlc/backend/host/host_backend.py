@@ -6,18 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend.cache import content_key
-from dlc.backend.cuda.print.interface import (
-    c_name,
-    dynamic_shared_bytes,
-    parameter_types,
-    tensor_maps,
-)
-from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.host.cxx import fingerprint
 from dlc.backend.host.host_kernel import (
     AsyncMode,
@@ -26,13 +19,16 @@ from dlc.backend.host.host_kernel import (
     compile_all,
     encode_tensor_map,
 )
+from dlc.backend.kernel_image import KernelImage
 from dlc.backend.parallel import OnDone
-from dlc.dialects.kernel import FuncOp
+
+if TYPE_CHECKING:
+    from dlc.analysis.kernel.tensor_maps import TensorMap
 
 
-def host_arguments(func: FuncOp, addresses: Sequence[int]) -> list[int | bytes]:
+def host_arguments(func: KernelImage, addresses: Sequence[int]) -> list[int | bytes]:
     """A kernel's arguments on the host, given the addresses of its inputs and outputs."""
-    return _arguments(tensor_maps(func), addresses)
+    return _arguments(func.tensor_maps, addresses)
 
 
 def _arguments(
@@ -61,7 +57,7 @@ class _Prepared:
     block: int
     shared: int
     """Dynamic shared memory in bytes."""
-    maps: list[tuple[int, TensorMap]]
+    maps: Sequence[tuple[int, TensorMap]]
 
 
 @dataclass
@@ -79,15 +75,15 @@ class HostBackend:
     name: str = "host"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     on_compiled: OnDone | None = None
-    _kernels: dict[FuncOp, _Prepared] = field(default_factory=dict)
+    _kernels: dict[KernelImage, _Prepared] = field(default_factory=dict)
 
     @property
     def looks(self) -> bool:
         return True
 
-    def prepare(self, funcs: Sequence[FuncOp]) -> None:
+    def prepare(self, funcs: Sequence[KernelImage]) -> None:
         made = {
-            func: HostKernel(print_kernel(func), c_name(func), parameter_types(func))
+            func: HostKernel(func.source, func.c_name, func.parameter_types)
             for func in funcs
             if func not in self._kernels
         }
@@ -102,28 +98,28 @@ class HostBackend:
         """What machine code is for: the CPU's instruction sets, and the C++ compiler."""
         return f"this CPU and compiler ({content_key(fingerprint())[:12]})"
 
-    def objects(self, funcs: Sequence[FuncOp]) -> list[Path]:
+    def objects(self, funcs: Sequence[KernelImage]) -> list[Path]:
         """The shared objects of kernels, compiled if they are not yet."""
         self.prepare(funcs)
         return [self._kernels[func].kernel.compile() for func in funcs]
 
-    def load(self, objects: Mapping[FuncOp, Path]) -> None:
+    def load(self, objects: Mapping[KernelImage, Path]) -> None:
         """Takes shared objects in place of compiling the kernels."""
         self._keep(
             {
-                func: HostKernel("", c_name(func), parameter_types(func), path)
+                func: HostKernel("", func.c_name, func.parameter_types, path)
                 for func, path in objects.items()
             }
         )
 
-    def _keep(self, made: Mapping[FuncOp, HostKernel]) -> None:
+    def _keep(self, made: Mapping[KernelImage, HostKernel]) -> None:
         for func, kernel in made.items():
             self._kernels[func] = _Prepared(
                 kernel,
                 func.grid_size,
                 func.block_size,
-                dynamic_shared_bytes(func),
-                tensor_maps(func),
+                func.dynamic_shared_bytes,
+                func.tensor_maps,
             )
 
     def running(self) -> AbstractContextManager[None]:
@@ -132,7 +128,7 @@ class HostBackend:
     def zero(self, tensor: torch.Tensor) -> None:
         tensor.zero_()
 
-    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
+    def launch(self, func: KernelImage, addresses: Sequence[int]) -> None:
         prepared = self._kernels[func]
         prepared.kernel.launch(
             _arguments(prepared.maps, addresses),

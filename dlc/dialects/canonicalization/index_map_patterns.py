@@ -19,9 +19,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects.axes import new_body
 from dlc.dialects.flow import is_before_loop
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.loop import ForOp
-from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp, element_of
+from dlc.dialects.tensor_ir import ConstantOp, GatherOp, IndexMapOp
 from dlc.ir.bounds import never, sure
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, to_map

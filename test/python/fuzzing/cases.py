@@ -20,7 +20,6 @@ from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.executor import Executor
 from dlc.backend.host.host_backend import HostBackend
 from dlc.cli.check import as_array
-from dlc.compiler import set_target
 from dlc.diagnostics import OpError, TextError
 from dlc.dialects import loop
 from dlc.dialects.torch import AtenOp
@@ -31,7 +30,7 @@ from dlc.judge.conditioning import Expected
 from dlc.pipeline import run_pipeline
 from dlc.registry import get_pass, register
 from dlc.simulator import run_module
-from dlc.target import TARGETS
+from dlc.target import TARGETS, set_target
 from dlc.transforms.step import kernels_of
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from fuzzing.programs import Program, random_program, shrink

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from dlc.backend import BackendError, LaunchError
-from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.cuda.run.driver import (
     FATAL,
     LOAD_FAILURES,
@@ -15,7 +14,7 @@ from dlc.backend.cuda.run.driver import (
     OUT_OF_RESOURCES,
     DriverError,
 )
-from dlc.dialects.kernel import FuncOp
+from dlc.backend.kernel_image import KernelImage
 from dlc.target import OLDEST_CAPABILITY
 
 MAX_GRID = 2**31 - 1
@@ -47,7 +46,7 @@ def check_target(target: str, name: str, capability: tuple[int, int]) -> None:
         )
 
 
-def check_grid(func: FuncOp) -> None:
+def check_grid(func: KernelImage) -> None:
     """LaunchError for a kernel of more blocks than a launch can have."""
     if func.grid_size > MAX_GRID:
         raise LaunchError(
@@ -56,9 +55,9 @@ def check_grid(func: FuncOp) -> None:
         )
 
 
-def check_shared(func: FuncOp, name: str, limit: int) -> None:
+def check_shared(func: KernelImage, name: str, limit: int) -> None:
     """LaunchError for a kernel whose blocks want more shared memory than the GPU has."""
-    wanted = shared_bytes(func)
+    wanted = func.shared_bytes
     if wanted > limit:
         raise LaunchError(
             f"a block of {func.name_} wants {wanted} bytes of shared memory, and {name} has "
@@ -66,7 +65,7 @@ def check_shared(func: FuncOp, name: str, limit: int) -> None:
         )
 
 
-def load_failure(func: FuncOp, arch: str, error: DriverError) -> BackendError:
+def load_failure(func: KernelImage, arch: str, error: DriverError) -> BackendError:
     """A cubin that the driver does not load."""
     if error.code == OUT_OF_MEMORY:
         return BackendError(f"there is no memory on the GPU to load {func.name_}; {_MEMORY}")
@@ -80,7 +79,7 @@ def load_failure(func: FuncOp, arch: str, error: DriverError) -> BackendError:
 
 
 def launch_failure(
-    func: FuncOp, addresses: Sequence[int], error: DriverError, *, waited: bool
+    func: KernelImage, addresses: Sequence[int], error: DriverError, *, waited: bool
 ) -> LaunchError:
     """A launch that fails; `waited` if the kernel, and all before it, had run to their end."""
     if error.code in FATAL and not waited:
@@ -97,12 +96,11 @@ def launch_failure(
     else:
         what = f"it cannot be launched: {error}"
     arguments = ", ".join(
-        f"{ref.name_hint}: {ref.type} at {address:#x}"
-        for ref, address in zip(func.refs, addresses, strict=True)
+        f"{buffer} at {address:#x}" for buffer, address in zip(func.buffers, addresses, strict=True)
     )
     return LaunchError(
         f"{func.name_}: {what} (grid {func.grid_size}, block {func.block_size}, "
-        f"{shared_bytes(func)} bytes of shared memory, arguments {arguments})"
+        f"{func.shared_bytes} bytes of shared memory, arguments {arguments})"
     )
 
 

@@ -12,24 +12,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from xdsl.dialects.builtin import StringAttr
 
-from dlc.analysis.kernel.tensor_maps import TensorMap
 from dlc.backend import BackendError
-from dlc.backend.cuda.print.interface import c_name, dynamic_shared_bytes, tensor_maps
-from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run import failures
 from dlc.backend.cuda.run.driver import Driver, DriverError, Launch, LaunchShape
 from dlc.backend.cuda.run.nvcc import compile_cubins
 from dlc.backend.cuda.run.open_driver import open_driver
 from dlc.backend.cuda.run.tensor_map import MAP_BYTES, encode_tensor_map
 from dlc.backend.cuda.run.torch_device import CudaDevice, TorchDevice
+from dlc.backend.kernel_image import KernelImage
 from dlc.backend.parallel import OnDone
-from dlc.dialects.kernel import FuncOp
-from dlc.target import TARGET_ATTRIBUTE
+
+if TYPE_CHECKING:
+    from dlc.analysis.kernel.tensor_maps import TensorMap
 
 T = TypeVar("T")
 POINTER_BYTES = 8
@@ -46,7 +44,7 @@ class Arguments:
 
     count: int
     """The number of tensors among the arguments."""
-    maps: list[tuple[int, TensorMap]]
+    maps: Sequence[tuple[int, TensorMap]]
     """The tensor maps: the position of each one's tensor, and its description."""
     encode: Callable[[TensorMap, int], bytes]
     _encoded: dict[tuple[int, ...], bytes] = field(default_factory=dict)
@@ -105,7 +103,7 @@ class CudaBackend:
         self._stream = 0
         """Where launches go while a program runs."""
         self._waits = False
-        self._kernels: dict[FuncOp, _Loaded] = {}
+        self._kernels: dict[KernelImage, _Loaded] = {}
         self._lock = threading.RLock()
 
     @property
@@ -118,14 +116,14 @@ class CudaBackend:
     def looks(self) -> bool:
         return self.sync and not self._torch.capturing()
 
-    def prepare(self, funcs: Sequence[FuncOp]) -> None:
+    def prepare(self, funcs: Sequence[KernelImage]) -> None:
         with self._lock:
             new = [func for func in dict.fromkeys(funcs) if func not in self._kernels]
             if not new:
                 return
             try:
                 self._check(new)
-                cubins = compile_cubins([print_kernel(f) for f in new], self.arch, self.on_compiled)
+                cubins = compile_cubins([f.source for f in new], self.arch, self.on_compiled)
                 self._load_all({f: cubin.path for f, cubin in zip(new, cubins, strict=True)})
             except (RuntimeError, DriverError) as error:
                 self._raise_explained(error)
@@ -136,12 +134,12 @@ class CudaBackend:
         """What machine code is for."""
         return self.arch
 
-    def objects(self, funcs: Sequence[FuncOp]) -> list[Path]:
+    def objects(self, funcs: Sequence[KernelImage]) -> list[Path]:
         """The cubins of kernels, compiled if they are not yet."""
-        cubins = compile_cubins([print_kernel(f) for f in funcs], self.arch, self.on_compiled)
+        cubins = compile_cubins([f.source for f in funcs], self.arch, self.on_compiled)
         return [cubin.path for cubin in cubins]
 
-    def load(self, objects: Mapping[FuncOp, Path]) -> None:
+    def load(self, objects: Mapping[KernelImage, Path]) -> None:
         """Takes cubins in place of compiling the kernels. BackendError as of `prepare`."""
         with self._lock:
             try:
@@ -151,7 +149,7 @@ class CudaBackend:
                 self._raise_explained(error)
                 raise
 
-    def _check(self, funcs: Sequence[FuncOp]) -> None:
+    def _check(self, funcs: Sequence[KernelImage]) -> None:
         gpu = self._torch
         if gpu.capturing():
             raise BackendError(
@@ -159,14 +157,12 @@ class CudaBackend:
             )
         limit = self.driver.shared_limit()
         for func in funcs:
-            module = func.parent_op()
-            target = module.attributes.get(TARGET_ATTRIBUTE) if module is not None else None
-            if isinstance(target, StringAttr):
-                failures.check_target(target.data, gpu.name, gpu.capability)
+            if func.target is not None:
+                failures.check_target(func.target, gpu.name, gpu.capability)
             failures.check_grid(func)
             failures.check_shared(func, gpu.name, limit)
 
-    def _load_all(self, cubins: Mapping[FuncOp, Path]) -> None:
+    def _load_all(self, cubins: Mapping[KernelImage, Path]) -> None:
         self.driver.push()
         try:
             for func, cubin in cubins.items():
@@ -174,15 +170,14 @@ class CudaBackend:
         finally:
             self.driver.pop()
 
-    def _load(self, func: FuncOp, cubin: str) -> _Loaded:
-        maps = tensor_maps(func)
+    def _load(self, func: KernelImage, cubin: str) -> _Loaded:
         encode = partial(encode_tensor_map, self.driver.cuda)
-        arguments = Arguments(len(func.refs), maps, encode)
+        arguments = Arguments(len(func.buffers), func.tensor_maps, encode)
         shape = LaunchShape(
-            c_name(func),
+            func.c_name,
             func.grid_size,
             func.block_size,
-            dynamic_shared_bytes(func),
+            func.dynamic_shared_bytes,
             arguments.size,
         )
         try:
@@ -232,7 +227,7 @@ class CudaBackend:
             elements = 1 + sum((extent - 1) * stride for extent, stride in extents)
             self.driver.zero(self._stream, tensor.data_ptr(), elements * tensor.element_size())
 
-    def launch(self, func: FuncOp, addresses: Sequence[int]) -> None:
+    def launch(self, func: KernelImage, addresses: Sequence[int]) -> None:
         loaded = self._kernels[func]
         arguments = loaded.arguments.pack(addresses)
         try:

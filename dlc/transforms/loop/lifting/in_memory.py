@@ -28,8 +28,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import flow, tensor_ir
 from dlc.dialects.host_flow import stack_type
 from dlc.dialects.kernel_memory import element_bytes, memref_type
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT
-from dlc.dialects.layouts import shape_of, strides_of
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, strides_of
 
 DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 """What is computed where it is read, and has no memory unless something here wants it."""

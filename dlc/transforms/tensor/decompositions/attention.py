@@ -8,8 +8,7 @@ from math import sqrt as square_root
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower

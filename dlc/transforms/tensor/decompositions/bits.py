@@ -8,7 +8,7 @@ from operator import or_
 from xdsl.dialects.builtin import IntegerType, i1, i8
 from xdsl.ir import Attribute
 
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of
 from dlc.ir.elements import element
 from dlc.transforms.tensor.decompositions.builder import dimension, dims
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower

@@ -19,8 +19,7 @@ from xdsl.rewriter import InsertPoint
 
 from dlc.diagnostics import OpError
 from dlc.dialects import flow, tensor_ir
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.ir.expr import Expr, to_map
 from dlc.ir.provenance import numbered, set_ops, set_value
 from dlc.transforms.tensor.decompositions.scalar import (

@@ -15,8 +15,8 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import ElementwiseOp, element_of
+from dlc.dialects.layouts import element_of, shape_of
+from dlc.dialects.tensor_ir import ElementwiseOp
 from dlc.dialects.torch import Argument, AtenOp
 from dlc.transforms.tensor.decompositions.builder import refuse
 from dlc.transforms.tensor.decompositions.complex_scalar import Complex

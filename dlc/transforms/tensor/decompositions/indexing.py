@@ -9,8 +9,7 @@ from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
 
 from dlc.dialects import tensor_ir
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import (
     Exprs,

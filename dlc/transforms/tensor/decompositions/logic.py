@@ -8,7 +8,7 @@ from math import inf
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
 from dlc.transforms.tensor.decompositions.pointwise import both, truth
 from dlc.transforms.tensor.decompositions.scalar import Scalar, is_float, width

@@ -8,8 +8,8 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import ReduceOp, element_of
+from dlc.dialects.layouts import element_of, shape_of
+from dlc.dialects.tensor_ir import ReduceOp
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import dims, fixed
 from dlc.transforms.tensor.decompositions.folds import identity

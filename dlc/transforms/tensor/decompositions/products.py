@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.ir.expr import Expr
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower

@@ -9,8 +9,8 @@ from math import inf, prod
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import ScanOp, element_of
+from dlc.dialects.layouts import element_of, shape_of
+from dlc.dialects.tensor_ir import ScanOp
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.folds import combined, folded, identities

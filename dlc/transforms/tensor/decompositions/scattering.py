@@ -12,8 +12,7 @@ from math import prod
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.transforms.tensor.decompositions.builder import Exprs, dimension, dims, fixed, refuse
 from dlc.transforms.tensor.decompositions.division import floor_quotient
 from dlc.transforms.tensor.decompositions.folds import combine, identity

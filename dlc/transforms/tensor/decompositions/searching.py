@@ -7,8 +7,7 @@ from math import prod
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.builder import dimension, dims
 from dlc.transforms.tensor.decompositions.indexing import gathered

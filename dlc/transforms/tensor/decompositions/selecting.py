@@ -7,8 +7,7 @@ from math import nan, prod
 from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.transforms.tensor.decompositions.builder import dims
 from dlc.transforms.tensor.decompositions.folds import identity
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower

@@ -13,8 +13,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.tensor_ir import element_of
+from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.torch import Argument
 from dlc.ir.elements import ELEMENTS
 from dlc.transforms.tensor.decompositions.scalar import Number, is_float, is_unsigned, width

@@ -11,7 +11,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.kernel import LaunchOp
-from dlc.dialects.kernel_op import DEFAULT_ALIGNMENT, KernelSignature, kernels_in
+from dlc.dialects.kernel_op import KernelSignature, kernels_in
+from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit, set_values
 from dlc.text import unique_name

@@ -1,0 +1,117 @@
+"""
+A kernel as it is launched: all that executors, backends and reports know of it beside its body.
+
+What is known of a kernel is found out from its body, or was, and is given beside a way to read the
+body: then nothing is parsed, nor Kernel IR's dialects imported, for as long as nobody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dlc.ir.cached import cached
+
+if TYPE_CHECKING:
+    from dlc.analysis.kernel.tensor_maps import TensorMap
+    from dlc.dialects.kernel import FuncOp
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """One kernel of one module: images are equal that are of the same."""
+
+    origin: Hashable = field(repr=False)
+    read: Callable[[], FuncOp] = field(repr=False, compare=False)
+    """Its body in Kernel IR."""
+
+    @staticmethod
+    def of(func: FuncOp) -> KernelImage:
+        return KernelImage(func, lambda: func)
+
+    @staticmethod
+    def known(facts: Mapping[str, Any], read: Callable[[], FuncOp]) -> KernelImage:
+        """An image of which `facts` are known, by the names of its attributes."""
+        image = KernelImage(object(), read)
+        image.__dict__.update(facts)
+        return image
+
+    @cached
+    def func(self) -> FuncOp:
+        return self.read()
+
+    @cached
+    def name_(self) -> str:
+        """The name in the IR."""
+        return self.func.name_
+
+    @cached
+    def c_name(self) -> str:
+        """The name in C."""
+        from dlc.backend.cuda.print.interface import c_name
+
+        return c_name(self.func)
+
+    @cached
+    def schedule(self) -> str:
+        """The line of text; empty if the kernel states none."""
+        return "" if self.func.schedule is None else self.func.schedule.data
+
+    @cached
+    def target(self) -> str | None:
+        """The chip that it is scheduled for, if that is stated."""
+        from dlc.target import stated_target
+
+        module = self.func.parent_op()
+        return None if module is None else stated_target(module)
+
+    @cached
+    def grid_size(self) -> int:
+        """Blocks."""
+        return self.func.grid_size
+
+    @cached
+    def block_size(self) -> int:
+        """Threads of a block."""
+        return self.func.block_size
+
+    @cached
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory of a block, static or dynamic."""
+        from dlc.backend.cuda.print.interface import shared_bytes
+
+        return shared_bytes(self.func)
+
+    @cached
+    def dynamic_shared_bytes(self) -> int:
+        """Bytes of shared memory to ask for at the launch: 0 where all of it is static."""
+        from dlc.backend.cuda.print.interface import dynamic_shared_bytes
+
+        return dynamic_shared_bytes(self.func)
+
+    @cached
+    def buffers(self) -> tuple[str, ...]:
+        """Name and type of each buffer that it takes: inputs, then outputs."""
+        return tuple(f"{ref.name_hint}: {ref.type}" for ref in self.func.refs)
+
+    @cached
+    def parameter_types(self) -> tuple[str, ...]:
+        """The C types of its parameters: tensor maps, inputs, outputs."""
+        from dlc.backend.cuda.print.interface import parameter_types
+
+        return tuple(parameter_types(self.func))
+
+    @cached
+    def tensor_maps(self) -> tuple[tuple[int, TensorMap], ...]:
+        """For each tensor map the number of its buffer, and what the map says."""
+        from dlc.backend.cuda.print.interface import tensor_maps
+
+        return tuple(tensor_maps(self.func))
+
+    @cached
+    def source(self) -> str:
+        """CUDA C that compiles on its own."""
+        from dlc.backend.cuda.print.printer import print_kernel
+
+        return print_kernel(self.func)

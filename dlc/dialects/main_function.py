@@ -1,0 +1,44 @@
+"""`@main` of a module of any IR, and what it says of its arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
+from xdsl.ir import Attribute
+
+from dlc.diagnostics import fail
+
+
+def main_of(module: ModuleOp) -> func.FuncOp:
+    """The function `@main` of a module; OpError if there is none with a body."""
+    for op in module.ops:
+        if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
+            return op
+    fail(module, "expected a function @main, found none")
+
+
+def attributes_of(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:
+    """The attributes of each argument of `@main`."""
+    if main.arg_attrs is None:
+        return [{}] * len(main.body.block.args)
+    return [attributes.data for attributes in main.arg_attrs.data]
+
+
+def attributes_of_results(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:
+    """The attributes of each result of `@main`."""
+    if main.res_attrs is None:
+        return [{}] * len(main.function_type.outputs.data)
+    return [attributes.data for attributes in main.res_attrs.data]
+
+
+def bounds_in(attributes: Mapping[str, Attribute], main: func.FuncOp) -> tuple[int, int] | None:
+    """The least and the largest element that an argument of `@main` may have, if that is said."""
+    stated = attributes.get("dlc.bounds")
+    if stated is None:
+        return None
+    if not isinstance(stated, DenseArrayBase) or len(stated) != 2:
+        fail(main, f"expected dlc.bounds to be the least and the largest index, found {stated}")
+    low, high = stated.get_values()
+    return int(low), int(high)
