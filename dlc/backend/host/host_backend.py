@@ -24,11 +24,12 @@ from dlc.backend.parallel import OnDone
 
 if TYPE_CHECKING:
     from dlc.analysis.kernel.tensor_maps import TensorMap
+    from dlc.dialects.kernel import FuncOp
 
 
-def host_arguments(func: KernelImage, addresses: Sequence[int]) -> list[int | bytes]:
+def host_arguments(func: FuncOp, addresses: Sequence[int]) -> list[int | bytes]:
     """A kernel's arguments on the host, given the addresses of its inputs and outputs."""
-    return _arguments(func.tensor_maps, addresses)
+    return _arguments(KernelImage.of(func).tensor_maps, addresses)
 
 
 def _arguments(
