@@ -165,6 +165,10 @@ op("integers", lambda x, y: (x + y, x // y, x % y, x.fmod(y), x / y, x & y, x | 
                              x << 2, x >> 1, torch.maximum(x, y), x == y, x << y.abs(),
                              x >> y.abs()),
    integers(-99, 99, 3, 8), torch.tensor([1, -1, 3, -4, 2, 5, -2, 70]))  # fmt: skip
+op("numbers first", lambda x, m: (torch.bitwise_and(5, x), torch.bitwise_or(5, x), 5 ^ x,
+                                  torch.bitwise_left_shift(3, x), torch.bitwise_right_shift(-99, x),
+                                  torch.bitwise_xor(True, m), torch.bitwise_or(2, m)),
+   integers(-9, 70, 5, 3), integers(0, 2, 5, 3).bool())  # fmt: skip
 for _first, _second in (("int32", "int64"), ("uint8", "int8"), ("int64", "float32"),
                         ("bool", "int32"), ("uint8", "uint8"), ("bool", "bool")):  # fmt: skip
     op(f"{_first} with {_second}",

@@ -73,10 +73,13 @@ def _bitwise(function: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Lowering
     def decomposition(c: Lowering) -> Lowered:
         if c.element != i1:
             return c.pointwise(function, *both(c))
-        second = c.operand("other")
+        first, second = both(c)
+        if not isinstance(first, SSAValue):
+            first, second = second, first  # the functions commute
+        assert isinstance(first, SSAValue)
         if isinstance(second, SSAValue):
-            return c.elementwise(function, c.tensor(), second)
-        return c.elementwise(lambda x: function(x, x.of(second)), c.tensor())
+            return c.elementwise(function, first, second)
+        return c.elementwise(lambda x: function(x, x.of(second)), first)
 
     return decomposition
 
@@ -84,7 +87,7 @@ def _bitwise(function: Callable[[Scalar, Scalar], Scalar]) -> Callable[[Lowering
 for _name, _binary in LOGICAL.items():
     lower(f"logical_{_name}")(_logical(_binary))
     lower(
-        f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar",
+        f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar", f"bitwise_{_name}.Scalar_Tensor",
         f"__{_name}__.Tensor", f"__{_name}__.Scalar",
     )(_bitwise(_binary))  # fmt: skip
 
@@ -103,6 +106,7 @@ def bitwise_not(c: Lowering) -> Lowered:
 
 @lower(
     "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar",
+    "bitwise_left_shift.Scalar_Tensor",
     "__lshift__.Tensor", "__lshift__.Scalar",
 )  # fmt: skip
 def left_shift(c: Lowering) -> Lowered:
@@ -118,6 +122,7 @@ def left_shift(c: Lowering) -> Lowered:
 
 @lower(
     "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar",
+    "bitwise_right_shift.Scalar_Tensor",
     "__rshift__.Tensor", "__rshift__.Scalar",
 )  # fmt: skip
 def right_shift(c: Lowering) -> Lowered:
