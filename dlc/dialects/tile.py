@@ -84,6 +84,7 @@ from dlc.dialects.axes import (
 )
 from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import Name, SameType
+from dlc.dialects.fragment_checks import verify_fragments
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
@@ -193,7 +194,8 @@ class ReduceOp(ReduceOpBase):
     `tile.reduce add by <m16n8k16, bf16>(%group, %member, %half, %pair) serial(%ki in 4)
     fragment(%kf in 16) -> f32` sums products of a factor that varies along the rows of a fragment,
     `%half * 8 + %group`, and one that varies along its columns, `%member * 2 + %pair`, where
-    `%group * 4 + %member` is the lane, by `kernel.mma`.
+    `%group * 4 + %member` is the lane, by `kernel.mma`: `%group` and `%member` are the last thread
+    axes of the launch, `%half` and `%pair` its last register axes.
     """
 
     name = "tile.reduce"
@@ -230,22 +232,7 @@ class ReduceOp(ReduceOpBase):
 
     def verify_(self) -> None:
         super().verify_()
-        fragments = [self.extent(axis) for axis in self.axes_of(FRAGMENT)]
-        if self.mma is None:
-            if fragments or self.lanes:
-                raise VerifyException("expected `by` a product of matrices for a fragment axis")
-            return
-        depth, ranges = self.mma.sizes.k, [most(lane) + 1 for lane in self.lanes]
-        if fragments != [depth] or self.monoid_name.data != "add":
-            raise VerifyException(
-                f"expected a sum over one fragment axis of {depth} points for {self.mma}, found "
-                f"{len(fragments)} of {', '.join(map(str, fragments))}"
-            )
-        if ranges != [8, 4, 2, 2]:
-            raise VerifyException(
-                "expected the group of a lane (of 8), its place there (of 4), the half of the "
-                f"rows (of 2) and of a pair of columns (of 2), found {ranges}"
-            )
+        verify_fragments(self, self.mma, self.lanes)
 
 
 @irdl_op_definition

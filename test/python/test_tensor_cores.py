@@ -231,6 +231,8 @@ REFUSED = {
         schedule((128, 128), (16, 8)),
         "128 warps are more than a block can have",
     ),
+    "rows": ("f16 where (%i - %k >= 0)", SMALL, "conditions that vary along neither of %ei and"),
+    "columns": ("f16 where (%j - %k >= 0)", SMALL, "conditions that vary along neither of %ei and"),
 }
 
 
@@ -241,8 +243,25 @@ def test_refusals(name: str) -> None:
     if element == "f32":
         body = re.sub(r"arith.extf (%.) : f16 to f32", r"arith.negf \1 : f32", case.text)
         case = replace(case, text=body.replace("f16", "f32"))
+    if "where" in element:
+        body = case.text.replace("loop.yield %p", f"loop.yield %p{element.removeprefix('f16')}")
+        case = replace(case, text=body)
     with pytest.raises(TextError, match=message):
         apply(scheduled(case, text, "sm_80"), ",".join(STEPS[: STEPS.index("register-tile") + 1]))
+
+
+def test_conditions_along_k_are_kept() -> None:
+    """Points of K that a condition leaves out count as 0, though a factor is not finite there."""
+    case = product(19, 24, 40)
+    text = case.text.replace("loop.yield %p", "loop.yield %p where (%k - 5 >= 0)")
+    x, w, bias = (a.copy() for a in case.inputs)
+    expected = np.maximum(x[:, 5:].astype(float) @ w[5:] + bias, 0)
+    x[:, :5] = np.inf
+    for schedule in (SMALL, CASES["not staged"][1]):
+        module = steps(replace(case, text=text), schedule)
+        assert multiplies_matrices(module)
+        (found,) = run_module(module, [x, w, bias])
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
 
 
 def test_every_mutant_is_found() -> None:

@@ -70,6 +70,9 @@ def instruction(
     names = f"%{rows.name_hint} and %{columns.name_hint}"
     if reduce.monoid_name.data != "add" or None in products:
         return f"expected sums in f32 of products of two loaded elements, one along each of {names}"
+    conditions = {value for where in reduce.yielded.where for value in where.values()}
+    if any(along[value] & {rows, columns} for value in conditions):
+        return f"expected conditions that vary along neither of {names}: a warp sums whole matrices"
     loads = [f.load for p in products if p is not None for f in (p.row, p.column)]
     types = {str(load.result.type) for load in loads}
     if len(types) > 1 or (shape, *types) not in SHAPES:

@@ -39,3 +39,63 @@
   }
 }
 // CHECK: expected the group of a lane (of 8), its place there (of 4), the half of the rows (of 2) and of a pair of columns (of 2), found [8, 8, 2, 2]
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf32>
+%y = tile.kernel @warp(%x: memref<64xf32> = %x) -> (%y: memref<8x4x2x2xf32>) {
+  tile.launch thread(%g in 8, %m in 4, %t in 2) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) fragment(%k in 16) -> f32 {
+      %v = tile.load %x[%k] : memref<64xf32>
+      %w = arith.mulf %v, %v : f32
+      tile.yield %w : f32
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf32>
+  }
+}
+// CHECK: expected %g and %m to be the last two thread axes of the launch, found %g, %m, %t
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf32>
+%y = tile.kernel @places(%x: memref<64xf32> = %x) -> (%y: memref<8x4x2x2xf32>) {
+  tile.launch thread(%g in 8, %m in 4) register(%p in 2, %h in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) fragment(%k in 16) -> f32 {
+      %v = tile.load %x[%k] : memref<64xf32>
+      %w = arith.mulf %v, %v : f32
+      tile.yield %w : f32
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf32>
+  }
+}
+// CHECK: expected %h and %p to be the last two register axes of the launch, found %p, %h
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf32>
+%y = tile.kernel @sum(%x: memref<64xf32> = %x) -> (%y: memref<8x4x2x2xf32>) {
+  tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) fragment(%k in 16) -> f32 {
+      %v = tile.load %x[%k] : memref<64xf32>
+      %w = arith.addf %v, %v : f32
+      tile.yield %w : f32
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf32>
+  }
+}
+// CHECK: expected products, for warps to sum them by matrices, found 'arith.addf'
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf32>
+%y = tile.kernel @rows(%x: memref<64xf32> = %x) -> (%y: memref<8x4x2x2xf32>) {
+  tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) fragment(%k in 16) -> f32 {
+      %v = tile.load %x[%k] : memref<64xf32>
+      %w = arith.mulf %v, %v : f32
+      tile.yield %w where (%h * 8 + %g - %k >= 0) : f32
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf32>
+  }
+}
+// CHECK: expected conditions that hold for all rows and columns of a fragment or for none, found one that varies along %g, %h

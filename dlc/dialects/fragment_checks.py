@@ -1,0 +1,77 @@
+"""What a reduce that warps fold as products of matrices must be; see `tile.reduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import arith
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import YieldOpBase
+from dlc.dialects.axes import FRAGMENT, REGISTER, THREAD, AxesOp
+from dlc.dialects.mma_layouts import MmaAttr
+from dlc.dialects.nest_ops import ReduceOpBase
+from dlc.ir.bounds import most
+
+
+def verify_fragments(reduce: ReduceOpBase, mma: MmaAttr | None, lanes: Sequence[SSAValue]) -> None:
+    """Checks a reduce by the product of matrices and the lanes that it names."""
+    fragments = [reduce.extent(axis) for axis in reduce.axes_of(FRAGMENT)]
+    if mma is None:
+        if fragments or lanes:
+            raise VerifyException("expected `by` a product of matrices for a fragment axis")
+        return
+    depth = mma.sizes.k
+    if fragments != [depth] or reduce.monoid_name.data != "add":
+        raise VerifyException(
+            f"expected a sum over one fragment axis of {depth} points for {mma}, found "
+            f"{len(fragments)} of {', '.join(map(str, fragments))}"
+        )
+    ranges = [most(lane) + 1 for lane in lanes]
+    if ranges != [8, 4, 2, 2]:
+        raise VerifyException(
+            "expected the group of a lane (of 8), its place there (of 4), the half of the "
+            f"rows (of 2) and of a pair of columns (of 2), found {ranges}"
+        )
+    launch = _launch(reduce)
+    if launch is not None:
+        _verify_lanes(launch, lanes)
+    last = reduce.body.block.last_op
+    if isinstance(last, YieldOpBase):
+        _verify_terms(last, lanes)
+
+
+def _launch(op: Operation) -> AxesOp | None:
+    """The launch around an operation, where its threads are axes still."""
+    around = op.parent_op()
+    while around is not None and not (isinstance(around, AxesOp) and THREAD in around.KINDS):
+        around = around.parent_op()
+    return around
+
+
+def _verify_lanes(launch: AxesOp, lanes: Sequence[SSAValue]) -> None:
+    """Checks that 32 neighbours are a warp, and that a thread holds its 4 places in order."""
+    for kind, named in ((THREAD, lanes[:2]), (REGISTER, lanes[2:])):
+        if [*launch.axes_of(kind)[-2:]] != [*named]:
+            names = " and ".join(f"%{value.name_hint}" for value in named)
+            found = ", ".join(f"%{axis.name_hint}" for axis in launch.axes_of(kind)) or "none"
+            raise VerifyException(
+                f"expected {names} to be the last two {kind} axes of the launch, found {found}"
+            )
+
+
+def _verify_terms(last: YieldOpBase, lanes: Sequence[SSAValue]) -> None:
+    for value in last.values:
+        if not isinstance(value.owner, arith.MulfOp):
+            maker = value.owner.name if isinstance(value.owner, Operation) else "an argument"
+            raise VerifyException(
+                f"expected products, for warps to sum them by matrices, found '{maker}'"
+            )
+    mentioned = {value for condition in last.where for value in condition.values()}
+    if varying := [lane for lane in lanes if lane in mentioned]:
+        names = ", ".join(f"%{lane.name_hint}" for lane in varying)
+        raise VerifyException(
+            "expected conditions that hold for all rows and columns of a fragment or for none, "
+            f"found one that varies along {names}"
+        )
