@@ -5,6 +5,12 @@ Sources: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications per Comp
 (limits), and its architecture whitepapers and data sheets of A100 SXM 80 GB, GeForce RTX 3090,
 GeForce RTX 4090, H100 SXM, B200 and GeForce RTX 5090 (SMs, boost clocks, memory rates, L2 sizes),
 one product for each compute capability.
+
+Tensor cores: dense products of f16 and bf16 with sums in f32, from the same whitepapers (TFLOP/s:
+A100 312, RTX 3090 71, RTX 4090 165, H100 989, B200 2250, RTX 5090 210; tf32 half of that), over SMs
+and boost clock. `mma` reaches these rates but on sm_90, where `wgmma` does: 63 % of it (Luo et al.,
+"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", IPDPS 2024),
+and on sm_100, where `tcgen05` does: there the rate of an SM of A100 is assumed, a quarter.
 """
 
 from __future__ import annotations
@@ -81,11 +87,25 @@ class Target:
     registers_per_sm: int = 65536
     launch_seconds: float = 2e-6
     """Seconds that a kernel in a captured graph costs beside its work."""
+    tensor_lanes: int = 256
+    """Multiply-adds of f16 or bf16 that the tensor cores of an SM do in a clock, sums in f32."""
+    mma_share: float = 1.0
+    """The share of that rate which warps reach by `mma`."""
 
     @property
     def has_stmatrix(self) -> bool:
         """True if its warps store matrices (PTX ISA, "stmatrix": sm_90 or later)."""
         return int(self.name.removeprefix("sm_")) >= 90
+
+    @property
+    def mma_lanes(self) -> float:
+        """Multiply-adds that an SM does by `mma` in a clock."""
+        return self.tensor_lanes * self.mma_share
+
+    @property
+    def tensor_flops(self) -> float:
+        """Operations per second of tensor cores, dense, of f16 or bf16 with sums in f32."""
+        return self.sms * self.tensor_lanes * 2 * self.clock
 
     @property
     def flops(self) -> float:
@@ -124,11 +144,13 @@ TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
         Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32, False,
-               fp32_lanes=64),
+               fp32_lanes=64, tensor_lanes=1024),
         Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16, False),
         Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24, False),
-        Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True),
-        Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True),
+        Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True,
+               tensor_lanes=2048, mma_share=0.63),
+        Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True,
+               tensor_lanes=4096, mma_share=0.25),
         Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24, True),
     )
 }  # fmt: skip

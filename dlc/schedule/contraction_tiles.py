@@ -10,6 +10,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.loop.contraction import Contraction, contraction_of, factors
 from dlc.analysis.loop.cost import flops_of
+from dlc.analysis.loop.half_products import half_products, lies_in_runs
 from dlc.analysis.loop.loops import share_folded
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
@@ -17,8 +18,10 @@ from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
-from dlc.schedule.problem import Problem
-from dlc.schedule.tiling import SECTOR, VECTOR
+from dlc.schedule.candidate import SECTOR, VECTOR
+from dlc.schedule.problem import Problem, TensorProduct
+from dlc.schedule.warp_candidate import STEP
+from dlc.target import WIDEST_ACCESS
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,7 @@ def _problem(
         computed_bytes_=element_bytes(reduce.results[0].type),
         row_work=_own_work(reduce, along, found.rows, found.columns),
         column_work=_own_work(reduce, along, found.columns, found.rows),
+        tensor=_tensor_product(reduce, found, tiled, along),
         padded=any(
             column in varies and column not in op.subscripts[-1].values()
             for op, varies in chunked.items()
@@ -193,6 +197,27 @@ def _elements(op: loop.LoadOp, axis: BlockArgument, reduce: loop.ReduceOp) -> fl
     return step / prod(reduce.hint(a) for s in own for a in walked if a in s.values())
 
 
+def _tensor_product(
+    reduce: loop.ReduceOp,
+    found: Contraction,
+    tiled: tuple[BlockArgument, BlockArgument, tuple[BlockArgument | None, ...]],
+    along: Variance,
+) -> TensorProduct | None:
+    """What tensor cores would multiply, if K fills a step; they need no factor widened."""
+    row, column, beside = tiled
+    products = half_products(reduce, row, column, along)
+    if products is None or reduce.least(reduce.axes[-1]) < STEP:
+        return None
+    sides = (
+        (products.rows, found.rows, found.columns, row, beside[0]),
+        (products.columns, found.columns, found.rows, column, beside[1]),
+    )
+    works = [_own_work(reduce, along, axes, others) - len(fs) for fs, axes, others, *_ in sides]
+    runs = [all(lies_in_runs(f, reduce, tiled) for f in fs) for fs, _, _, *tiled in sides]
+    (row_work, column_work), (row_runs, column_runs) = works, runs
+    return TensorProduct(products.type, row_work, column_work, row_runs, column_runs)
+
+
 def _is_contiguous(axis: BlockArgument, loads: Iterable[loop.LoadOp]) -> bool:
     """True if what is loaded has neighbours along an axis next to each other."""
     return any(op.subscripts and op.subscripts[-1].coefficient(axis) == 1 for op in loads)
@@ -206,7 +231,8 @@ def _wide(op: loop.LoadOp, along: Sequence[BlockArgument]) -> bool:
     if not op.subscripts:
         return True
     last = op.subscripts[-1]
-    whole = shape_of(op.ref)[-1] % VECTOR == 0 and last.constant % VECTOR == 0
+    run = max(WIDEST_ACCESS // element_bytes(op.result.type), 1)
+    whole = shape_of(op.ref)[-1] % run == 0 and last.constant % run == 0
     rest = [c for atom, c in last.terms if atom not in along]
     own = [c for atom, c in last.terms if atom in along]
-    return whole and own == [1] and all(c % VECTOR == 0 for c in rest)
+    return whole and own == [1] and all(c % run == 0 for c in rest)

@@ -30,6 +30,7 @@ class Cost:
     """An estimate; `explain` says what it consists of."""
 
     flops: float
+    """All, those of tensor cores included."""
     memory_bytes: float
     l2_bytes: float
     share: float
@@ -53,9 +54,10 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
     fitting = candidates(tiled.problem, target) if tiled else ()
     work = work_of(kernel, target, tiled.found if tiled and fitting else None)
     share = min(1.0, work.units / target.sms)
-    l2_bytes, issue, combine = work.l2_bytes, 0.0, 0.0
+    l2_bytes, issue, combine, flops = work.l2_bytes, 0.0, 0.0, work.flops
     if fitting:
         best = fitting[0]
+        flops -= best.tensor_flops
         l2_bytes += best.l2_bytes
         issue, combine = best.issue_seconds, best.combine_seconds
     steps = work.steps
@@ -69,7 +71,7 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
         combine = target.launch_seconds
     longest = max(
         issue,
-        work.flops / (target.flops * share),
+        flops / (target.flops * share),
         work.memory_bytes / bandwidth,
         l2_bytes / (target.l2_bandwidth * share),
         steps / parts * STEP_CLOCKS / target.clock,

@@ -17,6 +17,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.schedule.candidate import Candidate
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
@@ -30,7 +31,7 @@ from dlc.schedule.rows import (
     run_of,
     split_axis,
 )
-from dlc.schedule.tiling import VECTOR, Candidate, candidates
+from dlc.schedule.tiling import candidates
 from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 
@@ -98,12 +99,14 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     def per_axis(sizes: dict[SSAValue, int], axes: Sequence[BlockArgument] = tiled_axes) -> str:
         return ",".join(str(sizes.get(a, 1)) for a in axes)
 
+    computed = " compute=true" if best.computes else ""
+    computed += f" type={best.computed_type}" if best.computed_type else ""
     slabs = best.computed_bytes
     for op in tiled.chunked:
         slabs += tiled.slab_points(op, block, best.points) * element_bytes(op.result.type)
     steps = ["tileify"]
     if tiled.is_chunked:
-        steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}")
+        steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}")
     if best.splits > 1:
         steps.append(_split(best.splits, extents))
     group = f" group={PANEL}" if _panels(problem, best) else ""
@@ -111,9 +114,9 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     registers = per_axis(points, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
     steps += [
         f"blockify-launch{{block={per_axis(block)} thread={per_axis(dealt)}{group}}}",
-        f"stage-inputs{{budget={slabs}{' compute=true' if best.computes else ''}}}",
-        f"register-tile{{extents={registers}}}",
-        "permute-register-tile",
+        f"stage-inputs{{budget={slabs}{computed}}}",
+        f"register-tile{{extents={registers}{f' mma={best.mma}' if best.mma else ''}}}",
+        *([] if best.mma else ["permute-register-tile"]),
     ]
     lost = [str(other) for other in fitting[1:]]
     if best.rings:
@@ -122,7 +125,7 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     steps.append("pad-smem")
     if best.rings:
         steps.append("pipeline-k-outer")
-    steps.append(f"mark-unroll{{limit={max(best.chunk // VECTOR, 1)}}}")
+    steps.append(f"mark-unroll{{limit={max(best.chunk // best.vector, 1)}}}")
     return Choice(",".join(steps), str(best), tuple(lost))
 
 

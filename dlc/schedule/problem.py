@@ -9,6 +9,19 @@ from dlc.ir.cached import cached
 
 
 @dataclass(frozen=True)
+class TensorProduct:
+    """What tensor cores multiply: factors of f16 or bf16, whose products they sum in f32."""
+
+    type: str
+    row_work: float = 0
+    """Instructions that compute a factor along rows; 0 if that is an element of an input."""
+    column_work: float = 0
+    row_runs: bool = True
+    """True if factors along rows lie in runs along rows or K, of which warps read 16 bytes."""
+    column_runs: bool = True
+
+
+@dataclass(frozen=True)
 class Problem:
     """A contraction: extents, how many inputs vary along rows and along columns, and its sums."""
 
@@ -44,6 +57,8 @@ class Problem:
     """Instructions that compute an element along rows; 0 if that is an element of an input."""
     column_work: float = 0
     """Instructions that compute an element along columns."""
+    tensor: TensorProduct | None = None
+    """What tensor cores would multiply, if they can compute the sums."""
     padded: bool = True
     """True if threads of a warp read rows of a slab, which padding keeps off each other's banks."""
 

@@ -1,35 +1,31 @@
 """
-Tilings of a contraction: candidates, and the cost of each on a target.
-
-A candidate says what a thread, a block and a chunk of K are, how many slots a ring has and into how
-many parts K is split. Its time is the longest of three, plus launches:
-
-- *issue*: the busiest SM works through its blocks, as many at once as registers, threads and shared
-  memory allow. A chunk costs the instructions of its multiply-adds, shared loads and copies, or the
-  wavefronts of its shared loads, and at least the latency of a copy that rings do not hide. What
-  is computed of inputs is computed by every thread that reads it or, for one more barrier, once
-  for a block, into a slab of its own: whichever takes fewer instructions.
-- *memory*: operands and results once, at the memory's rate; *l2*: what all blocks fetch, at L2's.
-
-A split adds a kernel that reads the partial sums from where they fit, L2 or memory.
+The tilings of a contraction that are tried, and the fastest of them by the estimate of each
+(`dlc.schedule.candidate`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import chain, groupby, product
-from math import ceil, inf, prod
+from math import inf, prod
 
-from dlc.ir.cached import cached
-from dlc.schedule.occupancy import occupancy
+from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.problem import Problem
-from dlc.target import SECTOR_BYTES, Target
+from dlc.schedule.warp_candidate import WarpCandidate
+from dlc.target import Target
 
-VECTOR = 4
-"""Elements of fp32 in a 16-byte access."""
+WARP_TILES = (
+    *((64, 64), (64, 32), (32, 64), (32, 32)),
+    *((64, 16), (16, 64), (32, 16), (16, 32), (16, 16)),
+)
+"""Rows and columns of a warp on tensor cores."""
+WARPS = ((2, 4), (4, 2), (2, 2), (1, 4), (4, 1), (1, 2), (2, 1), (1, 1), (1, 8), (8, 1), (4, 4))
+"""Rows and columns of warps in a block."""
+WARP_CHUNKS = (64, 32)
+"""Points of K in a chunk for tensor cores."""
 THREAD_TILES = (
     *((8, 16), (16, 8), (8, 8), (8, 4), (4, 8), (4, 4)),
     *((2, 4), (2, 8), (1, 8), (1, 4), (2, 2), (1, 1)),
@@ -40,318 +36,17 @@ THREADS = ((16, 16), (8, 16), (16, 8), (8, 8), (8, 32), (4, 32), (4, 16), (2, 32
 """Rows and columns of threads in a block."""
 CHUNKS = (16, 32)
 """Points of K in a chunk."""
-DEPTHS = (3, 2)
-"""Slots of a ring; the first of two that cost the same is taken."""
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
 """Parts of K that blocks of their own sum up."""
-SPREADS = (1, 2, 4, 8, 16, 32)
-"""Columns of a block along an axis beside theirs; the first of those that are as good is taken."""
-SECTOR = SECTOR_BYTES // 4
-"""Elements of fp32 that are fetched from memory at once."""
 UNROLLED = 1024
 """Multiply-adds of a thread in a chunk's unrolled loop: 16 KiB of instructions, twice as much for
 twice `MANY` sums, of which a step has twice as many."""
-MANY = 64
-"""Sums of a thread with which three warps fill the issue slots of a scheduler."""
 MOST = 128
 """Sums of a thread that leave registers for their factors."""
-LATENCY = 900
-"""Clocks from the request of a chunk to its arrival, from memory under load."""
-CHUNK_INSTRUCTIONS = 40
-"""Instructions of a warp for a chunk beside copies and computing: barrier, slot, addresses."""
-COPY_INSTRUCTIONS = 4
-"""Instructions of a thread for one copy of 16 bytes."""
-UNHIDDEN = 0.1
-"""The share of shared memory's clocks that computing does not hide."""
 TOLERANCE = 1.1
 """The ratio of two times up to which the estimate cannot tell them apart."""
-DENSE = 0.85
-"""The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
-WAVEFRONTS = 4
-"""Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
-START = 2500
-"""Clocks of a block before its first and after its last chunk."""
 SHAPES = 5
 """The number of candidates of different shapes that `--explain` shows."""
-ROUNDED = 1 - 1e-9
-"""Keeps a bound below what it bounds when both are rounded."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One way to tile a problem for a target."""
-
-    problem: Problem
-    target: Target
-    thread: tuple[int, int]
-    threads: tuple[int, int]
-    chunk: int
-    depth: int
-    splits: int
-
-    @cached
-    def block(self) -> tuple[int, int]:
-        """Rows and columns of outputs of a block."""
-        return self.thread[0] * self.threads[0], self.thread[1] * self.threads[1]
-
-    @cached
-    def thread_count(self) -> int:
-        return prod(self.threads)
-
-    @cached
-    def chunks(self) -> int:
-        """Chunks that a block works through."""
-        p = self.problem
-        return ceil(ceil(p.k / self.chunk) * p.taps / self.splits)
-
-    @cached
-    def points(self) -> int:
-        """Points of K in a chunk, in runs."""
-        return min(self.chunk, self.problem.k + -self.problem.k % VECTOR)
-
-    @cached
-    def copies(self) -> float:
-        """Instructions of all threads to copy a chunk of the operands."""
-        p = self.problem
-        scalar = self._points(p.scalar_row_operands, p.scalar_column_operands)
-        return COPY_INSTRUCTIONS * (max(self.slab_bytes - scalar * p.bytes_, 0) / 16 + scalar)
-
-    @cached
-    def slab_bytes(self) -> int:
-        """Bytes of shared memory that one chunk of the inputs takes."""
-        p = self.problem
-        return self._points(p.row_operands, p.column_operands) * p.bytes_
-
-    @property
-    def computed_bytes(self) -> int:
-        """Bytes of shared memory for a chunk of what is computed once for the block."""
-        return self._computed_bytes if self.computes else 0
-
-    @property
-    def _computed_bytes(self) -> int:
-        """Bytes of a chunk of the factors on the sides where something is computed."""
-        p = self.problem
-        rows, columns = p.row_factors * (p.row_work > 0), p.column_factors * (p.column_work > 0)
-        return self._points(rows, columns) * p.computed_bytes_
-
-    def _points(self, row_operands: float, column_operands: float) -> int:
-        """Elements of one chunk of so many operands."""
-        rows, columns = self.block
-        return ceil((rows * row_operands + columns * column_operands) * self.points)
-
-    @cached
-    def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block: all slots, and room for padding if there is any."""
-        slots = self.depth if self.rings else 1
-        size = self.slab_bytes * slots + self.computed_bytes
-        return size * 5 // 4 if self.problem.padded or not self.problem.is_plain else size
-
-    @cached
-    def rings(self) -> bool:
-        """True if chunks are copied to rings."""
-        return self.chunks > 1 and not self.problem.skips
-
-    @cached
-    def registers(self) -> int:
-        """Registers of a thread: its sums, four points of K of all factors, addresses."""
-        p, (rows, columns) = self.problem, self.thread
-        factors = rows * p.row_factors + columns * p.column_factors
-        count = rows * columns * p.sums + VECTOR * factors + 32
-        return count + -count % 8
-
-    @cached
-    def blocks(self) -> int:
-        p = self.problem
-        tiles = prod(
-            ceil(extent / along) * ceil(other / beside)
-            for extent, other, (along, beside) in zip(
-                (p.rows, p.columns), p.beside, self.spread, strict=True
-            )
-        )
-        return p.batch * tiles * self.splits
-
-    @cached
-    def spread(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """
-        The rows of a block along their axis and along the one beside it, and its columns, so that
-        the fewest lie beyond; at least as many along an axis as are read from memory at once.
-        """
-        p, (rows, columns) = self.problem, self.block
-        return _spread(rows, p.rows, p.beside[0]), _spread(columns, p.columns, p.beside[1])
-
-    @property
-    def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of a thread's rows those along their axis and along the one beside it; its columns."""
-        (rows, _), (columns, _) = self.spread
-        r, c = min(self.thread[0], rows), min(self.thread[1], columns)
-        return (r, self.thread[0] // r), (c, self.thread[1] // c)
-
-    @cached
-    def resident(self) -> int:
-        """Blocks that an SM runs at once; 0 if none fits."""
-        held = occupancy(self.target, self.thread_count, self.registers, self.shared_bytes)
-        return held.blocks
-
-    @cached
-    def step(self) -> tuple[int, int]:
-        """Multiply-adds and shared loads that a thread issues for four points of K."""
-        p, (rows, columns) = self.problem, self.thread
-        loads = rows * p.row_factors + ceil(columns / VECTOR) * VECTOR * p.column_factors
-        return VECTOR * rows * columns * p.sums, loads
-
-    @cached
-    def beside(self) -> float:
-        """Instructions that a thread issues for a chunk beside its steps."""
-        work = min(self._work(together=True), self._work(together=False))
-        return CHUNK_INSTRUCTIONS + (self.copies + work) / self.thread_count
-
-    @property
-    def sums(self) -> int:
-        """Sums of a thread."""
-        return prod(self.thread) * self.problem.sums
-
-    @cached
-    def share(self) -> float:
-        """The share of multiply-adds among the instructions of a chunk."""
-        ffma, loads = self.step
-        steps = self.points / VECTOR
-        return steps * ffma / (steps * (ffma + loads) + self.beside)
-
-    @property
-    def copy_share(self) -> float:
-        """The share of copies among the instructions of a chunk."""
-        copies = self.copies / self.thread_count
-        return copies / (self.points / VECTOR * sum(self.step) + self.beside)
-
-    @cached
-    def computes(self) -> bool:
-        """True if what is computed of inputs is computed once for the block."""
-        return self._work(together=True) < self._work(together=False)
-
-    def _work(self, *, together: bool) -> float:
-        """Instructions of all threads in a chunk for what is computed, together or by each."""
-        p, threads = self.problem, self.thread_count
-        rows, columns = self.block if together else (n * threads for n in self.thread)
-        work = self.points * (rows * p.row_work + columns * p.column_work)
-        if together:
-            copied = COPY_INSTRUCTIONS * self._computed_bytes / 16
-            work += CHUNK_INSTRUCTIONS * threads + copied
-        return work
-
-    @cached
-    def chunk_clocks(self) -> float:
-        """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
-        t, (ffma, loads) = self.target, self.step
-        warps = self.thread_count / t.warp
-        wavefronts = WAVEFRONTS * loads
-        issue = (ffma + loads) * t.warp / t.issue_lanes
-        longest = max(ffma * t.warp / t.fp32_lanes, issue, wavefronts)
-        steps = self.points / VECTOR * (longest + UNHIDDEN * wavefronts)
-        return warps * (self.beside * t.warp / t.issue_lanes + steps)
-
-    @cached
-    def issue_seconds(self) -> float:
-        """Time of the SM that has the most blocks."""
-        share = ceil(self.blocks / self.target.sms)
-        hidden = LATENCY / max(self.depth - 1, 1) if self.rings else LATENCY
-        clocks, left = 0.0, share
-        while left > 0:
-            running = min(self.resident, left)
-            warps = running * self.thread_count / self.target.warp
-            busy = running * self.chunk_clocks / _utilization(warps, self.sums)
-            rounds = left // running if running == self.resident else 1
-            clocks += rounds * (self.chunks * max(busy, hidden) + START)
-            left -= rounds * running
-        return clocks / self.target.clock
-
-    @cached
-    def memory_seconds(self) -> float:
-        return self.problem.compulsory_bytes / self.target.memory_bandwidth
-
-    @cached
-    def l2_seconds(self) -> float:
-        """Seconds that all blocks take to fetch, at L2's rate."""
-        return self.l2_bytes / self.target.l2_bandwidth
-
-    @property
-    def l2_bytes(self) -> int:
-        """Bytes that all blocks fetch from L2."""
-        return self.blocks * self.chunks * self.slab_bytes
-
-    @cached
-    def combine_seconds(self) -> float:
-        """Writing and reading partial sums, and the launch of the kernel that adds them."""
-        return self._combine_seconds(self.splits)
-
-    def _combine_seconds(self, splits: int) -> float:
-        if splits == 1:
-            return 0
-        p, t = self.problem, self.target
-        partial = p.batch * p.results * splits * 4
-        rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
-        return t.launch_seconds + 2 * partial / rate
-
-    @cached
-    def seconds(self) -> float:
-        """The predicted time."""
-        if self.resident < 1 or self.shared_bytes > self.target.shared_per_block:
-            return inf
-        longest = max(self.issue_seconds, self.memory_seconds, self.l2_seconds)
-        return self.target.launch_seconds + longest + self.combine_seconds
-
-    def least_seconds(self, splits: int) -> float:
-        """
-        Less than what it takes to split K, which this candidate does not, whatever the depth: as
-        `seconds`, if blocks filled all issue slots and an SM ran all of its blocks at once.
-        """
-        t, blocks, chunks = self.target, self.blocks * splits, ceil(self.chunks / splits)
-        busy = ceil(blocks / t.sms) * self.chunk_clocks
-        clocks = chunks * max(busy, LATENCY / (max(DEPTHS) - 1)) + START
-        l2_bytes = blocks * chunks * self.slab_bytes
-        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
-        return ROUNDED * (t.launch_seconds + longest + self._combine_seconds(splits))
-
-    def __str__(self) -> str:
-        parts = {
-            "issue": self.issue_seconds,
-            "memory": self.memory_seconds,
-            "L2": self.l2_seconds,
-            "combine": self.combine_seconds,
-        }
-        times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
-        shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
-        split = f", K in {self.splits} parts" if self.splits > 1 else ""
-        return (
-            f"{shape} blocks of {self.thread_count} threads, chunks of {self.chunk}"
-            f"{split}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
-            f"{self.resident} on an SM)"
-        )
-
-
-def _us(seconds: float) -> str:
-    """Microseconds, of three digits at least."""
-    us = seconds * 1e6
-    return f"{us:.3g}" if us < 1000 else f"{us:.0f}"
-
-
-def _spread(points: int, extent: int, beside: int) -> tuple[int, int]:
-    """A block's points along an axis and along one beside it."""
-    if beside == 1:
-        return points, 1
-    ways = [(points // n, n) for n in SPREADS if points % n == 0 and points // n >= SECTOR]
-    return min(
-        ways or [(points, 1)],
-        key=lambda way: ceil(extent / way[0]) * ceil(beside / way[1]),
-    )
-
-
-def _utilization(warps: float, sums: int) -> float:
-    """
-    The share of issue slots that so many warps of an SM fill: each scheduler wants three, or fewer
-    whose threads have more sums than `MANY`, as these wait for less.
-    """
-    per_scheduler = warps / 4 * max(1, sums / MANY)
-    return min(1.0, 0.55 + 0.15 * per_scheduler)
 
 
 @lru_cache(maxsize=256)
@@ -378,15 +73,15 @@ def _ranked(problem: Problem, target: Target) -> Iterator[Candidate]:
         return
     limit = TOLERANCE * fastest.seconds
     for slower, group in groupby(chain([fastest], rising), lambda c: c.seconds > limit):
-        yield from group if slower else sorted(group, key=lambda c: c.share < DENSE)
+        yield from group if slower else sorted(group, key=lambda c: not c.is_dense)
 
 
 def _rising(problem: Problem, target: Target) -> Iterator[Candidate]:
     """
-    All candidates that fit, the fastest first, and of equally fast ones those with the largest
-    thread tiles, then the deepest rings. What a bound says is not next is not looked at yet.
+    All candidates that fit, the fastest first, and of equally fast ones the first by `ties`. What a
+    bound says is not next is not looked at yet.
     """
-    heap: list[tuple[float, tuple[int, ...], int, Candidate, int]] = [
+    heap: list[tuple[float, tuple[float, ...], int, Candidate, int]] = [
         (tile.least_seconds(splits), (), number, tile, splits)
         for number, (tile, splits) in enumerate(tiles(problem, target))
     ]
@@ -396,25 +91,38 @@ def _rising(problem: Problem, target: Target) -> Iterator[Candidate]:
         if estimated:
             yield c
             continue
-        for depth in DEPTHS if c.rings and c.chunks > splits else (2,):
+        for depth in c.depths if c.rings and c.chunks > splits else (2,):
             new = replace(c, depth=depth, splits=splits)
             if new.seconds < inf:
-                ties = (-prod(new.thread), -depth)
-                heappush(heap, (new.seconds, ties, number, new, splits))
+                heappush(heap, (new.seconds, new.ties, number, new, splits))
 
 
 def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
     """Candidates that do not split K, each with every number of parts worth splitting it into."""
-    for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
-        sums = prod(thread) * problem.sums
-        if sums > (MOST if problem.is_flat else MANY):
-            continue
-        if sums * chunk > UNROLLED * max(1, sums // MANY):
-            continue
-        tile = Candidate(problem, target, thread, threads, chunk, 2, 1)
+    for tile in chain(_warp_tiles(problem, target), _thread_tiles(problem, target)):
         for splits in SPLITS:
             if splits > 1 and 2 * splits > (1 if problem.skips else tile.chunks):
                 break
             yield tile, splits
             if tile.blocks * splits > 4 * target.sms:
                 break
+
+
+def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
+    for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
+        sums = prod(thread) * problem.sums
+        if sums > (MOST if problem.is_flat else MANY):
+            continue
+        if sums * chunk > UNROLLED * max(1, sums // MANY):
+            continue
+        yield Candidate(problem, target, thread, threads, chunk, 2, 1)
+
+
+def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
+    """Tiles for tensor cores, if these can compute the sums."""
+    if problem.tensor is None:
+        return
+    for warp, warps, chunk in product(WARP_TILES, WARPS, WARP_CHUNKS):
+        tile = WarpCandidate(problem, target, warp, warps, chunk, 2, 1)
+        if tile.sums <= MOST and (chunk == WARP_CHUNKS[-1] or chunk < 2 * problem.k):
+            yield tile

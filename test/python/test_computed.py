@@ -15,9 +15,9 @@ from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.dialects import kernel, loop, tile
 from dlc.remarks import collect
+from dlc.schedule.candidate import Candidate
 from dlc.schedule.heuristics import choose_schedule
 from dlc.schedule.problem import Problem
-from dlc.schedule.tiling import Candidate
 from dlc.target import TARGETS, get_target
 
 TILED = (

@@ -14,8 +14,8 @@ from dlc.analysis.loop.loops import split_levels
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
 from dlc.schedule.estimate import estimate
-from dlc.schedule.problem import Problem
-from dlc.schedule.tiling import DEPTHS, SHAPES, TOLERANCE, candidates, tiles
+from dlc.schedule.problem import Problem, TensorProduct
+from dlc.schedule.tiling import SHAPES, TOLERANCE, candidates, tiles
 from dlc.target import TARGETS, get_target, target_of
 
 H100 = TARGETS["sm_90"]
@@ -100,6 +100,24 @@ def test_inlined_work_counts_once_and_takes_what_its_tiles_take() -> None:
     assert more.seconds > plain.seconds
 
 
+def test_tensor_cores_are_as_fast_as_the_table_says() -> None:
+    n = 8192
+    halves = MATMUL.replace("xf32", "xbf16").replace("EXP", "%x32 = arith.extf %x : bf16 to f32")
+    halves = halves.replace(
+        "%p = arith.mulf %x,", "%y32 = arith.extf %y : bf16 to f32\n%p = arith.mulf %x32,"
+    )
+    halves = halves.replace("%x32, %y :", "%x32, %y32 :").replace(
+        "loop.store %s", "%h = arith.truncf %s : f32 to bf16\nloop.store %h"
+    )
+    op = kernel(halves, M=n, N=n, K=n)
+    for name, flops in (("sm_80", 312e12), ("sm_90", 989e12), ("sm_120", 210e12)):
+        target = TARGETS[name]
+        assert target.tensor_flops == pytest.approx(flops, rel=0.1)
+        cost, products = estimate(op, target), 2 * n**3
+        reached = target.tensor_flops * target.mma_share
+        assert products / reached < cost.seconds < 1.5 * products / reached
+
+
 @pytest.mark.parametrize(
     "problem",
     [
@@ -107,12 +125,14 @@ def test_inlined_work_counts_once_and_takes_what_its_tiles_take() -> None:
         Problem(4, 32, 128, 2048, row_operands=2, row_factors=2, sums=2),
         Problem(32, 128, 64, 128, row_work=15),
         Problem(1, 5, 7, 3),
+        Problem(1, 40, 2048, 512, bytes_=2, tensor=TensorProduct("bf16")),
+        Problem(2, 128, 96, 64, bytes_=2, sums=2, tensor=TensorProduct("f16", 15, row_runs=False)),
     ],
 )
 def test_no_bound_hides_a_faster_candidate(problem: Problem) -> None:
     seconds: list[float] = []
     for tile, splits in tiles(problem, H100):
-        split = [replace(tile, depth=depth, splits=splits).seconds for depth in DEPTHS]
+        split = [replace(tile, depth=depth, splits=splits).seconds for depth in tile.depths]
         assert tile.least_seconds(splits) < min(split)
         seconds += split
     best, *others = candidates(problem, H100)

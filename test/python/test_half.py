@@ -270,7 +270,10 @@ def has_tools() -> bool:
     else [("f16", "sm_80"), ("bf16", "sm_90")],
 )
 def test_global_memory_is_accessed_16_bytes_at_once(name: str, target: str) -> None:
-    """And nothing is spilled: a product that is not split, a norm, and independent points."""
+    """
+    And nothing is spilled: a product that is not split, a norm, and independent points. But for the
+    sums of tensor cores, of which a lane has two neighbours.
+    """
     x, w = torch.zeros(1024, 256, dtype=HALVES[name]), torch.zeros(2048, 256, dtype=HALVES[name])
 
     def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -284,7 +287,9 @@ def test_global_memory_is_accessed_16_bytes_at_once(name: str, target: str) -> N
     for function in functions:
         found = accesses(function.instructions)
         widths = {n for (opcode, n) in found if opcode in ("LDG", "STG", "LDGSTS")}
-        assert widths == {128}, f"{function.name}: {found}"
+        pairs = {n for (opcode, n) in found if opcode == "STG" and n != 128}
+        assert pairs == ({32} if function.name == "linear_relu" else set()), f"{found}"
+        assert widths - pairs == {128}, f"{function.name}: {found}"
 
 
 # Casts.

@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 import dlc
 from dlc.diagnostics import TextError
 from dlc.dialects import kernel
+from dlc.judge.accuracy import compare
 from dlc.simulator import run_module
 
 Array = np.ndarray
@@ -276,3 +277,86 @@ def test_every_mutant_is_found() -> None:
             if not verdict.by:
                 survivors.append(mutation.kind)
     assert not survivors
+
+
+Program = tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...], int]
+
+
+def defaults(dtype: torch.dtype) -> dict[str, Program]:
+    """Functions, their inputs and the length of their sums: what dlc does for tensor cores."""
+    torch.manual_seed(0)
+
+    def half(*shape: int) -> torch.Tensor:
+        return torch.randn(shape).to(dtype)
+
+    return {
+        "ragged": (lambda x, w: x @ w, (half(100, 100), half(100, 100)), 100),
+        "linear": (
+            lambda x, w, b: F.relu(F.linear(x, w, b)), (half(33, 72), half(40, 72), half(40)), 72,
+        ),
+        "batched": (lambda x, w: x @ w, (half(3, 17, 50), half(3, 50, 31)), 50),
+        "turned": (
+            lambda x, w: x.mT @ w.mT, (half(3, 50, 17), half(3, 31, 50)), 50,
+        ),
+        "at odd addresses": (
+            lambda x, w: x @ w, (half(33 * 64 + 1)[1:].view(33, 64), half(70, 41)[6:, 8:]), 64,
+        ),
+        "every second": (
+            lambda x, w: F.linear(x, w), (half(33, 128)[:, ::2], half(64, 40).t()), 64,
+        ),
+        "computed": (
+            lambda x, g, w: F.linear(F.silu(x) * g, w), (half(40, 72), half(40, 72), half(48, 72)),
+            72,
+        ),
+        "gate and up": (
+            lambda x, g, u: F.silu(F.linear(x, g)) * F.linear(x, u),
+            (half(33, 256), half(120, 256), half(120, 256)), 256,
+        ),
+        "convolution": (
+            lambda x, w: F.conv2d(x, w, padding=1), (half(2, 16, 14, 14), half(32, 16, 3, 3)), 144,
+        ),
+        "attention": (
+            lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+            (half(4, 33, 32), half(4, 33, 32), half(4, 33, 32)), 33,
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dtype", "target"), [(torch.bfloat16, "sm_80"), (torch.float16, "sm_120")]
+)
+def test_default_schedules(dtype: torch.dtype, target: str) -> None:
+    programs = defaults(dtype)
+    inputs = [x for _, given, _ in programs.values() for x in given]
+
+    def together(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        left = iter(inputs)
+        return tuple(f(*(next(left) for _ in given)) for f, given, _ in programs.values())
+
+    made = dlc.compile(together, tuple(inputs), target=target, backend="host")
+    on_tensor_cores = [k.name for k in made.kernels if "mma=m16n8k16" in k.schedule]
+    assert len(on_tensor_cores) == len(programs) + 1, "attention has two products"
+    assert any(f"type={ELEMENT[dtype]}" in k.schedule for k in made.kernels)
+    for found, (name, (f, given, length)) in zip(made(*inputs), programs.items(), strict=True):
+        exact = f(*(x.double() for x in given))
+        verdict = compare(found, exact, f(*given), length)
+        assert verdict.ok, f"{name}: {verdict}"
+
+
+ELEMENT = {torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
+def test_what_is_no_number_stays_so_by_default() -> None:
+    x, w = torch.randn(40, 50).half(), torch.randn(50, 33).half()
+    x[3, 7], w[5, 2], x[8], w[:, 30] = torch.inf, torch.nan, -0.0, 0.0
+    made = dlc.compile(torch.matmul, (x, w), target="sm_90", backend="host")
+    assert "mma=m16n8k16" in made.kernels[0].schedule
+    found, exact = made(x, w), x.double() @ w.double()
+    assert compare(found, exact, x @ w, 50).ok
+    assert not exact.isfinite().all()
+
+
+def test_few_points_of_k_are_no_products_of_matrices() -> None:
+    x, w = torch.zeros(1024, 8).half(), torch.zeros(8, 1024).half()
+    made = dlc.compile(torch.matmul, (x, w), target="sm_90", backend="host")
+    assert "mma" not in made.kernels[0].schedule

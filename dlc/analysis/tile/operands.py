@@ -92,15 +92,17 @@ class ComputedOperand:
         return None if set(expr.values()) & set(self.walked) else expr
 
 
-def computed_operands(kernel: tile.KernelOp) -> list[ComputedOperand]:
+def computed_operands(kernel: tile.KernelOp, type: str = "") -> list[ComputedOperand]:
     """
     The floats in reduces that are computed from staged inputs by loads and arithmetic, and of which
     a block reads an element more than once, in program order; of values in each other's
-    computation the last.
+    computation the last. Only those of a type if one is named.
     """
     found: list[ComputedOperand] = []
     covered = set[Operation]()
     for op in reversed(list(kernel.launch.walk())):
+        if type and [str(result.type) for result in op.results] != [type]:
+            continue
         if op not in covered and isinstance(op.parent_op(), tile.ReduceOp):
             operand = _operand(kernel, op)
             if operand is not None and operand.reuse > 1:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import AnyFloat, ModuleOp
 
 from dlc.analysis.tile.input_slabs import Slab, slabs_of
 from dlc.analysis.tile.operands import ComputedOperand, computed_operands
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
+from dlc.ir.elements import ELEMENTS
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, target_of
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
@@ -64,9 +65,14 @@ class StageInputsPass(SchedulingPass):
     """The inputs that may be staged, by name; all if none is named."""
     compute: bool = False
     """Give what reduces compute of staged slabs slabs of its own, in the same budget."""
+    type: str = ""
+    """The type of what gets slabs of its own, such as `bf16`; of any type if empty."""
 
     def __post_init__(self) -> None:
         at_least("budget", 1, self.budget)
+        names = [str(row.type) for row in ELEMENTS if isinstance(row.type, AnyFloat)]
+        if self.type and self.type not in names:
+            raise OptionError("type", f"expected {' or '.join(names)}, found {self.type}")
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         assert self.budget is not None
@@ -83,7 +89,7 @@ class StageInputsPass(SchedulingPass):
             stage(slab)
         notes = ["staged " + ", ".join(_note(str(s.source.name_hint), s) for s in staged)]
         if self.compute:
-            notes += _computed(kernel, limit - sum(slab.bytes for slab in staged))
+            notes += _computed(kernel, self.type, limit - sum(slab.bytes for slab in staged))
         for op in kernel.launch.walk():
             if isinstance(op, tile.ReduceOp):
                 drop_guards_of_zeros(op)
@@ -115,10 +121,10 @@ def _fitting(slabs: list[Slab], left: int) -> list[Slab]:
     return staged
 
 
-def _computed(kernel: tile.KernelOp, left: int) -> list[str]:
+def _computed(kernel: tile.KernelOp, type: str, left: int) -> list[str]:
     """Computes, in so many bytes, what reduces compute of staged slabs; says what and what not."""
     notes: list[str] = []
-    for operand in sorted(computed_operands(kernel), key=lambda o: (-o.reuse, o.bytes)):
+    for operand in sorted(computed_operands(kernel, type), key=lambda o: (-o.reuse, o.bytes)):
         if operand.bytes <= left:
             left -= operand.bytes
             notes.append(f"computed {_note(operand.name, operand)}")

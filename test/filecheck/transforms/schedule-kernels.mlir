@@ -175,3 +175,28 @@ func.func @main(%A: tensor<512x16xf32>, %B: tensor<16x512xf32>) -> tensor<512x51
   }
   func.return %C : tensor<512x512xf32>
 }
+
+// -----
+
+// Products of halves are for tensor cores; what is computed of inputs, in the factors' type.
+// CHECK: func.func @main
+// CHECK: loop.kernel @product{{.*}} schedule "tileify,chunk-matmul-k{bk=64 vector=16},blockify-launch{block={{[^}]*}}},stage-inputs{budget={{[0-9]+}} compute=true type=bf16},register-tile{extents={{[0-9]+,[0-9]+}} mma=m16n8k16},double-buffer{depth={{[0-9]}}},async-copy,pad-smem{{.*}},pipeline-k-outer,mark-unroll{limit=4}" {
+func.func @main(%x: tensor<512x512xbf16>, %w: tensor<512x512xbf16>) -> tensor<512x512xf32> {
+  %y = loop.kernel @product(%x: memref<512x512xbf16> = %x, %w: memref<512x512xbf16> = %w) -> (%y: memref<512x512xf32>) {
+    loop.for %i in 512, %j in 512 {
+      %s = loop.reduce add %k in 512 -> f32 {
+        %a = loop.load %x[%i, %k] : memref<512x512xbf16>
+        %b = loop.load %w[%j, %k] : memref<512x512xbf16>
+        %ae = arith.extf %a {storage} : bf16 to f32
+        %t = math.tanh %ae : f32
+        %h = arith.truncf %t {storage} : f32 to bf16
+        %f = arith.extf %h : bf16 to f32
+        %g = arith.extf %b : bf16 to f32
+        %p = arith.mulf %f, %g : f32
+        loop.yield %p : f32
+      }
+      loop.store %s, %y[%i, %j] : memref<512x512xf32>
+    }
+  }
+  func.return %y : tensor<512x512xf32>
+}

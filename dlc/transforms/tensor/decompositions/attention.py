@@ -69,7 +69,7 @@ def attention(c: Lowering) -> Lowered:
         scores = _masked(c, scores, mask, scale)
     if c.flag("is_causal"):
         scores = c.move(scores, [*outer, first, second], shape, [first - second], -inf)
-    weights = safe_softmax(c, scores, len(shape) - 1)
+    weights = c.cast(safe_softmax(c, scores, len(shape) - 1), c.element)
     sums = contract(
         c,
         weights,

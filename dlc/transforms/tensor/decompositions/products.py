@@ -30,13 +30,19 @@ def contract(
 ) -> SSAValue:
     """
     The sum over the last `contracted` axes of `shape` of the products of elements at the given
-    subscripts, in the type that the operands are calculated in.
+    subscripts, in the type that the operands are calculated in. Factors of f16 or of bf16
+    are rounded to it even where they reach no memory: tensor cores take no others.
     """
+    of_one_type = element_of(left) == element_of(right)
     element = compute_type(join(element_of(left), element_of(right)))
     a = c.move(left, left_subscripts, shape)
     b = c.move(right, right_subscripts, shape)
     product = c.elementwise(
-        lambda x, y: x.to(element) * y.to(element), a, b, shape=shape, hint="product"
+        lambda x, y: x.to(element, explicit=of_one_type) * y.to(element, explicit=of_one_type),
+        a,
+        b,
+        shape=shape,
+        hint="product",
     )
     rank = len(shape)
     return c.reduce("add", range(rank - contracted, rank), product, hint="sum")

@@ -1,0 +1,136 @@
+"""Sums in f32 of products of f16 or of bf16, which tensor cores compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, FloatAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.traits import ConstantLike, Pure
+
+from dlc.dialects import loop
+from dlc.ir.expr import Expr
+from dlc.ir.variance import Variance
+
+HALVES = (Float16Type(), BFloat16Type())
+
+
+@dataclass(frozen=True)
+class HalfProducts:
+    """The factors of the products that a reduce sums, before they are widened to f32."""
+
+    type: str
+    """`f16` or `bf16`."""
+    rows: tuple[SSAValue, ...]
+    columns: tuple[SSAValue, ...]
+
+    @property
+    def computed(self) -> tuple[SSAValue, ...]:
+        """Those that are computed of what is loaded."""
+        factors = (*self.rows, *self.columns)
+        return tuple(v for v in factors if not isinstance(v.owner, loop.LoadOp))
+
+
+def half_products(
+    reduce: loop.ReduceOp, row: SSAValue, column: SSAValue, along: Variance
+) -> HalfProducts | None:
+    """
+    The factors of a reduce that sums, for all points of K, products of a factor that varies along
+    `row` and one that varies along `column`, all of one type; None for any other reduce. What is
+    computed must be so of inputs at places that axes number one by one, so that a block can compute
+    it once.
+    """
+    if reduce.monoid_name.data != "add" or reduce.yielded.where:
+        return None
+    found: dict[SSAValue, dict[SSAValue, None]] = {row: {}, column: {}}
+    for value in reduce.yielded.values:
+        product = value.owner
+        if not isinstance(product, arith.MulfOp) or not isinstance(value.type, Float32Type):
+            return None
+        sides = set[SSAValue]()
+        for operand in product.operands:
+            axes = along[operand] & {row, column}
+            widened = operand.owner
+            if not isinstance(widened, arith.ExtFOp) or len(axes) != 1:
+                return None
+            if reduce.axes[-1] not in along[operand] or not _is_factor(reduce, widened.input):
+                return None
+            sides |= axes
+            found[next(iter(axes))][widened.input] = None
+        if len(sides) < 2:
+            return None
+    types = {v.type for factors in found.values() for v in factors}
+    if len(types) != 1 or not types <= set(HALVES):
+        return None
+    return HalfProducts(str(next(iter(types))), tuple(found[row]), tuple(found[column]))
+
+
+def _is_factor(reduce: loop.ReduceOp, value: SSAValue) -> bool:
+    """True for a load that is 0 where nothing is loaded, and what a block can compute once."""
+    if isinstance(load := value.owner, loop.LoadOp):
+        return load.parent_op() is reduce and (load.default is None or _is_zero(load.default))
+    return all(_can_move(op) for op in _needed(reduce, value))
+
+
+def _can_move(op: Operation) -> bool:
+    if isinstance(op, loop.LoadOp):
+        kernel = op
+        while not isinstance(kernel, loop.KernelOp):
+            parent = kernel.parent_op()
+            assert parent is not None
+            kernel = parent
+        numbered = all(_is_an_axis(s) for s in op.subscripts)
+        plain = all(_is_plain(e) for e in op.where)
+        return op.ref in kernel.constant_refs and numbered and plain
+    return not op.regions and op.has_trait(Pure)
+
+
+def _is_an_axis(subscript: Expr) -> bool:
+    """True for an axis and a number, or a number."""
+    return _is_plain(subscript) and [c for _, c in subscript.terms] in ([], [1])
+
+
+def _is_plain(expr: Expr) -> bool:
+    """True for a sum of multiples of axes."""
+    return all(
+        isinstance(a, SSAValue) and not isinstance(a.owner, Operation) for a, _ in expr.terms
+    )
+
+
+def _needed(reduce: loop.ReduceOp, value: SSAValue) -> Iterator[Operation]:
+    """The operations in a reduce that a value is computed by."""
+    seen, left = set[Operation](), [value]
+    while left:
+        op = left.pop().owner
+        if isinstance(op, Operation) and op not in seen and reduce.is_ancestor(op):
+            seen.add(op)
+            left += op.operands
+            yield op
+
+
+def _is_zero(value: SSAValue) -> bool:
+    constant = ConstantLike.get_constant_value(value)
+    return isinstance(constant, FloatAttr) and constant.value.data == 0
+
+
+def lies_in_runs(value: SSAValue, reduce: loop.ReduceOp, tiled: Sequence[SSAValue | None]) -> bool:
+    """
+    True if a slab of a factor has neighbours along K or along the first of some axes next to each
+    other: of those subscripts that a block walks through, the last walks through one alone.
+    """
+    load = value.owner
+    if not isinstance(load, loop.LoadOp):
+        return True  # a slab of its own
+    walked = {reduce.axes[-1], *(a for a in tiled if a is not None)}
+    subscripts = [s for s in load.subscripts if walked.intersection(s.values())]
+    *outer, last = subscripts
+    inner = walked.intersection(last.values())
+    ends = {reduce.axes[-1], tiled[0]}
+    return (
+        len(inner) == 1
+        and inner <= ends
+        and last.coefficient(next(iter(inner))) == 1
+        and not any(inner.intersection(s.values()) for s in outer)
+    )

@@ -1,0 +1,364 @@
+"""
+Tilings of a contraction: candidates, and the cost of each on a target.
+
+A candidate says what a thread, a block and a chunk of K are, how many slots a ring has and into how
+many parts K is split. Its time is the longest of three, plus launches:
+
+- *issue*: the busiest SM works through its blocks, as many at once as registers, threads and shared
+  memory allow. A chunk costs the instructions of its multiply-adds, shared loads and copies, or the
+  wavefronts of its shared loads, and at least the latency of a copy that rings do not hide. What
+  is computed of inputs is computed by every thread that reads it or, for one more barrier, once
+  for a block, into a slab of its own: whichever takes fewer instructions.
+- *memory*: operands and results once, at the memory's rate; *l2*: what all blocks fetch, at L2's.
+
+A split adds a kernel that reads the partial sums from where they fit, L2 or memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf, prod
+from typing import ClassVar
+
+from dlc.ir.cached import cached
+from dlc.schedule.occupancy import occupancy
+from dlc.schedule.problem import Problem
+from dlc.target import SECTOR_BYTES, Target
+
+VECTOR = 4
+"""Elements of fp32 in a 16-byte access."""
+SPREADS = (1, 2, 4, 8, 16, 32)
+"""Columns of a block along an axis beside theirs; the first of those that are as good is taken."""
+SECTOR = SECTOR_BYTES // 4
+"""Elements of fp32 that are fetched from memory at once."""
+SCHEDULERS = 4
+"""Of an SM, each of which issues the instructions of warps of its own."""
+MANY = 64
+"""Sums of a thread with which three warps fill the issue slots of a scheduler."""
+LATENCY = 900
+"""Clocks from the request of a chunk to its arrival, from memory under load."""
+CHUNK_INSTRUCTIONS = 40
+"""Instructions of a warp for a chunk beside copies and computing: barrier, slot, addresses."""
+COPY_INSTRUCTIONS = 4
+"""Instructions of a thread for one copy of 16 bytes."""
+UNHIDDEN = 0.1
+"""The share of shared memory's clocks that computing does not hide."""
+WAVEFRONTS = 4
+"""Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
+DENSE = 0.85
+"""The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
+START = 2500
+"""Clocks of a block before its first and after its last chunk."""
+ROUNDED = 1 - 1e-9
+"""Keeps a bound below what it bounds when both are rounded."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to tile a problem for a target."""
+
+    problem: Problem
+    target: Target
+    thread: tuple[int, int]
+    threads: tuple[int, int]
+    chunk: int
+    depth: int
+    splits: int
+
+    depths: ClassVar[tuple[int, ...]] = (3, 2)
+    """Slots that rings may have; the first of two numbers that cost the same is taken."""
+    vector: ClassVar[int] = VECTOR
+    """Points of K that a thread takes at once."""
+    mma: ClassVar[str] = ""
+    """The shape of products of matrices that warps compute at once, if they do."""
+
+    @cached
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of outputs of a block."""
+        return self.thread[0] * self.threads[0], self.thread[1] * self.threads[1]
+
+    @cached
+    def thread_count(self) -> int:
+        return prod(self.threads)
+
+    @cached
+    def chunks(self) -> int:
+        """Chunks that a block works through."""
+        p = self.problem
+        return ceil(ceil(p.k / self.chunk) * p.taps / self.splits)
+
+    @cached
+    def points(self) -> int:
+        """Points of K in a chunk, in runs."""
+        return min(self.chunk, self.problem.k + -self.problem.k % self.vector)
+
+    @cached
+    def copies(self) -> float:
+        """Instructions of all threads to copy a chunk of the operands."""
+        p = self.problem
+        scalar = self._points(p.scalar_row_operands, p.scalar_column_operands)
+        return COPY_INSTRUCTIONS * (max(self.slab_bytes - scalar * p.bytes_, 0) / 16 + scalar)
+
+    @cached
+    def slab_bytes(self) -> int:
+        """Bytes of shared memory that one chunk of the inputs takes."""
+        p = self.problem
+        return self._points(p.row_operands, p.column_operands) * p.bytes_
+
+    @property
+    def computed_type(self) -> str:
+        """The type of what is computed once for the block, if only that of one type is."""
+        return ""
+
+    @property
+    def computed_bytes(self) -> int:
+        """Bytes of shared memory for a chunk of what is computed once for the block."""
+        return self._computed_bytes if self.computes else 0
+
+    @property
+    def _computed_bytes(self) -> int:
+        """Bytes of a chunk of the factors on the sides where something is computed."""
+        p = self.problem
+        rows, columns = p.row_factors * (p.row_work > 0), p.column_factors * (p.column_work > 0)
+        return self._points(rows, columns) * p.computed_bytes_
+
+    def _points(self, row_operands: float, column_operands: float) -> int:
+        """Elements of one chunk of so many operands."""
+        rows, columns = self.block
+        return ceil((rows * row_operands + columns * column_operands) * self.points)
+
+    @cached
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory of a block: all slots, and room for padding if there is any."""
+        slots = self.depth if self.rings else 1
+        size = self.slab_bytes * slots + self.computed_bytes
+        return size * 5 // 4 if self.problem.padded or not self.problem.is_plain else size
+
+    @cached
+    def rings(self) -> bool:
+        """True if chunks are copied to rings."""
+        return self.chunks > 1 and not self.problem.skips
+
+    @cached
+    def registers(self) -> int:
+        """Registers of a thread: its sums, four points of K of all factors, addresses."""
+        p, (rows, columns) = self.problem, self.thread
+        factors = rows * p.row_factors + columns * p.column_factors
+        count = rows * columns * p.sums + VECTOR * factors + 32
+        return count + -count % 8
+
+    @cached
+    def blocks(self) -> int:
+        p = self.problem
+        tiles = prod(
+            ceil(extent / along) * ceil(other / beside)
+            for extent, other, (along, beside) in zip(
+                (p.rows, p.columns), p.beside, self.spread, strict=True
+            )
+        )
+        return p.batch * tiles * self.splits
+
+    @cached
+    def spread(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """
+        The rows of a block along their axis and along the one beside it, and its columns, so that
+        the fewest lie beyond; at least as many along an axis as are read from memory at once.
+        """
+        p, (rows, columns) = self.problem, self.block
+        (r, c), beside = self.least_along, p.beside
+        return _spread(rows, p.rows, beside[0], r), _spread(columns, p.columns, beside[1], c)
+
+    @property
+    def least_along(self) -> tuple[int, int]:
+        """The least of a block's rows along their axis, and of its columns: what is fetched from
+        memory at once."""
+        return SECTOR, SECTOR
+
+    @property
+    def points_held(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of a thread's rows those along their axis and along the one beside it; its columns."""
+        (rows, _), (columns, _) = self.spread
+        r, c = min(self.thread[0], rows), min(self.thread[1], columns)
+        return (r, self.thread[0] // r), (c, self.thread[1] // c)
+
+    @cached
+    def resident(self) -> int:
+        """Blocks that an SM runs at once; 0 if none fits."""
+        held = occupancy(self.target, self.thread_count, self.registers, self.shared_bytes)
+        return held.blocks
+
+    @cached
+    def step(self) -> tuple[int, int]:
+        """Multiply-adds and shared loads that a thread issues for four points of K."""
+        p, (rows, columns) = self.problem, self.thread
+        loads = rows * p.row_factors + ceil(columns / VECTOR) * VECTOR * p.column_factors
+        return VECTOR * rows * columns * p.sums, loads
+
+    @cached
+    def beside(self) -> float:
+        """Instructions that a thread issues for a chunk beside its steps."""
+        work = min(self._work(together=True), self._work(together=False))
+        return CHUNK_INSTRUCTIONS + (self.copies + work) / self.thread_count
+
+    @property
+    def sums(self) -> int:
+        """Sums of a thread."""
+        return prod(self.thread) * self.problem.sums
+
+    @cached
+    def share(self) -> float:
+        """The share of multiply-adds among the instructions of a chunk."""
+        ffma, loads = self.step
+        steps = self.points / VECTOR
+        return steps * ffma / (steps * (ffma + loads) + self.beside)
+
+    @property
+    def is_dense(self) -> bool:
+        """True if multiply-adds are enough of a chunk to hide what the estimate leaves out."""
+        return self.share >= DENSE
+
+    @property
+    def copy_share(self) -> float:
+        """The share of copies among the instructions of a chunk."""
+        copies = self.copies / self.thread_count
+        return copies / (self.points / VECTOR * sum(self.step) + self.beside)
+
+    @cached
+    def computes(self) -> bool:
+        """True if what is computed of inputs is computed once for the block."""
+        return self._work(together=True) < self._work(together=False)
+
+    def _work(self, *, together: bool) -> float:
+        """Instructions of all threads in a chunk for what is computed, together or by each."""
+        p, threads = self.problem, self.thread_count
+        rows, columns = self.block if together else (n * threads for n in self.thread)
+        work = self.points * (rows * p.row_work + columns * p.column_work)
+        if together:
+            copied = COPY_INSTRUCTIONS * self._computed_bytes / 16
+            work += CHUNK_INSTRUCTIONS * threads + copied
+        return work
+
+    @cached
+    def chunk_clocks(self) -> float:
+        """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
+        t, (ffma, loads) = self.target, self.step
+        warps = self.thread_count / t.warp
+        wavefronts = WAVEFRONTS * loads
+        issue = (ffma + loads) * t.warp / t.issue_lanes
+        longest = max(ffma * t.warp / t.fp32_lanes, issue, wavefronts)
+        steps = self.points / VECTOR * (longest + UNHIDDEN * wavefronts)
+        return warps * (self.beside * t.warp / t.issue_lanes + steps)
+
+    @cached
+    def issue_seconds(self) -> float:
+        """Time of the SM that has the most blocks."""
+        share = ceil(self.blocks / self.target.sms)
+        hidden = LATENCY / max(self.depth - 1, 1) if self.rings else LATENCY
+        clocks, left = 0.0, share
+        while left > 0:
+            running = min(self.resident, left)
+            warps = running * self.thread_count / self.target.warp
+            busy = running * self.chunk_clocks / self.utilization(warps)
+            rounds = left // running if running == self.resident else 1
+            clocks += rounds * (self.chunks * max(busy, hidden) + START)
+            left -= rounds * running
+        return clocks / self.target.clock
+
+    def utilization(self, warps: float) -> float:
+        """
+        The share of issue slots that so many warps of an SM fill: each scheduler wants three, or
+        fewer whose threads have more sums than `MANY`, as these wait for less.
+        """
+        per_scheduler = warps / SCHEDULERS * max(1, self.sums / MANY)
+        return min(1.0, 0.55 + 0.15 * per_scheduler)
+
+    @cached
+    def memory_seconds(self) -> float:
+        return self.problem.compulsory_bytes / self.target.memory_bandwidth
+
+    @cached
+    def l2_seconds(self) -> float:
+        """Seconds that all blocks take to fetch, at L2's rate."""
+        return self.l2_bytes / self.target.l2_bandwidth
+
+    @property
+    def l2_bytes(self) -> int:
+        """Bytes that all blocks fetch from L2."""
+        return self.blocks * self.chunks * self.slab_bytes
+
+    @cached
+    def combine_seconds(self) -> float:
+        """Writing and reading partial sums, and the launch of the kernel that adds them."""
+        return self._combine_seconds(self.splits)
+
+    def _combine_seconds(self, splits: int) -> float:
+        if splits == 1:
+            return 0
+        p, t = self.problem, self.target
+        partial = p.batch * p.results * splits * 4
+        rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
+        return t.launch_seconds + 2 * partial / rate
+
+    @cached
+    def seconds(self) -> float:
+        """The predicted time."""
+        if self.resident < 1 or self.shared_bytes > self.target.shared_per_block:
+            return inf
+        longest = max(self.issue_seconds, self.memory_seconds, self.l2_seconds)
+        return self.target.launch_seconds + longest + self.combine_seconds
+
+    @property
+    def tensor_flops(self) -> float:
+        """Operations that tensor cores do."""
+        return 0
+
+    @property
+    def ties(self) -> tuple[float, ...]:
+        """Least for the first of candidates that take equally long: the largest thread tile, then
+        the deepest ring."""
+        return -prod(self.thread), -self.depth
+
+    def least_seconds(self, splits: int) -> float:
+        """
+        Less than what it takes to split K, which this candidate does not, whatever the depth: as
+        `seconds`, if blocks filled all issue slots and an SM ran all of its blocks at once.
+        """
+        t, blocks, chunks = self.target, self.blocks * splits, ceil(self.chunks / splits)
+        busy = ceil(blocks / t.sms) * self.chunk_clocks
+        clocks = chunks * max(busy, LATENCY / (max(self.depths) - 1)) + START
+        l2_bytes = blocks * chunks * self.slab_bytes
+        longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
+        return ROUNDED * (t.launch_seconds + longest + self._combine_seconds(splits))
+
+    def __str__(self) -> str:
+        parts = {
+            "issue": self.issue_seconds,
+            "memory": self.memory_seconds,
+            "L2": self.l2_seconds,
+            "combine": self.combine_seconds,
+        }
+        times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
+        shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
+        split = f", K in {self.splits} parts" if self.splits > 1 else ""
+        return (
+            f"{shape} blocks of {self.thread_count} threads, chunks of {self.chunk}"
+            f"{split}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
+            f"{self.resident} on an SM)"
+        )
+
+
+def _us(seconds: float) -> str:
+    """Microseconds, of three digits at least."""
+    us = seconds * 1e6
+    return f"{us:.3g}" if us < 1000 else f"{us:.0f}"
+
+
+def _spread(points: int, extent: int, beside: int, least: int) -> tuple[int, int]:
+    """A block's points along an axis, so many at least, and along one beside it."""
+    if beside == 1:
+        return points, 1
+    ways = [(points // n, n) for n in SPREADS if points % n == 0 and points // n >= least]
+    return min(
+        ways or [(points, 1)],
+        key=lambda way: ceil(extent / way[0]) * ceil(beside / way[1]),
+    )
