@@ -35,9 +35,11 @@ and what has no other reason above are beside them.
 | `equal`, `allclose` | a bool of Python depends on data | `torch.eq(a, b).all()`, \
 `torch.isclose(a, b).all()` |
 | `item` | a number of Python depends on data | the tensor of one element |
+| `bincount` | the shape depends on data | \
+`torch.zeros(n, dtype=torch.int64).index_add(0, x, torch.ones_like(x))` |
 | `resize_` of no element to one | PyTorch does not export it | `torch.zeros` |
 | `to_sparse`, `sparse.mm`, `sparse.sampled_addmm` | tensors are dense | masks |
-| `chalf` | there is no complex32 | `cfloat` |
+| `chalf`; `complex`, `view_as_complex` of halves | there is no complex32 | `cfloat` |
 | `hash_tensor` | there is no uint64 | outside of the program |
 | `linalg.` `cholesky`, `det`, `eig`, `inv`, `lstsq`, `lu`, `matrix_exp`, `pinv`, `qr`, `solve`, \
 `svd`, norms by singular values | factorizations are not compiled | outside of the program |

@@ -94,6 +94,7 @@ SCALARS: dict[str, ScalarOp] = {
     "arith.shrsi": ScalarOp("rshift", infix=">>", shifts=True),
     "arith.shrui": ScalarOp("rshift", infix=">>", unsigned=True, shifts=True),
     "math.gcd": ScalarOp("gcd", helper="gcd", cost=200),
+    "math.ipowi": ScalarOp("power_of_integers", helper="ipowi", cost=200),
     "math.philox": ScalarOp("philox", helper="philox", cost=120),
     **{
         f"math.{name}": ScalarOp(name, helper=name, cost=2000, in_f64=True)

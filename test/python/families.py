@@ -181,6 +181,12 @@ op("bytes", lambda u: (u > 200, u == 200, u != -56, u < 129, u.ge(-3), u.clamp(-
 op("isin", torch.isin, integers(0, 9, 5), integers(0, 9, 3))
 op("divisors", lambda x, y: (torch.gcd(x, y), torch.lcm(x, y), torch.gcd(x, y[:1])),
    integers(-999, 999, 3, 9), integers(-30, 30, 9))  # fmt: skip
+op("powers of integers",
+   lambda x, y, u: (x**y, x.long() ** y, 3**y, x.to(torch.int8) ** y.to(torch.int8),
+                    u ** (u - 7), 2**u, (1 << u) | (1000 >> y.abs())),
+   torch.arange(-5, 6, dtype=torch.int32)[:, None],
+   torch.tensor([-3, -2, -1, 0, 1, 2, 3, 7, 19, 31, 62, 100], dtype=torch.int32),
+   torch.tensor([0, 1, 2, 3, 7, 8, 9, 127, 128, 200, 254, 255], dtype=torch.uint8))  # fmt: skip
 op("digits", lambda x, y: (torch.frexp(x), torch.nextafter(x, y)),
    torch.cat([SPECIAL, torch.exp2(torch.arange(-149.0, 128))])[:, None], SPECIAL)  # fmt: skip
 op("casts", lambda x: (x.int(), x.long(), x.bool(), x.double(), x.to(torch.uint8), x.short()),

@@ -7,8 +7,9 @@ entries for GPUs alone, are no samples. This makes the table, in some minutes fo
 
     PYTHONPATH=docs:test/python python test/python/op_db.py results.jsonl > docs/op_db.md
 
-What stands in the file is not judged again, so that a run that was ended goes on; a line that is
-deleted is. `--dtypes`, `--samples` and `--host` choose what is judged before the table is made.
+What stands in the file is not judged again but by more samples, so that a run that was ended goes
+on; a line that is deleted is. `--dtypes`, `--samples` and `--host` choose what is judged before the
+table is made.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from multiprocessing import Pool
 from pathlib import Path
@@ -33,6 +34,7 @@ from test_operators import interpreted
 from test_special import FUNCTIONS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from verdicts import LESS_ACCURATE, REFUSED, RIGHT, WRONG, Verdict, reason
 
 import dlc
 from dlc.diagnostics import OpError
@@ -48,8 +50,6 @@ with warnings.catch_warnings():
 # a wrapper that shows its module's values and does not set them.
 torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
 
-MOST = 3
-"""The samples of an entry that the table goes by, evenly chosen."""
 DTYPES = ("float32", "float16", "bfloat16", "int32", "int64", "bool", "uint8")
 UNINITIALISED = re.compile("(new_)?empty(_like|_permuted|_strided)?")
 """What they give has a shape and a dtype, and nothing else to compare."""
@@ -57,14 +57,7 @@ CHOOSING = ("argsort", "kthvalue", "median", "mode", "nanmedian", "sort", "topk"
 """Which of equal elements their indices name is not specified."""
 BY_MPMATH = {f"special.bessel_{name}": FUNCTIONS[name][1] for name in ("j0", "j1", "y0", "y1")}
 """What has seven digits in eager's fp64."""
-WRONG, REFUSED, LESS_ACCURATE, RIGHT = "wrong", "refused", "less accurate", "right"
 NO_SAMPLES = "no samples"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    kind: str
-    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -244,16 +237,6 @@ def _or_eager(sample: Sample, function: Callable[[], Any]) -> list[Any]:
         return sample.results
 
 
-def reason(message: str) -> str:
-    """A refusal in some words: its first sentence, without places."""
-    lines = [line for line in message.splitlines() if "error: " in line or "supported" in line]
-    text = (lines[-1] if lines else message.splitlines()[0]).rpartition("error: ")[2]
-    text = re.sub(r"\d+ operations? (is|are) not supported: ", "", text)
-    text = re.sub(r" \([^()]*\.py:\d+(: )?", lambda m: " (" if m[1] else " (unknown", text)
-    text = text.replace(" (unknown)", "").replace("|", "/")
-    return text.split("; ")[0].split("), ")[0].strip("( )").replace(" (", ": ")
-
-
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
     """What is said of an entry: the worst that becomes of a sample, and of how many."""
     for kind in (WRONG, REFUSED, LESS_ACCURATE):
@@ -265,6 +248,18 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 @dataclass(frozen=True)
+class Row:
+    """What became of an entry, by so many of its samples."""
+
+    dtype: str
+    name: str
+    kind: str
+    why: str
+    judged: int
+    samples: int
+
+
+@dataclass(frozen=True)
 class Task:
     """An entry to judge in a dtype, by so many samples at most, evenly chosen."""
 
@@ -273,7 +268,7 @@ class Task:
     most: int
     host: bool
 
-    def verdict(self) -> Verdict:
+    def row(self) -> Row:
         """The worst that becomes of the samples that are judged."""
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
@@ -281,44 +276,51 @@ class Task:
         found = list(samples(entries(kind)[self.name], kind))
         last, count = len(found) - 1, min(len(found), self.most)
         chosen = [found[n * last // max(count - 1, 1)] for n in range(count)]
-        return worst([judged(self.name, sample, host=self.host) for sample in chosen])
+        verdict = worst([judged(self.name, sample, host=self.host) for sample in chosen])
+        return Row(self.dtype, self.name, verdict.kind, verdict.why, count, len(found))
 
 
-Results = dict[str, dict[str, Verdict]]
-"""Verdicts by dtype and name."""
+Results = dict[str, dict[str, Row]]
+"""What became of entries by dtype and name."""
 
 
 def read(path: Path) -> Results:
     found: Results = {}
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-        dtype, name, kind, why = json.loads(line)
-        found.setdefault(dtype, {})[name] = Verdict(kind, why)
+        row = Row(*json.loads(line))
+        found.setdefault(row.dtype, {})[row.name] = row
     return found
 
 
 def judge_all(options: argparse.Namespace) -> None:
-    """Judges what the file has not, and writes each verdict to it."""
+    """Judges what the file has not by as many samples, and writes each verdict to it."""
     known = read(options.results)
+
+    def is_known(dtype: str, name: str) -> bool:
+        row = known.get(dtype, {}).get(name)
+        return row is not None and row.judged >= min(options.samples, row.samples)
+
     tasks = [
         Task(dtype, name, options.samples, options.host)
         for dtype in options.dtypes.split(",")
         for name in sorted(entries(getattr(torch, dtype)))
-        if name not in known.get(dtype, {})
+        if not is_known(dtype, name)
     ]
     with Pool(options.processes) as pool, options.results.open("a", encoding="utf-8") as file:
-        for task, verdict in zip(tasks, pool.imap(Task.verdict, tasks), strict=True):
-            line = json.dumps([task.dtype, task.name, verdict.kind, verdict.why])
-            file.write(f"{line}\n")
+        for row in pool.imap(Task.row, tasks):
+            file.write(f"{json.dumps(astuple(row))}\n")
             file.flush()
 
 
 def by_dtype(results: Results) -> Iterator[str]:
     """The rows of the table by dtype, and what is not right in dtypes other than float32."""
     kinds = (RIGHT, LESS_ACCURATE, REFUSED, WRONG, NO_SAMPLES)
-    yield f"| dtype | entries | judged | {' | '.join(kinds)} |\n|{'---|' * 8}\n"
+    yield f"| dtype | entries | judged | samples | of | {' | '.join(kinds)} |\n|{'---|' * 10}\n"
     for dtype in DTYPES:
-        counts = Counter(v.kind for v in results.get(dtype, {}).values())
-        cells = [len(entries(getattr(torch, dtype))), sum(counts.values())]
+        rows = results.get(dtype, {}).values()
+        counts = Counter(row.kind for row in rows)
+        samples = (sum(row.judged for row in rows), sum(row.samples for row in rows))
+        cells = [len(entries(getattr(torch, dtype))), len(rows), *samples]
         numbers = " | ".join(str(n) for n in (*cells, *(counts[k] for k in kinds)))
         yield f"| {dtype} | {numbers} |\n"
     in_floats = results.get("float32", {})
@@ -337,7 +339,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path, help="the file of verdicts, a line each")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--samples", type=int, default=MOST)
+    parser.add_argument("--samples", type=int, default=3, help="of an entry at most, evenly chosen")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--host", action="store_true", help="on the host, not in Tensor IR")
     options = parser.parse_args()
@@ -350,7 +352,7 @@ def main() -> None:
     sys.stdout.write(
         "# PyTorch's operator tests\n\n"
         f"Made by `test/python/op_db.py` with PyTorch {version}: {len(verdicts)} entries of its\n"
-        f"database of operators for float32, by the worst of at most {MOST} samples:\n"
+        f"database of operators for float32, by the worst of the samples that are judged:\n"
         f"{said}.\n\n"
         "Accuracy is that of `dlc/judge/accuracy.py`, whose fp64 is eager's, and mpmath's of J\n"
         "and Y. Why an operation is refused is told in `docs/operators.md`.\n\n"

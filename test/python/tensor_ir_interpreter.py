@@ -200,6 +200,7 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     math.SqrtOp: np.sqrt,
     math.TruncOp: np.trunc,
     OPERATIONS["math.gcd"]: np.gcd,
+    math.IPowIOp: SCALARS["math.ipowi"].numpy,
     OPERATIONS["math.philox"]: philox,
     **{
         OPERATIONS[f"math.{name}"]: SCALARS[f"math.{name}"].numpy

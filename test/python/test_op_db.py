@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from op_db import DTYPES, REFUSED, RIGHT, WRONG, entries, judged, samples, worst
+from op_db import DTYPES, entries, judged, samples, worst
+from verdicts import REFUSED, RIGHT, WRONG
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 TABLE = Path(__file__).parents[2] / "docs" / "op_db.md"

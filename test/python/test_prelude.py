@@ -83,6 +83,7 @@ USES = {
     "philox": "*l = philox(l[0], l[1]);",
     "floor_mod": "*i = floor_mod(i[0], i[1]); *l = floor_mod(l[0], l[1]);",
     "gcd": "*i = gcd(i[0], i[1]); *l = gcd(l[0], l[1]);",
+    "ipowi": "*i = ipowi(i[0], i[1]); *l = ipowi(l[0], l[1]);",
     **{
         name: f"*d = {name}(d[0], d[1]);"
         for name in ("hermite_h", "hermite_he", "laguerre_l", "legendre_p")

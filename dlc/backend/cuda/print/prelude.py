@@ -93,6 +93,14 @@ _EUCLID = (
     "while (b != 0) {\n  const T rest = a % b;\n  a = b;\n  b = rest;\n}\nreturn a < 0 ? -a : a;"
 )
 
+_SQUARING = """\
+if (b < 0) return a == 1 || a == -1 ? (b % 2 != 0 ? a : 1) : 0;
+unsigned long long square = (unsigned long long)a, result = 1;
+for (; b != 0; b /= 2) {
+  if (b % 2 != 0) result *= square;
+  square *= square;
+}
+return (T)result;"""
 
 _PHILOX = """\
 unsigned int k0 = (unsigned int)seed, k1 = (unsigned int)((unsigned long long)seed >> 32);
@@ -331,6 +339,13 @@ _FUNCTIONS = [
         f"template <class T>\n{INLINE} T gcd(T a, T b)",
         _EUCLID,
         _EUCLID,
+    ),
+    Function(
+        "ipowi",
+        "An integer to the power of another, by squaring; to a negative one, rounded to 0.",
+        f"template <class T>\n{INLINE} T ipowi(T a, T b)",
+        _SQUARING,
+        _SQUARING,
     ),
     *SERIES_FUNCTIONS,
 ]

@@ -175,9 +175,8 @@ def pow_tensor(c: Lowering) -> Lowered:
     base, exponent = c.operand("self"), c.operand("exponent")
     if not isinstance(exponent, SSAValue):
         return c.pointwise(lambda x: power(x, exponent), base)
-    if not is_float(c.element):
-        refuse("expected floats, or an exponent that is a number, found integers")
-    return c.pointwise(lambda x, y: x.pow(y), base, exponent)
+    function = Scalar.pow if is_float(c.element) else Scalar.ipow
+    return c.pointwise(lambda x, y: function(x, y), base, exponent)
 
 
 @lower("clamp", "clamp.Tensor", "hardtanh", "clip", "clip.Tensor")

@@ -190,6 +190,10 @@ class Scalar:
         """The greatest common divisor of integers, never negative."""
         return self._binary(other, None, OPERATIONS["math.gcd"])
 
+    def ipow(self, other: Scalar) -> Scalar:
+        """This integer to the power of another, which is rounded to 0 where that is negative."""
+        return self._binary(other, None, math.IPowIOp)
+
     def series(self, name: str, other: Scalar | Number) -> Scalar:
         """A function of two f64 from `dlc.ir.special_functions`."""
         return self._binary(other, OPERATIONS[f"math.{name}"], None)

@@ -1,0 +1,24 @@
+"""What becomes of a program that is judged in a table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+WRONG, REFUSED, LESS_ACCURATE, RIGHT = "wrong", "refused", "less accurate", "right"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    kind: str
+    why: str = ""
+
+
+def reason(message: str) -> str:
+    """A refusal in some words: its first sentence, without places."""
+    lines = [line for line in message.splitlines() if "error: " in line or "supported" in line]
+    text = (lines[-1] if lines else message.splitlines()[0]).rpartition("error: ")[2]
+    text = re.sub(r"\d+ operations? (is|are) not supported: ", "", text)
+    text = re.sub(r" \([^()]*\.py:\d+(: )?", lambda m: " (" if m[1] else " (unknown", text)
+    text = text.replace(" (unknown)", "").replace("|", "/")
+    return text.split("; ")[0].split("), ")[0].strip("( )").replace(" (", ": ")
