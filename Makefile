@@ -50,9 +50,10 @@ test: $(STAMP)
 # The scheduling steps at length: every prefix without each of its steps, more sizes, more options;
 # the programs that dlc is measured on, at their true sizes.
 prefix: $(STAMP)
+	@$(BIN)/python -m pip install -q -e '.[smith]'
 	@DLC_PREFIX=1 $(BIN)/pytest -q -n 2 \
 		$(addprefix test/python/test_,\
-		schedules.py bench.py suite.py compile.py mutants.py half.py models.py op_db.py)
+		schedules.py bench.py suite.py compile.py mutants.py half.py models.py op_db.py smith.py)
 
 # Random programs, schedules and texts, until interrupted: make fuzz FUZZ="--seconds 120".
 fuzz: $(STAMP)

@@ -29,9 +29,10 @@ def power_of_integers(a: Value, b: Value) -> Value:
     """`a` multiplied `b` times, modulo the size of its type; to a negative power, rounded to 0."""
     root, rest = np.broadcast_arrays(a, b)
     square, result = root, np.ones_like(root)
-    while (rest > 0).any():
-        result = np.where((rest > 0) & (rest % 2 == 1), result * square, result)
-        square, rest = square * square, rest // 2
+    with np.errstate(over="ignore"):
+        while (rest > 0).any():
+            result = np.where((rest > 0) & (rest % 2 == 1), result * square, result)
+            square, rest = square * square, rest // 2
     sign = np.where(np.abs(root) == 1, np.where(np.asarray(b) % 2 == 1, root, 1), 0)
     return np.where(np.asarray(b) < 0, sign, result).astype(root.dtype)[()]
 

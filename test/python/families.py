@@ -801,6 +801,8 @@ op("scalars", lambda x, y: torch.stack([
     x.acos(), x.acosh(), x.asin(), x.asinh(), x.atan(), x.atanh(), x.cosh(), x.sinh(), x.erfc(),
     x.atan2(y), x.copysign(y), x.hypot(y), x.fmod(y), x.remainder(y), x // y, x.fmax(y),
     torch.logaddexp(x, y), x.signbit() + 0.0]), LEFT.clamp(-80, 80), RIGHT)  # fmt: skip
+op("powers of integers", lambda x, y: x**y, torch.arange(-5, 6)[:, None],
+   torch.tensor([-3, -2, -1, 0, 1, 2, 7, 62, 100]))  # fmt: skip
 op("running sums", lambda x: x.cumsum(1), normal(2, 2111))
 op("routing", lambda x: x.softmax(-1).topk(2), normal(5, 8))
 op("convolution", lambda x, w, b: F.max_pool2d(F.relu(F.conv2d(x, w, b, 2, 1)), 3, 2, 1),

@@ -19,15 +19,17 @@ import json
 import logging
 import multiprocessing
 import os
-import random
 import sys
+import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
+from itertools import count, islice
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +120,9 @@ def operators() -> list[Any]:
 
 def drawn(seed: int) -> Drawn:
     """The model of a seed; NNSmith's and PyTorch's own errors as raised."""
-    count = FEWEST + seed % (MOST - FEWEST + 1)
+    size = FEWEST + seed % (MOST - FEWEST + 1)
     method = "concolic" if seed % 2 else "symbolic-cinit"
-    draft = model_gen(operators(), method, count, seed=seed, timeout_ms=SECONDS * 1000)
+    draft = model_gen(operators(), method, size, seed=seed, timeout_ms=SECONDS * 1000)
     graph = draft.make_concrete()
     set_seed(seed)
     symbolic = SymbolNet(graph).to(torch.device("cpu"))
@@ -169,16 +171,25 @@ def answer(seed: int) -> Judged:
     return Judged(seed, verdict.kind, verdict.why, model.operators)
 
 
-def apart(seed: int) -> Judged:
-    """The same in a process of its own, which may crash or not end."""
-    mine, theirs = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_child, args=(seed, theirs))
-    process.start()
-    theirs.close()
-    found = Judged(seed, WRONG, f"no answer in {SECONDS} s", [])
-    if mine.poll(SECONDS):
+def apart(seeds: Iterable[int]) -> list[Judged]:
+    """The same for some seeds, each in a process of its own, which may crash or not end."""
+    fork = multiprocessing.get_context("fork")
+    running: list[tuple[int, Connection, BaseProcess]] = []
+    for seed in seeds:
+        mine, theirs = fork.Pipe(duplex=False)
+        process = fork.Process(target=_child, args=(seed, theirs))
+        process.start()
+        theirs.close()
+        running.append((seed, mine, process))
+    end = time.monotonic() + SECONDS
+    return [_received(*one, end) for one in running]
+
+
+def _received(seed: int, connection: Connection, process: BaseProcess, end: float) -> Judged:
+    found = Judged(seed, WRONG, "its process crashed, or did not end", [])
+    if connection.poll(max(end - time.monotonic(), 0)):
         with contextlib.suppress(EOFError):
-            found = mine.recv()
+            found = connection.recv()
     process.kill()
     process.join()
     return found
@@ -195,20 +206,19 @@ def read(path: Path) -> dict[int, Judged]:
     return {model.seed: model for model in found}
 
 
-def judge_all(path: Path, models: int) -> None:
+def judge_all(path: Path, models: int, processes: int) -> None:
     """Judges models that the file has not until there are so many, and writes each to it."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     operators()
     known = read(path)
-    seed = 0
+    seeds = (seed for seed in count() if seed not in known)
     with path.open("a", encoding="utf-8") as file:
-        while sum(model.kind != NO_MODEL for model in known.values()) < models:
-            if seed not in known:
-                known[seed] = apart(seed)
-                file.write(f"{json.dumps(asdict(known[seed]))}\n")
-                file.flush()
-            seed += 1
+        while (missing := models - sum(m.kind != NO_MODEL for m in known.values())) > 0:
+            for model in apart(islice(seeds, min(processes, missing))):
+                known[model.seed] = model
+                file.write(f"{json.dumps(asdict(model))}\n")
+            file.flush()
 
 
 def table(models: list[Judged]) -> Iterator[str]:
@@ -234,20 +244,20 @@ def table(models: list[Judged]) -> Iterator[str]:
                 yield f"| {why} | {seeds} |\n"
     had = Counter(name for model in models for name in set(model.operators))
     yield "\n## Operators\n\n| operator | models that have it |\n|---|---|\n"
-    yield from (f"| `{name}` | {count} |\n" for name, count in sorted(had.items()))
+    yield from (f"| `{name}` | {number} |\n" for name, number in sorted(had.items()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path, help="the file of verdicts, a line each")
     parser.add_argument("--models", type=int, default=MODELS)
+    parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets of names are iterated while models are made
         os.execve(
             sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"}
         )
-    random.seed(0)
-    judge_all(options.results, options.models)
+    judge_all(options.results, options.models, options.processes)
     sys.stdout.writelines(table(sorted(read(options.results).values(), key=lambda m: m.seed)))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import inf, nan
 
 import numpy as np
 import pytest
 import torch
 from xdsl.context import Context
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, f32, f64
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IndexType, IntegerAttr, f32, f64, i32
 from xdsl.parser import Parser
 
 from dlc.ir.elements import ELEMENTS, element
@@ -90,6 +91,15 @@ def test_comparisons_know_nan(relation: str) -> None:
     negated, mirrored = COMPARISONS[row.negation].numpy, COMPARISONS[row.mirror].numpy
     np.testing.assert_array_equal(negated(a, b)[numbers], ~row.numpy(a, b)[numbers])
     np.testing.assert_array_equal(mirrored(b, a), row.numpy(a, b))
+
+
+def test_powers_of_integers_wrap() -> None:
+    for base in (-3, -2, -1, 0, 1, 2, 3, 10):
+        for exponent in (-2, -1, 0, 1, 2, 31, 40):
+            a, b = IntegerAttr(base, 32), IntegerAttr(exponent, 32)
+            power = Fraction(base) ** exponent if base or exponent >= 0 else 0
+            op = math.IPowIOp(arith.ConstantOp(a), arith.ConstantOp(b))
+            assert evaluate(op, [a, b]) == scalar(int(power), i32)
 
 
 def test_divisions_by_zero_do_not_fold() -> None:

@@ -184,3 +184,17 @@ func.func @bits(%x: tensor<2x4xf32>) -> (tensor<2x4xi32>, tensor<2x8xf16>, tenso
   %whole = torch.aten "view.dtype"(self = %x) {dtype = "int64"} : (tensor<2x4xf32>) -> tensor<2x2xi64>
   func.return %same, %parts, %whole : tensor<2x4xi32>, tensor<2x8xf16>, tensor<2x2xi64>
 }
+
+// -----
+
+// Integers have powers by squaring; a number is shifted by a tensor.
+
+// CHECK-LABEL: @integers
+// CHECK: math.ipowi %{{.*}}, %{{.*}} : i32
+// CHECK: %[[ONE:.*]] = arith.constant 1 : i32
+// CHECK: arith.shli %[[ONE]], %{{.*}} : i32
+func.func @integers(%x: tensor<4xi32>, %y: tensor<4xi32>) -> (tensor<4xi32>, tensor<4xi32>) {
+  %p = torch.aten "pow.Tensor_Tensor"(self = %x, exponent = %y) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
+  %s = torch.aten "bitwise_left_shift.Scalar_Tensor"(other = %y) {self = 1} : (tensor<4xi32>) -> tensor<4xi32>
+  func.return %p, %s : tensor<4xi32>, tensor<4xi32>
+}

@@ -1,0 +1,36 @@
+"""
+Models that NNSmith draws are right on the host: some each time, with DLC_PREFIX=1 as many as
+`docs/nnsmith.md` tells of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODELS = 500 if os.environ.get("DLC_PREFIX") else 3
+SCRIPT = Path(__file__).parent / "smith.py"
+TABLE = Path(__file__).parents[2] / "docs" / "nnsmith.md"
+
+
+def test_the_table_tells_of_nothing_wrong() -> None:
+    counts = re.search(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| 0 \|$", TABLE.read_text(), re.M)
+    assert counts is not None
+    models, *others = map(int, counts.groups())
+    assert models == sum(others)
+
+
+def test_models_are_right(tmp_path: Path) -> None:
+    pytest.importorskip("nnsmith", reason="NNSmith draws them: pip install -e '.[smith]'")
+    results = tmp_path / "results.jsonl"
+    command = [sys.executable, SCRIPT, results, "--models", str(MODELS)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    found = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+    wrong = [f"seed {m['seed']}: {m['why']}" for m in found if m["kind"] == "wrong"]
+    assert not wrong, "\n".join(wrong)
