@@ -11,6 +11,9 @@ What stands in the file is not judged again, so that a run that was ended goes o
 deleted is. A seed gives the same model each time, with the same versions of NNSmith and z3.
 """
 
+# pyright: reportMissingImports=false
+# NNSmith is an extra.
+
 from __future__ import annotations
 
 import argparse
@@ -174,7 +177,7 @@ def answer(seed: int) -> Judged:
 def apart(seeds: Iterable[int]) -> list[Judged]:
     """The same for some seeds, each in a process of its own, which may crash or not end."""
     fork = multiprocessing.get_context("fork")
-    running: list[tuple[int, Connection, BaseProcess]] = []
+    running: list[tuple[int, Any, BaseProcess]] = []
     for seed in seeds:
         mine, theirs = fork.Pipe(duplex=False)
         process = fork.Process(target=_child, args=(seed, theirs))
