@@ -12,6 +12,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import LoadOpBase, StoreOpBase
+from dlc.dialects.axes import loops_around
 from dlc.dialects.user_outputs import mutated_by
 
 
@@ -48,6 +49,31 @@ def verify_reads(output: SSAValue, input: SSAValue) -> None:
                 f"expected to load of %{input.name_hint}, which is updated, the element that is "
                 f"stored after it, found another one"
             )
+
+
+def verify_points(output: SSAValue, input: SSAValue) -> None:
+    """
+    Checks that a kernel of loops that reads what it updates stores an element at one point alone:
+    at each axis around a store, one of the subscripts is the axis, times or plus a number.
+    """
+    if not input.uses:
+        return
+    for store in (use.operation for use in output.uses):
+        if not isinstance(store, StoreOpBase):
+            continue
+        alone = {
+            value
+            for subscript in store.subscripts
+            for value in subscript.values()
+            if len(subscript.values()) == 1 and subscript.coefficient(value)
+        }
+        for loop in loops_around(store):
+            for axis in loop.axes:
+                if axis not in alone and loop.most(axis) > 1:
+                    raise VerifyException(
+                        f"expected subscripts that tell the points of %{axis.name_hint} apart, for "
+                        f"%{input.name_hint} is read where it is updated"
+                    )
 
 
 def _obstacle(kernel: Operation, tensor: SSAValue) -> str | None:

@@ -35,6 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import IndexOpBase, LoadOpBase, SelectOpBase, StoreOpBase, YieldOpBase
 from dlc.dialects.canonical import ArithConstants
+from dlc.dialects.in_place import verify_points
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 from dlc.dialects.scan_ops import ScanOpBase
@@ -46,6 +47,11 @@ class KernelOp(KernelOpBase):
     """`%y = loop.kernel @name(%x: memref = %a, …) -> (%y: memref, …) (schedule "…")? { … }`"""
 
     name = "loop.kernel"
+
+    def verify_(self) -> None:
+        super().verify_()
+        for output, input in self.updated_refs.items():
+            verify_points(output, input)
 
 
 @irdl_op_definition

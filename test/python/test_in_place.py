@@ -133,12 +133,22 @@ def test_what_one_thread_writes_and_another_reads_is_a_race() -> None:
         ("= %b) -> (%y", "= %a) -> (%y", "expected nothing to use %a once it is updated in place"),
         ("updates %c", "updates %z", "expected an input of the kernel, found %z"),
         ("updates %c", "updates %v", "to be of the type of %v"),
+        ("%i in 19, %j in 13", "%i in 19, %j in 13, %k in 2", "tell the points of %k apart"),
     ],
 )
 def test_what_cannot_be_updated_is_a_sentence(old: str, new: str, sentence: str) -> None:
     assert old in TEXT
     with pytest.raises(Exception, match=sentence):
         parse(TEXT.replace(old, new, 1)).verify()
+
+
+@pytest.mark.parametrize("subscript", ["%i floordiv 2", "%i mod 5", "%i + %j", "0"])
+def test_points_that_meet_at_an_element_are_refused(subscript: str) -> None:
+    text = TEXT.replace("%c[%i, %j]", f"%c[{subscript}, %j]", 1)
+    with pytest.raises(Exception, match="tell the points of %i apart"):
+        parse(
+            text.replace("loop.store %new, %y[%i, ", f"loop.store %new, %y[{subscript}, ")
+        ).verify()
 
 
 ROWS_OF_CACHE, HEADS, WIDTH = 17, 3, 5

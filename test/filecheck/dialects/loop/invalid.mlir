@@ -98,7 +98,7 @@ func.func @main() -> () {
   }
   func.return
 }
-// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin), found 'plus'
+// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum), found 'plus'
 
 // -----
 
