@@ -3,8 +3,9 @@ Monoids: what a reduce folds with.
 
 Each has an identity and a combine, given for the element types that it is folded over, and the
 facts that passes ask for. Most fold any number of values at once, each on its own: two sums are one
-fold. Those of `argmax` and `argmin` belong together: (value, index); and those of `expsum`: (m, a,
-b, …) stands for a·e^m, b·e^m, …, where m is the largest exponent met, so that no power overflows.
+fold. Those of `argmax`, `argmin` and the like belong together: (value, index); and those of
+`expsum`: (m, a, b, …) stands for a·e^m, b·e^m, …, where m is the largest exponent met, so that no
+power overflows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 Values = Sequence[SSAValue]
+_INF = float("inf")
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,12 @@ def _elementwise(
     )
 
 
-def _arg(name: str, identity: float, better: str) -> Monoid:
-    """(value, index): NaN wins, then the better value, then the smaller index."""
+def _arg(name: str, identity: float, better: str, *, last: bool = False) -> Monoid:
+    """(value, index): NaN wins, then the better value, then the smaller index, or the `last`."""
 
     def combine(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
         (v, i), (w, j) = lhs, rhs
-        earlier = b.insert(arith.CmpiOp(j, i, "slt")).result
+        nearer = b.insert(arith.CmpiOp(*((i, j) if last else (j, i)), "slt")).result
         if isinstance(v.type, AnyFloat):
             v_nan = b.insert(arith.CmpfOp(v, v, "uno")).result
             w_nan = b.insert(arith.CmpfOp(w, w, "uno")).result
@@ -102,7 +104,7 @@ def _arg(name: str, identity: float, better: str) -> Monoid:
         else:
             wins = b.insert(arith.CmpiOp(w, v, f"s{better}")).result
             tie = b.insert(arith.CmpiOp(w, v, "eq")).result
-        tie = b.insert(arith.AndIOp(tie, earlier)).result
+        tie = b.insert(arith.AndIOp(tie, nearer)).result
         take = b.insert(arith.OrIOp(wins, tie)).result
         return [
             b.insert(arith.SelectOp(take, w, v)).result,
@@ -111,7 +113,7 @@ def _arg(name: str, identity: float, better: str) -> Monoid:
 
     return Monoid(
         name,
-        lambda types: [_constant(identity, types[0]), _constant(float("inf"), types[1])],
+        lambda types: [_constant(identity, types[0]), _constant(-_INF if last else _INF, types[1])],
         combine,
         arity=2,
         together=True,
@@ -151,7 +153,21 @@ def _expsum() -> Monoid:
     return Monoid("expsum", identity, combine, together=True)
 
 
-_INF = float("inf")
+def _log_add(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
+    """log(exp(x) + exp(y)) of each pair; where the larger one is infinite, that one."""
+    found: list[SSAValue] = []
+    for x, y in zip(lhs, rhs, strict=True):
+        largest = b.insert(arith.MaximumfOp(x, y)).result
+        least = b.insert(arith.MinimumfOp(x, y)).result
+        power = b.insert(math.ExpOp(b.insert(arith.SubfOp(least, largest)).result)).result
+        more = b.insert(math.Log1pOp(power)).result
+        total = b.insert(arith.AddfOp(largest, more)).result
+        infinity = b.insert(arith.ConstantOp(_constant(_INF, x.type))).result
+        size = b.insert(math.AbsFOp(largest)).result
+        infinite = b.insert(arith.CmpfOp(size, infinity, "oeq")).result
+        found.append(b.insert(arith.SelectOp(infinite, largest, total)).result)
+    return found
+
 
 MONOIDS: dict[str, Monoid] = {
     m.name: m
@@ -165,5 +181,8 @@ MONOIDS: dict[str, Monoid] = {
         _arg("argmax", -_INF, "gt"),
         _arg("argmin", _INF, "lt"),
         _expsum(),
+        _arg("argmax_last", -_INF, "gt", last=True),
+        _arg("argmin_last", _INF, "lt", last=True),
+        Monoid("logaddexp", lambda types: [_constant(-_INF, t) for t in types], _log_add),
     )
 }

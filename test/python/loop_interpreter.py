@@ -216,6 +216,7 @@ _FOLDS: dict[str, Callable[..., Array]] = {
     "min": np.minimum.reduce,
     "and": np.bitwise_and.reduce,
     "or": np.bitwise_or.reduce,
+    "logaddexp": np.logaddexp.reduce,
 }
 
 
@@ -229,8 +230,10 @@ def _fold(
             for array, initial in zip(arrays, identity, strict=True)
         ]
     value, index = arrays
-    sign = 1 if monoid == "argmax" else -1
+    latest = monoid.endswith("_last")
+    sign = 1 if monoid.startswith("argmax") else -1
     top = (np.max if sign == 1 else np.min)(value, axis=axes, keepdims=True)
     chosen = np.where(np.isnan(top), np.isnan(value), value == top)
-    big = np.iinfo(index.dtype).max
-    return [top, np.min(np.where(chosen, index, big), axis=axes, keepdims=True)]
+    far = np.iinfo(index.dtype).min if latest else np.iinfo(index.dtype).max
+    nearest = np.max if latest else np.min
+    return [top, nearest(np.where(chosen, index, far), axis=axes, keepdims=True)]

@@ -297,6 +297,7 @@ FOLDS: dict[str, Callable[..., Array]] = {
     "mul": np.multiply.reduce,
     "and": np.logical_and.reduce,
     "or": np.logical_or.reduce,
+    "logaddexp": np.logaddexp.reduce,
 }
 
 
@@ -322,7 +323,8 @@ def fold(monoid: str, axes: tuple[int, ...], arrays: list[Array]) -> list[Array]
     first = arrays[0]
     if monoid in FOLDS:
         return [np.asarray(FOLDS[monoid](first, axis=axes, dtype=first.dtype))]
-    sign = 1 if monoid.endswith("max") else -1
+    latest = monoid.endswith("_last")
+    sign = 1 if monoid.removesuffix("_last").endswith("max") else -1
     kind = first.dtype.kind
     worst: Any = (
         -np.inf * sign
@@ -341,8 +343,9 @@ def fold(monoid: str, axes: tuple[int, ...], arrays: list[Array]) -> list[Array]
     value, index = arrays
     best = (np.max if sign == 1 else np.min)(value, axis=axis, keepdims=True)  # NaN if one is
     candidates = (value == best) | ((value != value) & (best != best))
-    last = np.iinfo(index.dtype).max
-    places = np.argmin(np.where(candidates, index, last), axis=axis, keepdims=True)
+    far = np.iinfo(index.dtype).min if latest else np.iinfo(index.dtype).max
+    nearest = np.argmax if latest else np.argmin
+    places = nearest(np.where(candidates, index, far), axis=axis, keepdims=True)
     return [np.take_along_axis(array, places, axis).squeeze(axis) for array in arrays]
 
 

@@ -96,10 +96,10 @@ def _steps(block: Block) -> int:
     """
     The number of iterations that follow each other in a thread: outermost loops are dealt over
     blocks, the loops and reduces in them over the threads of a block; where there are loops in
-    those, over nothing, since a thread takes the whole row then.
+    those, over nothing, since a thread takes the whole row then. A loop that scans is such a row.
     """
     if len(rows := [op for op in block.ops if isinstance(op, ForOp)]) == 1:
-        if isinstance(block.parent_op(), KernelOp):
+        if isinstance(block.parent_op(), KernelOp) and not scans_in(rows[0]):
             return _steps(rows[0].body.block)
     sweeps = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
     if any(_serial(op.body.block) for op in sweeps):
@@ -140,7 +140,8 @@ class _Walk:
             elif isinstance(op, ReduceOp):
                 self._reduce(op, points)
             elif isinstance(op, ScanOp):
-                self.flops += FOLDS_OF_SCAN * points * len(op.results)
+                folds = FOLDS_OF_SCAN * fold_slots(op.monoid_name.data, tuple(op.result_types))
+                self.flops += folds * points
             else:
                 self._count(op, points)
 

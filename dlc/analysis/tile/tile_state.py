@@ -9,7 +9,7 @@ from xdsl.ir import BlockArgument
 
 from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.dialects import tile
-from dlc.dialects.access import indexed_ops
+from dlc.dialects.access import StoreOpBase, indexed_ops
 from dlc.dialects.axes import BLOCK, THREAD
 from dlc.dialects.layouts import span_bytes
 
@@ -39,7 +39,8 @@ class TileState:
         if self.combined or any(launch.kind(a) not in (BLOCK, THREAD) for a in launch.axes):
             return True
         blocks, threads = set(launch.axes_of(BLOCK)), set(launch.axes_of(THREAD))
-        exprs = [e for op in indexed_ops(launch) for e in (*op.subscripts, *op.where)]
+        stores = [op for op in indexed_ops(launch) if isinstance(op, StoreOpBase)]
+        exprs = [e for op in stores for e in (*op.subscripts, *op.where)]
         return any(blocks & set(e.values()) and threads & set(e.values()) for e in exprs)
 
     @property

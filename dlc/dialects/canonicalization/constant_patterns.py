@@ -156,6 +156,8 @@ def folded_reduce(op: ReduceOp) -> Scalar | None:
     number, type = value.value.data, value.type
     if monoid.name == "mul":
         return value if number in (0, 1) or type == IntegerType(1) else None
+    if monoid.name != "add":
+        return None
     if isinstance(type, IntegerType):
         return scalar(number * count, type)
     largest = element(type).exact_integers

@@ -47,7 +47,8 @@ class FuseLoopsPass(ModulePass):
     Merges a kernel into the kernels that read its result, where the estimate says that this pays.
 
     *Legal when* the producer has one result, stored at its axes: then the load of an element can be
-    replaced by the program that computes it.
+    replaced by the program that computes it. Of one that scans, the reader must take each element
+    at one point: that is done where the element is stored.
     *Faster because* traffic and a launch are saved, where these outweigh the work that is repeated
     and the tiling that is lost (`dlc.schedule.estimate`); a copy in a wider type is never kept.
 
@@ -175,7 +176,11 @@ class _Fusion:
         if not all(stage(producer, c) for c in consumers):
             return False
         self.tried.add((producer, *consumers))
-        merged = [self.merges.merge(producer, c) for c in consumers]
+        found = [self.merges.merge(producer, c) for c in consumers]
+        merged = [m for m in found if m is not None]
+        if len(merged) < len(found):
+            self.kept[producer] = "it scans, and what reads it does not follow it point by point"
+            return False
         facts = [self.merges.facts_of(m) for m in merged]
         if (size := max(f.size for f in facts)) > MAX_OPS:
             self.kept[producer] = f"merged, a kernel would have {size} operations"
@@ -218,7 +223,8 @@ class _Fusion:
         return (
             not self.merges.facts(producer).reduces
             and self._folds(producer, consumer)
-            and bool(self.merges.facts_of(self.merges.merge(producer, consumer)).operands)
+            and (merged := self.merges.merge(producer, consumer)) is not None
+            and bool(self.merges.facts_of(merged).operands)
         )
 
     def _folds(self, producer: KernelOp, consumer: KernelOp) -> bool:

@@ -18,7 +18,7 @@ from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import loops_around
-from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, StoreOp
+from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp
 from dlc.dialects.user_outputs import mutated_by
 from dlc.ir.expr import Expr
 from dlc.remarks import remark
@@ -166,7 +166,9 @@ def _producer_of_condition(kernel: KernelOp) -> KernelOp | None:
 
 
 def _is_pointwise(kernel: KernelOp) -> bool:
-    return inlinable(kernel) is None and not any(isinstance(o, ReduceOp) for o in kernel.walk())
+    return inlinable(kernel) is None and not any(
+        isinstance(o, ReduceOp | ScanOp) for o in kernel.walk()
+    )
 
 
 def _place(kernel: KernelOp, ref: BlockArgument) -> Operation | None:

@@ -6,8 +6,9 @@
 // RUN: dlc-opt %s -p 'canonicalize-loops' | filecheck %s --check-prefix=SIMPLE
 // RUN: dlc-opt %s -p 'fuse-loops' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=APART
 // RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=64 rows=2 vector=4},bind-axes,lower-stages,lower-registers' 2>&1 | filecheck %s --check-prefix=EARLY
+// RUN: dlc-opt %s -p 'fuse-loops' | filecheck %s --check-prefix=FUSED
 // EARLY: error: pass lower-registers: expected no reduces, found 'tile.scan'
-// APART: fuse-loops: running: kept apart: it scans: an element takes all those before it
+// APART: fuse-loops: running: kept apart: it scans, and what reads it does not follow it point by point
 // BARRIERS: place-barriers: running: 2 barriers
 
 // The axis of a scan is no thread axis, but threads may share it: their runs are in its order.
@@ -72,4 +73,32 @@
     }
   }
 }
-"test.op"(%z, %w) : (tensor<5x500xf32>, tensor<5x1xf32>) -> ()
+
+// What follows a scan point by point, backwards or from another start, is done where it is stored.
+// FUSED-LABEL: loop.kernel @scan_reversed
+// FUSED: loop.for %i in 5 {
+// FUSED-NEXT: loop.for %k in 1000 {
+// FUSED: %s = loop.scan max %a along %k : f32
+// FUSED-NEXT: %f = loop.load %v[-%k + 999] where (%k >= 300)
+// FUSED-NEXT: %p = arith.mulf %s, %f : f32
+// FUSED-NEXT: loop.store %p, %r[%i, -%k + 999] where (%k >= 300)
+%v = "test.op"() : () -> tensor<700xf32>
+%q = loop.kernel @scan(%x: memref<5x1000xf32> = %x) -> (%q: memref<5x1000xf32>) {
+  loop.for %i in 5 {
+    loop.for %k in 1000 {
+      %a = loop.load %x[%i, %k] : memref<5x1000xf32>
+      %s = loop.scan max %a along %k : f32
+      loop.store %s, %q[%i, %k] : memref<5x1000xf32>
+    }
+  }
+}
+%r = loop.kernel @reversed(%q: memref<5x1000xf32> = %q, %v: memref<700xf32> = %v)
+    -> (%r: memref<5x700xf32>) {
+  loop.for %i in 5, %j in 700 {
+    %a = loop.load %q[%i, 999 - %j] : memref<5x1000xf32>
+    %f = loop.load %v[%j] : memref<700xf32>
+    %p = arith.mulf %a, %f : f32
+    loop.store %p, %r[%i, %j] : memref<5x700xf32>
+  }
+}
+"test.op"(%z, %w, %r) : (tensor<5x500xf32>, tensor<5x1xf32>, tensor<5x700xf32>) -> ()

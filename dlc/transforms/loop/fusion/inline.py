@@ -9,7 +9,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.loop import ForOp, IndexOp, KernelOp, LoadOp, ScanOp, SelectOp, StoreOp, YieldOp
+from dlc.dialects.loop import ForOp, IndexOp, KernelOp, LoadOp, SelectOp, StoreOp, YieldOp
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import ops_of, set_ops
 
@@ -22,8 +22,6 @@ def inlinable(producer: KernelOp) -> str | None:
     """
     if len(producer.outputs) != 1:
         return "it has several results"
-    if any(isinstance(op, ScanOp) for op in producer.walk()):
-        return "it scans: an element takes all those before it"
     if producer.updated_refs:
         return "it updates its input in place"
     stores = [op for op in producer.walk() if isinstance(op, StoreOp)]
@@ -56,7 +54,7 @@ def inline_producer(producer: KernelOp, consumer: KernelOp) -> KernelOp:
         if tensor is producer.outputs[0]
     ]
     set_ops(merged, ops_of(producer, consumer))
-    mapping = _add_inputs(merged, producer)
+    mapping = add_inputs(merged, producer)
     for ref in refs:
         for use in list(ref.uses):
             assert isinstance(use.operation, LoadOp)
@@ -64,7 +62,7 @@ def inline_producer(producer: KernelOp, consumer: KernelOp) -> KernelOp:
     return merged
 
 
-def _add_inputs(merged: KernelOp, producer: KernelOp) -> dict[SSAValue, SSAValue]:
+def add_inputs(merged: KernelOp, producer: KernelOp) -> dict[SSAValue, SSAValue]:
     """Gives `merged` the inputs of `producer`; returns the new memref of each of its memrefs."""
     count = len(merged.inputs)
     alignments = [*merged.alignments.get_values(), *producer.alignments.get_values()]

@@ -21,6 +21,7 @@ from dlc.schedule.estimate import estimate
 from dlc.target import Target
 from dlc.transforms.loop.fusion.cascades import has_cascades, join_cascades
 from dlc.transforms.loop.fusion.flattened import unflattened
+from dlc.transforms.loop.fusion.following import follow
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
@@ -69,7 +70,7 @@ class Merges:
     """A small number for each structure: its form."""
     _forms: dict[KernelOp, int] = field(default_factory=dict)
     _facts: dict[int, Facts] = field(default_factory=dict)
-    _merged: dict[Hashable, Merged] = field(default_factory=dict)
+    _merged: dict[Hashable, Merged | None] = field(default_factory=dict)
     _unfilled: dict[KernelOp, Region] = field(default_factory=dict)
     """The program of each kernel that has none yet, as it may be merged before any is needed."""
 
@@ -112,14 +113,20 @@ class Merges:
             all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
         )
 
-    def merge(self, producer: KernelOp, consumer: KernelOp) -> Merged:
-        """`consumer` as it is when it computes the result of `producer` itself."""
+    def merge(self, producer: KernelOp, consumer: KernelOp) -> Merged | None:
+        """
+        `consumer` as it is when it computes the result of `producer` itself; None where `producer`
+        scans and `consumer` does not follow it point by point.
+        """
         values = _values(producer, consumer)
         firsts: dict[SSAValue, int] = {producer.outputs[0]: -1}
         wiring = tuple(firsts.setdefault(v, len(firsts)) for v in values)
         key = (self.form(producer), self.form(consumer), wiring)
         if key not in self._merged:
             kernel = self._inlined(producer, consumer)
+            if kernel is None:
+                self._merged[key] = None
+                return None
             normalize_kernel(kernel, clean=True)
             kernel, said = self._in_fewer_sweeps(kernel)
             self.facts(kernel)
@@ -131,13 +138,15 @@ class Merges:
             kernel.erase()
         return self._merged[key]
 
-    def _inlined(self, producer: KernelOp, consumer: KernelOp) -> KernelOp:
+    def _inlined(self, producer: KernelOp, consumer: KernelOp) -> KernelOp | None:
         """
-        `consumer` with `producer` inlined; its axes are taken apart as a contraction's are, and
-        split if that repeats fewer contractions.
+        `consumer` with `producer` inlined, or behind its scan; its axes are taken apart as a
+        contraction's are, and split if that repeats fewer contractions.
         """
         self.fill(producer)
         self.fill(consumer)
+        if self.facts(producer).scans:
+            return follow(producer, consumer)
         reader = consumer
         if self.facts(producer).operands and not self.facts(consumer).scans:
             for rewritten in (unflattened, split_reader):
