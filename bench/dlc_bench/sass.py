@@ -31,6 +31,8 @@ ACCESSES = ("LDG", "STG", "LDS", "STS", "LDGSTS", "LDL", "STL", "LD", "ST")
 TENSOR_ACCESSES = ("UTMALDG", "UTMASTG", "UTMAREDG")
 """Copies of whole boxes, by the TMA unit."""
 FMA = ("FFMA", "FFMA2")
+TENSOR = ("HMMA", "IMMA", "QMMA", "HGMMA")
+"""Products of matrices on tensor cores."""
 _FLOAT = (*FMA, "FADD", "FADD2", "FMUL", "FMUL2", "FMNMX", "FMNMX3", "FSETP", "MUFU")
 _BITS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128, "256": 256}
 _TRIPS = 8
@@ -137,11 +139,12 @@ class Function:
     @cached_property
     def hot_loop(self) -> Loop | None:
         """
-        Where the time goes, told without running: the loop with the most multiply-adds in its own
-        body, those of inner loops counting as eight rounds; without multiply-adds, the most other
-        floating-point operations, then instructions. None where there is no loop.
+        Where the time goes, told without running: the loop with the most products of matrices in
+        its own body, those of inner loops counting as eight rounds; without any, the most
+        multiply-adds, then other floating-point operations, then instructions. None where there is
+        no loop.
         """
-        for opcodes in (FMA, _FLOAT, None):
+        for opcodes in (TENSOR, FMA, _FLOAT, None):
             weights = {loop: self._weight(loop, opcodes) for loop in self.loops}
             if any(weights.values()):
                 return max(weights, key=lambda loop: weights[loop])

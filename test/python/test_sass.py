@@ -141,6 +141,20 @@ def test_a_large_body_outweighs_a_small_inner_loop() -> None:
     assert sass.fma_share(function.body(function.loops[0])) == 64 / 65
 
 
+def test_products_of_matrices_outweigh_multiply_adds() -> None:
+    fmas = "FFMA R4, R16, R20, R4\n" * 64
+    function = parse(f"""
+        .L_x_0:
+        HMMA.16816.F32.BF16 R4, R16, R20, R4
+        @P0 BRA `(.L_x_0)
+        .L_x_1:
+        {fmas}
+        @P0 BRA `(.L_x_1)
+        {TRAP}
+    """)
+    assert function.hot_loop == function.loops[0]
+
+
 def test_without_multiply_adds_other_arithmetic_counts() -> None:
     function = parse(f"""
         .L_x_0:
