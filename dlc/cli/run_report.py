@@ -125,7 +125,8 @@ def make_reference(
         return None
     check_memory(module, arguments)
     with timing.phase("torch", "reference in fp64 and eager"):
-        return evaluate(module, arguments, double=True), evaluate(module, arguments)
+        eager = evaluate(module, arguments)  # first, as what it refuses is of the program's types
+        return evaluate(module, arguments, double=True), eager
 
 
 def _longest_reduction(ctx: Context, module: ModuleOp) -> int:

@@ -25,17 +25,19 @@ from dlc.frontend.statements import Statements
 
 
 def capture_script(path: str | Path, seed: int = 0) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-    """`capture_text` of a file, which may import what lies beside it."""
+    """`capture_text` of a file, which may import what lies beside it, and is given no arguments."""
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ImportFailure(f"expected a Python script: cannot read '{path}': {error}") from None
     beside = str(Path(path).resolve().parent)
     sys.path.insert(0, beside)
+    arguments, sys.argv = sys.argv, [str(path)]
     try:
         return capture_text(text, str(path), seed)
     finally:
         sys.path.remove(beside)
+        sys.argv = arguments
 
 
 def capture_text(

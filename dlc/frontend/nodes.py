@@ -140,6 +140,8 @@ class GraphImporter:
 
     def import_node(self, node: Node) -> None:
         target = node.target
+        if operation_of(node) is torch.ops.aten._linalg_check_errors.default:
+            raise Unrepresentable("factorizations are not compiled; compute it outside")
         if operation_of(node) is not target:
             raise Unrepresentable(
                 "it has effects beside its results, such as an error that it raises"

@@ -50,7 +50,7 @@ DEFINITIONS = (
     ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     | ast.Global | ast.Pass
 )  # fmt: skip
-DESCRIPTIONS = frozenset("shape dtype device ndim size dim numel item tolist format".split())
+DESCRIPTIONS = frozenset("shape dtype device ndim size dim numel item tolist numpy format".split())
 """What is printed of a tensor that is no tensor."""
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 CONTAINERS = (list, dict, set)

@@ -173,6 +173,11 @@ def explain(error: Exception) -> str:
 
 SENTENCES = (
     (
+        "does not require grad and does not have a grad_fn",
+        "the program computes gradients, expected a forward pass; leave backward() and the "
+        'optimizer out, or train with torch.compile(model, backend="dlc")',
+    ),
+    (
         "^(DynamicOutputShapeException|PendingUnbackedSymbolNotFound)",
         "the shape of a tensor depends on its values, expected one shape for all values; use "
         "torch.where in place of a mask that selects, or compute it outside of the program",

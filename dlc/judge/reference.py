@@ -173,7 +173,8 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
     except torch.OutOfMemoryError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
-        fail(op, f"PyTorch refuses what aten.{op.overload.data} is given: {error}")
+        given_as = "what aten.{} is given, in fp64" if double else "what aten.{} is given"
+        fail(op, f"PyTorch refuses {given_as.format(op.overload.data)}: {error}")
     outputs = list(result) if isinstance(result, list | tuple) else [result]
     outputs = [t.resolve_conj().resolve_neg() for t in outputs]
     return [widened(t) if double else t for t in outputs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,7 @@ SCRIPTS = {
         "main()\nr = x + y",
         ["x"],
     ),
+    "what NumPy gets": ("x = torch.randn(3)\nr = x.tanh()\nprint(r.numpy())", ["x"]),
     "a branch": (
         "x = torch.randn(3)\nh = x * 2\nif h.shape[0] > 2:\n    r = h + 1\nelse:\n    r = h - 1",
         ["x"],
@@ -165,7 +167,8 @@ def test_scripts_import_their_neighbours_and_print_to_stderr(
     )
     script = tmp_path / "script.py"
     script.write_text(
-        "import torch\nfrom layers_beside import Double\nprint('hello')\n"
+        "import argparse\nimport torch\nfrom layers_beside import Double\nprint('hello')\n"
+        "argparse.ArgumentParser().parse_args()\n"
         "y = Double()(torch.randn(4))\n"
     )
     assert main(["compile", str(script), "--ir", "loop"]) == 0
@@ -204,3 +207,19 @@ def test_what_a_program_asks_of_values_is_refused() -> None:
     module, args = capture_text(text)
     with pytest.raises(ImportFailure, match=r"<command>:2:\d+: error: .*branches on values"):
         import_program(module, args)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("w = nn.Linear(4, 1)\nl = w(torch.randn(2, 4)).sum()\nl.backward()", "computes gradients"),
+        (
+            "torch.linalg.solve(torch.randn(4, 4), torch.randn(4))",
+            "factorizations are not compiled",
+        ),
+        ("torch.ones(3, 4).long() @ torch.randn(4, 2)", "matmul.default is given: .*[fF]loat"),
+    ],
+)
+def test_wrong_scripts(text: str, sentence: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--backend", "host", "-c", text]) == 1
+    assert re.search(sentence, capfd.readouterr().err)
