@@ -260,3 +260,33 @@ def test_arguments_stay_where_a_program_is_only_tried() -> None:
     assert torch.equal(cache, torch.zeros(5, 7))
     compiled(cache, x)
     assert torch.equal(cache, x)
+
+
+def _total(s: torch.Tensor, t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    s.add_(x.sum(0))
+    t.copy_((x * x).sum(0))
+    return s * 2
+
+
+def _totals(s: torch.Tensor, t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The same kernel, launched for two states."""
+    s.add_(x.sum(0))
+    t.add_(x.sum(0))
+    return s - t
+
+
+@pytest.mark.parametrize("f", [_total, _totals], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("columns", [(), (3,)], ids=str)
+def test_splits_of_what_updates_its_input(f: Any, columns: tuple[int, ...]) -> None:
+    """Blocks share the sum; the kernel that combines their parts does the update."""
+    torch.manual_seed(0)
+    x = torch.randn(100_003, *columns)
+    states = [torch.ones(columns), torch.zeros(columns)]
+    exact = [state.double() for state in states]
+    compiled = dlc.compile(f, (*(s.clone() for s in states), x), backend="host")
+    combining = [k for k in compiled.kernels if "_combine" in k.name]
+    assert any("updates" in k.source for k in combining)
+    for _ in range(2):
+        found, expected = compiled(*states, x), f(*exact, x.double())
+        for one, other in ((found, expected), *zip(states, exact, strict=True)):
+            torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-3)

@@ -24,8 +24,8 @@ class SplitMatmulKPass(SchedulingPass):
     A reduce is shared by several blocks: its outermost axis becomes a block axis times a shorter
     axis, the blocks store what they hold to a workspace, and a second kernel folds that.
 
-    All that depends on the reduce moves to the second kernel. A split beyond a ragged end stores
-    the identity. Where the kernel is launched again, both are.
+    All that depends on the reduce moves to the second kernel, an update in place, too. A split
+    beyond a ragged end stores the identity. Where the kernel is launched again, both are.
 
     *Legal when* the kernel has one reduce at the top and reads nothing that it stores: monoids are
     associative, and splits are runs of the axis that are folded in order, so that results do not
@@ -93,6 +93,9 @@ class SplitMatmulKPass(SchedulingPass):
         split = split_of(_sole_reduce(kernel), self.splits)
         done = str(split)
         if self.combine == "atomic":
+            if kernel.updated_refs:
+                message = "it updates its input in place, and blocks add to zeros"
+                raise OptionError("combine", message, "combine=workspace takes any reduce")
             split_atomically(kernel, split)
             return f"{done}, added up atomically"
         split_in_two(kernel, split, module, self.then or "tileify")
@@ -114,8 +117,6 @@ def _sole_reduce(kernel: tile.KernelOp) -> tile.ReduceOp:
         raise Decline("a reduce of it stands in a loop")
     if len(reduces) != 1:
         raise Decline(f"it has {len(reduces)} reduces beside each other, not one")
-    if kernel.updated_refs:
-        raise Decline("it updates its input in place")
     if kernel.zeroed_refs:
         raise Decline("it adds to its output atomically already")
     loads = [op for op in launch.walk() if isinstance(op, tile.LoadOp)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, SSAValue
@@ -23,26 +23,28 @@ from dlc.transforms.tile.splitting.reduce_split import Split
 def split_in_two(kernel: tile.KernelOp, split: Split, module: ModuleOp, schedule: str) -> None:
     """
     Splits a reduce among blocks that store their parts. A second kernel of the given schedule folds
-    the parts and does all else that depends on the reduce; where the kernel is launched again, both
-    are.
+    the parts and does all else that depends on the reduce, the update of an input, too; where the
+    kernel is launched again, both are.
     """
     names = {op.name_ for op in kernels_in(module, KernelSignature)}
     launches = [op for op in module.walk() if isinstance(op, LaunchOp)]
     copies: dict[SSAValue, SSAValue] = {}
-    second = kernel.clone(copies)
+    copy = kernel.clone(copies)
+    updated = copy.updated_refs
     folded = copies[split.reduce.results[0]].owner
     assert isinstance(folded, tile.ReduceOp)
 
     block = split.deal(kernel.launch)
     parts = _store_parts(kernel, split.reduce)
-    first, first_kept = _rebuilt(kernel, kernel.inputs, kernel.name_, kernel.schedule)
+    first, first_kept = _rebuilt(kernel, kernel.inputs, kernel.name_, kernel.schedule, {})
     set_values(first, [])
     for ref, result in zip(parts, first.outputs, strict=True):
         result.name_hint = ref.name_hint
-    _load_parts(second, folded, parts, Axis(block.name_hint, split.parts, SERIAL))
+    _load_parts(copy, folded, parts, Axis(block.name_hint, split.parts, SERIAL))
     name = unique_name(f"{kernel.name_}_combine", names)
-    inputs = [*first.outputs, *second.inputs]
-    second, second_kept = _rebuilt(second, inputs, name, StringAttr(schedule))
+    inputs = [*first.outputs, *copy.inputs]
+    second, second_kept = _rebuilt(copy, inputs, name, StringAttr(schedule), updated)
+    copy.erase()
     Rewriter.replace_op(kernel, [first, second], second.outputs)
     for launch in launches:
         if launch.kernel.string_value() == first.name_:
@@ -96,11 +98,16 @@ def _load_parts(
 
 
 def _rebuilt(
-    kernel: tile.KernelOp, inputs: Sequence[SSAValue], name: str, schedule: StringAttr | None
+    kernel: tile.KernelOp,
+    inputs: Sequence[SSAValue],
+    name: str,
+    schedule: StringAttr | None,
+    updated: Mapping[BlockArgument, BlockArgument],
 ) -> tuple[tile.KernelOp, list[int]]:
     """
     A kernel with the body of `kernel`, less what is of no use in it. `inputs` are what its first
-    memrefs are bound to: new ones, then those of `kernel`. Which of them it keeps is returned, too.
+    memrefs are bound to: new ones, then those of `kernel`; `updated` are outputs that lie in the
+    memory of an input. Which inputs it keeps is returned, too.
     """
     for block in (kernel.launch.body.block, kernel.body.block):
         for op in reversed(list(block.ops)):
@@ -110,9 +117,10 @@ def _rebuilt(
     known = [int(n) for n in kernel.alignments.get_values()]
     alignments = [DEFAULT_ALIGNMENT] * (len(inputs) - len(known)) + known
     refs = kernel.body.block.args[: len(inputs)]
-    kept = [n for n, ref in enumerate(refs) if ref.uses]
+    used = {ref for ref in refs if ref.uses} | {*updated.values()}
+    kept = [n for n, ref in enumerate(refs) if ref in used]
     for ref in refs:
-        if not ref.uses:
+        if ref not in used:
             kernel.body.block.erase_arg(ref)
     new = tile.KernelOp(
         name,
@@ -121,6 +129,7 @@ def _rebuilt(
         [alignments[n] for n in kept],
         None if schedule is None else schedule.data,
     )
+    new.set_updates(updated)
     new.attributes |= kernel.attributes
     new.location = kernel.location
     return new, kept
