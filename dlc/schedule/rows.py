@@ -73,9 +73,8 @@ def row_plan(
     """
     Gives a row so many threads that each takes about two runs, as few as take no more each, or a
     warp if that can keep it and there are rows enough for all schedulers: warps wait for no
-    others. A block takes so many rows
-    that it has 256 threads, unless SMs would then stay empty. None where a thread does best with a
-    row of its own.
+    others. A block takes so many rows that it has 256 threads, unless SMs would then stay empty.
+    None where a thread does best with a row of its own.
     """
     extents = [outer.hint(a) for a in outer.axes] if outer else []
     length = max(r.hint(r.axes[-1]) for r in reduces)

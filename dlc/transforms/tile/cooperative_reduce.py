@@ -54,7 +54,7 @@ class CooperativeReducePass(SchedulingPass):
     name = "cooperative-reduce"
 
     threads: int | None = None
-    """Threads for a row: a power of two up to 32, or a multiple of 32."""
+    """Threads for a row: 2, 4, 8, 16 or a multiple of 32."""
     rows: int = 1
     """Rows (points of the innermost free axis) that share a block."""
     vector: int = 1
@@ -69,7 +69,7 @@ class CooperativeReducePass(SchedulingPass):
         if threads is None:
             return
         if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
-            message = f"threads must be a power of two up to 32 or a multiple of 32, not {threads}"
+            message = f"threads must be 2, 4, 8, 16 or a multiple of 32, not {threads}"
             raise OptionError("threads", message)
         if threads * rows > MAX_THREADS:
             message = f"{rows} rows of {threads} threads are not a block of at most {MAX_THREADS}"

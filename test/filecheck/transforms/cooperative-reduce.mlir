@@ -14,7 +14,7 @@
 // RUN: not dlc-opt %s -p 'tileify,cooperative-reduce{threads=32 vector=0}' 2>&1 | filecheck %s --check-prefix=VECTOR
 // VECTOR: error: cooperative-reduce: vector must be at least 1, not 0
 // OTHER: cooperative-reduce: one: skipped, a loop of it has one point
-// POWER: error: cooperative-reduce: threads must be a power of two up to 32 or a multiple of 32, not 48
+// POWER: error: cooperative-reduce: threads must be 2, 4, 8, 16 or a multiple of 32, not 48
 // MANY: error: cooperative-reduce: 4 rows of 512 threads are not a block of at most 1024
 // MANY: hint: it holds 2 rows of 512
 // NEEDS: error: kernel row_sum: cooperative-reduce: option 'threads' is missing
