@@ -321,13 +321,13 @@ def compile(
     """
     Compiles a module or function as called with `args` and `kwargs`.
 
-    What the program's modules hold is followed: a call uses the parameters and buffers that they
-    have by then, and compiles a variant where something else has changed that their code reads: a
-    number, string, flag, dtype or function in an attribute (`m.eps`, `m.training`), a global or a
-    closure, also in lists, tuples, dicts and sets; submodules and forward hooks; which weights are
-    one; autocast, the default dtype, and whether gradients are enabled or required, if the program
-    asks. Frozen are other objects and what is in them (`m.config.eps`). A program that changes an
-    attribute or a variable that it reads is an error.
+    What the program reads is followed: a call uses the parameters, buffers and tensors that modules
+    and names are bound to by then, and compiles a variant where something else has changed that its
+    code reads: an attribute of a module (`m.eps`, `m.training`), a global, a closure, a default, a
+    method, a name in a Python module or a class, items of lists, tuples, dicts and sets; submodules
+    and forward hooks; which weights are one; autocast, the default dtype, and the flags of PyTorch
+    that it asks for, as whether gradients are enabled. Frozen is what is inside of other objects
+    (`m.config.eps`). A program that changes an attribute or a variable that it reads is an error.
 
     With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.

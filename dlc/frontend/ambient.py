@@ -1,14 +1,48 @@
-"""PyTorch's own state, which a program reads without naming it."""
+"""PyTorch's own state, which a program reads without naming it, or asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A question with the answers yes and no, which is a function in `owner`."""
+
+    owner: Any
+    ask: Callable[[], bool]
+    set: Callable[[bool], object]
+
+
+_SDP = torch.backends.cuda
+GRADIENTS = "is_grad_enabled"
+FLAGS: Mapping[str, Flag] = {
+    GRADIENTS: Flag(torch, torch.is_grad_enabled, torch._C._set_grad_enabled),
+    "is_inference_mode_enabled": Flag(
+        torch,
+        torch.is_inference_mode_enabled,
+        lambda enabled: None,  # it records no gradients, so that nothing is run again
+    ),
+    "are_deterministic_algorithms_enabled": Flag(
+        torch,
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
+    "flash_sdp_enabled": Flag(_SDP, _SDP.flash_sdp_enabled, _SDP.enable_flash_sdp),
+    "mem_efficient_sdp_enabled": Flag(
+        _SDP, _SDP.mem_efficient_sdp_enabled, _SDP.enable_mem_efficient_sdp
+    ),
+    "math_sdp_enabled": Flag(_SDP, _SDP.math_sdp_enabled, _SDP.enable_math_sdp),
+    "cudnn_sdp_enabled": Flag(_SDP, _SDP.cudnn_sdp_enabled, _SDP.enable_cudnn_sdp),
+}
+"""What a program may ask for, by the name of the function."""
 
 
 @dataclass(frozen=True)
@@ -18,23 +52,23 @@ class Ambient:
     autocast: tuple[tuple[str, torch.dtype], ...]
     """The devices on which autocast is enabled, and to what."""
     default_dtype: torch.dtype
-    grad_enabled: bool | None = None
-    """None where a program does not ask for it."""
+    answers: tuple[tuple[str, bool], ...] = ()
+    """Of `FLAGS` those that the program asks for."""
 
     @staticmethod
-    def now(asked: bool = False) -> Ambient:
-        """With the gradients' mode where it is `asked` for."""
+    def now(asked: Collection[str] = ()) -> Ambient:
+        """With the answers that are `asked` for."""
         autocast = tuple(
             (device, torch.get_autocast_dtype(device))
             for device in DEVICES
             if torch.is_autocast_enabled(device)
         )
-        mode = torch.is_grad_enabled() if asked else None
-        return Ambient(autocast, torch.get_default_dtype(), mode)
+        answers = tuple([(name, FLAGS[name].ask()) for name in asked])
+        return Ambient(autocast, torch.get_default_dtype(), answers)
 
     def holds(self) -> bool:
         """True if it is so now."""
-        return self == Ambient.now(self.grad_enabled is not None)
+        return self == Ambient.now([name for name, _ in self.answers])
 
     @contextmanager
     def restored(self) -> Iterator[None]:
@@ -47,6 +81,8 @@ class Ambient:
                     stack.enter_context(torch.autocast(device, dtype, enabled))
             stack.callback(torch.set_default_dtype, now.default_dtype)
             torch.set_default_dtype(self.default_dtype)
-            if self.grad_enabled is not None:
-                stack.enter_context(torch.set_grad_enabled(self.grad_enabled))
+            for name, answer in self.answers:
+                flag = FLAGS[name]
+                stack.callback(flag.set, flag.ask())
+                flag.set(answer)
             yield

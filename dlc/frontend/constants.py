@@ -20,6 +20,15 @@ SCALARS = (bool, int, str, bytes, type(None), Enum, range, torch.dtype, torch.de
 CONTAINERS = (tuple, list, deque, dict, set, frozenset, slice)
 
 
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+"""The value of a name that is bound to nothing."""
+
+
 def same_constant(a: object, b: object) -> bool:
     """True if a program that was compiled for one value is right for the other."""
     if a is b and not isinstance(a, CONTAINERS):
@@ -67,6 +76,18 @@ def has_value(value: Any) -> bool:
             return all(has_value(name) and has_value(item) for name, item in value.items())
         case _:
             return isinstance(value, SCALARS)
+
+
+def is_changeable(value: Any) -> bool:
+    """True for a container that may hold something else by and by."""
+    if isinstance(value, tuple | frozenset):
+        return any(map(is_changeable, value))
+    return isinstance(value, list | deque | dict | set)
+
+
+def items_of(container: Any) -> tuple[Any, ...]:
+    """What a container holds, in its order, which stays as long as it does; of a dict keys, too."""
+    return (*container, *container.values()) if isinstance(container, dict) else tuple(container)
 
 
 def copied(value: Any) -> Any:

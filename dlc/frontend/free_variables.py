@@ -1,111 +1,136 @@
-"""What the code of a program finds in its closures and globals."""
+"""What the code of a program reads beside arguments and modules, as it was."""
 
 from __future__ import annotations
 
-import dis
-import inspect
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
-from types import CellType, CodeType, FunctionType
+from itertools import repeat
+from operator import call, is_
 from typing import Any
 
 import torch
 
-from dlc.frontend.constants import CONTAINERS, Identity, copied, has_value, key_of
+from dlc.frontend.constants import (
+    MISSING,
+    Identity,
+    copied,
+    has_value,
+    is_changeable,
+    items_of,
+    key_of,
+)
+from dlc.frontend.names_read import Binding, Bindings
 from dlc.frontend.source import ImportFailure
 
-FOREIGN = ("torch", "dlc")
-"""Packages whose code reads no names that a program's user binds anew."""
-BY_IDENTITY = (torch.nn.Module, FunctionType)
-
-
-class _Missing:
-    """The value of a name that is bound to nothing."""
-
-
-MISSING = _Missing()
-
-
-@dataclass(frozen=True, eq=False)
-class Binding:
-    """A name in a closure or among globals."""
-
-    holder: CellType | dict[str, Any]
-    name: str
-
-    @property
-    def value(self) -> Any:
-        """What it is bound to now."""
-        if isinstance(self.holder, dict):
-            return self.holder.get(self.name, MISSING)
-        try:
-            return self.holder.cell_contents
-        except ValueError:
-            return MISSING
-
-    @property
-    def place(self) -> Hashable:
-        """What two bindings of one name in one place have in common."""
-        return id(self.holder), self.name
-
-    def bind(self, value: Any) -> None:
-        if isinstance(self.holder, dict):
-            self.holder[self.name] = value
-        else:
-            self.holder.cell_contents = value
+_CALL: Callable[..., Any] = call
 
 
 @dataclass(frozen=True)
 class NotedBinding:
-    """A binding and the constant that it was."""
+    """A binding and what it was: a value, or which object."""
 
     binding: Binding
     value: Any
     """Of a container a copy."""
     key: Hashable
+    items: tuple[Any, ...] | None = None
+    """What was in a container that can be changed, but holds none such: these very objects."""
+    is_changeable: bool = False
+    """True for a container that can be changed, at whatever depth."""
+
+    @staticmethod
+    def of(binding: Binding) -> NotedBinding:
+        value = binding.value
+        try:
+            key = key_of(value)
+        except RecursionError:  # a container that holds itself
+            return NotedBinding(binding, value, Identity(value))
+        if not is_changeable(value):
+            return NotedBinding(binding, value, key)
+        items = items_of(value)
+        known = None if any(map(is_changeable, items)) else items
+        return NotedBinding(binding, copied(value), key, known, True)
 
     def holds(self) -> bool:
         found = self.binding.value
-        if found is self.value and not isinstance(found, CONTAINERS):
+        if not self.is_changeable and found is self.value:
             return True
-        return type(found) is type(self.value) and key_of(found) == self.key
+        if type(found) is not type(self.value) or isinstance(self.key, Identity):
+            return False
+        if self.items is not None and len(items := items_of(found)) == len(self.items):
+            if all(map(is_, items, self.items)):
+                return True
+        return key_of(found) == self.key
+
+
+@dataclass(frozen=True)
+class FollowedTensor:
+    """A binding of a tensor for which any other will do."""
+
+    binding: Binding
+    value: torch.Tensor
+
+    def holds(self) -> bool:
+        return isinstance(self.binding.value, torch.Tensor)
 
 
 class FreeVariables:
-    """The constants among what functions find, as they were."""
+    """
+    What is bound to the names that code reads. Tensors whose bindings are `followed` are arguments
+    of the program, so that it matters only that they are tensors.
+    """
 
-    def __init__(self, bindings: Sequence[Binding] = ()) -> None:
-        self.noted: list[NotedBinding] = []
+    def __init__(self, program: Any = None, followed: Iterable[Binding] = ()) -> None:
+        self.bindings = Bindings()
+        self.noted: list[NotedBinding | FollowedTensor] = []
+        self._followed = {binding.place for binding in followed}
+        self._objects: list[NotedBinding] = []
+        """Of these it suffices that they are the very objects that they were last."""
+        self._gets: list[Callable[[str, Any], Any]] = []
+        self._names: list[str] = []
+        self._last: list[Any] = []
+        self._others: list[NotedBinding | FollowedTensor] = []
+        self._note(self.bindings.reach(program))
+
+    def reach_method(self, kind: type, name: str) -> None:
+        """Notes what is read by what modules of a class have under a name."""
+        self._note(self.bindings.reach_member(kind, name))
+
+    def _note(self, bindings: Sequence[Binding]) -> None:
         for binding in bindings:
             value = binding.value
-            if has_value(value):
-                self.noted.append(NotedBinding(binding, copied(value), key_of(value)))
-            elif isinstance(value, BY_IDENTITY):
-                self.noted.append(NotedBinding(binding, value, Identity(value)))
-        self._globals: list[tuple[dict[str, Any], str, NotedBinding]] = []
-        """Those that need no more than a look whether it is the same object."""
-        self._others: list[NotedBinding] = []
-        for noted in self.noted:
-            holder = noted.binding.holder
-            if isinstance(holder, dict) and not isinstance(noted.value, CONTAINERS):
-                self._globals.append((holder, noted.binding.name, noted))
+            if binding.place in self._followed and isinstance(value, torch.Tensor):
+                noted = FollowedTensor(binding, value)
             else:
+                noted = NotedBinding.of(binding)
+            self.noted.append(noted)
+            if isinstance(noted, FollowedTensor) or noted.is_changeable:
                 self._others.append(noted)
+            else:
+                self._objects.append(noted)
+                self._gets.append(binding.get)
+                self._names.append(binding.name)
+                self._last.append(value)
+
+    def reads(self, value: object) -> bool:
+        """True if a name is bound to this very object."""
+        return any(noted.value is value for noted in self.noted)
 
     def hold(self) -> bool:
         """True if all of them are as they were; cheap enough per call."""
-        for holder, name, noted in self._globals:
-            if holder.get(name) is not noted.value and not noted.holds():
+        now = map(_CALL, self._gets, self._names, repeat(MISSING))
+        if not all(map(is_, now, self._last)):
+            if not all(noted.holds() for noted in self._objects):
                 return False
+            self._last = [noted.binding.value for noted in self._objects]
         return all(noted.holds() for noted in self._others)
 
     def check_unchanged(self) -> None:
         """ImportFailure where the program has changed what it reads, which a graph does once."""
         for noted in self.noted:
             value, name = noted.binding.value, noted.binding.name
-            if has_value(value) and not noted.holds():
+            if not noted.holds() and has_value(value):
                 raise ImportFailure(
                     f"the program changes the variable '{name}', which it reads, from "
                     f"{noted.value!r} to {value!r}: its kernels would not; keep it in a buffer "
@@ -121,136 +146,3 @@ class FreeVariables:
                     stack.callback(noted.binding.bind, noted.binding.value)
                     noted.binding.bind(copied(noted.value))
             yield
-
-
-class FunctionModule(torch.nn.Module):
-    """
-    A function as a module. The modules and tensors that the function (or one that it calls) finds
-    in its closure or its globals are attributes under their names, so they are known by these.
-    """
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-        self.tensors: dict[str, Binding] = {}
-        """The names that were bound to tensors."""
-        for name, value in free_values(function).items():
-            if isinstance(value, (torch.nn.Module, torch.Tensor)) and not hasattr(self, name):
-                setattr(self, name, value)
-        for binding in free_variables([function]):
-            value = vars(self).get(binding.name)
-            if isinstance(value, torch.Tensor) and binding.value is value:
-                self.tensors[binding.name] = binding
-
-    def follow(self) -> None:
-        """Names that are bound to other tensors by now are so here."""
-        for name, binding in self.tensors.items():
-            if isinstance(value := binding.value, torch.Tensor):
-                vars(self)[name] = value
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
-def free_values(function: Callable[..., Any]) -> dict[str, Any]:
-    """The values that the code of a function refers to, through the functions it calls too."""
-    found: dict[str, Any] = {}
-    pending: list[Any] = [function]
-    seen: set[int] = set()
-    while pending:
-        current = inspect.unwrap(pending.pop())
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if inspect.ismethod(current):
-            owner = current.__self__
-            if isinstance(owner, torch.nn.Module):
-                found.setdefault(type(owner).__name__.lower(), owner)
-            current = current.__func__
-        if not inspect.isfunction(current):
-            continue
-        if (current.__module__ or "").split(".")[0] == "torch":  # what eval made has no module
-            continue
-        free = inspect.getclosurevars(current)
-        for name, bound in {**free.nonlocals, **free.globals}.items():
-            value = inspect.unwrap(bound)
-            found.setdefault(name, value)
-            pending.append(value)
-    return found
-
-
-def free_variables(functions: Sequence[Callable[..., Any]]) -> list[Binding]:
-    """
-    The names that the code of functions refers to, through the functions that they call by name,
-    and the forwards of modules that they find, too.
-    """
-    found: dict[Hashable, Binding] = {}
-    pending: list[Any] = list(functions)
-    seen: set[CodeType] = set()
-    while pending:
-        current = inspect.unwrap(pending.pop())
-        current = current.__func__ if inspect.ismethod(current) else current
-        if not inspect.isfunction(current) or current.__code__ in seen:
-            continue
-        if (current.__module__ or "").split(".")[0] in FOREIGN:  # what eval made has no module
-            continue
-        seen.add(current.__code__)
-        for binding in _bindings(current):
-            found.setdefault(binding.place, binding)
-            value = binding.value
-            pending += methods(value) if isinstance(value, torch.nn.Module) else [value]
-    return list(found.values())
-
-
-def methods(root: torch.nn.Module) -> list[Callable[..., Any]]:
-    """The methods of modules that are reached from their forwards by name."""
-    found: list[Callable[..., Any]] = []
-    for kind in dict.fromkeys(type(module) for module in root.modules()):
-        found += _reached(kind)
-    return found
-
-
-@cache
-def _reached(kind: type) -> Sequence[Callable[..., Any]]:
-    """The same of one class."""
-    found: dict[str, Callable[..., Any]] = {}
-    pending = ["forward"]
-    while pending:
-        name = pending.pop()
-        method: Any = getattr(kind, name, None)
-        method = inspect.unwrap(method)
-        if name in found or not inspect.isfunction(method):
-            continue
-        if (method.__module__ or "").split(".")[0] in FOREIGN:
-            continue
-        found[name] = method
-        pending += _names(method.__code__)[1]
-    return list(found.values())
-
-
-def _bindings(function: FunctionType) -> Iterator[Binding]:
-    """The names that one function refers to."""
-    cells = function.__closure__ or ()
-    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-        yield Binding(cell, name)
-    for name in _names(function.__code__)[0]:
-        if name in function.__globals__:
-            yield Binding(function.__globals__, name)
-
-
-@cache
-def _names(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The globals that code reads, and the attributes, that of functions in it included."""
-    globals: dict[str, None] = {}
-    attributes: dict[str, None] = {}
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            globals[instruction.argval] = None
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            attributes[instruction.argval] = None
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            more = _names(constant)
-            globals |= dict.fromkeys(more[0])
-            attributes |= dict.fromkeys(more[1])
-    return tuple(globals), tuple(attributes)

@@ -33,12 +33,12 @@ from dlc.dialects.user_outputs import (
     plain_outputs,
 )
 from dlc.frontend.alias import AliasAnalysis
-from dlc.frontend.ambient import Ambient
+from dlc.frontend.ambient import FLAGS, Ambient
 from dlc.frontend.control_flow import ProgramImporter
 from dlc.frontend.draws import STATE, fresh_state
 from dlc.frontend.exclusive import exclusive
-from dlc.frontend.free_variables import FreeVariables, FunctionModule, free_variables, methods
-from dlc.frontend.gradient_questions import GradientQuestions
+from dlc.frontend.free_variables import FreeVariables
+from dlc.frontend.function_module import FunctionModule
 from dlc.frontend.imported import (
     Argument,
     Guard,
@@ -64,6 +64,7 @@ from dlc.frontend.pairs import (
     resolved,
     strides_of_pairs,
 )
+from dlc.frontend.questions import Questions
 from dlc.frontend.source import ImportFailure, Place, UnsupportedError
 from dlc.frontend.torch_export import export
 from dlc.target import WIDEST_ACCESS
@@ -100,21 +101,22 @@ def import_program(
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
-    functions = methods(root) if isinstance(module, torch.nn.Module) else [module]
-    free = FreeVariables(free_variables(functions))
+    followed = root.tensors.values() if isinstance(root, FunctionModule) else ()
+    free = FreeVariables(module, followed)
     with (
         exclusive(),
         exporting,
-        recorded_attributes() as attributes,
+        recorded_attributes(free.reach_method) as attributes,
         unseen_bodies(root, attributes),
     ):
-        with GradientQuestions() as questions:
+        with Questions() as questions:
             exported = export(root, args, kwargs, shown_as, whole)
-        if questions.asked:
-            exported = export(root, args, kwargs, shown_as, whole, gradients=True)
+            questions.asked |= {name for name, flag in FLAGS.items() if free.reads(flag.ask)}
+            if questions.for_gradients:
+                exported = export(root, args, kwargs, shown_as, whole, gradients=True)
         free.check_unchanged()
     importer = _Importer(root, module, exported, signature, args, kwargs, shown_as, attributes)
-    importer.asked, importer.free = questions.asked, free
+    importer.questions, importer.free = questions, free
     return importer.run()
 
 
@@ -133,8 +135,7 @@ class _Importer:
         attributes: ModuleAttributes,
     ):
         self.attributes = attributes
-        self.asked = False
-        """True if the program asks for gradients."""
+        self.questions = Questions()
         self.free = FreeVariables()
         self.root, self.eager, self.exported, self.signature = root, eager, exported, signature
         self.leaves, self.input_spec = flatten_call(signature, args, kwargs)
@@ -205,7 +206,7 @@ class _Importer:
             signature=self.signature,
             eager=self.eager,
             attributes=self.attributes,
-            ambient=Ambient.now(self.asked),
+            ambient=Ambient.now(sorted(self.questions.asked)),
             free=self.free,
             root=self.root,
         )
@@ -244,9 +245,7 @@ class _Importer:
         for leaf, spec in enumerate(inputs):
             value = self.leaves[leaf]
             if isinstance(value, torch.Tensor):
-                self.add_argument(
-                    spec, self.leaf_names[leaf], "input", Guard.of(value, self.asked), leaf
-                )
+                self.add_argument(spec, self.leaf_names[leaf], "input", value, leaf)
             else:
                 self.constants[leaf] = value
         held = {spec.arg.name: spec for spec in specs if spec.kind.name in KINDS}
@@ -260,19 +259,18 @@ class _Importer:
                 tensor = fetch()
                 assert tensor is not None
                 kind = KINDS[spec.kind.name]
-                guard = Guard.of(tensor, self.asked)
-                self.add_argument(spec, spec.target, kind, guard, None, fetch)
+                self.add_argument(spec, spec.target, kind, tensor, None, fetch)
 
     def add_argument(
         self,
         spec: InputSpec,
         name: str,
         kind: Kind,
-        guard: Guard,
+        tensor: torch.Tensor,
         leaf: int | None,
         fetch: Callable[[], torch.Tensor | None] | None = None,
     ) -> None:
-        index = len(self.arguments)
+        index, guard = len(self.arguments), Guard.of(tensor, self.questions.for_gradients)
         self.arguments.append(Argument(index, name, kind, guard, leaf, fetch))
         self.holders[self.nodes[spec.arg.name]] = index
 

@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.dialects.user_outputs import Constant, Leaf
 from dlc.frontend.ambient import Ambient
 from dlc.frontend.constants import same_constant
-from dlc.frontend.free_variables import FreeVariables, FunctionModule
+from dlc.frontend.free_variables import FreeVariables
+from dlc.frontend.function_module import FunctionModule
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.frontend.source import ImportFailure

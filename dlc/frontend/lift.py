@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dlc.frontend.free_variables import free_values
+from dlc.frontend.function_module import held_by
 from dlc.frontend.parts import (
     Part,
     assignment,
@@ -327,9 +327,8 @@ class Lifter:
         if part.inside_module and part.build is not None:
             return part.build()
         if isinstance(value, FunctionType):
-            for name, free in free_values(value).items():
-                if isinstance(free, (torch.nn.Module, torch.Tensor)):
-                    self.hold(free, name)
+            for name, (free, _) in held_by(value).items():
+                self.hold(free, name)
             return part.code
         if _is_module(value) or isinstance(value, torch.nn.Parameter):
             return attribute(SELF, self.hold(value, part.name))

@@ -14,28 +14,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.fx import GraphModule
 
-from dlc.frontend.constants import CONTAINERS, Identity, copied, has_value, key_of
+from dlc.frontend.constants import CONTAINERS, MISSING, Identity, copied, has_value, key_of
 from dlc.frontend.source import ImportFailure
 
-INTERNAL = (frozenset(vars(torch.nn.Module())) | frozenset(dir(torch.nn.Module))) - {"training"}
+INTERNAL = frozenset((*vars(torch.nn.Module()), *dir(torch.nn.Module))) - {"training", "forward"}
 """What every module has, and PyTorch itself reads."""
 CODE = (torch.nn.Module, FunctionType, BuiltinFunctionType, MethodType, partial, type)
 """Types of objects that are what they do, and compared by identity."""
-STRUCTURE = ("_modules", "_forward_hooks", "_forward_pre_hooks")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+STRUCTURE = ("_modules", *HOOKS)
 
 
-class _Missing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-MISSING = _Missing()
-"""The value of an attribute that a module has not."""
+OnMethod: TypeAlias = Callable[[type, str], None]
+"""Told of the methods that are read: the class of the module, and the name."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,10 @@ def _set(module: torch.nn.Module, name: str, value: Any) -> None:
 
 
 class Structure:
-    """The submodules and hooks of a module, and the parameters and buffers that it has not."""
+    """
+    The submodules and hooks of a module, and the parameters, buffers and methods of its own that it
+    has not.
+    """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
@@ -89,16 +88,22 @@ class Structure:
             for name, tensor in tensors.items()
             if tensor is None
         ]
+        self.methods: set[str] = set()
+        """The names of methods that are read and are those of its class."""
 
     def holds(self) -> bool:
-        return all(not (now or then) or dict(now) == then for now, then in self.parts) and all(
-            tensors.get(name) is None for tensors, name in self.absent
+        return (
+            all(not (now or then) or dict(now) == then for now, then in self.parts)
+            and all(tensors.get(name) is None for tensors, name in self.absent)
+            and _own(self.module).keys().isdisjoint(self.methods)
         )
 
     def restore(self) -> Callable[[], None]:
         """As of `Noted`."""
         before = [(part, then, dict(part)) for part, then in self.parts]
         given = [(tensors, name, tensors[name]) for tensors, name in self.absent if name in tensors]
+        own = _own(self.module)
+        methods = {name: own[name] for name in self.methods if name in own}
 
         def put(old: bool) -> None:
             for part, then, now in before:
@@ -106,6 +111,8 @@ class Structure:
                 part.update(then if old else now)
             for tensors, name, tensor in given:
                 tensors[name] = None if old else tensor
+            for name, method in methods.items():
+                _set(self.module, name, MISSING if old else method)
 
         put(True)
         return partial(put, False)
@@ -123,6 +130,7 @@ class ModuleAttributes:
     """The values that were read themselves, while the program runs: export copies containers."""
     made: dict[int, torch.nn.Module] = field(default_factory=dict)
     """Modules that are made while the program runs, first met in their `__init__`."""
+    on_method: OnMethod | None = None
 
     def hold(self) -> bool:
         """True if all of them are as they were; cheap enough per call."""
@@ -145,11 +153,18 @@ class ModuleAttributes:
             return
         if where in self.read or where in self.written:
             return
+        if isinstance(value, MethodType) and name not in _own(module):
+            self._note_method(module, name)
         if value is MISSING and name.startswith("_"):
             return
         if value is MISSING or has_value(value) or (name in _own(module) and _is_held(value)):
             self.guard(module, name, value)
             self.found[where] = value
+
+    def _note_method(self, module: torch.nn.Module, name: str) -> None:
+        self.structures[id(module)].methods.add(name)
+        if self.on_method is not None:
+            self.on_method(type(module), name)
 
     def guard(self, module: torch.nn.Module, name: str, value: object) -> None:
         """The program is for this value of an attribute."""
@@ -166,6 +181,7 @@ class ModuleAttributes:
     def close(self) -> None:
         """Nothing more is noted. ImportFailure if the program has changed what it has read."""
         found = dict(self.found)
+        self.on_method = None
         for record in (self.written, self.made, self.found):
             record.clear()
         for where, noted in self.read.items():
@@ -281,6 +297,16 @@ def _own(module: torch.nn.Module) -> dict[str, Any]:
     return object.__getattribute__(module, "__dict__")
 
 
+def own_attributes(module: torch.nn.Module) -> dict[str, Any]:
+    """What a module has of its own beside tensors and submodules; its forward hooks, too."""
+    own = _own(module)
+    return {
+        name: value
+        for name, value in own.items()
+        if (name not in INTERNAL or name in HOOKS) and not isinstance(value, torch.Tensor)
+    }
+
+
 def _is_registered(module: torch.nn.Module, name: str) -> bool:
     own = _own(module)
     return any(name in own.get(kind, ()) for kind in ("_parameters", "_buffers", "_modules"))
@@ -290,12 +316,13 @@ _RECORDING = _Recording()
 
 
 @contextmanager
-def recorded_attributes() -> Iterator[ModuleAttributes]:
+def recorded_attributes(on_method: OnMethod | None = None) -> Iterator[ModuleAttributes]:
     """
-    Notes what the code of modules reads in here. ImportFailure where it changes any of that. One
-    record may be made inside of another, in the same thread; those of threads exclude each other.
+    Notes what the code of modules reads in here, and tells of methods. ImportFailure where it
+    changes any of that. One record may be made inside of another, in the same thread; those of
+    threads exclude each other.
     """
-    attributes = ModuleAttributes()
+    attributes = ModuleAttributes(on_method=on_method)
     _RECORDING.begin(attributes)
     try:
         yield attributes

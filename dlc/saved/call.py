@@ -18,7 +18,7 @@ from dlc.backend import BackendError
 from dlc.backend.dtypes import user_dtype, user_shape
 from dlc.dialects.main_function import attributes_of, main_of
 from dlc.dialects.user_outputs import outputs_of
-from dlc.frontend.ambient import Ambient
+from dlc.frontend.ambient import FLAGS, Ambient
 from dlc.frontend.draws import fresh_state
 from dlc.frontend.free_variables import FreeVariables
 from dlc.frontend.imported import Argument, Guard, ImportedProgram, Kind, Result
@@ -54,7 +54,7 @@ def call_to_json(
         "autocast": {
             device: str(dtype).removeprefix("torch.") for device, dtype in program.ambient.autocast
         },
-        "grad_enabled": program.ambient.grad_enabled,
+        "answers": dict(program.ambient.answers),
         "signature": [
             {"name": p.name, "kind": p.kind.name, "optional": p.default is not p.empty}
             for p in program.signature.parameters.values()
@@ -102,7 +102,7 @@ def call_from_json(
         ambient=Ambient(
             tuple((device, _dtype(dtype)) for device, dtype in call["autocast"].members()),
             _dtype(call["default_dtype"]),
-            _answer(call["grad_enabled"]),
+            tuple(_flag(*given) for given in call["answers"].members()),
         ),
         root=torch.nn.Module(),
     )
@@ -113,6 +113,12 @@ def _dtype(given: Entry) -> torch.dtype:
     if not isinstance(dtype, torch.dtype):
         given.fail("a dtype of PyTorch")
     return dtype
+
+
+def _flag(name: str, answer: Entry) -> tuple[str, bool]:
+    if name not in FLAGS:
+        answer.fail(f"the answer of one of {', '.join(FLAGS)}")
+    return name, answer.truth()
 
 
 def _spec(given: Entry) -> TreeSpec:

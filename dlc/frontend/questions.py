@@ -1,0 +1,85 @@
+"""What a program asks of PyTorch's state: its flags, and whether there are gradients."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from dlc.frontend.ambient import FLAGS, GRADIENTS
+from dlc.frontend.foreign import is_foreign
+from dlc.frontend.source import ImportFailure
+
+REFUSED = ("is_leaf", "grad_fn", "grad")
+"""Attributes of a tensor that tell how it was made, which a graph does not know."""
+
+
+class Questions:
+    """In this context `asked` holds the names in `FLAGS` that code of the user's asks for."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+        self._stack = ExitStack()
+
+    @property
+    def for_gradients(self) -> bool:
+        """True if it asks whether gradients are recorded or required."""
+        return GRADIENTS in self.asked
+
+    def __enter__(self) -> Self:
+        for name, flag in FLAGS.items():
+            self._put(flag.owner, name, self._noting(name, flag.ask))
+        required = vars(torch._C.TensorBase)["requires_grad"]
+        noting = self._noting(GRADIENTS, required.__get__)
+        self._put(torch.Tensor, "requires_grad", property(noting, required.__set__))
+        for name in REFUSED:
+            self._put(torch.Tensor, name, _refusing(name))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _put(self, owner: Any, name: str, value: object) -> None:
+        if name in vars(owner):
+            self._stack.callback(setattr, owner, name, vars(owner)[name])
+        else:
+            self._stack.callback(delattr, owner, name)
+        setattr(owner, name, value)
+
+    def _noting(self, name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*given: Any) -> Any:
+            if _is_asked_by_user():
+                self.asked.add(name)
+            return ask(*given)
+
+        return noting
+
+
+def _is_asked_by_user() -> bool:
+    """True if what called the caller is no foreign code."""
+    return not is_foreign(sys._getframe(2).f_globals.get("__name__"))
+
+
+def _refusing(name: str) -> property:
+    """An attribute of tensors that only foreign code may read."""
+    plain = vars(torch._C.TensorBase)[name]
+
+    def refuse(tensor: torch.Tensor) -> Any:
+        if _is_asked_by_user():
+            raise ImportFailure(
+                f"the program asks for the attribute '{name}' of a tensor, which tells how it was "
+                "made and not what it is; ask for x.requires_grad, or do it outside of the program"
+            )
+        return plain.__get__(tensor)
+
+    settable = hasattr(plain, "__set__")
+    return property(refuse, plain.__set__ if settable else None, getattr(plain, "__delete__", None))
