@@ -22,7 +22,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 import dlc
 from dlc.backend import BackendError
-from dlc.backend.cuda.print.interface import c_name, parameter_types
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.backend.executor import Executor
@@ -30,7 +29,7 @@ from dlc.backend.host import cxx as compiler
 from dlc.backend.host import host_kernel as runtime
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.host.host_kernel import HostKernel
-from dlc.dialects.kernel import FuncOp
+from dlc.backend.kernel_image import KernelImage
 from dlc.dialects.loop import KernelOp
 from dlc.frontend.fx import import_program
 from dlc.judge.accuracy import compare
@@ -47,14 +46,14 @@ HALVES = {"f16": torch.float16, "bf16": torch.bfloat16}
 class Together(HostBackend):
     """Compiles all kernels of a module as one text, which takes a fifth of the time."""
 
-    def prepare(self, funcs: Sequence[FuncOp]) -> None:
-        module = funcs[0].parent_op()
+    def prepare(self, funcs: Sequence[KernelImage]) -> None:
+        module = funcs[0].func.parent_op()
         assert isinstance(module, ModuleOp)
         text = print_module(module)
-        hosts = {f: HostKernel("", c_name(f), parameter_types(f)) for f in funcs}
+        hosts = {f: HostKernel("", f.c_name, f.parameter_types) for f in funcs}
         for host in hosts.values():
             text += host.text.replace("dlc_thread(", f"dlc_thread_{host.name}(")
-        everything = HostKernel(text, c_name(funcs[0]), parameter_types(funcs[0]))
+        everything = HostKernel(text, funcs[0].c_name, funcs[0].parameter_types)
         everything.launch([0] * len(everything.parameter_types), 0, 1)  # it is loaded
         library = ctypes.CDLL(str(everything.compile()))
         for host in hosts.values():

@@ -360,3 +360,19 @@ def test_few_points_of_k_are_no_products_of_matrices() -> None:
     x, w = torch.zeros(1024, 8).half(), torch.zeros(8, 1024).half()
     made = dlc.compile(torch.matmul, (x, w), target="sm_90", backend="host")
     assert "mma" not in made.kernels[0].schedule
+
+
+def test_rows_at_places_that_are_data_are_no_matrix() -> None:
+    torch.manual_seed(0)
+    places, rows, w = torch.randint(0, 11, (40,)), torch.randn(11, 32).half(), torch.randn(24, 32)
+    inputs = (places, rows, w.half())
+
+    def program(places: torch.Tensor, rows: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.linear(F.embedding(places, rows), w)
+
+    made = dlc.compile(program, inputs, target="sm_90", backend="host")
+    exact = program(places, rows.double(), w.half().double())
+    assert compare(made(*inputs), exact, program(*inputs), 32).ok
+    asked = {made.kernels[0].name.removesuffix("_product"): SMALL}
+    with pytest.raises(TextError, match="at places that axes alone number"):
+        dlc.compile(program, inputs, target="sm_90", backend="host", schedules=asked)

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.traits import ConstantLike, Pure
 
 from dlc.dialects import loop
+from dlc.dialects.access import LoadOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance
 
@@ -70,7 +71,8 @@ def half_products(
 def _is_factor(reduce: loop.ReduceOp, value: SSAValue) -> bool:
     """True for a load that is 0 where nothing is loaded, and what a block can compute once."""
     if isinstance(load := value.owner, loop.LoadOp):
-        return load.parent_op() is reduce and (load.default is None or _is_zero(load.default))
+        zero = load.default is None or _is_zero(load.default)
+        return load.parent_op() is reduce and zero and is_numbered(load)
     return all(_can_move(op) for op in _needed(reduce, value))
 
 
@@ -85,6 +87,12 @@ def _can_move(op: Operation) -> bool:
         plain = all(_is_plain(e) for e in op.where)
         return op.ref in kernel.constant_refs and numbered and plain
     return not op.regions and op.has_trait(Pure)
+
+
+def is_numbered(load: LoadOpBase) -> bool:
+    """True if a load's place goes by axes alone, not by what is computed."""
+    values = {v for e in (*load.subscripts, *load.where) for v in e.values()}
+    return not any(isinstance(v.owner, Operation) for v in values)
 
 
 def _is_an_axis(subscript: Expr) -> bool:

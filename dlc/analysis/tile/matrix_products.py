@@ -9,6 +9,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr
 from xdsl.ir import SSAValue
 
+from dlc.analysis.loop.half_products import is_numbered
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
 from dlc.dialects.mma_layouts import SHAPES, MmaAttr
@@ -78,6 +79,8 @@ def instruction(
     if len(types) > 1 or (shape, *types) not in SHAPES:
         known = " or ".join(factors for name, factors in SHAPES if name == shape)
         return f"expected factors of one type, {known}, found {' and '.join(sorted(types))}"
+    if not all(map(is_numbered, loads)):
+        return "expected factors at places that axes alone number"
     if not all(load.default is None or _is_zero(load.default) for load in loads):
         return "expected factors that are 0 where they are not loaded"
     mma = MmaAttr(shape, *types)
