@@ -229,6 +229,13 @@ def _fold(
             fold(array, axis=axes, keepdims=True, initial=initial[()], dtype=array.dtype)
             for array, initial in zip(arrays, identity, strict=True)
         ]
+    if monoid == "expsum":
+        exponents, *weights = arrays
+        largest = np.max(exponents, axis=axes, keepdims=True, initial=-np.inf)
+        with np.errstate(invalid="ignore"):
+            powers = np.where(exponents == largest, 1, np.exp(exponents - largest))
+            sums = [np.sum(w * powers, axis=axes, keepdims=True, dtype=w.dtype) for w in weights]
+        return [largest, *sums]
     value, index = arrays
     latest = monoid.endswith("_last")
     sign = 1 if monoid.startswith("argmax") else -1

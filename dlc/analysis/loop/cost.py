@@ -104,7 +104,15 @@ def _steps(block: Block) -> int:
     sweeps = [op for op in block.ops if isinstance(op, ForOp | ReduceOp)]
     if any(_serial(op.body.block) for op in sweeps):
         return _serial(block)
-    return sum(ceil(trip_count(op) / BLOCK_THREADS) for op in sweeps)
+    return sum(ceil(trip_count(op) / BLOCK_THREADS) * _waits(op) for op in sweeps)
+
+
+def _waits(sweep: ForOp | ReduceOp) -> int:
+    """The iterations of four operations, one waiting for the other, that one iteration takes."""
+    if isinstance(sweep, ForOp):
+        return 1
+    types = tuple(r.type for r in sweep.results)
+    return ceil(fold_slots(sweep.monoid_name.data, types) / len(types) / 4)
 
 
 def _serial(block: Block) -> int:

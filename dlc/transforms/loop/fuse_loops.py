@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
@@ -138,6 +138,8 @@ class _Fusion:
         for stage in stages:
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
+        while any([self._try_storing(k) for k in reversed(list(self._kernels()))]):
+            pass
         self._rename()
         for kernel in self._kernels():
             self.merges.fill(kernel)
@@ -166,12 +168,8 @@ class _Fusion:
         consumers = [u for u in users if isinstance(u, KernelOp) and u.parent is self.block]
         if not consumers or (producer, *consumers) in self.tried:
             return False
-        obstacle = self.merges.facts(producer).obstacle
-        if wish == "never" or obstacle is not None:
-            self.kept[producer] = obstacle or "the attribute `fuse` forbids it"
-            return False
-        if any(changed_by(consumer, producer.inputs) for consumer in consumers):
-            self.kept[producer] = "it reads what is updated in place before its result is read"
+        if (obstacle := self._obstacle(producer, consumers)) is not None:
+            self.kept[producer] = obstacle
             return False
         if not all(stage(producer, c) for c in consumers):
             return False
@@ -205,9 +203,46 @@ class _Fusion:
             producer.erase()
         return True
 
+    def _obstacle(self, producer: KernelOp, consumers: Sequence[KernelOp]) -> str | None:
+        """The reason why a kernel is not merged into those that read its result, if any."""
+        if _wish(producer) == "never":
+            return "the attribute `fuse` forbids it"
+        if any(changed_by(consumer, producer.inputs) for consumer in consumers):
+            return "it reads what is updated in place before its result is read"
+        return self.merges.facts(producer).obstacle
+
+    def _try_storing(self, producer: KernelOp) -> bool:
+        """
+        Merges `producer`, whose result several operations read, into the first of them, which
+        stores it for the others, if that is legal and pays.
+        """
+        uses = [use.operation for result in producer.results for use in result.uses]
+        users = {op for use in uses if (op := self.block.find_ancestor_op_in_block(use))}
+        first = next((op for op in self._kernels() if op in users), None)
+        if len(users) < 2 or first is None or self._obstacle(producer, [first]) is not None:
+            return False
+        if any(op.is_before_in_block(first) for op in users if op is not first):
+            return False
+        merged = None if first.updated_refs else self.merges.merge(producer, first, stores=True)
+        if merged is None:
+            return False
+        facts, old = self.merges.facts_of(merged), (producer, first)
+        apart = sum(self.merges.facts(k).seconds for k in old)
+        trial = _Trial(producer, (first,), facts.seconds, apart)
+        if facts.seconds >= apart or facts.size > MAX_OPS:
+            return False
+        told = f"{trial}, the result of @{producer.name_} stored, too"
+        result = producer.results[0]
+        kernel = self._replace(producer, first, merged, told, rename=True)
+        result.replace_all_uses_with(kernel.results[-1])
+        self.names.discard(producer.name_)
+        producer.detach()
+        producer.erase()
+        return True
+
     def _replace(
         self, producer: KernelOp, consumer: KernelOp, merged: Merged, trial: str, *, rename: bool
-    ) -> None:
+    ) -> KernelOp:
         kernel = self.merges.build(merged, producer, consumer)
         history = [self.history.get(k, ()) for k in (producer, consumer)]
         self.history[kernel] = (*history[0], *history[1], trial, *merged.remarks)
@@ -216,7 +251,8 @@ class _Fusion:
         if rename and not self._folds(producer, consumer):
             name = _joined(producer.name_, name)
         kernel.sym_name = StringAttr(unique_name(name, self.names))
-        Rewriter.replace_op(consumer, kernel)
+        Rewriter.replace_op(consumer, kernel, kernel.results[: len(consumer.results)])
+        return kernel
 
     def _contracts(self, producer: KernelOp, consumer: KernelOp) -> bool:
         """True if `consumer` folds products that `producer` computes: both are a contraction."""

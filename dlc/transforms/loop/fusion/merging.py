@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.analysis.loop.contraction import contractions
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp
-from dlc.ir.provenance import ops_of, set_ops
+from dlc.ir.provenance import ops_of, set_ops, set_values, values_of
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
 from dlc.target import Target
@@ -24,6 +24,7 @@ from dlc.transforms.loop.fusion.flattened import unflattened
 from dlc.transforms.loop.fusion.following import follow
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
+from dlc.transforms.loop.fusion.keeping import storing
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 from dlc.transforms.loop.fusion.splitting import split_reader
 
@@ -113,17 +114,20 @@ class Merges:
             all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
         )
 
-    def merge(self, producer: KernelOp, consumer: KernelOp) -> Merged | None:
+    def merge(
+        self, producer: KernelOp, consumer: KernelOp, *, stores: bool = False
+    ) -> Merged | None:
         """
-        `consumer` as it is when it computes the result of `producer` itself; None where `producer`
-        scans and `consumer` does not follow it point by point.
+        `consumer` as it is when it computes the result of `producer` itself, and, if `stores` says
+        so, stores it for others; None where it cannot: where `producer` scans and `consumer` does
+        not follow it point by point, or where it does not read each element at a point of its own.
         """
         values = _values(producer, consumer)
         firsts: dict[SSAValue, int] = {producer.outputs[0]: -1}
         wiring = tuple(firsts.setdefault(v, len(firsts)) for v in values)
-        key = (self.form(producer), self.form(consumer), wiring)
+        key = (self.form(producer), self.form(consumer), wiring, stores)
         if key not in self._merged:
-            kernel = self._inlined(producer, consumer)
+            kernel = self._inlined(producer, consumer, stores=stores)
             if kernel is None:
                 self._merged[key] = None
                 return None
@@ -138,7 +142,7 @@ class Merges:
             kernel.erase()
         return self._merged[key]
 
-    def _inlined(self, producer: KernelOp, consumer: KernelOp) -> KernelOp | None:
+    def _inlined(self, producer: KernelOp, consumer: KernelOp, *, stores: bool) -> KernelOp | None:
         """
         `consumer` with `producer` inlined, or behind its scan; its axes are taken apart as a
         contraction's are, and split if that repeats fewer contractions.
@@ -146,9 +150,12 @@ class Merges:
         self.fill(producer)
         self.fill(consumer)
         if self.facts(producer).scans:
-            return follow(producer, consumer)
-        reader = consumer
-        if self.facts(producer).operands and not self.facts(consumer).scans:
+            return None if stores else follow(producer, consumer)
+        reader: KernelOp | None = consumer
+        if stores:
+            if (reader := storing(consumer, producer.outputs[0])) is None:
+                return None
+        elif self.facts(producer).operands and not self.facts(consumer).scans:
             for rewritten in (unflattened, split_reader):
                 if (other := rewritten(reader, producer.outputs[0])) is not None:
                     if reader is not consumer:
@@ -178,20 +185,28 @@ class Merges:
         return self._facts[merged.form]
 
     def build(self, merged: Merged, producer: KernelOp, consumer: KernelOp) -> KernelOp:
-        """A kernel that takes the place of `consumer`, not inserted anywhere, to be filled."""
-        values = _values(producer, consumer)
+        """
+        A kernel that takes the place of `consumer`, not inserted anywhere, to be filled; it has the
+        result of `producer`, too, if that is stored.
+        """
+        values, results = _values(producer, consumer), list(consumer.results)
+        if len(merged.body.block.args) > len(merged.inputs) + len(results):
+            results.append(producer.results[0])
         block = Block(arg_types=merged.body.block.arg_types)
         kernel = KernelOp.create(
             operands=[values[n] for n in merged.inputs],
-            result_types=consumer.result_types,
+            result_types=[r.type for r in results],
             properties=dict(merged.properties),
             attributes=dict(consumer.attributes),
             regions=[Region(block)],
         )
         kernel.location = consumer.location
         set_ops(kernel, ops_of(producer, consumer))
-        for old, new in zip(consumer.results, kernel.results, strict=True):
+        for old, new in zip(results, kernel.results, strict=True):
             new.name_hint = old.name_hint
+        if len(results) > len(consumer.results):
+            texts = values_of(consumer, len(consumer.results)) + values_of(producer, 1)
+            set_values(kernel, texts)
         refs = [*consumer.input_refs, *producer.input_refs]
         kernel.name_inputs([refs[n].name_hint for n in merged.inputs])
         self._forms[kernel] = merged.form
