@@ -376,3 +376,27 @@ def test_same_input_same_text() -> None:
         run(module, "fuse-loops")
         texts.add(str(module))
     assert len(texts) == 1
+
+
+def residual_norm(x: Tensor, y: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    h = x + y
+    return h * torch.rsqrt((h * h).mean(-1, keepdim=True) + 1e-5) * w, h
+
+
+def test_what_others_read_is_stored_by_its_first_reader() -> None:
+    module = loops(residual_norm, (512, 1024), (512, 1024), (1024,))  # pyright: ignore[reportArgumentType]
+    remarks = run(module, "fuse-loops")
+    (kernel,) = kernels(module)
+    assert len(kernel.results) == 2
+    assert any("the result of @add stored, too" in text for text in remarks)
+
+
+@pytest.mark.parametrize("rows", [512, 3, 1, 0])
+def test_numbers_of_what_is_stored_for_others(rows: int) -> None:
+    args = (torch.randn(rows, 70), torch.randn(rows, 70), torch.randn(70))
+    if rows:
+        args[0][-1, 3] = float("nan")
+    program = dlc.compile(residual_norm, args, target="sm_90", backend="host")
+    for found, exact in zip(program(*args), residual_norm(*(a.double() for a in args))):
+        torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5, equal_nan=True)
+    assert {verdict.answer for verdict in program.check()} <= {"clean"}
