@@ -58,6 +58,10 @@ class FuseLoopsPass(ModulePass):
     with activation and product; down with the residual. Norms stay apart, as several products read
     them and a prologue would compute them in each column of tiles. `--explain` tells each estimate.
 
+    A result that others read, too, is merged into its first reader alone, if that reads each
+    element at a point of its own: there it is stored for the others. So a sum with a residual is
+    stored by the norm of it, and a largest by the sum that is relative to it.
+
     A reader of several elements of a product at constant distances, as a rotation is, would compute
     as many sums at each of its points. If these lie parts of an axis from each other, the merged
     kernel runs over one part and does what all parts do (`dlc.transforms.loop.fusion.splitting`),

@@ -35,7 +35,7 @@ func.func @main(%x: tensor<64x8xf32>) -> tensor<64x6xf32> {
 
 // -----
 
-// `never` keeps a kernel apart from its readers; a result of @main stays.
+// `never` keeps a kernel apart from its readers; a result of @main is stored by what reads it, too.
 
 func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
   %a = loop.kernel @first(%x: memref<64xf32> = %x) -> (%a: memref<64xf32>) {
@@ -63,8 +63,11 @@ func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
 }
 
 // CHECK: loop.kernel @first
-// CHECK: loop.kernel @second
-// CHECK: loop.kernel @third
+// CHECK: %c, %b = loop.kernel @second_third(%a: memref<64xf32> = %a)
+// CHECK-SAME: -> (%c: memref<64xf32>, %b: memref<64xf32>) {
+// CHECK: loop.store %{{.*}}, %b[%i] : memref<64xf32>
+// CHECK: loop.store %{{.*}}, %c[%i] : memref<64xf32>
+// CHECK: func.return %b, %c
 
 // -----
 
