@@ -216,7 +216,9 @@ class Contents:
 def _is_mutated(value: SSAValue) -> bool:
     """True if a buffer is an argument of a program that a result is written back to."""
     main = value.owner.parent_op() if isinstance(value, BlockArgument) else None
-    return isinstance(main, func.FuncOp) and value.index in mutated_by(main)  # pyright: ignore
+    if not isinstance(value, BlockArgument) or not isinstance(main, func.FuncOp):
+        return False
+    return value.index in mutated_by(main)
 
 
 def _wholes(value: SSAValue) -> list[SSAValue]:

@@ -86,6 +86,8 @@ SHAPES: dict[tuple[str, str], Shape] = {
     ("m16n8k8", "tf32"): _TF32,
 }
 """By the name of the shape and the type of the factors."""
+OF_HALVES = sorted({name for (name, _), shape in SHAPES.items() if shape is _HALVES})
+"""The names of the shapes whose factors have 16 bits: those that tiles are folded by."""
 _FACTORS: dict[str, Attribute] = {
     "f16": Float16Type(),
     "bf16": BFloat16Type(),

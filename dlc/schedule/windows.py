@@ -67,16 +67,18 @@ def window_plan(kernel: loop.KernelOp, target: Target) -> WindowPlan | None:
         return None
     block = _block(outer, across, sliding)
     sizes: dict[SSAValue, int] = {**block, **{a: reduce.hint(a) for a in reduce.axes}}
-    slabs = [_points(op, sizes) * element_bytes(op.result.type) for op in _distinct(loads)]
+    points = {op: _points(op, sizes) for op in _distinct(loads)}
+    slabs = [n * element_bytes(op.result.type) for op, n in points.items()]
     if sum(slabs) > STATIC_SHARED_LIMIT:
         return None
     blocks = prod(ceil(outer.hint(a) / block.get(a, 1)) for a in outer.axes)
     size = prod(block.values())
     held = min(HELD, max(size // BLOCK_THREADS, 1))
     threads = {a: n if a is across else n // held for a, n in block.items()}
-    work = size * (taps * INSTRUCTIONS + COPIED) + COPIED * sum(slabs) / 4
+    work = size * (taps * INSTRUCTIONS + COPIED) + COPIED * sum(points.values())
     lanes = target.sms * target.issue_lanes * target.clock
-    stored = sum(prod(shape_of(ref)) * 4.0 for ref in kernel.output_refs)
+    written = [op for op in kernel.walk() if isinstance(op, loop.StoreOp)]
+    stored = sum(prod(shape_of(op.ref)) * element_bytes(op.value.type) for op in written)
     seconds = blocks * work / lanes
     return WindowPlan(block, threads, sum(slabs), blocks * sum(slabs), stored, seconds)
 

@@ -11,7 +11,7 @@ from xdsl.ir import BlockArgument
 
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
-from dlc.dialects.mma_layouts import SHAPES
+from dlc.dialects.mma_layouts import OF_HALVES
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
@@ -65,9 +65,8 @@ class RegisterTilePass(SchedulingPass):
 
     def __post_init__(self) -> None:
         at_least("extents", 1, *(self.extents or ()))
-        shapes = sorted({shape for shape, _ in SHAPES if shape not in ("m16n8k8",)})
-        if self.mma and self.mma not in shapes:
-            raise OptionError("mma", f"expected {' or '.join(shapes)}, found {self.mma}")
+        if self.mma and self.mma not in OF_HALVES:
+            raise OptionError("mma", f"expected {' or '.join(OF_HALVES)}, found {self.mma}")
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch

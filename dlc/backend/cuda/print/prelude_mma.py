@@ -42,10 +42,15 @@ def _expression(expr: AffineExpr) -> str:
         case AffineConstantExpr():
             return str(expr.value)
         case AffineBinaryOpExpr():
-            lhs, rhs = _expression(expr.lhs), _expression(expr.rhs)
+            lhs, rhs = _factor(expr.lhs), _factor(expr.rhs)
             return f"{lhs} {_OPERATORS[expr.kind]} {rhs}"
         case _:
             raise ValueError(f"{expr} is in no layout")
+
+
+def _factor(expr: AffineExpr) -> str:
+    """An operand of an expression, in parentheses where it is one itself."""
+    return f"({_expression(expr)})" if isinstance(expr, AffineBinaryOpExpr) else _expression(expr)
 
 
 def _layout(fragment: Fragment) -> str:
