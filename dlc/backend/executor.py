@@ -111,7 +111,8 @@ class Executor:
         device is copied to the backend's, and the results to the device of the first tensor.
         `on_launch` is told the seconds of each kernel, one waiting for the other. LaunchError for
         tensors other than `@main`'s arguments, and on the host or with `sync` for indices out of
-        range; else an index that is out of range reads zero and writes nothing.
+        range in arguments that hold them; an index that is computed, or on a GPU without `sync`,
+        reads zero and writes nothing where it is out of range.
         """
         self.prepare()
         self._check(tensors)

@@ -38,6 +38,7 @@ class Questions:
         self._put(torch.Tensor, "requires_grad", property(noting, required.__set__))
         for name in REFUSED:
             self._put(torch.Tensor, name, _refusing(name))
+        self._put(torch.Tensor, "data", _unset_data())
         return self
 
     def __exit__(
@@ -83,3 +84,18 @@ def _refusing(name: str) -> property:
 
     settable = hasattr(plain, "__set__")
     return property(refuse, plain.__set__ if settable else None, getattr(plain, "__delete__", None))
+
+
+def _unset_data() -> property:
+    """The attribute `data` of tensors, which only foreign code may set."""
+    plain = vars(torch._C.TensorBase)["data"]
+
+    def refuse(tensor: torch.Tensor, value: torch.Tensor) -> None:
+        if _is_asked_by_user():
+            raise ImportFailure(
+                "the program sets the attribute 'data' of a tensor, which a graph does not know; "
+                "write x.copy_(y) for other values in the same tensor"
+            )
+        plain.__set__(tensor, value)
+
+    return property(plain.__get__, refuse)

@@ -322,6 +322,16 @@ def test_how_a_tensor_was_made_is_no_question(name: str) -> None:
     assert name not in vars(torch.Tensor)
 
 
+def test_other_memory_under_a_tensor_is_refused() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.data = y
+        return x + 1
+
+    with pytest.raises(ImportFailure, match="sets the attribute 'data' of a tensor"):
+        dlc.compile(program, (X, X.clone()), backend="host")
+    assert "data" not in vars(torch.Tensor)
+
+
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "is_inference_mode_enabled"])
 def test_flags_that_are_asked_for_are_followed(name: str) -> None:
     flag = FLAGS[name]
