@@ -14,6 +14,8 @@ from dlc.frontend.ambient import FLAGS, GRADIENTS
 from dlc.frontend.foreign import is_foreign
 from dlc.frontend.source import ImportFailure
 
+CALLS_CONSTANTS = "torch._dynamo.variables.functions"
+"""The module of Dynamo that calls what is assumed to have a constant result."""
 REFUSED = ("is_leaf", "grad_fn", "grad")
 """Attributes of a tensor that tell how it was made, which a graph does not know."""
 
@@ -62,12 +64,16 @@ class Questions:
                 self.asked.add(name)
             return ask(*given)
 
-        return noting
+        return torch.compiler.assume_constant_result(noting)  # Dynamo, too, just calls it
 
 
 def _is_asked_by_user() -> bool:
-    """True if what called the caller is no foreign code."""
-    return not is_foreign(sys._getframe(2).f_globals.get("__name__"))
+    """
+    True if what called the caller is no foreign code, or is Dynamo on behalf of the body of a loop,
+    of which it does not say whose code it is.
+    """
+    name = sys._getframe(2).f_globals.get("__name__")
+    return name == CALLS_CONSTANTS or not is_foreign(name)
 
 
 def _refusing(name: str) -> property:
