@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._higher_order_ops import scan
+from torch.nn import functional as F
+
+from dlc.frontend.stand_ins import StandIn, check
 
 NEVER = -torch.inf
+Lengths = Tensor | Sequence[int]
 
 
-def as_tensor(lengths: Tensor | Sequence[int], like: Tensor) -> Tensor:
+def check_lengths(
+    log_probs: Tensor, targets: Tensor, given: Lengths, lengths: Lengths, *options: Any
+) -> None:
+    """Raises what PyTorch does, but for lengths that are tensors: those are zeros to it here."""
+    numbers = replace(StandIn.of(log_probs), dtype=torch.float32)  # it has kernels for few dtypes
+    labels = replace(StandIn.of(targets), value=0)
+    if targets.dim() == 1 and isinstance(lengths, Tensor):
+        labels = replace(labels, shape=(0,))  # it expects as many as the lengths sum up to
+    both = (
+        replace(StandIn.of(x), value=0) if isinstance(x, Tensor) else x for x in (given, lengths)
+    )
+    check(F.ctc_loss, numbers, labels, *both, *options)
+
+
+def as_tensor(lengths: Lengths, largest: int, like: Tensor) -> Tensor:
+    """Each is an index of the numbers up to the largest, so that it is bounded as indices are."""
     if isinstance(lengths, Tensor):
-        return lengths.reshape(-1).long()
+        lengths = lengths.reshape(-1).long()
+        return torch.arange(largest + 1, device=like.device).index_select(0, lengths)
     return torch.tensor(lengths, device=like.device).reshape(-1)
 
 
@@ -58,6 +79,9 @@ def losses(
     emitted = log_probs.gather(2, labels[None].expand(log_probs.shape[0], -1, -1))
     place = torch.arange(labels.shape[1], device=rows.device)
     first = torch.where((place < 2) & (place <= 2 * lengths[:, None]), emitted[0], NEVER)
+    # Where no time is given, nothing has been read: that is certain for an empty target.
+    nothing = torch.where(place == 0, 0.0, NEVER).to(emitted)
+    first = torch.where(input_lengths[:, None] > 0, first, nothing)
     last = input_lengths - 1
 
     def step(alpha: Tensor, given: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -78,25 +102,27 @@ def losses(
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
-    input_lengths: Tensor | Sequence[int],
-    target_lengths: Tensor | Sequence[int],
+    input_lengths: Lengths,
+    target_lengths: Lengths,
     blank: int = 0,
     reduction: str | int = "mean",
     zero_infinity: bool = False,
 ) -> Any:
     """torch.nn.functional.ctc_loss: it asks for the largest length, and allocates by it."""
+    mode = {1: "mean", 2: "sum"}.get(reduction, "none") if isinstance(reduction, int) else reduction
+    check_lengths(log_probs, targets, input_lengths, target_lengths, blank, mode)
     if log_probs.dim() == 2:
         log_probs, single = log_probs[:, None], True
         targets = targets.reshape(1, -1)
     else:
         single = False
-    lengths = as_tensor(target_lengths, targets)
-    given = as_tensor(input_lengths, targets)
+    lengths = as_tensor(target_lengths, targets.shape[-1], targets)
+    given = as_tensor(input_lengths, log_probs.shape[0], targets)
     found = losses(log_probs, targets, given, lengths, blank)
     if zero_infinity:
         found = torch.where(found == torch.inf, 0, found)
-    if reduction in ("mean", 1):
+    if mode == "mean":
         return (found / lengths.clamp(min=1)).mean()
-    if reduction in ("sum", 2):
+    if mode == "sum":
         return found.sum()
     return found[0] if single else found
