@@ -102,6 +102,33 @@ def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False
     return input[torch.tensor(found, dtype=torch.int64).reshape(len(found), r)]
 
 
+def _at_data(index: object) -> list[torch.Tensor | None] | None:
+    """The operands of `aten.index` for integers in tensors without dimensions, and for `:`."""
+    parts = index if isinstance(index, tuple) else (index,)
+    found = [None if isinstance(p, slice) and p == slice(None) else p for p in parts]
+    given: list[torch.Tensor | None] = []
+    for part in found:
+        if isinstance(part, torch.Tensor):
+            if part.dim() or part.dtype not in (torch.int32, torch.int64):
+                return None
+        elif part is not None:
+            return None
+        given.append(part)
+    return (
+        given if any(p is not None for p in given) and not any(p is None for p in parts) else None
+    )
+
+
+def set_item(input: torch.Tensor, index: Any, value: Any) -> None:
+    """x[i] = value, of which PyTorch makes x.select(0, i.item())."""
+    given = _at_data(index)
+    if given is None:
+        torch.Tensor.__setitem__(input, index, value)
+        return
+    value = torch.as_tensor(value, device=input.device).to(input.dtype)
+    torch.ops.aten.index_put_(input, given, value)
+
+
 class GivesBool(Exception):
     """Says of a function that its result is no tensor."""
 
@@ -134,6 +161,7 @@ UNCHECKED: dict[Callable[..., Any], Callable[..., Any]] = {
     F.ctc_loss: ctc_loss,
     torch.ctc_loss: ctc_loss,
     F.gaussian_nll_loss: gaussian_nll_loss,
+    torch.Tensor.__setitem__: set_item,
     torch.narrow: narrow,
     torch.Tensor.narrow: narrow,
 }
