@@ -414,6 +414,18 @@ def test_math() -> None:
     assert total[0] == 8000
 
 
+CASTS = kernel(
+    "casts", "const double* x, double* y", "  y[threadIdx.x] = (double)(long long)x[threadIdx.x];"
+)
+
+
+def test_a_number_that_was_an_integer_is_no_negative_zero() -> None:
+    x, y = np.array([-0.5, 0.5, -0.0, -2.5, 3.75]), np.empty(5)
+    CASTS.launch([address(x), address(y)], 1, 5)
+    assert y.tolist() == [0, 0, 0, -2, 3]
+    assert np.signbit(y).tolist() == [False, False, False, True, False]
+
+
 def test_many_barriers() -> None:
     y, n = np.zeros(256, np.int32), 2000
     BARRIERS.launch([address(y), n], 1, 256)
