@@ -8,7 +8,8 @@ rounding errors, as `dlc/judge/conditioning.py` knows it. This makes the table, 
     PYTHONPATH=test/python python test/python/smith.py results.jsonl > docs/nnsmith.md
 
 What stands in the file is not judged again, so that a run that was ended goes on; a line that is
-deleted is. A seed gives the same model each time, with the same versions of NNSmith and z3.
+deleted is. A seed does not draw the same model each time, as z3 answers otherwise: one that is
+wrong is kept beside the file, as its graph (for NNSmith's `SymbolNet`), weights and inputs.
 """
 
 # pyright: reportMissingImports=false
@@ -96,6 +97,8 @@ class Drawn:
     net: Net
     args: tuple[torch.Tensor, ...]
     operators: list[str]
+    kept: dict[str, Any]
+    """What is kept of it where it is wrong."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,9 @@ def drawn(seed: int) -> Drawn:
     names = [inst.iexpr.op.name() for inst in graph.insts]
     operations = [name for name in names if name not in ("core.Input", "core.Constant")]
     net = Net(symbolic).eval().requires_grad_(False)
-    return Drawn(net, tuple(inputs[name] for name in net.inputs), operations)
+    args = tuple(inputs[name] for name in net.inputs)
+    kept = {"graph": graph, "weights": symbolic.state_dict(), "args": args}
+    return Drawn(net, args, operations, kept)
 
 
 def judged(model: Drawn) -> Verdict:
@@ -158,8 +163,8 @@ def judged(model: Drawn) -> Verdict:
     return Verdict(WRONG, f"{said}; {still}") if still else Verdict(ENLARGED, said)
 
 
-def answer(seed: int) -> Judged:
-    """What becomes of the model of a seed, in this process."""
+def answer(seed: int, folder: Path) -> Judged:
+    """What becomes of the model of a seed, in this process; one that is wrong goes to `folder`."""
     warnings.simplefilter("ignore")
     try:
         model = drawn(seed)
@@ -171,16 +176,18 @@ def answer(seed: int) -> Judged:
         verdict = judged(model)
     except Exception as error:
         verdict = Verdict(WRONG, f"{type(error).__name__}: {error}")
+    if verdict.kind == WRONG:
+        torch.save(model.kept, folder / f"{seed}.pt")
     return Judged(seed, verdict.kind, verdict.why, model.operators)
 
 
-def apart(seeds: Iterable[int]) -> list[Judged]:
+def apart(seeds: Iterable[int], folder: Path) -> list[Judged]:
     """The same for some seeds, each in a process of its own, which may crash or not end."""
     fork = multiprocessing.get_context("fork")
     running: list[tuple[int, Any, BaseProcess]] = []
     for seed in seeds:
         mine, theirs = fork.Pipe(duplex=False)
-        process = fork.Process(target=_child, args=(seed, theirs))
+        process = fork.Process(target=_child, args=(seed, folder, theirs))
         process.start()
         theirs.close()
         running.append((seed, mine, process))
@@ -198,9 +205,9 @@ def _received(seed: int, connection: Connection, process: BaseProcess, end: floa
     return found
 
 
-def _child(seed: int, connection: Connection) -> None:
+def _child(seed: int, folder: Path, connection: Connection) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    connection.send(answer(seed))
+    connection.send(answer(seed, folder))
 
 
 def read(path: Path) -> dict[int, Judged]:
@@ -218,7 +225,7 @@ def judge_all(path: Path, models: int, processes: int) -> None:
     seeds = (seed for seed in count() if seed not in known)
     with path.open("a", encoding="utf-8") as file:
         while (missing := models - sum(m.kind != NO_MODEL for m in known.values())) > 0:
-            for model in apart(islice(seeds, min(processes, missing))):
+            for model in apart(islice(seeds, min(processes, missing)), path.parent):
                 known[model.seed] = model
                 file.write(f"{json.dumps(asdict(model))}\n")
             file.flush()
@@ -256,10 +263,6 @@ def main() -> None:
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":  # sets of names are iterated while models are made
-        os.execve(
-            sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"}
-        )
     judge_all(options.results, options.models, options.processes)
     sys.stdout.writelines(table(sorted(read(options.results).values(), key=lambda m: m.seed)))
 
