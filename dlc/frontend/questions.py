@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +17,11 @@ from dlc.frontend.source import ImportFailure
 
 CALLS_CONSTANTS = "torch._dynamo.variables.functions"
 """The module of Dynamo that calls what is assumed to have a constant result."""
+TABLES = (
+    ("torch._dynamo.trace_rules", "get_torch_obj_rule_map"),
+    ("torch._dynamo.variables.torch", "TorchInGraphFunctionVariable._get_handlers"),
+)
+"""Functions of Dynamo that make a table of functions when they are first called, and keep it."""
 REFUSED = ("is_leaf", "grad_fn", "grad")
 """Attributes of a tensor that tell how it was made, which a graph does not know."""
 
@@ -33,6 +39,7 @@ class Questions:
         return GRADIENTS in self.asked
 
     def __enter__(self) -> Self:
+        self._stack.callback(_forget_tables, _tables())
         for name, flag in FLAGS.items():
             self._put(flag.owner, name, self._noting(name, flag.ask))
         required = vars(torch._C.TensorBase)["requires_grad"]
@@ -65,6 +72,20 @@ class Questions:
             return ask(*given)
 
         return torch.compiler.assume_constant_result(noting)  # Dynamo, too, just calls it
+
+
+def _tables() -> list[Any]:
+    """Those of `TABLES` that are made."""
+    modules = [(sys.modules.get(module), name) for module, name in TABLES]
+    functions = [attrgetter(name)(module) for module, name in modules if module is not None]
+    return [function for function in functions if function.cache_info().currsize]
+
+
+def _forget_tables(before: list[Any]) -> None:
+    """Makes Dynamo forget tables that hold what stood for the flags' functions meanwhile."""
+    for function in _tables():
+        if function not in before:
+            function.cache_clear()
 
 
 def _is_asked_by_user() -> bool:

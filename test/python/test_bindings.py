@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from types import ModuleType
@@ -357,3 +359,24 @@ def test_inference_mode_is_followed() -> None:
         torch.testing.assert_close(compiled(X), X * 2)
     torch.testing.assert_close(compiled(X), X * 3)
     assert len(compiled.variants) == 2
+
+
+def test_dynamo_learns_no_stand_ins() -> None:
+    """Its tables of functions may be made while a loop is imported, and are asked afterwards."""
+    script = """
+import torch, dlc
+from torch._higher_order_ops.scan import scan
+
+def pad(x):
+    return torch.nn.functional.pad(x, (1, 1), "reflect")
+
+def step(c, x):
+    return c + pad(x)[:, 1:-1], c * 1
+
+x = torch.randn(3, 2, 4)
+dlc.compile(lambda x: scan(step, x[0], x)[0], (x,), backend="host")(x)
+print(torch.compile(pad, backend="eager", fullgraph=True)(x).shape)
+"""
+    command = [sys.executable, "-c", script]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.stdout == "torch.Size([3, 2, 6])\n", ran.stderr[-2000:]

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import dlc
-from dlc.ir.provenance import ops_of
 
 
 def launches(program: Callable[..., Any], *args: torch.Tensor) -> list[tuple[set[str], list[str]]]:
@@ -20,7 +19,7 @@ def launches(program: Callable[..., Any], *args: torch.Tensor) -> list[tuple[set
     return [
         (
             {arguments[n].name if n < len(arguments) else f"%{n}" for n in launch.inputs},
-            [text.partition(" ")[2] for text in ops_of(launch.op)],
+            [text.partition(" ")[2] for text in launch.ops],
         )
         for launch in variant.executor.program.launches
     ]

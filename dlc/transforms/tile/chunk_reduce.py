@@ -54,10 +54,9 @@ class ChunkReducePass(SchedulingPass):
     }
     ```
 
-    *Legal when* the reduce is a sum of floats, which no order is promised of; others stay as they
-    are.
-    *Faster because* additions do not wait for each other, and loads of several points overlap; long
-    sums are more accurate, too: the rounding errors of `bk` sums are those of shorter ones.
+    That is for sums of floats, which no order is promised of; other reduces stay as they are. So
+    additions do not wait for each other, and loads of several points overlap; long sums are more
+    accurate, too: the rounding errors of `bk` sums are those of shorter ones.
     """
 
     name = "chunk-reduce"
