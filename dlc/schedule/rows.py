@@ -18,6 +18,7 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import outer_loop
+from dlc.schedule.occupancy import occupancy
 from dlc.target import BLOCK_THREADS, MAX_THREADS, SECTOR_BYTES, WIDEST_ACCESS, Target
 
 SPLIT_POINTS = 4096
@@ -38,6 +39,8 @@ shuffles, two barriers and reads of shared memory."""
 SCAN_INSTRUCTIONS, POINT_INSTRUCTIONS, PART_INSTRUCTIONS = 48, 5, 3
 """Instructions of a thread in an iteration of a scan: for shuffles, barriers and addresses, for
 each of its points, and for each part of a row that it reads."""
+SCAN_REGISTERS = 48
+"""Registers of a thread that scans, as nvcc has it for sums and extremes of fp32."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,8 @@ def scan_seconds(kernel: loop.KernelOp, target: Target) -> float:
     plan = row_plan(outer, sweeps, target) or RowPlan(1, BLOCK_THREADS, 1, 1, 1, True)
     threads = plan.threads * plan.rows
     blocks = ceil(row_count / plan.rows)
-    resident = min(max(1, target.threads_per_sm // threads), ceil(blocks / target.sms))
+    held = occupancy(target, threads, SCAN_REGISTERS, 0).blocks
+    resident = min(max(1, held), ceil(blocks / target.sms))
     parts = plan.threads if plan.across else plan.threads // target.warp
     work = POINT_INSTRUCTIONS * plan.vector + PART_INSTRUCTIONS * parts
     work += SCAN_INSTRUCTIONS if plan.threads > 1 else 0
