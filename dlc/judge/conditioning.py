@@ -8,12 +8,13 @@ sums in one order or another. There are two kinds of disturbance:
 
 - *fine*: by up to one ulp of what is calculated in, fp32 or fp64. Each operation's own error is so
   large, but for sums, which round more often: hence a generous factor.
-- *coarse*, where the program has f16 or bf16: besides, what an operation gives in a half by up to
-  four ulp of it. dlc rounds such a value where it reaches memory, eager PyTorch always, so its
-  error is within half an ulp, and 0 in some uses: an eighth of the disturbance at most. A value
-  that is off by five standard deviations of these errors, taken as independent, is within the
-  largest of 24 samples but for one chance in 10^10; a comparison that half an ulp decides is
-  decided otherwise in one of them but for one in 10^5.
+- *coarse*, where the program has f16 or bf16: besides, what an operation gives in a half, and what
+  attention multiplies by its values, by up to four ulp of it. dlc rounds such a value where it
+  reaches memory or tensor cores, eager PyTorch always, so its error is within half an ulp, and 0 in
+  some uses: an eighth of the disturbance at most. A value that is off by five standard deviations
+  of these errors, taken as independent, is within the largest of 24 samples but for one chance in
+  10^10; a comparison that half an ulp decides is decided otherwise in one of them but for one in
+  10^5.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Expected:
         ]
         halves = any(_is_rounded(value) for op in module.walk() for value in op.results)
         self.moved_far = [
-            evaluate(module, arguments, double=True, disturb=noise.coarse)
+            evaluate(module, arguments, double=True, disturb=noise.coarse, within=noise.coarse)
             for _ in noise.turns(COARSE_SAMPLES if halves else 0)
         ]
 

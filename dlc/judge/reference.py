@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -23,6 +23,14 @@ from dlc.dialects.torch import Argument, AtenOp
 from dlc.judge.drawn_numbers import drawn
 
 VIEWS = ("view.default", "_unsafe_view.default")
+ATTENTION = "scaled_dot_product_attention.default"
+
+Disturb: TypeAlias = Callable[[torch.Tensor, SSAValue], torch.Tensor]
+"""What is used in place of a tensor that a value has."""
+
+
+def _undisturbed(tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:
+    return tensor
 
 
 def evaluate(
@@ -30,19 +38,21 @@ def evaluate(
     arguments: Sequence[torch.Tensor],
     *,
     double: bool = False,
-    disturb: Callable[[torch.Tensor, SSAValue], torch.Tensor] = lambda tensor, value: tensor,
+    disturb: Disturb = _undisturbed,
+    within: Disturb | None = None,
 ) -> list[torch.Tensor]:
     """
     The results of `@main`, each `torch.aten` being a call of that overload. With `double`, every
     floating-point tensor is fp64, casts to other floating-point types included; an argument is for
     as long as an operation uses it, so that the weights of a model need not be there twice.
     oneDNN takes no part.
-    `disturb` is applied to every value at each of its uses.
+    `disturb` is applied to every value at each of its uses; `within` to what an operation with that
+    result holds in its type between two products: the probabilities of attention.
     OpError for any other operation, for an overload that this PyTorch does not have, and for what
     PyTorch refuses, as an index that is out of range.
     """
     main = main_of(module)
-    evaluation = _Evaluation(double, disturb)
+    evaluation = _Evaluation(double, disturb, within)
     with torch.no_grad(), without_onednn():
         return evaluation.run(main.body.block, arguments)
 
@@ -52,7 +62,8 @@ class _Evaluation:
     """The values of a program, as far as operations to come use them."""
 
     double: bool
-    disturb: Callable[[torch.Tensor, SSAValue], torch.Tensor]
+    disturb: Disturb
+    within: Disturb | None
     values: dict[SSAValue, torch.Tensor] = field(default_factory=dict)
 
     def use(self, value: SSAValue) -> torch.Tensor:
@@ -81,7 +92,7 @@ class _Evaluation:
     def outputs(self, op: Operation) -> Sequence[torch.Tensor]:
         match op:
             case AtenOp():
-                return _call(op, {v: self.use(v) for v in op.operands}, self.double)
+                return _call(op, {v: self.use(v) for v in op.operands}, self.double, self.within)
             case flow.IfOp():
                 return self.run((op.then if self.use(op.flag) else op.otherwise).block, [])
             case flow.ForOp():
@@ -137,7 +148,9 @@ def without_onednn() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(enabled)
 
 
-def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> list[torch.Tensor]:
+def _call(
+    op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool, within: Disturb | None
+) -> list[torch.Tensor]:
     overload = overload_of(op)
     given: dict[str, Any] = {}
     for argument in overload._schema.arguments:
@@ -169,6 +182,8 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
     if op.overload.data == "view_as_complex.default":
         given["self"] = given["self"].contiguous()
     try:
+        if within is not None and op.overload.data == ATTENTION:
+            return [_attention(given, lambda held: within(held, op.results[0]))]
         result = overload(**given)
     except torch.OutOfMemoryError:
         raise
@@ -178,6 +193,17 @@ def _call(op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool) -> lis
     outputs = list(result) if isinstance(result, list | tuple) else [result]
     outputs = [t.resolve_conj().resolve_neg() for t in outputs]
     return [widened(t) if double else t for t in outputs]
+
+
+def _attention(
+    given: dict[str, Any], within: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """Attention, with probabilities as `within` makes them."""
+    _, weights = torch.ops.aten._scaled_dot_product_attention_math(**given)
+    value: torch.Tensor = given["value"]
+    if given.get("enable_gqa"):
+        value = value.repeat_interleave(weights.shape[-3] // value.shape[-3], -3)
+    return within(weights) @ value
 
 
 def default_epsilon(op: AtenOp) -> float:

@@ -8,11 +8,13 @@ import signal
 import time
 import warnings
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import fuzzing.programs
 import pytest
 import torch
+import torch.nn.functional as F
 from fuzzing import campaign
 from fuzzing.cases import KINDS, Answer, Setting, complaint
 from fuzzing.programs import Program, Statement, random_program
@@ -180,6 +182,23 @@ def test_halves_are_judged(dtype: torch.dtype) -> None:
     assert expected.complaint([difference * off, decision, product]) is not None
     assert expected.complaint([difference, decision ^ (off > 1), product]) is not None
     assert expected.complaint([difference, decision, product * off.float()]) is not None
+
+
+@pytest.mark.parametrize("dtype", fuzzing.programs.HALVES)
+def test_probabilities_are_halves(dtype: torch.dtype) -> None:
+    """Tensor cores take them so; what they are multiplied by is judged as exactly as before."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, y)
+
+    draw = partial(torch.randn, 2, 32, 16, generator=torch.Generator().manual_seed(1))
+    x, y = draw().to(dtype), draw().to(dtype)
+    expected = Expected(import_program(program, (x, y)).module, [x, y])
+    scores = (x.double() @ x.double().mT / 4).softmax(-1)
+    rounded = (scores.to(dtype).double() @ y.double()).to(dtype)
+    assert expected.complaint([rounded]) is None
+    off = (scores * (1 + 32 * torch.finfo(dtype).eps)) @ y.double()
+    assert expected.complaint([off.to(dtype)]) is not None
 
 
 def test_every_option_is_drawn() -> None:
