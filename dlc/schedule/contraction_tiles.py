@@ -77,7 +77,7 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     inner = [op for op in outer.body.block.ops if isinstance(op, AxesOp)]
     if len(inner) != 1 or not isinstance(reduce := inner[0], loop.ReduceOp):
         return None
-    if any(isinstance(op, AxesOp) for op in reduce.body.walk()):
+    if reduce.monoid.together or any(isinstance(op, AxesOp) for op in reduce.body.walk()):
         return None
     along = variance(kernel)
     found = contraction_of(reduce, along)

@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.traits import MemoryEffectKind, get_effects
 
 from dlc.dialects.axes import AxesOp
@@ -28,27 +28,49 @@ def only_computes(op: Operation) -> bool:
 
 def computed_alike(a: SSAValue, b: SSAValue, axes: Mapping[SSAValue, SSAValue]) -> bool:
     """True if two values are computed alike, some axes standing for others."""
+    alike = dict(axes)
     pending = [(a, b)]
     seen = {*pending}
     while pending:
         x, y = pending.pop()
-        if x is y or axes.get(x) is y:
+        if x is y or alike.get(x) is y:
             continue
         one, two = x.owner, y.owner
-        if isinstance(one, Block) or isinstance(two, Block) or not _do_alike(one, two):
+        if isinstance(one, Block) or isinstance(two, Block):
             return False
-        for pair in zip(one.operands, two.operands, strict=True):
-            if pair not in seen:
-                seen.add(pair)
-                pending.append(pair)
+        if not _do_alike(one, two) or one.results.index(x) != two.results.index(y):
+            return False
+        pairs = list(zip(one.operands, two.operands, strict=True))
+        for own, other in zip(one.regions, two.regions, strict=True):
+            alike.update(zip(own.block.args, other.block.args, strict=True))
+            ends = own.block.last_op, other.block.last_op
+            assert None not in ends
+            pairs += zip(*(end.operands for end in ends if end is not None), strict=True)
+        pending += [pair for pair in pairs if pair not in seen]
+        seen.update(pairs)
     return True
 
 
 def _do_alike(a: Operation, b: Operation) -> bool:
-    """True if two operations do the same to what they are given."""
-    if a.regions or b.regions or len(a.operands) != len(b.operands):
+    """True if two operations do the same to what they are given, and yield alike of their axes."""
+    if len(a.regions) != len(b.regions) or not _same(a, b):
         return False
-    return (a.name, a.properties, a.result_types) == (b.name, b.properties, b.result_types)
+    if a.regions and not (isinstance(a, ReduceOp) and isinstance(b, ReduceOp)):
+        return False
+    ends = zip(map(_end, a.regions), map(_end, b.regions), strict=True)
+    return all(_same(one, other) for one, other in ends)
+
+
+def _same(a: Operation, b: Operation) -> bool:
+    """True if two operations are equal but for their operands and regions."""
+    same = (a.name, a.properties, a.result_types) == (b.name, b.properties, b.result_types)
+    return same and len(a.operands) == len(b.operands)
+
+
+def _end(region: Region) -> Operation:
+    last = region.block.last_op
+    assert last is not None
+    return last
 
 
 def trip_count(op: AxesOp) -> int:

@@ -25,9 +25,13 @@ class JoinCascadesPass(ModulePass):
     e^(m − p) times that of w·e^(x − m). The monoid `expsum` keeps (m, the sum of w·e^(x − m)) for
     the largest x so far: a new m multiplies the sum by e^(old − new), and after the last point m is
     the largest of all. So sums are as before up to rounding, and no power overflows. Where the
-    largest is infinite or NaN, e^(m − p) makes of them what the program had: NaN for p = m.
+    largest is infinite or NaN, e^(m − p) makes of them what the program had: NaN for p = m. What is
+    the same for all points is done to the sum: division by another sum, and 0 for a certain largest
+    value, as that of a row of which all is masked.
     *Faster because* rows that no block can hold are read once, not twice; one reduce can be split
-    over blocks, and two that need each other cannot.
+    over blocks, and two that need each other cannot. Exponents may be sums, and w may vary along
+    axes that they do not vary along: so attention is one sweep over keys, of which no score is
+    stored.
 
     ```
     %m = loop.reduce max %k in 65536 -> f32 { … loop.yield %x : f32 }

@@ -81,3 +81,31 @@ func.func @main(%x: tensor<8xbf16>) -> (tensor<8xf32>, tensor<8xbf16>) {
   }
   func.return %y, %z : tensor<8xf32>, tensor<8xbf16>
 }
+
+// -----
+
+// A reduce within another, which does not vary along its axes.
+
+// CHECK-LABEL: loop.kernel @fold(
+// CHECK:       loop.for %i in 8 {
+// CHECK-NEXT:    %m = loop.reduce max %j in 4 -> f32 {
+// CHECK:         %s = loop.reduce add %k in 4 -> f32 {
+// CHECK-NEXT:      loop.load
+// CHECK-NEXT:      arith.subf
+func.func @main(%x: tensor<8x4xf32>) -> tensor<8xf32> {
+  %y = loop.kernel @fold(%x: memref<8x4xf32> = %x) -> (%y: memref<8xf32>) {
+    loop.for %i in 8 {
+      %s = loop.reduce add %k in 4 -> f32 {
+        %m = loop.reduce max %j in 4 -> f32 {
+          %a = loop.load %x[%i, %j] : memref<8x4xf32>
+          loop.yield %a : f32
+        }
+        %b = loop.load %x[%i, %k] : memref<8x4xf32>
+        %d = arith.subf %b, %m : f32
+        loop.yield %d : f32
+      }
+      loop.store %s, %y[%i] : memref<8xf32>
+    }
+  }
+  func.return %y : tensor<8xf32>
+}

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import combinations
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, math
+from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS
 from xdsl.dialects.builtin import AnyFloat, FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import ConstantLike
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from dlc.analysis.loop.loops import computed_alike, only_computes
-from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp
-from dlc.transforms.loop.fusion.hoisting import used_values
+from dlc.dialects.loop import ForOp, KernelOp, ReduceOp, YieldOp
+from dlc.transforms.loop.fusion.hoisting import hoist, used_values
+from dlc.transforms.loop.fusion.nesting import nest, unnest
 
 MONOID = "expsum"
 
 
 def has_cascades(kernel: KernelOp) -> bool:
     """True if `join_cascades` would join any."""
-    return next(_cascades(kernel), None) is not None
+    return next(_cascades(kernel), None) is not None or has_cascades_in_one_nest(kernel)
+
+
+def has_cascades_in_one_nest(kernel: KernelOp) -> bool:
+    """True if it would where each nest of loops, with a sum in an inner one, is one loop."""
+    reduces = [op for op in kernel.walk() if isinstance(op, ReduceOp)]
+    if len({op.parent for op in reduces if isinstance(op.parent_op(), ForOp)}) < 2:
+        return False
+    flat = kernel.clone()
+    found = unnest(flat) and next(_cascades(flat), None) is not None
+    flat.erase()
+    return found
 
 
 def join_cascades(kernel: KernelOp) -> list[str]:
@@ -39,8 +54,23 @@ def join_cascades(kernel: KernelOp) -> list[str]:
     %m, %a = loop.reduce expsum %k in 64 -> (f32, f32) { … loop.yield %x, %w : f32, f32 }
     %s = %a · math.exp (%m − %m)
     ```
+
+    Where the sum varies along more axes than the largest, both are computed at the points of all.
     """
+    said = _join_all(kernel)
+    if has_cascades_in_one_nest(kernel):
+        unnest(kernel)
+        hoist(kernel)
+        said += _join_all(kernel)
+        hoist(kernel)
+        nest(kernel)
+    return said
+
+
+def _join_all(kernel: KernelOp) -> list[str]:
     said: list[str] = []
+    while (pair := next(_alike(kernel), None)) is not None:
+        _merge(*pair)
     while (cascade := next(_cascades(kernel), None)) is not None:
         largest, total = (op.results[0].name_hint for op in (cascade.largest, cascade.total))
         said.append(f"%{total or 'sum'} is folded with %{largest or 'max'}, in one sweep")
@@ -58,7 +88,10 @@ class _Term:
     steps: Mapping[Operation, int]
     """The operations that make the value of the power, and which operand comes from it."""
     factors: tuple[Operation, ...]
-    """Those of them that are a product or quotient with a value from before the sum."""
+    """
+    Those of them that are a product or quotient with a value from before the sum, or make it 0 for
+    a certain pivot.
+    """
 
 
 @dataclass(frozen=True)
@@ -75,9 +108,7 @@ class _Cascade:
 def _cascades(kernel: KernelOp) -> Iterator[_Cascade]:
     outputs = frozenset(kernel.output_refs)
     for largest in kernel.walk():
-        if not isinstance(largest, ReduceOp) or largest.yielded.where:
-            continue
-        if largest.monoid_name.data != MONOID and not _finds_one_maximum(largest):
+        if not isinstance(largest, ReduceOp) or not _finds_largest(largest):
             continue
         total = largest.next_op
         while total is not None:
@@ -87,9 +118,30 @@ def _cascades(kernel: KernelOp) -> Iterator[_Cascade]:
             total = total.next_op
 
 
-def _finds_one_maximum(reduce: ReduceOp) -> bool:
-    floats = all(isinstance(r.type, AnyFloat) for r in reduce.results)
-    return reduce.monoid_name.data == "max" and floats and len(reduce.results) == 1
+def _finds_largest(reduce: ReduceOp) -> bool:
+    """True if the first result of a reduce is the largest of floats, the others sums like it."""
+    if reduce.yielded.where or not isinstance(reduce.results[0].type, AnyFloat):
+        return False
+    is_max = reduce.monoid_name.data == "max" and len(reduce.results) == 1
+    return is_max or reduce.monoid_name.data == MONOID
+
+
+def _alike(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, tuple[Operation, ...]]]:
+    """Two reduces that find the same largest value, and what the second needs in between."""
+    outputs = frozenset(kernel.output_refs)
+    reduces = [op for op in kernel.walk() if isinstance(op, ReduceOp) and _finds_largest(op)]
+    for first, second in combinations(reduces, 2):
+        axes = dict[SSAValue, SSAValue](zip(second.axes, first.axes, strict=False))
+        if first.parent is not second.parent or first.extents != second.extents:
+            continue
+        if MONOID not in (first.monoid_name.data, second.monoid_name.data):
+            continue
+        if not computed_alike(second.yielded.values[0], first.yielded.values[0], axes):
+            continue
+        needing = set[SSAValue]().union(*(_needing(r, first, second) for r in first.results))
+        before = _needed(second, first, needing, outputs)
+        if before is not None and needing.isdisjoint(used_values(second)):
+            yield first, second, before
 
 
 def _cascade(largest: ReduceOp, total: ReduceOp, outputs: AbstractSet[SSAValue]) -> _Cascade | None:
@@ -147,10 +199,14 @@ def _term(
     while (op := value.owner) in inside and not isinstance(op, math.ExpOp):
         assert isinstance(op, Operation)
         which = [n for n, v in enumerate(op.operands) if v in needing and v.owner in inside]
-        if len(which) != 1 or not _is_linear(op, which[0]):
+        if len(which) != 1:
+            return None
+        if not _is_linear(op, which[0]) and not _is_zero_at(op, which[0], largest.results[0]):
             return None
         if not needing.isdisjoint(v for v in op.operands if v.owner not in inside):
             factors.append(op)
+        elif any(isinstance(factor, arith.SelectOp) for factor in factors):
+            return None  # not multiplied with what the zero is
         steps[op] = which[0]
         value = op.operands[which[0]]
     if not isinstance(op, math.ExpOp) or not isinstance(op.operand.owner, arith.SubfOp):
@@ -171,34 +227,78 @@ def _is_linear(op: Operation, operand: int) -> bool:
     )
 
 
-def _join(cascade: _Cascade) -> None:
-    """Puts one reduce in the place of the largest, and what is made of it in that of the sum."""
-    largest, total = cascade.largest, cascade.total
-    for op in cascade.before:
+def _is_zero_at(op: Operation, operand: int, largest: SSAValue) -> bool:
+    """
+    True if an operation takes 0 in place of an operand where the largest is a certain number, which
+    then is not NaN: 0 times the sum is what it would be, also of weights that are not finite.
+    """
+    if not isinstance(op, arith.SelectOp) or operand != 2 or not _is_zero(op.lhs):
+        return False
+    test = op.cond.owner
+    return (
+        isinstance(test, arith.CmpfOp)
+        and CMPF_COMPARISON_OPERATIONS[test.predicate.value.data] == "oeq"
+        and largest in test.operands
+    )
+
+
+def _is_zero(value: SSAValue) -> bool:
+    constant = ConstantLike.get_constant_value(value)
+    return isinstance(constant, FloatAttr) and constant.value.data == 0
+
+
+def _merge(first: ReduceOp, second: ReduceOp, before: Sequence[Operation]) -> None:
+    """Puts one reduce in the place of two that find the same largest value."""
+    x, *weights = _one_body(first, second, before)
+    others = weights[len(first.results) :]
+    weights = [*weights[: len(first.results) - 1], *others]
+    joined = _folded(first, [x, *weights], [*first.results, *second.results[1:]])
+    Rewriter.replace_op(first, joined, joined.results[: len(first.results)])
+    found = joined.results[len(joined.results) - len(others) :]
+    Rewriter.replace_op(second, [], [joined.results[0], *found])
+
+
+def _one_body(first: ReduceOp, second: ReduceOp, before: Sequence[Operation]) -> list[SSAValue]:
+    """Moves the body of the second of two reduces into the first; returns what both yielded."""
+    for op in before:
         op.detach()
-        Rewriter.insert_op(op, InsertPoint.before(largest))
-    for old, new in zip(total.axes, largest.axes, strict=True):
+        Rewriter.insert_op(op, InsertPoint.before(first))
+    for old, new in zip(second.axes, first.axes, strict=True):
         old.replace_all_uses_with(new)
-    block = largest.body.block
-    exponents, values = list(largest.yielded.values), list(total.yielded.values)
-    for op in (largest.yielded, total.yielded):
+    values = [*first.yielded.values, *second.yielded.values]
+    for op in (first.yielded, second.yielded):
         Rewriter.erase_op(op)
-    for op in list(total.body.block.ops):
+    for op in list(second.body.block.ops):
         op.detach()
-        block.add_op(op)
-    builder = Builder(InsertPoint.at_end(block))
-    terms = list(zip(values, cascade.terms, strict=True))
-    weights = [_weight(builder, value, term) for value, term in terms]
-    block.add_op(YieldOp([*exponents, *(_or_one(builder, w, total) for w in weights)]))
+        first.body.block.add_op(op)
+    return values
+
+
+def _folded(first: ReduceOp, values: Sequence[SSAValue], results: Sequence[SSAValue]) -> ReduceOp:
+    """A reduce of the monoid, of what the body of one is now and of what it yields."""
+    block = first.body.block
+    block.add_op(YieldOp(values))
     for op in reversed(list(block.ops)):
         if is_trivially_dead(op):
             Rewriter.erase_op(op)
-    results = [*largest.results, *total.results]
-    types, extents = [r.type for r in results], largest.static_extents
-    joined = ReduceOp(MONOID, extents, types, largest.detach_region(largest.body))
-    joined.location = largest.location
+    types, extents = [r.type for r in results], first.static_extents
+    joined = ReduceOp(MONOID, extents, types, first.detach_region(first.body))
+    joined.location = first.location
     for old, new in zip(results, joined.results, strict=True):
         new.name_hint = old.name_hint
+    return joined
+
+
+def _join(cascade: _Cascade) -> None:
+    """Puts one reduce in the place of the largest, and what is made of it in that of the sum."""
+    largest, total = cascade.largest, cascade.total
+    both = _one_body(largest, total, cascade.before)
+    exponents, values = both[: len(largest.results)], both[len(largest.results) :]
+    builder = Builder(InsertPoint.at_end(largest.body.block))
+    terms = list(zip(values, cascade.terms, strict=True))
+    weights = [_or_one(builder, _weight(builder, *pair), total) for pair in terms]
+    results = [*largest.results, *total.results]
+    joined = _folded(largest, [*exponents, *weights], results)
     Rewriter.replace_op(largest, joined, joined.results[: len(largest.results)])
     m, sums = joined.results[0], joined.results[len(largest.results) :]
     builder = Builder(InsertPoint.before(total))
@@ -242,5 +342,7 @@ def _moved(builder: Builder, total: SSAValue, apart: SSAValue, term: _Term) -> S
     for op in reversed(term.factors):
         same = op.clone()
         same.operands[term.steps[op]] = value
+        if isinstance(op, arith.SelectOp):
+            same.operands[1] = builder.insert(arith.MulfOp(op.lhs, total)).result
         value = builder.insert(same).results[0]
     return value

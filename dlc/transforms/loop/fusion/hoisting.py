@@ -50,7 +50,9 @@ class _Hoist:
             uses = max(map(self._depth, op.operands), default=0)
             for region in op.regions:
                 uses = max(uses, self._visit(region.block, depth + 1))
-            if isinstance(op, StoreOp | ForOp | YieldOp) or not self._movable(op):
+            if isinstance(op, StoreOp | ForOp) or not self._movable(op):
+                if isinstance(op, YieldOp):
+                    uses = max((d for d in map(self._depth, op.operands) if d < depth), default=0)
                 needed = max(needed, min(uses, depth - 1))
                 continue
             key = (structure(op, lambda value: value), frozenset(op.attributes.items()))

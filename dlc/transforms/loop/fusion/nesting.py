@@ -26,11 +26,27 @@ def nest(kernel: KernelOp) -> None:
             _nest(op)
 
 
-def _nest(loop: ForOp) -> None:
-    """`nest` for the chain of loops that begins with `loop`, and for the loops in the last one."""
+def unnest(kernel: KernelOp) -> bool:
+    """Makes loops of which each is the only one in the one before one loop; says if there are."""
+    found = False
+    for op in list(kernel.body.block.ops):
+        if isinstance(op, ForOp) and len(chain := _chain(op)) > 1:
+            _rebuild(chain, [[axis for loop in chain for axis in loop.axes]])
+            found = True
+    return found
+
+
+def _chain(loop: ForOp) -> list[ForOp]:
+    """A loop, the only loop in it, the only one in that, and so on."""
     chain = [loop]
     while (inner := _sole_loop(chain[-1].body.block)) is not None:
         chain.append(inner)
+    return chain
+
+
+def _nest(loop: ForOp) -> None:
+    """`nest` for the chain of loops that begins with `loop`, and for the loops in the last one."""
+    chain = _chain(loop)
     levels = split_levels(chain)
     core = [op for op in chain[-1].body.block.ops if isinstance(op, ForOp)]
     if [list(level) for level in levels] != [list(f.axes) for f in chain]:

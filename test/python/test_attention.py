@@ -1,0 +1,131 @@
+"""Attention is one sweep over keys: what is joined, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_fusion import kernels, loops, run
+from torch import Tensor
+from xdsl.dialects.builtin import StringAttr
+
+import dlc
+from dlc.dialects.loop import ReduceOp
+
+INF, NAN = float("inf"), float("nan")
+Program = Callable[..., Tensor]
+
+
+def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Keys whose first element is negative are not attended to: maybe none is."""
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=(k[..., :1] >= 0).mT)
+
+
+def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k[:, :1], v[:, :1], enable_gqa=True)
+
+
+def by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q @ k.mT * 0.5, -1) @ v
+
+
+def scaled_before(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = (q / 2.0) @ k.mT
+    powers = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return (powers @ v) / powers.sum(-1, keepdim=True)
+
+
+def capped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(torch.tanh(q @ k.mT / 20) * 20, -1) @ v
+
+
+def by_distance(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    rows, keys = (torch.arange(x.shape[-2], device=x.device) for x in (q, k))
+    far = (rows[:, None] - keys).abs()
+    scores = q @ k.mT - 0.25 * far
+    return torch.softmax(scores.masked_fill(far > 5, -INF), -1) @ v
+
+
+PROGRAMS: dict[str, Program] = {
+    "sdpa": F.scaled_dot_product_attention,
+    "causal": causal,
+    "masked": masked,
+    "grouped": grouped,
+    "by hand": by_hand,
+    "scaled before": scaled_before,
+    "soft-capped": capped,
+    "a window, ALiBi": by_distance,
+}
+
+
+def joined(program: Program, *shapes: tuple[int, ...]) -> list[str]:
+    """The text of the program as one kernel, and the monoids of its reduces."""
+    module = loops(program, *shapes)
+    for kernel in kernels(module):
+        kernel.attributes["fuse"] = StringAttr("always")
+    run(module, "fuse-loops,join-cascades")
+    folds = [op.monoid_name.data for op in module.walk() if isinstance(op, ReduceOp)]
+    return [str(module), *folds]
+
+
+def draw(rows: int, keys: int, width: int = 4, columns: int = 3) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(rows * 1000 + keys)
+    shapes = (1, 2, rows, width), (1, 2, keys, width), (1, 2, keys, columns)
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_kernel_with_one_sweep_over_keys(name: str, tmp_path: Path) -> None:
+    program, inputs = PROGRAMS[name], draw(9, 11)
+    text, *folds = joined(program, *(tuple(x.shape) for x in inputs))
+    assert folds == ["expsum", "add"]
+    file = tmp_path / "joined.mlir"
+    file.write_text(text)
+    loaded = dlc.load(file, backend="host")
+    exact = program(*(x.double() for x in inputs))
+    torch.testing.assert_close(loaded(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
+    assert {verdict.answer for verdict in loaded.check()} == {"clean"}
+
+
+def unusual(program: Program, tmp_path: Path, *inputs: Tensor) -> None:
+    text, *_ = joined(program, *(tuple(x.shape) for x in inputs))
+    file = tmp_path / "joined.mlir"
+    file.write_text(text)
+    exact = program(*(x.double() for x in inputs))
+    found = dlc.load(file, backend="host")(*inputs).double()
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["causal", "masked", "by hand"])
+@pytest.mark.parametrize(("rows", "keys"), [(1, 1), (7, 1), (1, 7), (33, 29), (3, 0)])
+def test_ragged_sizes(name: str, rows: int, keys: int, tmp_path: Path) -> None:
+    unusual(PROGRAMS[name], tmp_path, *draw(rows, keys))
+
+
+def test_rows_without_keys_are_zero_as_the_operation_has_them(tmp_path: Path) -> None:
+    q, k, v = draw(5, 8)
+    k[..., 0] = -1.0  # masks all keys
+    v[0, 1, 3, 2] = INF  # and 0 times it is NaN
+    unusual(masked, tmp_path, q, k, v)
+
+
+@pytest.mark.parametrize("name", ["sdpa", "by hand", "a window, ALiBi"])
+def test_infinities_and_nan_go_where_they_do(name: str, tmp_path: Path) -> None:
+    q, k, v = draw(6, 10)
+    q[0, 0, 1, 0], q[0, 0, 2, 1] = NAN, INF
+    k[0, 1, 4, 0], v[0, 0, 5, 1], v[0, 1, 0, 0] = INF, -INF, NAN
+    unusual(PROGRAMS[name], tmp_path, q, k, v)
+
+
+@pytest.mark.parametrize("name", ["causal", "by hand"])
+def test_large_scores(name: str, tmp_path: Path) -> None:
+    q, k, v = draw(6, 40)
+    q, k = torch.full_like(q, 64.0), k.mul(16).round() * 4  # products are exact
+    unusual(PROGRAMS[name], tmp_path, q, k, v)
