@@ -46,8 +46,9 @@ def computed_alike(a: SSAValue, b: SSAValue, axes: Mapping[SSAValue, SSAValue]) 
             ends = own.block.last_op, other.block.last_op
             assert None not in ends
             pairs += zip(*(end.operands for end in ends if end is not None), strict=True)
-        pending += [pair for pair in pairs if pair not in seen]
-        seen.update(pairs)
+        new = dict.fromkeys(pair for pair in pairs if pair not in seen)
+        pending += new
+        seen.update(new)
     return True
 
 
