@@ -19,7 +19,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 from xdsl.utils.exceptions import DiagnosticException
 
-from dlc.dynamo.compiled_graph import CompiledGraph
+from dlc.dynamo.compiled_graph import CompiledGraph, left_to_eager, reason_of
 from dlc.dynamo.options import Options
 from dlc.dynamo.pieces import compile_pieces
 from dlc.dynamo.placeholders import (
@@ -29,6 +29,7 @@ from dlc.dynamo.placeholders import (
     with_numbers,
 )
 from dlc.frontend.exclusive import outside_of_tracing
+from dlc.frontend.written_views import ViewWriteError
 
 
 def backend(
@@ -50,9 +51,11 @@ def backend(
     if not _wants_gradients(example_inputs):
         try:
             return _whole(graph, example_inputs, chosen)
-        except DiagnosticException:
+        except DiagnosticException as error:
             if not chosen.fallback:
                 raise
+            if isinstance(error, ViewWriteError):  # a functional graph adds up what is written
+                return left_to_eager(graph, reason_of(error))
     return _differentiable(graph, example_inputs, chosen)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ class CompiledGraph(torch.nn.Module):
     def leave(self, args: Sequence[Any], reason: str) -> None:
         """Such calls are left to PyTorch."""
         self.left.add(_key(args))
-        get_logger("graphs").warning("a graph is left to eager PyTorch: %s", reason)
+        left_to_eager(self.graph, reason)
 
     def forward(self, *args: Any) -> Any:
         if self.left and _key(args) in self.left:
@@ -48,6 +48,12 @@ class CompiledGraph(torch.nn.Module):
                 raise
             self.leave(args, reason_of(error))
             return self.graph(*args)
+
+
+def left_to_eager(graph: GraphModule, reason: str) -> Callable[..., Any]:
+    """What runs a graph by PyTorch; a warning says why."""
+    get_logger("graphs").warning("a graph is left to eager PyTorch: %s", reason)
+    return graph.forward
 
 
 def reason_of(error: Exception) -> str:

@@ -40,6 +40,7 @@ from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 from dlc.frontend.strided import STRIDED, NotRowMajor
 from dlc.frontend.unchecked import GivesBool, Unchecked
+from dlc.frontend.written_views import check_writes
 
 LEFT = frozenset(
     (
@@ -92,6 +93,7 @@ def export(
             for name, inner in exported.graph_module.named_modules():
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
+            check_writes(exported.graph, shown_as)
             if _is_taken_apart(exported, whole):
                 return exported
             take_attention_apart(exported.graph_module)

@@ -53,14 +53,17 @@ class Expected:
             for _ in noise.turns(COARSE_SAMPLES if halves else 0)
         ]
 
-    def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
-        """An error in some results, from whatever backend; None if they are right."""
+    def complaint(self, results: Sequence[torch.Tensor], terms: int = 1) -> str | None:
+        """
+        An error in some results, from whatever backend; None if they are right. So many terms may
+        be added one after the other, each with a rounding of the sum so far.
+        """
         if len(results) != len(self.exact):
             return f"expected {len(self.exact)} results, found {len(results)}"
         for number, result in enumerate(results):
             moved, far = ([s[number] for s in some] for some in (self.moved, self.moved_far))
             exact, eager = self.exact[number], self.eager[number]
-            if said := _complaint(_typed(result, eager.dtype), exact, eager, moved, far):
+            if said := _complaint(_typed(result, eager.dtype), exact, eager, moved, far, terms):
                 return f"result {number} {said}"
         return None
 
@@ -135,6 +138,7 @@ def _complaint(
     eager: torch.Tensor,
     moved: list[torch.Tensor],
     far: list[torch.Tensor],
+    terms: int,
 ) -> str | None:
     if result.shape != exact.shape:
         return f"has shape {list(result.shape)}, not {list(exact.shape)}"
@@ -151,7 +155,7 @@ def _complaint(
     scale = exact.abs().where(both, 0).max() if exact.numel() else torch.tensor(0.0)
     ordinary, denormal = _most(distance[both]), torch.finfo(result.dtype).tiny
     ulp = _ulp(result.dtype)
-    allowed = SLACK * torch.maximum(distance, ordinary) + 16 * ulp * scale + denormal
+    allowed = SLACK * torch.maximum(distance, ordinary) + (16 + terms / 2) * ulp * scale + denormal
     if far:
         allowed += _farthest(far, exact, both)
     return _first(both & ((result.double() - exact).abs() > allowed), result, exact)

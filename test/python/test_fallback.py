@@ -96,6 +96,19 @@ def test_what_only_pytorch_knows(grad: bool, caplog: pytest.LogCaptureFixture):
     assert re.search("not compiled for complex", said(caplog)[0])
 
 
+def test_writes_to_one_place_are_left(caplog: pytest.LogCaptureFixture):
+    """PyTorch's functional graphs add up what is written there."""
+
+    def zeroed(x: torch.Tensor) -> torch.Tensor:
+        return x.expand(2, 4)[:, :2].zero_() + x[1]
+
+    mine, eager = torch.arange(4.0), torch.arange(4.0)
+    assert torch.equal(torch.compile(zeroed, backend="dlc")(mine), zeroed(eager))
+    assert torch.equal(mine, eager)
+    (sentence,) = said(caplog)
+    assert re.search("left to eager PyTorch: .*several elements at one place", sentence)
+
+
 def test_without_fallback_dynamo_hears_of_it():
     def program(x: torch.Tensor) -> torch.Tensor:
         return negated(x) + 1

@@ -141,6 +141,14 @@ FOUND = {
             None,
         ),
     ),
+    "judge: many equal terms, added one after the other": (
+        Program(
+            (Statement("v0", "torch.full((4096,), 0.0074)"),),
+            (Statement("v1", "v0.sum()"),),
+            ("v1",),
+        ),
+        Setting("sm_100", ("chunk-matmul-k{bk=8 vector=4}",), None),
+    ),
 }
 """What the fuzzer has found: the kind of bug and what it was, and where it shows."""
 

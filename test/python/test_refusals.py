@@ -40,6 +40,17 @@ REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ..
         lambda: (LONG[:6], LONG[2:]),
         "shares memory .* pass a clone of one",
     ),
+    "expanded": (
+        lambda x: x.expand(2, 8)[:, :4].zero_(),
+        lambda: (LONG,),
+        "several elements at one place in memory, such as an expanded one",
+    ),
+    "windows": (lambda x: x.unfold(0, 3, 1).fill_(2), lambda: (LONG,), "several elements at one"),
+    "gaps": (
+        lambda x: x.unfold(0, 3, 3)[:1].mul_(2),
+        lambda: (LONG,),
+        "elements between them that are in none",
+    ),
     "twice": (_add_in_place, lambda: (LONG, LONG), "shares memory .* pass a clone of one"),
     "data": (lambda x: x.data + 1, lambda: (X,), r"as x.data is; use x.detach\(\)"),
     "gradient": (
@@ -57,6 +68,25 @@ def test_refusals_are_sentences(name: str) -> None:
     program, args, sentence = REFUSED[name]
     with pytest.raises(ImportFailure, match=sentence):
         dlc.compile(program, args(), backend="host")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.unfold(0, 4, 4)[:1].mul_(2),
+        lambda x: x[None].expand(1, 8).mul_(2),
+        lambda x: x.view(2, 4).t().mul_(2),
+        lambda x: x.mul_(2).expand(2, 8),
+    ],
+    ids=["apart", "once", "transposed", "before"],
+)
+def test_views_with_a_place_for_each_element_are_written_to(
+    write: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    mine, eager = LONG.clone(), LONG.clone()
+    f = dlc.compile(write, (LONG.clone(),), backend="host")
+    assert torch.equal(f(mine), write(eager))
+    assert torch.equal(mine, eager)
 
 
 def test_a_later_call_is_refused_as_the_first_one_is() -> None:

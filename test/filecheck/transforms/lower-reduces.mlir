@@ -155,6 +155,21 @@
 
 // -----
 
+// One thread along an axis has nothing to fold.
+// CHECK-LABEL: kernel.func @alone(
+// CHECK-NOT: kernel.shuffle
+// CHECK-NOT: kernel.alloc_shared
+%x = "test.op"() : () -> tensor<3x4xf32>
+%y = tile.kernel @alone(%x: memref<3x4xf32> = %x) -> (%y: memref<3xf32>) {
+  tile.launch thread(%r in 3, %t in 1) {
+    %a = tile.load %x[%r, %t] : memref<3x4xf32>
+    %s = tile.combine add %a across(%t) : f32
+    tile.store %s, %y[%r] : memref<3xf32>
+  }
+}
+
+// -----
+
 // (value, index) has two accumulators, which are made together.
 // CHECK-LABEL: kernel.func @index(
 // CHECK: %best, %place = tile.accumulator %{{.*}}, %{{.*}} over(%r) : f32, i64 -> memref<2xf32, #kernel.local>, memref<2xi64, #kernel.local>

@@ -16,6 +16,7 @@ from loop_cases import gemm
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.executor import Executor
 from dlc.backend.host.host_backend import HostBackend
@@ -45,6 +46,8 @@ EXPORTED = 0.1
 """How often a program is also built and run without dlc."""
 TEXTS = 20
 """So many texts are a case."""
+IN_PARTS = ("chunk-reduce", "cooperative-reduce")
+"""Steps that have parts of a long sum added up apart."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +230,8 @@ def complaint(
     except Exception as error:
         return f"{type(error).__name__} at import: {error}", ""
     try:
-        kernels = _scheduled(ctx, state, setting)
-        return _ran(kernels, arguments, expected, setting), ""
+        kernels, terms = _scheduled(ctx, state, setting)
+        return _ran(kernels, arguments, expected, setting, terms), ""
     except _Refused as refusal:
         return "", str(refusal)
     except Exception as error:
@@ -239,18 +242,21 @@ class _Refused(Exception):
     """A random schedule asks for more than a block can have."""
 
 
-def _scheduled(ctx: Context, module: ModuleOp, setting: Setting) -> ModuleOp:
+def _scheduled(ctx: Context, module: ModuleOp, setting: Setting) -> tuple[ModuleOp, int]:
+    """Kernel IR, and how many terms the schedule has one thread add one after the other."""
     if setting.schedule is None:
         run_pipeline(ctx, module, "kernel")
-        return module
+        return module, 1
     run_pipeline(ctx, module, "loop")
+    parted = any(step.startswith(IN_PARTS) for step in setting.schedule)
+    terms = 1 if parted else longest_reduction(module)
     for op in module.walk():
         if isinstance(op, loop.KernelOp):
             op.schedule = StringAttr(as_schedule(setting.schedule))
     for step in setting.schedule:
         obeyed(module, step.split("{")[0])
     try:
-        return lowered(module)
+        return lowered(module), terms
     except OpError as error:
         if " B of shared memory" in str(error):
             raise _Refused("more shared memory than a block can have") from None
@@ -258,15 +264,19 @@ def _scheduled(ctx: Context, module: ModuleOp, setting: Setting) -> ModuleOp:
 
 
 def _ran(
-    kernels: ModuleOp, arguments: list[torch.Tensor], expected: Expected, setting: Setting
+    kernels: ModuleOp,
+    arguments: list[torch.Tensor],
+    expected: Expected,
+    setting: Setting,
+    terms: int,
 ) -> str:
     """A race or another hazard is raised, and so is what CUDA C has no text for."""
     print_module(kernels)
     arrays = [as_array(t) for t in arguments]
     results = [torch.from_numpy(np.array(a)) for a in run_module(kernels, arrays)]
-    if said := expected.complaint(results):
+    if said := expected.complaint(results, terms):
         return f"wrong in the interpreter: {said}"
     if setting.host is not None:
-        if said := expected.complaint(Executor(kernels, setting.host)(arguments)):
+        if said := expected.complaint(Executor(kernels, setting.host)(arguments), terms):
             return f"wrong on the host: {said}"
     return ""

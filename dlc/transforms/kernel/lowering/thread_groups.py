@@ -26,6 +26,8 @@ def lanes_of(threads: Sequence[SSAValue], across: Sequence[SSAValue]) -> Lanes:
     The lanes of a warp that exchange by shuffles what the points of `across` hold; `threads` are
     all parts of the thread's number, the last one fastest.
     """
+    if not across:
+        return Lanes(1, 1)
     first = threads.index(across[0])
     inner = threads[first + len(across) :]
     apart, width = count_of(inner), count_of(across)
