@@ -53,7 +53,9 @@ class Expected:
             for _ in noise.turns(COARSE_SAMPLES if halves else 0)
         ]
 
-    def complaint(self, results: Sequence[torch.Tensor], terms: int = 1) -> str | None:
+    def complaint(
+        self, results: Sequence[torch.Tensor], backend: str = "host", *, terms: int = 1
+    ) -> str | None:
         """
         An error in some results, from whatever backend; None if they are right. So many terms may
         be added one after the other, each with a rounding of the sum so far.

@@ -274,9 +274,9 @@ def _ran(
     print_module(kernels)
     arrays = [as_array(t) for t in arguments]
     results = [torch.from_numpy(np.array(a)) for a in run_module(kernels, arrays)]
-    if said := expected.complaint(results, terms):
+    if said := expected.complaint(results, terms=terms):
         return f"wrong in the interpreter: {said}"
     if setting.host is not None:
-        if said := expected.complaint(Executor(kernels, setting.host)(arguments), terms):
+        if said := expected.complaint(Executor(kernels, setting.host)(arguments), terms=terms):
             return f"wrong on the host: {said}"
     return ""
