@@ -97,10 +97,13 @@ class _Trial:
     consumers: tuple[KernelOp, ...]
     merged: float
     apart: float
+    is_bound: bool = False
+    """True if `merged` is a lower bound, which was enough to tell that the merge does not pay."""
 
     def __str__(self) -> str:
         names = ", ".join(f"@{kernel.name_}" for kernel in self.consumers)
-        times = f"{self.merged * 1e6:.1f} us instead of {self.apart * 1e6:.1f} us"
+        least = "at least " if self.is_bound else ""
+        times = f"{least}{self.merged * 1e6:.1f} us instead of {self.apart * 1e6:.1f} us"
         return f"merged @{self.producer.name_} into {names}: {times}"
 
 
@@ -166,7 +169,6 @@ class _Fusion:
 
     def _try(self, producer: KernelOp, stage: Callable[[KernelOp, KernelOp], bool]) -> bool:
         """Merges `producer` into its consumers if the stage allows it, it is legal and it pays."""
-        wish = _wish(producer)
         users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
         # A body computes again and again: what is computed before it stays there.
         consumers = [u for u in users if isinstance(u, KernelOp) and u.parent is self.block]
@@ -178,25 +180,10 @@ class _Fusion:
         if not all(stage(producer, c) for c in consumers):
             return False
         self.tried.add((producer, *consumers))
-        found = [self.merges.merge(producer, c) for c in consumers]
-        merged = [m for m in found if m is not None]
-        if len(merged) < len(found):
-            self.kept[producer] = "it scans, and what reads it does not follow it point by point"
-            return False
-        facts = [self.merges.facts_of(m) for m in merged]
-        if (size := max(f.size for f in facts)) > MAX_OPS:
-            self.kept[producer] = f"merged, a kernel would have {size} operations"
-            return False
         stays = len(users) > len(consumers)
         old = [*consumers] if stays else [*consumers, producer]
-        trial = _Trial(
-            producer,
-            tuple(consumers),
-            sum(f.seconds for f in facts),
-            sum(self.merges.facts(k).seconds for k in old),
-        )
-        widens = self.merges.facts(producer).widens
-        if trial.merged >= trial.apart and wish != "always" and not widens:
+        trial, merged = self._merged(producer, consumers, old)
+        if isinstance(trial, str) or len(merged) < len(consumers):
             self.kept[producer] = trial
             return False
         for consumer, new in zip(consumers, merged, strict=True):
@@ -206,6 +193,31 @@ class _Fusion:
             producer.detach()
             producer.erase()
         return True
+
+    def _merged(
+        self, producer: KernelOp, consumers: Sequence[KernelOp], old: Sequence[KernelOp]
+    ) -> tuple[_Trial | str, list[Merged]]:
+        """
+        The merge of `producer` into each of its consumers, which take the place of `old`, or why it
+        is not done: then there are fewer. One that does not pay ends where that is known: no kernel
+        takes less than a launch.
+        """
+        apart = sum(self.merges.facts(k).seconds for k in old)
+        must_pay = _wish(producer) != "always" and not self.merges.facts(producer).widens
+        merged: list[Merged] = []
+        seconds = 0.0
+        for rest, consumer in zip(reversed(range(len(consumers))), consumers, strict=True):
+            if (found := self.merges.merge(producer, consumer)) is None:
+                return "it scans, and what reads it does not follow it point by point", []
+            facts = self.merges.facts_of(found)
+            if facts.size > MAX_OPS:
+                return f"merged, a kernel would have {facts.size} operations", []
+            seconds += facts.seconds
+            least = seconds + rest * self.target.launch_seconds
+            if must_pay and least >= apart:
+                return _Trial(producer, tuple(consumers), least, apart, rest > 0), []
+            merged.append(found)
+        return _Trial(producer, tuple(consumers), seconds, apart), merged
 
     def _obstacle(self, producer: KernelOp, consumers: Sequence[KernelOp]) -> str | None:
         """The reason why a kernel is not merged into those that read its result, if any."""
