@@ -28,6 +28,8 @@ from dlc.registry import parse_pipeline, register
 from dlc.remarks import collect
 from dlc.schedule.kernel_table import kernel_table
 from dlc.target import get_target
+from dlc.transforms.loop.fusion import merging
+from dlc.transforms.loop.fusion.inline import inline_producer
 
 TO_LOOPS = (
     "decompose-torch,compose-index-maps,fold-constants,lift-to-loops,"
@@ -400,3 +402,36 @@ def test_numbers_of_what_is_stored_for_others(rows: int) -> None:
     for found, exact in zip(program(*args), residual_norm(*(a.double() for a in args))):
         torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5, equal_nan=True)
     assert {verdict.answer for verdict in program.check()} <= {"clean"}
+
+
+class DenseBlock(nn.Module):
+    """Convolutions of all results before them."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        convolutions = (nn.Conv2d(16 + 8 * n, 8, 3, padding=1) for n in range(layers))
+        self.layers = nn.ModuleList(convolutions)
+
+    def forward(self, x: Tensor) -> Tensor:
+        results = [x]
+        for layer in self.layers:
+            results.append(layer(F.relu(torch.cat(results, 1))))
+        return torch.cat(results, 1)
+
+
+def test_as_many_merges_are_tried_as_there_are_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer adds five at most, also where all layers after it read its result."""
+    tried: list[KernelOp] = []
+
+    def counting(producer: KernelOp, consumer: KernelOp) -> KernelOp:
+        tried.append(consumer)
+        return inline_producer(producer, consumer)
+
+    monkeypatch.setattr(merging, "inline_producer", counting)
+    counts: list[int] = []
+    for layers in (4, 12):
+        module = loops(DenseBlock(layers).to("meta"), (8, 16, 56, 56))
+        tried.clear()
+        run(module, "fuse-loops")
+        counts.append(len(tried))
+    assert 0 < counts[1] - counts[0] <= 5 * (12 - 4), counts
