@@ -5,7 +5,8 @@ Each has an identity and a combine, given for the element types that it is folde
 facts that passes ask for. Most fold any number of values at once, each on its own: two sums are one
 fold. Those of `argmax`, `argmin` and the like belong together: (value, index); and those of
 `expsum`: (m, a, b, …) stands for a·e^m, b·e^m, …, where m is the largest exponent met, so that no
-power overflows.
+power overflows; and those of `moments`: (n, m, q) are a number of points, their mean, and the sum
+of the squares of their distances from it.
 """
 
 from __future__ import annotations
@@ -153,6 +154,29 @@ def _expsum() -> Monoid:
     return Monoid("expsum", identity, combine, together=True)
 
 
+def _moments(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
+    """
+    The moments of the points of both (Chan, Golub, LeVeque, "Updating formulae and a pairwise
+    algorithm for computing sample variances", 1979): a mean of the means, weighted so that an
+    infinite one stays, and the distances between these. No points have the mean 0.
+    """
+
+    def times(x: SSAValue, y: SSAValue) -> SSAValue:
+        return b.insert(arith.MulfOp(x, y)).result
+
+    (n, mean, spread), (k, other, apart) = lhs, rhs
+    points = b.insert(arith.AddfOp(n, k)).result
+    one = b.insert(arith.ConstantOp(_constant(1, n.type))).result
+    some = b.insert(arith.MaximumfOp(points, one)).result
+    per_point = b.insert(arith.DivfOp(one, some)).result
+    left, right = times(n, per_point), times(k, per_point)
+    average = b.insert(arith.AddfOp(times(mean, left), times(other, right))).result
+    distance = b.insert(arith.SubfOp(other, mean)).result
+    between = times(times(distance, times(n, right)), distance)
+    within = b.insert(arith.AddfOp(spread, apart)).result
+    return [points, average, b.insert(arith.AddfOp(within, between)).result]
+
+
 def _log_add(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
     """log(exp(x) + exp(y)) of each pair; where the larger one is infinite, that one."""
     found: list[SSAValue] = []
@@ -181,6 +205,13 @@ MONOIDS: dict[str, Monoid] = {
         _arg("argmax", -_INF, "gt"),
         _arg("argmin", _INF, "lt"),
         _expsum(),
+        Monoid(
+            "moments",
+            lambda types: [_constant(0, t) for t in types],
+            _moments,
+            arity=3,
+            together=True,
+        ),
         _arg("argmax_last", -_INF, "gt", last=True),
         _arg("argmin_last", _INF, "lt", last=True),
         Monoid("logaddexp", lambda types: [_constant(-_INF, t) for t in types], _log_add),

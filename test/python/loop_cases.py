@@ -539,6 +539,31 @@ def power_sums(rows: int, columns: int) -> Case:
     return Case(f"power_sums_{rows}x{columns}", text, (x, w), expected, columns)
 
 
+def deviations(rows: int, columns: int) -> Case:
+    """Of each row the number of elements, their mean, and the sum of squared distances from it."""
+    x = _normal(1, rows, columns) + 100
+    body = f"""
+    %zero = arith.constant 0.000000e+00 : f32
+    %one = arith.constant 1.000000e+00 : f32
+    loop.for %row in {rows} {{
+      %n, %m, %q = loop.reduce moments %k in {columns} -> (f32, f32, f32) {{
+        %a = loop.load %x[%row, %k] : {_memref([rows, columns])}
+        loop.yield %one, %a, %zero : f32, f32, f32
+      }}
+      loop.store %n, %count[%row] : {_memref([rows])}
+      loop.store %m, %mean[%row] : {_memref([rows])}
+      loop.store %q, %spread[%row] : {_memref([rows])}
+    }}"""
+
+    def expected(x: Array) -> list[Array]:
+        mean = x.mean(axis=1)
+        return [np.full(rows, float(columns)), mean, ((x - mean[:, None]) ** 2).sum(axis=1)]
+
+    names = ("count", "mean", "spread")
+    text = _module("deviations", {"x": x}, {name: [rows] for name in names}, body)
+    return Case(f"deviations_{rows}x{columns}", text, (x,), expected, columns)
+
+
 def moments(rows: int, columns: int) -> Case:
     """Of each row the sum, the sum of squares and the integer sum of numbers, in one reduce."""
     x = _normal(1, rows, columns)
@@ -708,6 +733,7 @@ SMALL = (
     total(1000),
     argmax(5, 77),
     power_sums(5, 77),
+    deviations(5, 77),
     pad_pointwise(9, 70),
     gather(11, 40, 13),
 )

@@ -236,6 +236,12 @@ def _fold(
             powers = np.where(exponents == largest, 1, np.exp(exponents - largest))
             sums = [np.sum(w * powers, axis=axes, keepdims=True, dtype=w.dtype) for w in weights]
         return [largest, *sums]
+    if monoid == "moments":
+        counts, means, spreads = arrays
+        n = np.sum(counts, axis=axes, keepdims=True)
+        mean = np.sum(counts * means, axis=axes, keepdims=True) / np.maximum(n, 1)
+        spread = spreads + counts * (means - mean) ** 2
+        return [n, mean, np.sum(spread, axis=axes, keepdims=True)]
     value, index = arrays
     latest = monoid.endswith("_last")
     sign = 1 if monoid.startswith("argmax") else -1

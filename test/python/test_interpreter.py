@@ -831,6 +831,7 @@ BARRIERS = (
     (loop_cases.softmax(3, 700), "tileify,cooperative-reduce{threads=64 rows=1 vector=4}"),
     (loop_cases.argmax(3, 700), "tileify,cooperative-reduce{threads=128 rows=1 vector=1}"),
     (loop_cases.power_sums(3, 700), "tileify,cooperative-reduce{threads=64 rows=1 vector=4}"),
+    (loop_cases.deviations(3, 700), "tileify,cooperative-reduce{threads=64 rows=1 vector=4}"),
 )
 
 

@@ -195,6 +195,7 @@ OTHERS = (
     other(SPLIT_ROWS, loop_cases.row_norm(3, 101), loop_cases.row_norm(4, 128)),
     other(SPLIT_ROWS, loop_cases.argmax(5, 77), loop_cases.argmax(3, 1024)),
     other(SPLIT_ROWS, loop_cases.power_sums(5, 77), loop_cases.power_sums(3, 1024)),
+    other(SPLIT_ROWS, loop_cases.deviations(5, 77), loop_cases.deviations(3, 1024)),
     other(SPLIT_ROWS, loop_cases.moments(3, 77), loop_cases.moments(5, 1024)),
     other(SPLIT_ROWS, loop_cases.total(1000), loop_cases.total(3), loop_cases.total(4096)),
     other(
@@ -373,6 +374,8 @@ EDGES = (
     loop_cases.argmax(3, 1030),
     loop_cases.power_sums(2, 1030),
     loop_cases.power_sums(1, 1),
+    loop_cases.deviations(2, 1030),
+    loop_cases.deviations(1, 1),
     loop_cases.pad_pointwise(1, 1),
     loop_cases.pad_pointwise(3, 1028),
     loop_cases.pad_pointwise(0, 4),

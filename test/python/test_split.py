@@ -59,6 +59,7 @@ REDUCES = (
     (loop_cases.total(3), 5),
     (loop_cases.argmax(5, 77), 4),
     (loop_cases.power_sums(3, 77), 4),
+    (loop_cases.deviations(3, 77), 4),
     (loop_cases.row_norm(3, 101), 3),
     (loop_cases.column_sum(53, 37), 4),
 )

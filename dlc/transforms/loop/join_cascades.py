@@ -1,4 +1,4 @@
-"""A sum of powers of e is folded with the largest exponent, which it is relative to."""
+"""A sum relative to what another reduce finds is folded in one sweep with that."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from dlc.dialects.loop import KernelOp
 from dlc.remarks import remark
 from dlc.transforms.loop.fusion.cascades import join_cascades
 from dlc.transforms.loop.fusion.hoisting import hoist
+from dlc.transforms.loop.fusion.moments import join_moments
 
 
 @dataclass(frozen=True)
 class JoinCascadesPass(ModulePass):
     """
     Makes sums of w·e^(x − p), where p is computed of the largest x, and the reduce that finds it,
-    one reduce (cascaded reductions; for softmax known as online softmax).
+    one reduce (cascaded reductions; for softmax known as online softmax); and so sums of (x − p)²,
+    where p is computed of the sum of x (Welford's and Chan's updates of moments).
 
     *Legal when* x is what the largest was found of, at the same points, and w, which may differ for
     each of several sums, does not depend on the largest. For any m, the sum of w·e^(x − p) is
@@ -49,6 +51,31 @@ class JoinCascadesPass(ModulePass):
     %s = arith.mulf %a, %e : f32
     ```
 
+    *And legal when* (x − p)² is summed over the points at which x was. For any p, the sum of
+    (x − p)² over n points is that of (x − m)² and n·(m − p)², where m is the mean. The monoid
+    `moments` keeps (n, m, the sum of (x − m)²), and combines two by their means and weights: so no
+    large numbers are subtracted from each other, however far the mean is from 0. What is folded is
+    x − c, where c is the first x, so that rounding is that of distances, not of the mean. Where a
+    number is infinite or NaN, sums are what they were.
+
+    ```
+    %s = loop.reduce add %k in 65536 -> f32 { … loop.yield %x : f32 }
+    %p = arith.divf %s, %n : f32
+    %q = loop.reduce add %k in 65536 -> f32 {
+      %d = arith.subf %x, %p : f32
+      %e = arith.mulf %d, %d : f32
+      loop.yield %e : f32
+    }
+    ```
+    becomes, with `c`, which is `%x` at 0,
+    ```
+    %n, %mean, %q = loop.reduce moments %k in 65536 -> (f32, f32, f32) {
+      %d = arith.subf %x, %c : f32
+      loop.yield %one, %d, %zero : f32, f32, f32
+    }
+    %s = … %n · %mean + %n · %c
+    ```
+
     By default, `fuse-loops` does this, to the kernels for which the estimate says that it pays.
     """
 
@@ -57,6 +84,6 @@ class JoinCascadesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in op.walk():
             if isinstance(kernel, KernelOp):
-                for said in join_cascades(kernel):
+                for said in join_cascades(kernel) + join_moments(kernel):
                     remark(self.name, kernel.name_, said)
                 hoist(kernel)

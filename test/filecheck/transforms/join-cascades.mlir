@@ -185,3 +185,70 @@ func.func @main(%x: tensor<8x64xf32>, %w: tensor<64xf32>) -> tensor<8xf32> {
   }
   func.return %y : tensor<8xf32>
 }
+
+// -----
+
+// Squares of distances from what is computed of the sum are folded with it, relative to the first.
+// CHECK-LABEL: loop.kernel @deviations
+// CHECK: %[[FIRST:.*]] = loop.load %x[%row, 0] : memref<8x64xf32>
+// CHECK: %pivot = arith.select %{{.*}}, %[[FIRST]], %{{.*}} : f32
+// CHECK-NEXT: %n, %mean, %squares = loop.reduce moments %k in 64 -> (f32, f32, f32) {
+// CHECK-NEXT: %[[X:.*]] = loop.load %x[%row, %k] : memref<8x64xf32>
+// CHECK-NEXT: %[[D:.*]] = arith.subf %[[X]], %pivot : f32
+// CHECK-NEXT: loop.yield %{{.*}}, %[[D]], %{{.*}} : f32, f32, f32
+// CHECK-NOT: loop.reduce
+func.func @main(%x: tensor<8x64xf32>) -> tensor<8xf32> {
+  %y = loop.kernel @deviations(%x: memref<8x64xf32> = %x) -> (%y: memref<8xf32>) {
+    %count = arith.constant 64.0 : f32
+    loop.for %row in 8 {
+      %sum = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        loop.yield %a : f32
+      }
+      %center = arith.divf %sum, %count : f32
+      %squares = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        %d = arith.subf %a, %center : f32
+        %q = arith.mulf %d, %d : f32
+        loop.yield %q : f32
+      }
+      loop.store %squares, %y[%row] : memref<8xf32>
+    }
+  }
+  func.return %y : tensor<8xf32>
+}
+
+// -----
+
+// Distances from the mean of other numbers, and products of two distances, are swept apart.
+// CHECK-LABEL: loop.kernel @others
+// CHECK: loop.reduce add
+// CHECK: loop.reduce add
+// CHECK: loop.reduce add
+func.func @main(%x: tensor<8x64xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %y, %z = loop.kernel @others(%x: memref<8x64xf32> = %x) -> (%y: memref<8xf32>, %z: memref<8xf32>) {
+    %count = arith.constant 64.0 : f32
+    loop.for %row in 8 {
+      %sum = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        loop.yield %a : f32
+      }
+      %center = arith.divf %sum, %count : f32
+      %squares = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[-%row + 7, %k] : memref<8x64xf32>
+        %d = arith.subf %a, %center : f32
+        %q = arith.mulf %d, %d : f32
+        loop.yield %q : f32
+      }
+      %products = loop.reduce add %k in 64 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<8x64xf32>
+        %d = arith.subf %a, %center : f32
+        %q = arith.mulf %d, %a : f32
+        loop.yield %q : f32
+      }
+      loop.store %squares, %y[%row] : memref<8xf32>
+      loop.store %products, %z[%row] : memref<8xf32>
+    }
+  }
+  func.return %y, %z : tensor<8xf32>, tensor<8xf32>
+}

@@ -14,12 +14,12 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import ConstantLike
-from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
-from dlc.analysis.loop.loops import computed_alike, only_computes
-from dlc.dialects.loop import ForOp, KernelOp, ReduceOp, YieldOp
+from dlc.analysis.loop.loops import computed_alike
+from dlc.dialects.loop import ForOp, KernelOp, ReduceOp
 from dlc.transforms.loop.fusion.hoisting import hoist, used_values
 from dlc.transforms.loop.fusion.nesting import nest, unnest
+from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
 
 MONOID = "expsum"
 
@@ -138,8 +138,8 @@ def _alike(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, tuple[Operati
             continue
         if not computed_alike(second.yielded.values[0], first.yielded.values[0], axes):
             continue
-        needing = set[SSAValue]().union(*(_needing(r, first, second) for r in first.results))
-        before = _needed(second, first, needing, outputs)
+        needing = set[SSAValue]().union(*(needing_of(r, first, second) for r in first.results))
+        before = needed(second, first, needing, outputs)
         if before is not None and needing.isdisjoint(used_values(second)):
             yield first, second, before
 
@@ -149,45 +149,12 @@ def _cascade(largest: ReduceOp, total: ReduceOp, outputs: AbstractSet[SSAValue])
     m = largest.results[0]
     if total.extents != largest.extents or any(r.type != m.type for r in total.results):
         return None
-    needing = _needing(m, largest, total)
+    needing = needing_of(m, largest, total)
     terms = [_term(v, largest, total, needing) for v in total.yielded.values]
-    before = _needed(total, largest, needing, outputs)
+    before = needed(total, largest, needing, outputs)
     if before is None or None in terms:
         return None
     return _Cascade(largest, total, tuple(t for t in terms if t is not None), before)
-
-
-def _needing(value: SSAValue, first: Operation, last: Operation) -> set[SSAValue]:
-    """What is computed of a value between two operations of a block, and in the last one."""
-    needing, op = {value}, first.next_op
-    while op is not None:
-        for inner in op.walk() if op is last else (op,):
-            if not needing.isdisjoint(used_values(inner)):
-                needing.update(inner.results)
-        op = None if op is last else op.next_op
-    return needing
-
-
-def _needed(
-    total: ReduceOp,
-    largest: ReduceOp,
-    needing: AbstractSet[SSAValue],
-    outputs: AbstractSet[SSAValue],
-) -> tuple[Operation, ...] | None:
-    """
-    What stands between the two and the sum needs, without the largest; None if that cannot stand
-    before both.
-    """
-    wanted, found = set(used_values(total)) - needing, list[Operation]()
-    op = total.prev_op
-    while op is not None and op is not largest:
-        if not wanted.isdisjoint(op.results):
-            if not only_computes(op) or not outputs.isdisjoint(used_values(op)):
-                return None
-            found.append(op)
-            wanted.update(used_values(op))
-        op = op.prev_op
-    return tuple(reversed(found))
 
 
 def _term(
@@ -249,56 +216,25 @@ def _is_zero(value: SSAValue) -> bool:
 
 def _merge(first: ReduceOp, second: ReduceOp, before: Sequence[Operation]) -> None:
     """Puts one reduce in the place of two that find the same largest value."""
-    x, *weights = _one_body(first, second, before)
+    x, *weights = one_body(first, second, before)
     others = weights[len(first.results) :]
     weights = [*weights[: len(first.results) - 1], *others]
-    joined = _folded(first, [x, *weights], [*first.results, *second.results[1:]])
+    joined = folded(MONOID, first, [x, *weights], [*first.results, *second.results[1:]])
     Rewriter.replace_op(first, joined, joined.results[: len(first.results)])
     found = joined.results[len(joined.results) - len(others) :]
     Rewriter.replace_op(second, [], [joined.results[0], *found])
 
 
-def _one_body(first: ReduceOp, second: ReduceOp, before: Sequence[Operation]) -> list[SSAValue]:
-    """Moves the body of the second of two reduces into the first; returns what both yielded."""
-    for op in before:
-        op.detach()
-        Rewriter.insert_op(op, InsertPoint.before(first))
-    for old, new in zip(second.axes, first.axes, strict=True):
-        old.replace_all_uses_with(new)
-    values = [*first.yielded.values, *second.yielded.values]
-    for op in (first.yielded, second.yielded):
-        Rewriter.erase_op(op)
-    for op in list(second.body.block.ops):
-        op.detach()
-        first.body.block.add_op(op)
-    return values
-
-
-def _folded(first: ReduceOp, values: Sequence[SSAValue], results: Sequence[SSAValue]) -> ReduceOp:
-    """A reduce of the monoid, of what the body of one is now and of what it yields."""
-    block = first.body.block
-    block.add_op(YieldOp(values))
-    for op in reversed(list(block.ops)):
-        if is_trivially_dead(op):
-            Rewriter.erase_op(op)
-    types, extents = [r.type for r in results], first.static_extents
-    joined = ReduceOp(MONOID, extents, types, first.detach_region(first.body))
-    joined.location = first.location
-    for old, new in zip(results, joined.results, strict=True):
-        new.name_hint = old.name_hint
-    return joined
-
-
 def _join(cascade: _Cascade) -> None:
     """Puts one reduce in the place of the largest, and what is made of it in that of the sum."""
     largest, total = cascade.largest, cascade.total
-    both = _one_body(largest, total, cascade.before)
+    both = one_body(largest, total, cascade.before)
     exponents, values = both[: len(largest.results)], both[len(largest.results) :]
     builder = Builder(InsertPoint.at_end(largest.body.block))
     terms = list(zip(values, cascade.terms, strict=True))
     weights = [_or_one(builder, _weight(builder, *pair), total) for pair in terms]
     results = [*largest.results, *total.results]
-    joined = _folded(largest, [*exponents, *weights], results)
+    joined = folded(MONOID, largest, [*exponents, *weights], results)
     Rewriter.replace_op(largest, joined, joined.results[: len(largest.results)])
     m, sums = joined.results[0], joined.results[len(largest.results) :]
     builder = Builder(InsertPoint.before(total))

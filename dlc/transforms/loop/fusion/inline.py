@@ -109,7 +109,7 @@ def _inline_at(load: LoadOp, producer: KernelOp, refs: dict[SSAValue, SSAValue])
                     guard = where if isinstance(inner, LoadOp) else ()
                     inner.substitute(at.get, guard)
             elif any(v in at for v in inner.operands):
-                _materialize(inner, at)
+                materialize(inner, at)
     result = values.get(store.value, store.value)
     if where and load.default is not None:
         select = SelectOp(result, where, load.default)
@@ -121,7 +121,7 @@ def _inline_at(load: LoadOp, producer: KernelOp, refs: dict[SSAValue, SSAValue])
     load.erase()
 
 
-def _materialize(op: Operation, at: dict[SSAValue, Expr]) -> None:
+def materialize(op: Operation, at: dict[SSAValue, Expr]) -> None:
     """Gives `op`, which uses axes as values, the values of their expressions."""
     block = op.parent
     assert block is not None

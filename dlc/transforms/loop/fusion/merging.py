@@ -25,6 +25,7 @@ from dlc.transforms.loop.fusion.following import follow
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
 from dlc.transforms.loop.fusion.keeping import storing
+from dlc.transforms.loop.fusion.moments import has_moments, join_moments
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 from dlc.transforms.loop.fusion.splitting import split_reader
 
@@ -168,10 +169,10 @@ class Merges:
 
     def _in_fewer_sweeps(self, kernel: KernelOp) -> tuple[KernelOp, tuple[str, ...]]:
         """A kernel with its cascades joined if the estimate says that this pays, and what was."""
-        if not has_cascades(kernel):
+        if not has_cascades(kernel) and not has_moments(kernel):
             return kernel, ()
         other = kernel.clone()
-        said = join_cascades(other)
+        said = join_cascades(other) + join_moments(other)
         hoist(other)
         apart, joined = (estimate(k, self.target).seconds for k in (kernel, other))
         if joined >= apart:

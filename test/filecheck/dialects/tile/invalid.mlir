@@ -43,7 +43,7 @@ tile.kernel @combine_monoid() -> () {
     %r = tile.combine sum %v across(%t) : f32
   }
 }
-// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum, argmax_last, argmin_last, logaddexp), found 'sum'
+// CHECK: expected a monoid (add, mul, max, min, and, or, argmax, argmin, expsum, moments, argmax_last, argmin_last, logaddexp), found 'sum'
 
 // -----
 

@@ -1,0 +1,173 @@
+"""Sums of squared distances, folded in the same sweep as the mean; see `join_moments`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.builder import Builder
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import AnyFloat, Float32Type, Float64Type, FloatAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.analysis.loop.loops import computed_alike
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp
+from dlc.ir.expr import Expr
+from dlc.transforms.loop.fusion.inline import materialize
+from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
+
+MONOID = "moments"
+LARGEST_PIVOT = 1e30
+"""A larger one, or an infinite one, could make a distance from it infinite that is a number."""
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """A sum of x, and one of (x − p)²."""
+
+    total: ReduceOp
+    squares: ReduceOp
+    center: SSAValue
+    """p, for which the sum had to be known."""
+    before: tuple[Operation, ...]
+    """The operations between the two that the squares need, and not of the sum."""
+
+
+def has_moments(kernel: KernelOp) -> bool:
+    """True if `join_moments` would join any."""
+    return next(_moments(kernel), None) is not None
+
+
+def join_moments(kernel: KernelOp) -> list[str]:
+    """
+    Folds sums of (x − p)², where p is computed of the sum of x, together with that sum: one sweep
+    in place of two. Says of each in a sentence what it was joined with.
+
+    ```
+    %s = loop.reduce add %k in 64 -> f32 { … loop.yield %x : f32 }
+    %q = loop.reduce add %k in 64 -> f32 { … loop.yield (%x − %p)² : f32 }
+    ```
+    becomes, with the first %x, or 0 in place of one that is not finite, as %c,
+    ```
+    %n, %m, %d = loop.reduce moments %k in 64 -> (f32, f32, f32) { … loop.yield 1, %x − %c, 0 }
+    %s = 64 · %m + 64 · %c
+    %q = %d + 64 · (%m − (%p − %c))²
+    ```
+    """
+    said: list[str] = []
+    while (found := next(_moments(kernel), None)) is not None:
+        squares, total = (op.results[0].name_hint for op in (found.squares, found.total))
+        said.append(f"%{squares or 'squares'} is folded with %{total or 'sum'}, in one sweep")
+        _join(found)
+    return said
+
+
+def _moments(kernel: KernelOp) -> Iterator[_Moments]:
+    outputs = frozenset(kernel.output_refs)
+    for total in kernel.walk():
+        if not isinstance(total, ReduceOp) or not _sums_one(total):
+            continue
+        squares = total.next_op
+        while squares is not None:
+            if isinstance(squares, ReduceOp) and _sums_one(squares):
+                if (found := _pair(total, squares, outputs)) is not None:
+                    yield found
+            squares = squares.next_op
+
+
+def _sums_one(reduce: ReduceOp) -> bool:
+    """True if a reduce is the sum of one float at all points, computed without another reduce."""
+    return (
+        reduce.adds_floats
+        and isinstance(reduce.results[0].type, Float32Type | Float64Type)
+        and len(reduce.results) == 1
+        and not reduce.yielded.where
+        and not any(op.regions for op in reduce.body.block.ops)
+    )
+
+
+def _pair(total: ReduceOp, squares: ReduceOp, outputs: frozenset[SSAValue]) -> _Moments | None:
+    """The two as moments of the same values, if the second sums squares of distances."""
+    s = total.results[0]
+    if squares.extents != total.extents or squares.results[0].type != s.type:
+        return None
+    square = squares.yielded.values[0].owner
+    if not isinstance(square, arith.MulfOp) or square.lhs is not square.rhs:
+        return None
+    distance = square.lhs.owner
+    if not isinstance(distance, arith.SubfOp):
+        return None
+    dependent = needing_of(s, total, squares)
+    value, center = distance.operands
+    if value in dependent:
+        value, center = center, value
+    inside = frozenset(squares.body.walk())
+    if value in dependent or center not in dependent or center.owner in inside:
+        return None
+    axes = dict[SSAValue, SSAValue](zip(squares.axes, total.axes, strict=True))
+    if not computed_alike(value, total.yielded.values[0], axes):
+        return None
+    before = needed(squares, total, dependent, outputs)
+    return None if before is None else _Moments(total, squares, center, before)
+
+
+def _join(found: _Moments) -> None:
+    """Puts one reduce in the place of the sum, and what is made of it in that of the squares."""
+    total, squares = found.total, found.squares
+    points = float(prod(total.static_extents))
+    pivot = _pivot(total)
+    value, _ = one_body(total, squares, found.before)
+    builder = Builder(InsertPoint.at_end(total.body.block))
+    one, zero = (_constant(builder, v, value) for v in (1.0, 0.0))
+    apart = builder.insert(arith.SubfOp(value, pivot)).result
+    s, q = total.results[0], squares.results[0]
+    reduce = folded(MONOID, total, [one, apart, zero], [s, s, q])
+    for name, result in zip(("n", "mean", q.name_hint), reduce.results, strict=True):
+        result.name_hint = name
+    _, mean, spread = reduce.results
+    builder = Builder(InsertPoint.before(total))
+    builder.insert(reduce)
+    n = _constant(builder, points, mean)
+    terms = [builder.insert(arith.MulfOp(v, n)).result for v in (mean, pivot)]
+    whole = builder.insert(arith.AddfOp(*terms)).result
+    whole.name_hint = s.name_hint
+    center = whole if found.center is s else found.center
+    Rewriter.replace_op(total, [], [whole])
+    builder = Builder(InsertPoint.before(squares))
+    from_pivot = builder.insert(arith.SubfOp(center, pivot)).result
+    off = builder.insert(arith.SubfOp(mean, from_pivot)).result
+    more = builder.insert(arith.MulfOp(builder.insert(arith.MulfOp(off, off)).result, n)).result
+    about = builder.insert(arith.AddfOp(spread, more)).result
+    Rewriter.replace_op(squares, [], [about])
+
+
+def _pivot(total: ReduceOp) -> SSAValue:
+    """
+    A value near those that are summed, computed before their sum: the first of them, where it is a
+    number, so that distances from it are as exact as they are small.
+    """
+    first = dict[SSAValue, Expr]((axis, Expr.of(0)) for axis in total.axes)
+    builder, values = Builder(InsertPoint.before(total)), dict[SSAValue, SSAValue]()
+    for op in total.body.block.ops:
+        if isinstance(op, YieldOp):
+            break
+        copy = builder.insert(op.clone(values))
+        if isinstance(copy, IndexedOp):
+            copy.substitute(first.get)
+        elif any(v in first for v in copy.operands):
+            materialize(copy, first)
+    value = values[total.yielded.values[0]]
+    size = builder.insert(math.AbsFOp(value)).result
+    most, zero = (_constant(builder, v, value) for v in (LARGEST_PIVOT, 0.0))
+    usable = builder.insert(arith.CmpfOp(size, most, "ole")).result
+    pivot = builder.insert(arith.SelectOp(usable, value, zero)).result
+    pivot.name_hint = "pivot"
+    return pivot
+
+
+def _constant(builder: Builder, value: float, like: SSAValue) -> SSAValue:
+    assert isinstance(like.type, AnyFloat)
+    return builder.insert(arith.ConstantOp(FloatAttr(value, like.type))).result
