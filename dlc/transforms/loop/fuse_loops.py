@@ -169,6 +169,7 @@ class _Fusion:
 
     def _try(self, producer: KernelOp, stage: Callable[[KernelOp, KernelOp], bool]) -> bool:
         """Merges `producer` into its consumers if the stage allows it, it is legal and it pays."""
+        must = _wish(producer) == "always"
         users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
         # A body computes again and again: what is computed before it stays there.
         consumers = [u for u in users if isinstance(u, KernelOp) and u.parent is self.block]
@@ -182,7 +183,7 @@ class _Fusion:
         self.tried.add((producer, *consumers))
         stays = len(users) > len(consumers)
         old = [*consumers] if stays else [*consumers, producer]
-        trial, merged = self._merged(producer, consumers, old)
+        trial, merged = self._merged(producer, consumers, old, must=must)
         if isinstance(trial, str) or len(merged) < len(consumers):
             self.kept[producer] = trial
             return False
@@ -195,15 +196,20 @@ class _Fusion:
         return True
 
     def _merged(
-        self, producer: KernelOp, consumers: Sequence[KernelOp], old: Sequence[KernelOp]
+        self,
+        producer: KernelOp,
+        consumers: Sequence[KernelOp],
+        old: Sequence[KernelOp],
+        *,
+        must: bool,
     ) -> tuple[_Trial | str, list[Merged]]:
         """
         The merge of `producer` into each of its consumers, which take the place of `old`, or why it
-        is not done: then there are fewer. One that does not pay ends where that is known: no kernel
-        takes less than a launch.
+        is not done: then there are fewer. One that does not pay ends where that is known, unless it
+        `must` be done: no kernel takes less than a launch.
         """
         apart = sum(self.merges.facts(k).seconds for k in old)
-        must_pay = _wish(producer) != "always" and not self.merges.facts(producer).widens
+        must_pay = not must and not self.merges.facts(producer).widens
         merged: list[Merged] = []
         seconds = 0.0
         for rest, consumer in zip(reversed(range(len(consumers))), consumers, strict=True):
