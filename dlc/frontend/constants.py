@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
 from typing import Any
 
@@ -88,6 +88,13 @@ def is_changeable(value: Any) -> bool:
 def items_of(container: Any) -> tuple[Any, ...]:
     """What a container holds, in its order, which stays as long as it does; of a dict keys, too."""
     return (*container, *container.values()) if isinstance(container, dict) else tuple(container)
+
+
+def containers_in(container: Any) -> Iterator[Any]:
+    """The containers in one that hold, or are, such that can be changed, all the way down."""
+    for item in filter(is_changeable, items_of(container)):
+        yield item
+        yield from containers_in(item)
 
 
 def copied(value: Any) -> Any:

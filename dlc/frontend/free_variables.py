@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import repeat
-from operator import call, is_
+from operator import is_
 from typing import Any
 
 import torch
 
 from dlc.frontend.constants import (
-    MISSING,
     Identity,
+    containers_in,
     copied,
     has_value,
     is_changeable,
     items_of,
     key_of,
 )
+from dlc.frontend.lookup import Lookup
 from dlc.frontend.names_read import Binding, Bindings
 from dlc.frontend.source import ImportFailure
-
-_CALL: Callable[..., Any] = call
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,10 @@ class NotedBinding:
     value: Any
     """Of a container a copy."""
     key: Hashable
-    items: tuple[Any, ...] | None = None
-    """What was in a container that can be changed, but holds none such: these very objects."""
+    inner: tuple[tuple[Any, tuple[Any, ...]], ...] = ()
+    """The containers in one that can be changed, and what was in each: these very objects."""
+    items: tuple[Any, ...] = ()
+    """What was in the container itself."""
     is_changeable: bool = False
     """True for a container that can be changed, at whatever depth."""
 
@@ -48,9 +48,8 @@ class NotedBinding:
             return NotedBinding(binding, value, Identity(value))
         if not is_changeable(value):
             return NotedBinding(binding, value, key)
-        items = items_of(value)
-        known = None if any(map(is_changeable, items)) else items
-        return NotedBinding(binding, copied(value), key, known, True)
+        inner = tuple((part, items_of(part)) for part in containers_in(value))
+        return NotedBinding(binding, copied(value), key, inner, items_of(value), True)
 
     def holds(self) -> bool:
         found = self.binding.value
@@ -58,10 +57,16 @@ class NotedBinding:
             return True
         if type(found) is not type(self.value) or isinstance(self.key, Identity):
             return False
-        if self.items is not None and len(items := items_of(found)) == len(self.items):
-            if all(map(is_, items, self.items)):
+        if self.is_changeable and _holds(found, self.items):
+            if all(_holds(part, items) for part, items in self.inner):
                 return True
         return key_of(found) == self.key
+
+
+def _holds(container: Any, items: Sequence[Any]) -> bool:
+    """True if these very objects are in a container."""
+    found = items_of(container)
+    return len(found) == len(items) and all(map(is_, found, items))
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,7 @@ class FreeVariables:
         self._followed = {binding.place for binding in followed}
         self._objects: list[NotedBinding] = []
         """Of these it suffices that they are the very objects that they were last."""
-        self._gets: list[Callable[[str, Any], Any]] = []
-        self._names: list[str] = []
-        self._last: list[Any] = []
+        self._are_same: Callable[[], bool] | None = None
         self._others: list[NotedBinding | FollowedTensor] = []
         self._note(self.bindings.reach(program))
 
@@ -109,9 +112,7 @@ class FreeVariables:
                 self._others.append(noted)
             else:
                 self._objects.append(noted)
-                self._gets.append(binding.get)
-                self._names.append(binding.name)
-                self._last.append(value)
+        self._are_same = None
 
     def reads(self, value: object) -> bool:
         """True if a name is bound to this very object."""
@@ -119,11 +120,13 @@ class FreeVariables:
 
     def hold(self) -> bool:
         """True if all of them are as they were; cheap enough per call."""
-        now = map(_CALL, self._gets, self._names, repeat(MISSING))
-        if not all(map(is_, now, self._last)):
+        if self._are_same is None or not self._are_same():
             if not all(noted.holds() for noted in self._objects):
                 return False
-            self._last = [noted.binding.value for noted in self._objects]
+            lookup = Lookup()
+            for noted in self._objects:
+                noted.binding.add_to(lookup)
+            self._are_same = lookup.close()
         return all(noted.holds() for noted in self._others)
 
     def check_unchanged(self) -> None:

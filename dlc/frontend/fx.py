@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputSpec
 from torch.fx import Node
-from torch.utils._pytree import tree_flatten_with_path, tree_map_only, tree_unflatten
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only, tree_unflatten
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -34,21 +34,19 @@ from dlc.dialects.user_outputs import (
 )
 from dlc.frontend.alias import AliasAnalysis
 from dlc.frontend.ambient import FLAGS, Ambient
+from dlc.frontend.calls import Calls, canonical_call, signature_of
 from dlc.frontend.control_flow import ProgramImporter
 from dlc.frontend.draws import STATE, fresh_state
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.free_variables import FreeVariables
 from dlc.frontend.function_module import FunctionModule
+from dlc.frontend.guard import Guard
+from dlc.frontend.held_tensors import Held
 from dlc.frontend.imported import (
     Argument,
-    Guard,
-    Held,
     ImportedProgram,
     Kind,
     Result,
-    canonical_call,
-    flatten_call,
-    signature_of,
 )
 from dlc.frontend.index_bounds import Bounds, index_bounds
 from dlc.frontend.module_attributes import (
@@ -115,7 +113,9 @@ def import_program(
             if questions.for_gradients:
                 exported = export(root, args, kwargs, shown_as, whole, gradients=True)
         free.check_unchanged()
-    importer = _Importer(root, module, exported, signature, args, kwargs, shown_as, attributes)
+    importer = _Importer(
+        root, module, exported, Calls(signature), args, kwargs, shown_as, attributes
+    )
     importer.questions, importer.free = questions, free
     return importer.run()
 
@@ -128,7 +128,7 @@ class _Importer:
         root: torch.nn.Module,
         eager: Callable[..., Any],
         exported: torch.export.ExportedProgram,
-        signature: inspect.Signature,
+        calls: Calls,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         shown_as: Mapping[str, str],
@@ -137,9 +137,9 @@ class _Importer:
         self.attributes = attributes
         self.questions = Questions()
         self.free = FreeVariables()
-        self.root, self.eager, self.exported, self.signature = root, eager, exported, signature
-        self.leaves, self.input_spec = flatten_call(signature, args, kwargs)
-        self.leaf_names = leaf_names(signature, args, kwargs)
+        self.root, self.eager, self.exported, self.calls = root, eager, exported, calls
+        self.leaves, self.input_spec = calls.flatten(args, kwargs)
+        self.leaf_names = leaf_names(calls.signature, args, kwargs)
         self.shown_as = shown_as
         graph = exported.graph_module.graph
         self.nodes = {node.name: node for node in graph.nodes}
@@ -203,7 +203,7 @@ class _Importer:
             output_spec=spec,
             input_spec=self.input_spec,
             constants=self.constants,
-            signature=self.signature,
+            calls=self.calls,
             eager=self.eager,
             attributes=self.attributes,
             ambient=Ambient.now(sorted(self.questions.asked)),
@@ -408,8 +408,7 @@ def check_layouts(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """ImportFailure for a tensor whose memory holds more than its elements, at strides."""
-    leaves, _ = flatten_call(signature, args, kwargs)
-    for leaf, value in enumerate(leaves):
+    for leaf, value in enumerate(tree_leaves((args, kwargs))):
         if not isinstance(value, torch.Tensor):
             continue
         kind, dense = str(value.layout), "to_dense()"

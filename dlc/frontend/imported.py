@@ -2,111 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import torch
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_unflatten
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.dialects.user_outputs import Constant, Leaf
 from dlc.frontend.ambient import Ambient
+from dlc.frontend.calls import Calls
 from dlc.frontend.constants import same_constant
 from dlc.frontend.free_variables import FreeVariables
 from dlc.frontend.function_module import FunctionModule
+from dlc.frontend.guard import Guard
+from dlc.frontend.held_tensors import Held, HeldTensors
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.frontend.source import ImportFailure
-from dlc.target import WIDEST_ACCESS
-
-_WITH_MEMORY = (torch.Tensor, torch.nn.Parameter)
-"""Types of tensors whose address is their elements'; that of a meta tensor is 0."""
-_LEAVES = (*_WITH_MEMORY, int, float, bool, str, type(None))
-"""Types of arguments that have no structure."""
-
-
-@dataclass(frozen=True)
-class Guard:
-    """The properties of one tensor that code relies on; strides in elements, alignment in bytes."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    strides: tuple[int, ...]
-    align: int
-    requires_grad: bool | None = None
-    """None where the program does not ask for it."""
-
-    @staticmethod
-    def of(tensor: torch.Tensor, asked: bool = False) -> Guard:
-        """`asked` says that the program asks whether a tensor requires a gradient."""
-        require = tensor.requires_grad if asked else None
-        shape, strides = tuple(tensor.shape), tensor.stride()
-        return Guard(shape, tensor.dtype, strides, alignment(tensor), require)
-
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """Shapes and dtypes are equal, strides where the extent exceeds 1, alignment suffices."""
-        if tensor.dtype != self.dtype or tensor.shape != self.shape:
-            return False
-        if self.requires_grad is not None and tensor.requires_grad != self.requires_grad:
-            return False
-        if tensor.layout is not torch.strided:
-            return False
-        strides = tensor.stride()
-        if strides != self.strides and any(
-            extent > 1 and here != there
-            for extent, here, there in zip(self.shape, strides, self.strides, strict=True)
-        ):
-            return False
-        if type(tensor) in _WITH_MEMORY:
-            return tensor.data_ptr() % self.align == 0
-        return alignment(tensor) >= self.align
-
-
-def alignment(tensor: torch.Tensor) -> int:
-    """The largest power of two up to the widest access that divides the address."""
-    if tensor.device.type == "meta" or isinstance(tensor, torch._subclasses.FakeTensor):
-        return WIDEST_ACCESS
-    address = tensor.data_ptr()
-    return min(address & -address, WIDEST_ACCESS) if address else WIDEST_ACCESS
-
-
-@dataclass(frozen=True)
-class Held:
-    """Finds the one tensor that modules have under such names; None if they have several now."""
-
-    places: tuple[tuple[torch.nn.Module, str], ...]
-
-    def __call__(self) -> torch.Tensor | None:
-        owner, name = self.places[0]
-        tensor = getattr(owner, name, None)
-        tied = all(getattr(module, name, None) is tensor for module, name in self.places[1:])
-        if not tied:
-            return None
-        return resolved(tensor) if isinstance(tensor, torch.Tensor) else tensor
-
-    @contextmanager
-    def put(self, tensor: torch.Tensor) -> Iterator[None]:
-        """It is the modules' tensor in here, whatever type of tensor it is."""
-        with ExitStack() as stack:
-            for module, name in self.places:
-                binding = module.tensors.get(name) if isinstance(module, FunctionModule) else None
-                if binding is not None:
-                    stack.callback(binding.bind, binding.value)
-                    binding.bind(tensor)
-                own = module.__dict__
-                registries = own["_parameters"], own["_buffers"]
-                place = next((place for place in registries if name in place), own)
-                if name in place:
-                    stack.callback(place.__setitem__, name, place[name])
-                else:
-                    stack.callback(place.pop, name)
-                place[name] = tensor
-            yield
-
 
 Kind: TypeAlias = Literal["input", "parameter", "buffer", "constant", "random"]
 
@@ -167,7 +83,7 @@ class ImportedProgram:
     input_spec: TreeSpec
     constants: Mapping[int, object]
     """The leaves of the call that are no tensors: the program is specialised to their values."""
-    signature: inspect.Signature
+    calls: Calls
     eager: Callable[..., Any]
     """The program as PyTorch runs it."""
     attributes: ModuleAttributes
@@ -217,15 +133,7 @@ class ImportedProgram:
 
     def is_present(self) -> bool:
         """True if the modules have the attributes and tensors that the program is for."""
-        held = [a for a in self.arguments if a.fetch is not None and a.kind != "random"]
-        return (
-            self.attributes.hold()
-            and self.free.hold()
-            and all(
-                argument.tensor is not None and argument.guard.holds(argument.tensor)
-                for argument in held
-            )
-        )
+        return self.attributes.hold() and self.free.hold() and self._held.tensors() is not None
 
     def tensors_of(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
@@ -235,7 +143,7 @@ class ImportedProgram:
         module as they are now. None if the program was not specialised to what such a call means;
         cheap enough per call.
         """
-        leaves, spec = flatten_call(self.signature, args, kwargs)
+        leaves, spec = self.calls.flatten(args, kwargs)
         if spec != self.input_spec or not self.ambient.holds():
             return None
         for leaf, value in self.constants.items():
@@ -245,13 +153,24 @@ class ImportedProgram:
             return None
         if isinstance(self.root, FunctionModule):
             self.root.follow()
+        held = self._held.tensors()
+        if held is None:
+            return None
         bound: list[torch.Tensor] = []
         for argument in self.arguments:
-            tensor = self._tensor_of(argument, leaves)
-            if not isinstance(tensor, torch.Tensor) or not argument.guard.holds(tensor):
-                return None
-            bound.append(pairs_of(tensor))
+            if (tensor := held.get(argument.index)) is None:
+                tensor = self._tensor_of(argument, leaves)
+                if not isinstance(tensor, torch.Tensor) or not argument.guard.holds(tensor):
+                    return None
+                tensor = pairs_of(tensor)
+            bound.append(tensor)
         return bound
+
+    @cached_property
+    def _held(self) -> HeldTensors:
+        """What `tensors_of` finds without the call."""
+        held = [a for a in self.arguments if isinstance(a.fetch, Held)]
+        return HeldTensors({a.index: (a.fetch, a.guard) for a in held if isinstance(a.fetch, Held)})
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
@@ -268,7 +187,7 @@ class ImportedProgram:
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> list[torch.Tensor]:
         """The tensors that a call and the module have for the arguments, complex ones as such."""
-        leaves, spec = flatten_call(self.signature, args, kwargs)
+        leaves, spec = self.calls.flatten(args, kwargs)
         if spec != self.input_spec:
             raise ImportFailure(
                 f"expected a call with arguments of the structure {self.input_spec}, found {spec}"
@@ -324,46 +243,6 @@ class ImportedProgram:
             for leaf in self.outputs
         ]
         return tree_unflatten(leaves, self.output_spec)
-
-
-def signature_of(program: torch.nn.Module | Callable[..., Any]) -> inspect.Signature:
-    """The signature of a program; one written in C takes what it gets, by position or name."""
-    function = program.forward if isinstance(program, torch.nn.Module) else program
-    try:
-        return inspect.signature(function)
-    except ValueError:
-        return inspect.signature(lambda *args, **kwargs: None)
-
-
-def flatten_call(
-    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
-) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a call and its structure, the same however its arguments were passed."""
-    if not kwargs and all(type(argument) in _LEAVES for argument in args):
-        return list(args), _flat_spec(len(args))
-    return tree_flatten(canonical_call(signature, args, kwargs))
-
-
-@cache
-def _flat_spec(count: int) -> TreeSpec:
-    """The structure of a call with arguments that have none."""
-    return tree_flatten(((None,) * count, {}))[1]
-
-
-def canonical_call(
-    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Passes by position what can be passed so, and the rest in the order of the signature."""
-    if not kwargs:
-        return tuple(args), {}
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise ImportFailure(f"the program was called with other arguments: {error}") from None
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD and name in bound.arguments:
-            bound.arguments[name] = dict(sorted(bound.arguments[name].items()))
-    return bound.args, bound.kwargs
 
 
 def _byte_range(tensor: torch.Tensor) -> tuple[int, int]:

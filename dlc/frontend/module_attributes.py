@@ -20,6 +20,7 @@ import torch
 from torch.fx import GraphModule
 
 from dlc.frontend.constants import CONTAINERS, MISSING, Identity, copied, has_value, key_of
+from dlc.frontend.lookup import Lookup
 from dlc.frontend.source import ImportFailure
 
 INTERNAL = frozenset((*vars(torch.nn.Module()), *dir(torch.nn.Module))) - {"training", "forward"}
@@ -50,6 +51,14 @@ class Noted:
         if found is self.value and not isinstance(found, CONTAINERS):
             return True
         return type(found) is type(self.value) and _key(found) == self.key
+
+    def add_to(self, lookup: Lookup) -> bool:
+        """Has it looked up with others; False if that does not tell whether it holds."""
+        found = getattr(self.module, self.name, MISSING)
+        if found is MISSING or isinstance(found, CONTAINERS) or "." in self.name:
+            return False
+        lookup.add_attribute(self.module, self.name)
+        return True
 
     def restore(self) -> Callable[[], None]:
         """Sets it to what it was; a call of the result undoes that. ImportFailure if it cannot."""
@@ -98,6 +107,20 @@ class Structure:
             and _own(self.module).keys().isdisjoint(self.methods)
         )
 
+    def add_to(self, lookup: Lookup) -> None:
+        """Has all of it looked up with others."""
+        for now, _ in self.parts:
+            if now:
+                lookup.add_items(dict.keys, now)
+                lookup.add_items(dict.values, now)
+            else:
+                lookup.add_result(len, now)
+        for tensors, name in self.absent:
+            lookup.add(tensors, name)
+        if self.methods:
+            lookup.add_attribute(self.module, "__dict__")
+            lookup.add_absent(_own(self.module), self.methods)
+
     def restore(self) -> Callable[[], None]:
         """As of `Noted`."""
         before = [(part, then, dict(part)) for part, then in self.parts]
@@ -131,13 +154,22 @@ class ModuleAttributes:
     made: dict[int, torch.nn.Module] = field(default_factory=dict)
     """Modules that are made while the program runs, first met in their `__init__`."""
     on_method: OnMethod | None = None
+    _are_same: Callable[[], bool] | None = None
+    """Of most it suffices that they are the very objects that they were last."""
+    _others: list[Noted] = field(default_factory=list)
 
     def hold(self) -> bool:
         """True if all of them are as they were; cheap enough per call."""
-        structures = self.structures.values()
-        return all(part.holds() for part in structures) and all(
-            noted.holds() for noted in self.read.values()
-        )
+        if self._are_same is not None and self._are_same():
+            return all(noted.holds() for noted in self._others)
+        if not all(part.holds() for part in (*self.structures.values(), *self.read.values())):
+            return False
+        lookup = Lookup()
+        for structure in self.structures.values():
+            structure.add_to(lookup)
+        self._others = [noted for noted in self.read.values() if not noted.add_to(lookup)]
+        self._are_same = lookup.close()
+        return True
 
     def note(self, module: torch.nn.Module, name: str, value: object) -> None:
         """Remembers what was read, if it is such an attribute."""
@@ -148,6 +180,7 @@ class ModuleAttributes:
             return
         if id(module) not in self.structures:
             self.structures[id(module)] = Structure(module)
+            self._are_same = None
         where = id(module), name
         if name.startswith("__") or name in INTERNAL:
             return
@@ -163,11 +196,13 @@ class ModuleAttributes:
 
     def _note_method(self, module: torch.nn.Module, name: str) -> None:
         self.structures[id(module)].methods.add(name)
+        self._are_same = None
         if self.on_method is not None:
             self.on_method(type(module), name)
 
     def guard(self, module: torch.nn.Module, name: str, value: object) -> None:
         """The program is for this value of an attribute."""
+        self._are_same = None
         self.read[id(module), name] = Noted(module, name, copied(value), _key(value))
 
     def check_write(self, module: torch.nn.Module, name: str, value: object) -> None:

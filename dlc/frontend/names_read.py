@@ -16,6 +16,7 @@ import torch
 
 from dlc.frontend.constants import CONTAINERS, MISSING, has_value, items_of
 from dlc.frontend.foreign import is_foreign
+from dlc.frontend.lookup import Lookup
 from dlc.frontend.module_attributes import own_attributes
 
 DEFAULTS = ("__code__", "__defaults__", "__kwdefaults__")
@@ -55,6 +56,16 @@ class Binding:
     def value(self) -> Any:
         """What it is bound to now, or MISSING."""
         return self.get(self.name, MISSING)
+
+    def add_to(self, lookup: Lookup) -> None:
+        """Has what it is bound to looked up with others."""
+        match self.holder:
+            case dict() | type():
+                lookup.add(self.holder, self.name)
+            case CellType():
+                lookup.add_attribute(self.holder, "cell_contents")
+            case _:
+                lookup.add_attribute(self.holder, self.name)
 
     @property
     def place(self) -> Hashable:

@@ -19,9 +19,11 @@ from dlc.backend.dtypes import user_dtype, user_shape
 from dlc.dialects.main_function import attributes_of, main_of
 from dlc.dialects.user_outputs import outputs_of
 from dlc.frontend.ambient import FLAGS, Ambient
+from dlc.frontend.calls import Calls
 from dlc.frontend.draws import fresh_state
 from dlc.frontend.free_variables import FreeVariables
-from dlc.frontend.imported import Argument, Guard, ImportedProgram, Kind, Result
+from dlc.frontend.guard import Guard
+from dlc.frontend.imported import Argument, ImportedProgram, Kind, Result
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.source import ImportFailure
 from dlc.saved.entries import Entry, EntryError
@@ -57,7 +59,7 @@ def call_to_json(
         "answers": dict(program.ambient.answers),
         "signature": [
             {"name": p.name, "kind": p.kind.name, "optional": p.default is not p.empty}
-            for p in program.signature.parameters.values()
+            for p in program.calls.signature.parameters.values()
         ],
     }
 
@@ -95,7 +97,7 @@ def call_from_json(
         output_spec=output_spec,
         input_spec=input_spec,
         constants=dict(_constant(*given, leaves) for given in call["constants"].members()),
-        signature=signed,
+        calls=Calls(signed),
         eager=absent,
         attributes=ModuleAttributes(),
         free=FreeVariables(),

@@ -1,0 +1,57 @@
+"""The properties of a tensor that compiled code relies on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from dlc.target import WIDEST_ACCESS
+
+WITH_MEMORY = (torch.Tensor, torch.nn.Parameter)
+"""Types of tensors whose address is their elements'; that of a meta tensor is 0."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The properties of one tensor that code relies on; strides in elements, alignment in bytes."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    strides: tuple[int, ...]
+    align: int
+    requires_grad: bool | None = None
+    """None where the program does not ask for it."""
+
+    @staticmethod
+    def of(tensor: torch.Tensor, asked: bool = False) -> Guard:
+        """`asked` says that the program asks whether a tensor requires a gradient."""
+        require = tensor.requires_grad if asked else None
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        return Guard(shape, tensor.dtype, strides, alignment(tensor), require)
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Shapes and dtypes are equal, strides where the extent exceeds 1, alignment suffices."""
+        if tensor.dtype != self.dtype or tensor.shape != self.shape:
+            return False
+        if self.requires_grad is not None and tensor.requires_grad != self.requires_grad:
+            return False
+        if tensor.layout is not torch.strided:
+            return False
+        strides = tensor.stride()
+        if strides != self.strides and any(
+            extent > 1 and here != there
+            for extent, here, there in zip(self.shape, strides, self.strides, strict=True)
+        ):
+            return False
+        if type(tensor) in WITH_MEMORY:
+            return tensor.data_ptr() % self.align == 0
+        return alignment(tensor) >= self.align
+
+
+def alignment(tensor: torch.Tensor) -> int:
+    """The largest power of two up to the widest access that divides the address."""
+    if tensor.device.type == "meta" or isinstance(tensor, torch._subclasses.FakeTensor):
+        return WIDEST_ACCESS
+    address = tensor.data_ptr()
+    return min(address & -address, WIDEST_ACCESS) if address else WIDEST_ACCESS
