@@ -20,6 +20,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -40,6 +41,7 @@ from dlc.dialects.directives import (
 )
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
+from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.expr import Expr
 
 
@@ -150,24 +152,46 @@ class ComputeOp(AxesOp):
     The axes are the dimensions of the slab; its elements are dealt over all threads like those of
     a copy. The element where a condition is false is 0. What is yielded may vary along block and
     serial axes around, not along what the threads hold of their own.
+
+    An element may be a sum: `%s = tile.compute points [4, 8] thread(%p in 64, %q in 64) { … }` with
+    a `tile.reduce` inside. A thread then holds so many points of each axis at once in registers,
+    those at equal distances: with 16 × 8 threads `%r * 16 + %t` for rows and `%r * 8 + %t` for
+    columns.
     """
 
     name = "tile.compute"
     result = result_def(MemRefType)
+    points = opt_prop_def(DenseArrayBase.constr(i64))
     custom_directives = (Over, MemRef)
     assembly_format = (
-        "custom<Over>($extents, $kinds, $body) attr-dict `:` custom<MemRef>(type($result))"
+        "(`points` $points^)? custom<Over>($extents, $kinds, $body) attr-dict"
+        " `:` custom<MemRef>(type($result))"
     )
     traits = traits_def(RecursiveMemoryEffect())
 
     KINDS: ClassVar = (THREAD,)
 
-    def __init__(self, extents: Sequence[int], element: Attribute, body: Region) -> None:
+    def __init__(
+        self,
+        extents: Sequence[int],
+        element: Attribute,
+        body: Region,
+        points: Sequence[int] | None = None,
+    ) -> None:
+        held = None if points is None else DenseArrayBase.from_list(i64, list(points))
         super().__init__(
             regions=[body],
-            properties=axes_properties(type(self), extents, [THREAD] * len(extents)),
+            properties={
+                "points": held,
+                **axes_properties(type(self), extents, [THREAD] * len(extents)),
+            },
             result_types=[MemRefType(element, extents, memory_space=SharedAttr())],
         )
+
+    @property
+    def points_held(self) -> tuple[int, ...] | None:
+        """The points of each axis that a thread holds at once; None for a run of neighbours."""
+        return None if self.points is None else tuple(int(n) for n in self.points.get_values())
 
     @property
     def result_type(self) -> MemRefType[Attribute]:
@@ -194,6 +218,22 @@ class ComputeOp(AxesOp):
             raise VerifyException(
                 f"expected a body that yields ({element}), found ({', '.join(map(str, found))})"
             )
-        for op in self.body.block.ops:
-            if not isinstance(op, LoadOpBase) and (op.regions or not op.has_trait(Pure)):
-                raise VerifyException(f"expected a body of loads and arithmetic, found '{op.name}'")
+        self._verify_points(extents)
+        for op in self.body.walk():
+            if not isinstance(op, LoadOpBase | ReduceOpBase) and not op.has_trait(Pure):
+                raise VerifyException(
+                    f"expected a body of loads, arithmetic and reduces, found '{op.name}'"
+                )
+
+    def _verify_points(self, extents: Sequence[int]) -> None:
+        points = self.points_held
+        if points is None:
+            if any(isinstance(op, ReduceOpBase) for op in self.body.walk()):
+                raise VerifyException("expected `points` of a slab whose elements are reduces")
+            return
+        if len(points) != len(extents) or any(
+            n < 1 or extent % n for n, extent in zip(points, extents, strict=False)
+        ):
+            raise VerifyException(
+                f"expected points that divide the extents {list(extents)}, found {list(points)}"
+            )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, math
@@ -21,6 +22,8 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 Values = Sequence[SSAValue]
+EXPSUM = "expsum"
+"""The name of the monoid of sums of powers of e."""
 _INF = float("inf")
 
 
@@ -45,6 +48,22 @@ class Monoid:
         lhs, rhs = block.args[: len(types)], block.args[len(types) :]
         self.combine(Builder(InsertPoint.at_end(block)), lhs, rhs)
         return block
+
+    def needed(self, types: Sequence[Attribute]) -> tuple[frozenset[int], ...]:
+        """The numbers of the values of which each value of a combination is made."""
+        return _needed(self.name, tuple(types))
+
+
+@cache
+def _needed(monoid: str, types: tuple[Attribute, ...]) -> tuple[frozenset[int], ...]:
+    block, count = Block(arg_types=(*types, *types)), len(types)
+    lhs, rhs = block.args[:count], block.args[count:]
+    made: dict[SSAValue, frozenset[int]] = {a: frozenset([a.index % count]) for a in block.args}
+    found = MONOIDS[monoid].combine(Builder(InsertPoint.at_end(block)), lhs, rhs)
+    for op in block.ops:
+        of = frozenset[int]().union(*(made[v] for v in op.operands))
+        made.update(dict.fromkeys(op.results, of))
+    return tuple(made[v] for v in found)
 
 
 def _constant(value: float, type: Attribute) -> FloatAttr | IntegerAttr:
@@ -151,7 +170,7 @@ def _expsum() -> Monoid:
     def identity(types: Sequence[Attribute]) -> list[Attribute]:
         return [_constant(0 if n else -_INF, type) for n, type in enumerate(types)]
 
-    return Monoid("expsum", identity, combine, together=True)
+    return Monoid(EXPSUM, identity, combine, together=True)
 
 
 def _moments(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from dlc.ir.expr import range_of
+from dlc.ir.monoid import Monoid
 
 Variance = dict[SSAValue, frozenset[SSAValue]]
 
@@ -16,8 +17,8 @@ def variance(root: Operation, sources: Collection[SSAValue] = ()) -> Variance:
     """
     For every value defined in `root` or used there, the axes (block arguments of `root` and of
     the loops in it, and results that are `sources`) along which it varies. A reduce's own axes and
-    the axes that a combine folds across are gone from their results; values from outside, and axes
-    of one point, vary along none.
+    the axes that a combine folds across are gone from their results, each of which varies as what
+    it is made of does; values from outside, and axes of one point, vary along none.
     """
     along: Variance = {}
     _visit(root, along, sources)
@@ -31,9 +32,23 @@ def _visit(op: Operation, along: Variance, sources: Collection[SSAValue]) -> Non
     for region in op.regions:
         for block in region.blocks:
             varies |= _visit_block(block, along, sources)
-    varies -= frozenset(getattr(op, "axes", ())) if op.results else frozenset()
-    for result in op.results:
-        along[result] = frozenset((result,)) if result in sources else varies
+    own = frozenset[SSAValue](getattr(op, "axes", ())) if op.results else frozenset[SSAValue]()
+    for n, result in enumerate(op.results):
+        folded = varies if len(op.results) == 1 else _of_result(op, n, varies, along)
+        along[result] = frozenset((result,)) if result in sources else folded - own
+
+
+def _of_result(
+    op: Operation, number: int, varies: frozenset[SSAValue], along: Variance
+) -> frozenset[SSAValue]:
+    """Along what one of several results varies: a fold's, as the values do that it is made of."""
+    monoid, last = getattr(op, "monoid", None), op.regions[0].block.last_op if op.regions else None
+    if not isinstance(monoid, Monoid) or last is None:
+        return varies
+    count = len(op.results)
+    made_of = monoid.needed(tuple(op.result_types))[number]
+    needed = [v for n, v in enumerate(last.operands) if n >= count or n in made_of]
+    return frozenset[SSAValue]().union(*(along[v] for v in (*op.operands, *needed)))
 
 
 def _visit_block(

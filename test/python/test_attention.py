@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from test_fusion import kernels, loops, run
 from torch import Tensor
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 import dlc
 from dlc.dialects.loop import ReduceOp
@@ -65,12 +65,17 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-def joined(program: Program, *shapes: tuple[int, ...]) -> list[str]:
-    """The text of the program as one kernel, and the monoids of its reduces."""
+def one_kernel(program: Program, *shapes: tuple[int, ...]) -> ModuleOp:
     module = loops(program, *shapes)
     for kernel in kernels(module):
         kernel.attributes["fuse"] = StringAttr("always")
     run(module, "fuse-loops,join-cascades")
+    return module
+
+
+def joined(program: Program, *shapes: tuple[int, ...]) -> list[str]:
+    """The text of the program as one kernel, and the monoids of its reduces."""
+    module = one_kernel(program, *shapes)
     folds = [op.monoid_name.data for op in module.walk() if isinstance(op, ReduceOp)]
     return [str(module), *folds]
 
@@ -129,3 +134,67 @@ def test_large_scores(name: str, tmp_path: Path) -> None:
     q, k, v = draw(6, 40)
     q, k = torch.full_like(q, 64.0), k.mul(16).round() * 4  # products are exact
     unusual(PROGRAMS[name], tmp_path, q, k, v)
+
+
+STEPS = (
+    "tileify",
+    "chunk-matmul-k{bk=8 vector=4}",
+    "blockify-launch{block=8,4 thread=4,4}",
+    "stage-inputs{budget=20000 compute=true points=2,2}",
+    "register-tile{extents=2}",
+    "permute-register-tile",
+    "double-buffer{depth=2}",
+    "async-copy",
+    "pad-smem",
+    "pipeline-k-outer",
+    "mark-unroll{limit=8}",
+)
+
+
+def scheduled(program: Program, steps: Sequence[str], *inputs: Tensor) -> ModuleOp:
+    """The program as one kernel with a schedule."""
+    module = one_kernel(program, *(tuple(x.shape) for x in inputs))
+    (kernel,) = kernels(module)
+    kernel.schedule = StringAttr(",".join(steps))
+    return module
+
+
+def tiled(program: Program, steps: Sequence[str], file: Path, *inputs: Tensor) -> None:
+    """The kernel by steps gives the right numbers, and has no races."""
+    file.write_text(str(scheduled(program, steps, *inputs)))
+    exact = program(*(x.double() for x in inputs))
+    loaded = dlc.load(file, backend="host")
+    found = loaded(*inputs).double()
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6, equal_nan=True)
+    assert {verdict.answer for verdict in loaded.check()} <= {"clean"}
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "keys"),
+    [("causal", 21, 37), ("causal", 1, 9), ("masked", 8, 8), ("a window, ALiBi", 9, 17)],
+)
+def test_in_tiles(name: str, rows: int, keys: int, tmp_path: Path) -> None:
+    tiled(PROGRAMS[name], STEPS, tmp_path / "tiled.mlir", *draw(rows, keys, 8))
+
+
+@pytest.mark.parametrize("left_out", [1, 2, 3, 4, 6, 7, 9])
+def test_each_step_may_be_left_out(left_out: int, tmp_path: Path) -> None:
+    steps = [*STEPS[:left_out], *STEPS[left_out + 1 :]]
+    needs = {"blockify-launch": ("stage-inputs", "register-tile", "permute-register-tile")}
+    needs |= {"stage-inputs": ("double-buffer", "async-copy", "pad-smem", "pipeline-k-outer")}
+    gone = STEPS[left_out].partition("{")[0]
+    dependents = needs.get(gone, ()) + (needs["stage-inputs"] if gone == "blockify-launch" else ())
+    steps = [step for step in steps if step.partition("{")[0] not in dependents]
+    tiled(causal, steps, tmp_path / "tiled.mlir", *draw(13, 21, 8))
+
+
+def test_tiles_of_unusual_numbers(tmp_path: Path) -> None:
+    q, k, v = draw(11, 20, 8)
+    q[0, 0, 1, 0], q[0, 0, 2, 1] = NAN, INF
+    k[0, 1, 4, 0], v[0, 0, 5, 1], v[0, 1, 0, 0] = INF, -INF, NAN
+    tiled(by_hand, STEPS, tmp_path / "tiled.mlir", q, k, v)
+    q, k, v = draw(5, 20, 8)
+    k[..., 0] = -1.0  # masks all keys
+    tiled(masked, STEPS, tmp_path / "masked.mlir", q, k, v)
+    q, k = torch.full_like(q, 64.0), k.mul(16).round() * 4  # products are exact
+    tiled(by_hand, STEPS, tmp_path / "large.mlir", q, k, v)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation
@@ -18,7 +19,9 @@ from dlc.analysis.kernel.sampled_lanes import Access, Effect, dealt, serial_trip
 from dlc.analysis.tile.fragments import Buffer, copy_width, fragment_axis, run_width, shared_by
 from dlc.analysis.tile.rings import is_async
 from dlc.dialects import tile
+from dlc.dialects.axes import REGISTER, loops_around
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.point_ops import extent_of_register
 from dlc.dialects.ring_ops import TMA, slot_type
 from dlc.ir.analyses import Analyses
 from dlc.ir.expr import Expr
@@ -157,7 +160,7 @@ def report_global(kernel: tile.KernelOp, analyses: Analyses) -> list[GlobalAcces
     for op in kernel.launch.walk():
         if not isinstance(op, tile.LoadOp | Effect) or shared_by(op.ref) is not None:
             continue
-        if not isinstance(op.parent_op(), tile.ComputeOp):
+        if not any(isinstance(loop, tile.ComputeOp) for loop in loops_around(op)):
             alignment = kernel.alignment(op.ref)
             access = Access.of(kernel.launch, op, op.ref.type, alignment, analyses)
             counts = [sectors(lanes, access.width) for lanes in access.warps()]
@@ -170,7 +173,10 @@ def _read(
 ) -> BankAccess:
     buffer = shared_by(op.ref)
     assert buffer is not None
-    if isinstance(computing := op.parent_op(), tile.ComputeOp):
+    computing = next((op for op in loops_around(op) if isinstance(op, tile.ComputeOp)), None)
+    if computing is not None and computing.points_held is not None:
+        return _held(kernel, computing, op, buffer, type, op.subscripts)
+    if computing is not None:
         lanes = run_width(computing.result_type)
         return _computing(kernel, computing, op, buffer, type, op.subscripts, lanes)
     access = Access.of(kernel.launch, op, type, WIDEST_ACCESS, analyses)
@@ -182,6 +188,8 @@ def _write(kernel: tile.KernelOp, op: Filling, type: Attribute) -> BankAccess:
     assert isinstance(type, MemRefType)
     if isinstance(op, tile.ComputeOp):
         subscripts = [Expr.of(a) for a in op.axes]
+        if op.points_held is not None:
+            return _held(kernel, op, op, op, type, subscripts)
         return _computing(kernel, op, op, op, type, subscripts, run_width(type))
     slab = op.source.slab if isinstance(op, tile.FillOp) else op
     sizes = slab.slab_sizes
@@ -224,6 +232,40 @@ def _computing(
     rounds, warps = dealt(kernel, loop.sizes, lanes, place)
     times = rounds * lanes // width * serial_trips(loop)
     return _judge(op, buffer, op is loop, width * size, warps, times)
+
+
+def _held(
+    kernel: tile.KernelOp,
+    loop: tile.ComputeOp,
+    op: tile.ComputeOp | tile.LoadOp,
+    buffer: Buffer,
+    type: Attribute,
+    subscripts: Sequence[Expr],
+) -> BankAccess:
+    """The access of a computing loop of which a thread holds points at equal distances."""
+    assert isinstance(type, MemRefType)
+    assert loop.points_held is not None
+    offset, size = offset_in(type), element_bytes(type.element_type)
+    values = {v for e in subscripts for v in e.values()}
+    folds = [around for around in loops_around(op) if isinstance(around, tile.ReduceOp)]
+    registers = [a for fold in folds for a in fold.axes_of(REGISTER)]
+    width, times = 1, serial_trips(op)
+    if isinstance(op, tile.LoadOp):
+        if (axis := fragment_axis(op, registers)) is not None:
+            base = [e.substitute(lambda v: 0 if v is axis else None) for e in subscripts]
+            width = vector_width(type, base, WIDEST_ACCESS)
+        own = [a for fold in folds for a in fold.axes_of(REGISTER) if a in values]
+        times *= prod(extent_of_register(a) for a in own) // width
+    held = zip(loop.axes, loop.points_held, strict=True)
+    times *= prod(n for axis, n in held if axis in values)
+    threads = [n // held for n, held in zip(loop.sizes, loop.points_held, strict=True)]
+
+    def place(at: Sequence[int]) -> int:
+        point = {**dict.fromkeys(values, 0), **dict(zip(loop.axes, at, strict=True))}
+        return offset([e.evaluate(point) for e in subscripts]) * size
+
+    rounds, warps = dealt(kernel, threads, 1, place)
+    return _judge(op, buffer, op is loop, width * size, warps, rounds * times)
 
 
 def _along_rows(op: Operation, loop: tile.ComputeOp) -> bool:

@@ -56,7 +56,7 @@ def _do_alike(a: Operation, b: Operation) -> bool:
     """True if two operations do the same to what they are given, and yield alike of their axes."""
     if len(a.regions) != len(b.regions) or not _same(a, b):
         return False
-    if a.regions and not (isinstance(a, ReduceOp) and isinstance(b, ReduceOp)):
+    if a.regions and not (isinstance(a, ReduceOpBase) and isinstance(b, ReduceOpBase)):
         return False
     ends = zip(map(_end, a.regions), map(_end, b.regions), strict=True)
     return all(_same(one, other) for one, other in ends)
@@ -139,7 +139,7 @@ def split_levels(chain: Sequence[ForOp]) -> list[list[BlockArgument]]:
     along = variance(chain[0])
     candidates: dict[frozenset[SSAValue], int] = {}
     for reduce in reduces:
-        varies = along[reduce.results[0]].intersection(axes)
+        varies = frozenset[SSAValue](a for a in axes if any(a in along[r] for r in reduce.results))
         work = trip_count(reduce) * prod(extents[a] for a in axes if a in varies)
         candidates[varies] = candidates.get(varies, 0) + work
     nested: list[frozenset[SSAValue]] = [frozenset(axes)]

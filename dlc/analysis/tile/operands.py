@@ -74,12 +74,15 @@ class ComputedOperand:
         return self.value.name_hint or "v"
 
     @property
-    def last_stage(self) -> tile.StageOp:
-        """The last of the stages in the scope that the value is computed from."""
-        own = {_stage_of(op) for op in self.ops}
-        stages = [op for op in self.scope.body.block.ops if op in own]
-        assert isinstance(stages[-1], tile.StageOp)
-        return stages[-1]
+    def last_stage(self) -> Operation:
+        """The last of the slabs in the scope that the value is computed from."""
+        own = {_slab_of(inner) for op in self.ops for inner in op.walk()}
+        return [op for op in self.scope.body.block.ops if op in own][-1]
+
+    @property
+    def reduces(self) -> bool:
+        """True if the value is or needs a reduce."""
+        return any(isinstance(op, tile.ReduceOp) for op in self.ops)
 
     def at(self, expr: Expr, element: Sequence[Expr]) -> Expr | None:
         """An expression where the element is computed; None if its place does not tell that."""
@@ -104,30 +107,35 @@ def computed_operands(kernel: tile.KernelOp, type: str = "") -> list[ComputedOpe
         if type and [str(result.type) for result in op.results] != [type]:
             continue
         if op not in covered and isinstance(op.parent_op(), tile.ReduceOp):
-            operand = _operand(kernel, op)
+            operand = None if op.regions else operand_of(kernel, op)
             if operand is not None and operand.reuse > 1:
                 found.insert(0, operand)
-                covered.update(operand.ops)
+                covered.update(inner for o in operand.ops for inner in o.walk())
     return found
 
 
-def _operand(kernel: tile.KernelOp, op: Operation) -> ComputedOperand | None:
+def operand_of(kernel: tile.KernelOp, op: Operation) -> ComputedOperand | None:
     """The operand that an operation computes, if that is a float computed from staged inputs."""
     ops: dict[Operation, None] = {}
     plain = isinstance(op, tile.LoadOp | arith.ConstantOp)
     if plain or len(op.results) != 1 or not isinstance(op.results[0].type, AnyFloat):
         return None
-    if not _collect(kernel, op.results[0], ops):
+    if not _collect(kernel, op.results[0], ops) or any(
+        o.regions and o.parent is not op.parent for o in ops
+    ):
         return None
     path = loops_around(op)
-    scopes = {stage.parent_op() for o in ops if (stage := _stage_of(o)) is not None}
+    if any(isinstance(loop, tile.ComputeOp) for loop in path):
+        return None  # it is computed once for a block already
+    inside = [inner for o in ops for inner in o.walk()]
+    scopes = {slab.parent_op() for o in inside if (slab := _slab_of(o)) is not None}
     depth = max((n for n, loop in enumerate(path) if loop in scopes), default=None)
     if depth is None:
         return None
     fixed = {a for loop in path[1 : depth + 1] for a in loop.axes}
     fixed.update(kernel.launch.axes_of(BLOCK))
     walked = {a: loop.extent(a) for loop in path for a in loop.axes if a not in fixed}
-    indexed = [o for o in ops if isinstance(o, IndexedOp)]
+    indexed = [o for o in inside if isinstance(o, IndexedOp)]
     operand = ComputedOperand(
         op.results[0],
         path[depth],
@@ -141,30 +149,47 @@ def _operand(kernel: tile.KernelOp, op: Operation) -> ComputedOperand | None:
     return operand if all(operand.at(e, anywhere) is not None for e in exprs) else None
 
 
-def _stage_of(op: Operation) -> tile.StageOp | None:
-    """The stage that an operation loads from."""
-    stage = op.ref.owner if isinstance(op, tile.LoadOp) else None
-    return stage if isinstance(stage, tile.StageOp) else None
+def _slab_of(op: Operation) -> tile.StageOp | tile.ComputeOp | None:
+    """The slab that an operation loads from."""
+    slab = op.ref.owner if isinstance(op, tile.LoadOp) else None
+    return slab if isinstance(slab, tile.StageOp | tile.ComputeOp) else None
 
 
 def _collect(kernel: tile.KernelOp, value: SSAValue, ops: dict[Operation, None]) -> bool:
-    """Adds what a value is computed from; True if that is loads of inputs and arithmetic alone."""
+    """
+    Adds what a value is computed from; True if that is loads of inputs, arithmetic, and reduces of
+    one result of these.
+    """
     op = value.owner
     if isinstance(op, Block):
         return isinstance(value.type, IndexType)  # an axis
     if op in ops or not kernel.launch.is_ancestor(op):
         return True
     operands = list(op.operands)
-    if isinstance(op, tile.LoadOp):
-        if op.ref not in kernel.constant_refs and _stage_of(op) is None:
+    if isinstance(op, tile.ReduceOp):
+        if len(op.results) != 1 or op.lanes:
             return False
+        inside = list(op.body.walk())
+        if not all(_computes(kernel, inner) for inner in inside):
+            return False
+        made = {r for inner in inside for r in inner.results} | {*op.axes}
+        refs = {inner.ref for inner in inside if isinstance(inner, tile.LoadOp)}
+        operands += [v for i in inside for v in i.operands if v not in made and v not in refs]
+    elif isinstance(op, tile.LoadOp):
         operands.remove(op.ref)
-    elif op.regions or not op.has_trait(Pure):
+    if not _computes(kernel, op):
         return False
     if not all(_collect(kernel, operand, ops) for operand in operands):
         return False
     ops[op] = None
     return True
+
+
+def _computes(kernel: tile.KernelOp, op: Operation) -> bool:
+    """True if an operation loads of an input or a slab, folds, or is arithmetic."""
+    if isinstance(op, tile.LoadOp):
+        return op.ref in kernel.constant_refs or _slab_of(op) is not None
+    return isinstance(op, tile.ReduceOp) or (not op.regions and op.has_trait(Pure))
 
 
 def _places(

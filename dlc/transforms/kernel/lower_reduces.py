@@ -26,9 +26,10 @@ class LowerReducesPass(ModulePass):
     and scans both, with what a thread carries from one iteration to the next.
 
     An accumulator is memory of a thread with an element for each point of the register axes along
-    which the result varies. A reduce that is only yielded straight into another of the same monoid
-    folds into the accumulators of that one. A product is added unrounded, by `math.fma`. Threads of
-    a warp exchange what they combine by shuffles, warps through shared memory.
+    which the result varies: of several results, each its own. A reduce that is only yielded
+    straight into another of the same monoid folds into the accumulators of that one. A product is
+    added unrounded, by `math.fma`. Threads of a warp exchange what they combine by shuffles, warps
+    through shared memory.
 
     *Legal always*: the threads of a block run in lockstep, so that scratch is read after all wrote.
     *Why*: what is folded where, and in which order, is settled before anything is unrolled.

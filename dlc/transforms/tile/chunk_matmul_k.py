@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -13,11 +13,13 @@ from dlc.analysis.loop.contraction import contractions
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.ir.expr import Expr
+from dlc.ir.monoid import EXPSUM
 from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.axes.nest import chunk
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_options import at_least, divisors
+from dlc.transforms.tile.splitting.largest_first import find_largest_first
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class ChunkMatmulKPass(SchedulingPass):
     Of one over several axes, as a convolution is, the last is K; its chunks and the points of the
     others are one axis, along which the others' points follow each other. Where conditions choose
     among them, they stay apart, so that whole ones are skipped.
+
+    Of a sum of powers that is a contraction, as attention is (`join-cascades`), keys are K: of each
+    chunk, the largest exponent is found first and then sums relative to it, so that sums that a
+    thread holds are multiplied once a chunk. What is summed within, the scores, is not chunked.
 
     *Legal always*: points of a ragged last chunk beyond K fold the identity. Both reduces have one
     monoid and the inner one is only yielded, so they accumulate in place.
@@ -42,6 +48,16 @@ class ChunkMatmulKPass(SchedulingPass):
     %acc = tile.reduce add serial(%ko in 128) -> f32 {
       %part = tile.reduce add serial(%ki in 16) -> f32 { … %ko * 16 + %ki … }
       tile.yield %part : f32
+    }
+    ```
+    and a reduce of `expsum` over %x and %w
+    ```
+    %m, %a = tile.reduce expsum serial(%ko in 32) -> (f32, f32) {
+      %largest = tile.reduce max serial(%ki in 64) -> f32 { … tile.yield %x : f32 }
+      %sum = tile.reduce add serial(%ki in 64) -> f32 {
+        … %power = math.exp (%x − %largest) … tile.yield %power · %w : f32
+      }
+      tile.yield %largest, %sum : f32, f32
     }
     ```
     """
@@ -62,11 +78,16 @@ class ChunkMatmulKPass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         assert self.bk is not None
+        found = [
+            c.reduce for c in contractions(kernel.launch) if isinstance(c.reduce, tile.ReduceOp)
+        ]
+        cascades = [reduce for reduce in found if reduce.monoid_name.data == EXPSUM]
+        if cascades:
+            return self._cascades(cascades)
         reduces = [
-            c.reduce
-            for c in contractions(kernel.launch)
-            if isinstance(c.reduce, tile.ReduceOp)
-            and not any(isinstance(op, AxesOp) for op in c.reduce.body.walk())
+            reduce
+            for reduce in found
+            if not any(isinstance(op, AxesOp) for op in reduce.body.walk())
         ]
         if not reduces:
             raise Decline("it has no contraction")
@@ -86,6 +107,20 @@ class ChunkMatmulKPass(SchedulingPass):
         done = [f"chunks of {self.bk}"] if long else []
         done += [f"runs of {vector}"] if wide else []
         return f"K in {', '.join(done)}"
+
+    def _cascades(self, reduces: Sequence[tile.ReduceOp]) -> str:
+        """Folds sums of powers chunk by chunk, the largest exponent of a chunk first."""
+        assert self.bk is not None
+        for reduce in reduces:
+            size = min(self.bk, reduce.extent(reduce.axes[-1]))
+            name = reduce.axes[-1].name_hint or "k"
+            chunk(reduce, reduce.axes[-1], size, (f"{name}o", f"{name}i"))
+            inner = find_largest_first(reduce)
+            scores = [op for r in inner for op in r.body.walk() if isinstance(op, tile.ReduceOp)]
+            for op in (*inner, *scores):
+                if op.extent(op.axes[-1]) % self.vector == 0 and self.vector > 1:
+                    _vectorize(op, self.vector)
+        return f"keys in chunks of {self.bk}, of which the largest is found first"
 
 
 def _join(outer: tile.ReduceOp, name: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
 
 from dlc.analysis.tile.input_slabs import Slab, slabs_of
-from dlc.analysis.tile.operands import ComputedOperand, computed_operands
+from dlc.analysis.tile.operands import computed_operands
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.ir.elements import ELEMENTS
@@ -15,6 +15,7 @@ from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, target_of
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_options import at_least
+from dlc.transforms.tile.staging.scores import compute_scores, told
 from dlc.transforms.tile.staging.slab_loads import compute, stage
 from dlc.transforms.tile.staging.zero_guards import drop_guards_of_zeros
 
@@ -34,7 +35,9 @@ class StageInputsPass(SchedulingPass):
     Slabs are taken by most reuse first, then the smallest, while they fit in the budget; what is
     read outside of loops is not staged. Then, with `compute`, a value in a reduce that is computed
     of staged slabs gets a slab of its own if that fits: the threads compute each element together,
-    once.
+    once. So do the scores of a chunk of attention, the largest of each row, and the powers of
+    differences from it. Elements that are sums are dealt as a matrix is: of scores, a thread holds
+    `points=4,8` at once.
 
     ```
     tile.reduce add serial(%ko in 128) … { tile.reduce add serial(%ki in 16) … {
@@ -67,9 +70,12 @@ class StageInputsPass(SchedulingPass):
     """Give what reduces compute of staged slabs slabs of its own, in the same budget."""
     type: str = ""
     """The type of what gets slabs of its own, such as `bf16`; of any type if empty."""
+    points: tuple[int, ...] = ()
+    """Points of each of its last axes that a thread holds at once of a slab of sums."""
 
     def __post_init__(self) -> None:
         at_least("budget", 1, self.budget)
+        at_least("points", 1, *self.points)
         names = [str(row.type) for row in ELEMENTS if isinstance(row.type, AnyFloat)]
         if self.type and self.type not in names:
             raise OptionError("type", f"expected {' or '.join(names)}, found {self.type}")
@@ -87,9 +93,12 @@ class StageInputsPass(SchedulingPass):
             raise Decline(f"{smallest} B > {limit} B of shared memory")
         for slab in sorted(staged, key=slabs.index):
             stage(slab)
-        notes = ["staged " + ", ".join(_note(str(s.source.name_hint), s) for s in staged)]
+        notes = ["staged " + ", ".join(told(str(s.source.name_hint), s) for s in staged)]
         if self.compute:
-            notes += _computed(kernel, self.type, limit - sum(slab.bytes for slab in staged))
+            left = limit - sum(slab.bytes for slab in staged)
+            more, left = compute_scores(kernel, self.points, left)
+            notes += more
+            notes += _computed(kernel, self.type, left)
         for op in kernel.launch.walk():
             if isinstance(op, tile.ReduceOp):
                 drop_guards_of_zeros(op)
@@ -127,12 +136,8 @@ def _computed(kernel: tile.KernelOp, type: str, left: int) -> list[str]:
     for operand in sorted(computed_operands(kernel, type), key=lambda o: (-o.reuse, o.bytes)):
         if operand.bytes <= left:
             left -= operand.bytes
-            notes.append(f"computed {_note(operand.name, operand)}")
+            notes.append(f"computed {told(operand.name, operand)}")
             compute(operand)
         else:
             notes.append(f"{operand.bytes} B for {operand.name} > {left} B left")
     return notes
-
-
-def _note(name: str, slab: Slab | ComputedOperand) -> str:
-    return f"{name} ({slab.bytes} B, read {slab.reuse:.3g} times)"

@@ -28,16 +28,25 @@ class Yielded:
 
     values: list[SSAValue]
     where: tuple[Expr, ...]
-    along: frozenset[SSAValue]
-    """The axes along which the values and the conditions vary."""
+    places: tuple[SSAValue, ...]
+    """The index values of the conditions."""
 
     @staticmethod
-    def of(to: ReduceLowering, op: tile.ReduceOp) -> Yielded:
+    def of(op: tile.ReduceOp) -> Yielded:
         """Takes what a reduce yields; its yield is empty then."""
         last = op.yielded
-        taken = Yielded(list(last.values), last.where, to.along(last.operands))
+        taken = Yielded(list(last.values), last.where, tuple(last.indices))
         Rewriter.replace_op(last, tile.YieldOp(), [])
         return taken
+
+    def part(self, numbers: Sequence[int]) -> Yielded:
+        """Some of the values; all if no number is given."""
+        values = [self.values[n] for n in numbers] if numbers else self.values
+        return Yielded(values, self.where, self.places)
+
+    def along(self, to: ReduceLowering) -> frozenset[SSAValue]:
+        """The axes along which the values and the conditions vary."""
+        return to.along((*self.values, *self.places))
 
 
 class ReduceNest:
@@ -61,7 +70,13 @@ class ReduceNest:
         sharing: ReduceNest | None = self
         while op.lanes and sharing is not None:
             sharing.lanes, sharing = tuple(op.lanes), sharing.outer
-        self.totals: Totals | None = None
+        self.root: ReduceNest = self if self.outer is None else self.outer.root
+        self.together = False
+        """True if values that are one element are folded at once for several register points."""
+        if op.monoid.together and op.axes_of(REGISTER):
+            self.root.together = True
+        self.totals: tuple[Totals, ...] = ()
+        """The accumulators, by the register axes along which they vary."""
 
 
 def _accumulates_in_place(op: tile.ReduceOp, around: tile.ReduceOp) -> bool:
@@ -81,14 +96,19 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     """Puts a loop in a reduce's place; reduces around it are lowered before."""
     op = nest.op
     to.before(op)
-    nest.totals = to.accumulators(op, nest.lanes) if nest.outer is None else nest.outer.totals
-    assert nest.totals is not None
-    if op.lanes:
-        MmaLowering(to, op).lower(nest.totals)
+    if nest.outer is None:
+        nest.totals = to.accumulators(op, nest.lanes, together=nest.together)
     else:
-        yielded = Yielded.of(to, op)
-        if nest.folds:
-            _insert_fold(to, nest, nest.totals, yielded)
+        nest.totals = nest.outer.totals
+    if op.lanes:
+        MmaLowering(to, op).lower(*nest.totals)
+    else:
+        yielded = Yielded.of(op)
+        if nest.folds and op.monoid.together and len(nest.totals) > 1:
+            _insert_combination(to, nest, yielded)
+        elif nest.folds:
+            for totals in nest.totals:
+                _insert_fold(to, nest, totals, yielded.part(totals.numbers))
         if op.skips is not None and yielded.where:
             _skip_unless(to, op, yielded.where)
     walked = [axis for axis in op.axes if op.kind(axis) != FRAGMENT]
@@ -99,7 +119,7 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     loop.attributes.update(op.attributes)
     loop.location = op.location
     if nest.outer is None:
-        to.replace(op, loop, nest.totals)
+        to.replace(op, loop, *nest.totals)
     else:
         Rewriter.insert_op(loop, InsertPoint.before(op))
         Rewriter.erase_op(op)
@@ -118,6 +138,27 @@ def _skip_unless(to: ReduceLowering, op: tile.ReduceOp, where: Sequence[Expr]) -
     to.builder.insert(scf.IfOp(test, [], Region(body)))
 
 
+def _insert_combination(to: ReduceLowering, nest: ReduceNest, yielded: Yielded) -> None:
+    """
+    Combines the element that the body yields with the accumulators, which vary along different
+    register axes: what some of them have in common is computed once for all points of others.
+    """
+    op = nest.op
+    to.before(op.yielded)
+    values, where = yielded.values, () if op.skips is not None else yielded.where
+    if where:
+        identity = [to.constant(a) for a in op.monoid.identity([v.type for v in values])]
+        pairs = zip(values, identity, strict=True)
+        values = [to.insert(tile.SelectOp(v, where, other)) for v, other in pairs]
+    loads = to.loaded(op, nest.totals)
+    for load in loads:
+        to.insert(load, load.ref.name_hint)
+    new = op.monoid.combine(to.builder, [load.result for load in loads], values)
+    for totals in nest.totals:
+        with to.each(totals.axes):
+            to.write(totals, [new[n] for n in totals.numbers])
+
+
 def _insert_fold(to: ReduceLowering, nest: ReduceNest, totals: Totals, yielded: Yielded) -> None:
     """
     Folds what the body yields into the accumulators, at each point of the reduce's register axes
@@ -127,7 +168,7 @@ def _insert_fold(to: ReduceLowering, nest: ReduceNest, totals: Totals, yielded: 
     """
     op = nest.op
     to.before(op.yielded)
-    along = yielded.along | nest.folded | frozenset(totals.axes)
+    along = yielded.along(to) | nest.folded | frozenset(totals.axes)
     axes = [a for a in (*op.axes_of(REGISTER), *registers_around(op)) if a in along]
     where = [] if op.skips is not None else simplify_where(to.exprs(yielded.where))
     with to.each(axes):

@@ -24,6 +24,8 @@ class Totals:
     axes: tuple[BlockArgument, ...]
     in_vectors: bool = False
     """True if the points of the last two axes share a dimension: a lane's part of a matrix."""
+    numbers: tuple[int, ...] = ()
+    """Which results of an operation they are; all if empty."""
 
     @property
     def point(self) -> list[Expr]:
@@ -63,21 +65,31 @@ class ReduceLowering(KernelBuilder):
         ]
         return Totals(tuple(refs), tuple(axes))
 
-    def accumulators(self, op: tile.ReduceOp, lanes: Sequence[SSAValue] = ()) -> Totals:
+    def accumulators(
+        self, op: tile.ReduceOp, lanes: Sequence[SSAValue] = (), *, together: bool = False
+    ) -> tuple[Totals, ...]:
         """
-        Makes accumulators for a reduce, which are its monoid's identity at first; for one by
-        warps, given the axes of a fragment, a vector of each lane.
+        Makes accumulators for a reduce, which are its monoid's identity at first: of results that
+        vary along the same register axes, or of all `together`. For a reduce by warps, given the
+        axes of a fragment, a vector of each lane.
         """
+        around = registers_around(op)
         along = self.along(op.results)
-        axes = tuple(axis for axis in registers_around(op) if axis in along)
         if lanes:
-            return self._vectors(op, axes, lanes)
+            return (self._vectors(op, [axis for axis in around if axis in along], lanes),)
         identity = op.monoid.identity([r.type for r in op.results])
-        made = tile.AccumulatorOp([self.constant(a) for a in identity], axes)
-        self.builder.insert(made)
-        for ref, result in zip(made.results, op.results, strict=True):
-            ref.name_hint = result.name_hint or "acc"
-        return Totals(tuple(made.results), axes)
+        groups: dict[tuple[BlockArgument, ...], list[int]] = {}
+        for n, result in enumerate(op.results):
+            varies = along if together else self.variance[result]
+            groups.setdefault(tuple(axis for axis in around if axis in varies), []).append(n)
+        found: list[Totals] = []
+        for axes, numbers in groups.items():
+            made = tile.AccumulatorOp([self.constant(identity[n]) for n in numbers], axes)
+            self.builder.insert(made)
+            for ref, n in zip(made.results, numbers, strict=True):
+                ref.name_hint = op.results[n].name_hint or "acc"
+            found.append(Totals(tuple(made.results), axes, numbers=tuple(numbers)))
+        return tuple(found)
 
     def _vectors(
         self, op: tile.ReduceOp, axes: Sequence[BlockArgument], lanes: Sequence[SSAValue]
@@ -105,11 +117,18 @@ class ReduceLowering(KernelBuilder):
         for ref, value in zip(totals.refs, values, strict=True):
             self.builder.insert(kernel.StoreOp(value, ref, totals.point))
 
-    def replace(self, op: Operation, loop: Operation | None, totals: Totals) -> None:
+    def loaded(self, op: Operation, totals: Sequence[Totals]) -> list[tile.LoadOp]:
+        """Loads of what is in memory for each result of an op."""
+        loads: dict[int, tile.LoadOp] = {}
+        for each in totals:
+            for n, ref in zip(each.numbers or range(len(each.refs)), each.refs, strict=True):
+                loads[n] = tile.LoadOp(ref, each.point)
+                self.variance[loads[n].result] = self.variance[op.results[n]]
+        return [loads[n] for n in range(len(op.results))]
+
+    def replace(self, op: Operation, loop: Operation | None, *totals: Totals) -> None:
         """Puts a loop in an op's place, if there is one, and for its results what is in memory."""
-        loads = [tile.LoadOp(ref, totals.point) for ref in totals.refs]
-        for load, result in zip(loads, op.results, strict=True):
-            self.variance[load.result] = self.variance[result]
+        loads = self.loaded(op, totals)
         new = loads if loop is None else [loop, *loads]
         Rewriter.replace_op(op, new, [load.result for load in loads])
 

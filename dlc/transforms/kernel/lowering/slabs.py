@@ -19,8 +19,12 @@ from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
     """
     Inserts the computation of a slab: each thread computes runs of neighbouring elements, whose
-    loads and stores are wide. The place within a run is a register axis.
+    loads and stores are wide. The place within a run is a register axis. Of a slab that says how
+    many points a thread holds, it computes those at once.
     """
+    if op.points_held is not None:
+        _compute_points(to, op, op.points_held)
+        return
     width = run_width(op.result_type)
     buffer = to.allocate(op.result)
     to.slabs[op.result] = buffer, ()
@@ -40,6 +44,27 @@ def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
     to.deal(op.sizes, width, one)
 
 
+def _compute_points(to: StageLowering, op: tile.ComputeOp, points: Sequence[int]) -> None:
+    """Inserts the computation of a slab of which a thread holds points at equal distances."""
+    buffer = to.allocate(op.result)
+    to.slabs[op.result] = buffer, ()
+    threads = [size // n for size, n in zip(op.sizes, points, strict=True)]
+
+    def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
+        with to.only_if(inside):
+            body = new_body(len(points), [axis.name_hint for axis in op.axes])
+            held = tile.ForOp(points, body, [REGISTER] * len(points))
+            to.builder.insert(held)
+            at = [
+                Expr.of(axis) * apart + first
+                for axis, apart, first in zip(held.axes, threads, place, strict=True)
+            ]
+            with to.in_loop(held):
+                _compute(to, op, buffer, at, held.axes)
+
+    to.deal(threads, 1, one)
+
+
 def _compute(
     to: StageLowering,
     op: tile.ComputeOp,
@@ -53,8 +78,9 @@ def _compute(
     for inner in list(op.body.block.ops)[:-1]:
         inner.detach()
         to.builder.insert(inner)
-        if isinstance(inner, IndexedOp):
-            inner.substitute(at.get)
+        for each in inner.walk():
+            if isinstance(each, IndexedOp):
+                each.substitute(at.get)
     (value,) = yielded.values
     if yielded.where:
         value = _kept(to, value, [c.substitute(at.get) for c in yielded.where], lanes)

@@ -17,11 +17,10 @@ from xdsl.traits import ConstantLike
 
 from dlc.analysis.loop.loops import computed_alike
 from dlc.dialects.loop import ForOp, KernelOp, ReduceOp
+from dlc.ir.monoid import EXPSUM
 from dlc.transforms.loop.fusion.hoisting import hoist, used_values
 from dlc.transforms.loop.fusion.nesting import nest, unnest
 from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
-
-MONOID = "expsum"
 
 
 def has_cascades(kernel: KernelOp) -> bool:
@@ -123,7 +122,7 @@ def _finds_largest(reduce: ReduceOp) -> bool:
     if reduce.yielded.where or not isinstance(reduce.results[0].type, AnyFloat):
         return False
     is_max = reduce.monoid_name.data == "max" and len(reduce.results) == 1
-    return is_max or reduce.monoid_name.data == MONOID
+    return is_max or reduce.monoid_name.data == EXPSUM
 
 
 def _alike(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, tuple[Operation, ...]]]:
@@ -134,7 +133,7 @@ def _alike(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, tuple[Operati
         axes = dict[SSAValue, SSAValue](zip(second.axes, first.axes, strict=False))
         if first.parent is not second.parent or first.extents != second.extents:
             continue
-        if MONOID not in (first.monoid_name.data, second.monoid_name.data):
+        if EXPSUM not in (first.monoid_name.data, second.monoid_name.data):
             continue
         if not computed_alike(second.yielded.values[0], first.yielded.values[0], axes):
             continue
@@ -219,7 +218,7 @@ def _merge(first: ReduceOp, second: ReduceOp, before: Sequence[Operation]) -> No
     x, *weights = one_body(first, second, before)
     others = weights[len(first.results) :]
     weights = [*weights[: len(first.results) - 1], *others]
-    joined = folded(MONOID, first, [x, *weights], [*first.results, *second.results[1:]])
+    joined = folded(EXPSUM, first, [x, *weights], [*first.results, *second.results[1:]])
     Rewriter.replace_op(first, joined, joined.results[: len(first.results)])
     found = joined.results[len(joined.results) - len(others) :]
     Rewriter.replace_op(second, [], [joined.results[0], *found])
@@ -234,7 +233,7 @@ def _join(cascade: _Cascade) -> None:
     terms = list(zip(values, cascade.terms, strict=True))
     weights = [_or_one(builder, _weight(builder, *pair), total) for pair in terms]
     results = [*largest.results, *total.results]
-    joined = folded(MONOID, largest, [*exponents, *weights], results)
+    joined = folded(EXPSUM, largest, [*exponents, *weights], results)
     Rewriter.replace_op(largest, joined, joined.results[: len(largest.results)])
     m, sums = joined.results[0], joined.results[len(largest.results) :]
     builder = Builder(InsertPoint.before(total))

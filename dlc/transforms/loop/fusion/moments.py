@@ -131,8 +131,8 @@ def _join(found: _Moments) -> None:
     builder = Builder(InsertPoint.before(total))
     builder.insert(reduce)
     n = _constant(builder, points, mean)
-    relative, first = (builder.insert(arith.MulfOp(v, n)).result for v in (mean, pivot))
-    whole = builder.insert(arith.AddfOp(relative, first)).result
+    terms = [builder.insert(arith.MulfOp(v, n)).result for v in (mean, pivot)]
+    whole = builder.insert(arith.AddfOp(*terms)).result
     whole.name_hint = s.name_hint
     center = whole if found.center is s else found.center
     Rewriter.replace_op(total, [], [whole])

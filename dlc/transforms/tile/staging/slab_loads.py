@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Block, Operation, SSAValue
@@ -54,10 +55,11 @@ def _needed(load: tile.LoadOp) -> list[Expr]:
     return [c for c in load.where if c not in known]
 
 
-def compute(operand: ComputedOperand) -> None:
+def compute(operand: ComputedOperand, points: Sequence[int] = ()) -> tile.LoadOp:
     """
-    Computes an operand after the stages of its inputs and their neighbours, as 0 where its reduce
-    folds nothing because an input ends, and loads it where it was computed.
+    Computes an operand after the slabs of its inputs and their neighbours, as 0 where its reduce
+    folds nothing because an input ends, and loads it where it was computed. If it is a sum, a
+    thread holds so many of its last `points` at once, one along other axes.
     """
     value, old = operand.value, operand.value.owner
     assert isinstance(old, Operation)
@@ -77,14 +79,22 @@ def compute(operand: ComputedOperand) -> None:
         new.location = op.location
         if isinstance(op, IndexedOp) and isinstance(new, IndexedOp):
             new.set_index(at(op.subscripts), at(op.where))
+        for inner in new.walk():
+            if inner is not new and isinstance(inner, IndexedOp):
+                inner.set_index(at(inner.subscripts), at(inner.where))
         body.block.add_op(new)
         beyond += zero_unless(new.results[0])
     where = [c for c in at(reduce.yielded.where) if c in beyond]
     body.block.add_op(tile.YieldOp([copies[value]], where))
-    slab = tile.ComputeOp(operand.sizes, value.type, body)
+    held = None
+    if operand.reduces:
+        wanted = [1] * len(operand.sizes) + list(points)
+        wanted = wanted[len(wanted) - len(operand.sizes) :] if len(operand.sizes) > 1 else [1]
+        held = [gcd(n, size) for n, size in zip(wanted, operand.sizes, strict=True)]
+    slab = tile.ComputeOp(operand.sizes, value.type, body, held)
     slab.result.name_hint = f"{operand.name}_smem"
     slab.location = old.location
-    last: Operation = operand.last_stage
+    last = operand.last_stage
     while isinstance(last.next_op, tile.StageOp | tile.ComputeOp):
         last = last.next_op
     Rewriter.insert_op(slab, InsertPoint.after(last))
@@ -95,3 +105,4 @@ def compute(operand: ComputedOperand) -> None:
     for op in reversed(operand.ops[:-1]):
         if not any(r.uses for r in op.results):
             Rewriter.erase_op(op)
+    return load

@@ -96,7 +96,7 @@ tile.kernel @k() -> () {
     } : memref<8xf32, #tile.shared>
   }
 }
-// CHECK: expected a body of loads and arithmetic, found 'tile.store'
+// CHECK: expected a body of loads, arithmetic and reduces, found 'tile.store'
 
 // -----
 
@@ -111,7 +111,31 @@ tile.kernel @k() -> () {
     } : memref<8xf32, #tile.shared>
   }
 }
-// CHECK: expected a body of loads and arithmetic, found 'tile.reduce'
+// CHECK: expected `points` of a slab whose elements are reduces
+
+// -----
+
+tile.kernel @k() -> () {
+  tile.launch block(%b in 8) thread(%t in 32) {
+    %c = arith.constant 1.0 : f32
+    %h = tile.compute points [3] thread(%p in 8) {
+      tile.yield %c : f32
+    } : memref<8xf32, #tile.shared>
+  }
+}
+// CHECK: expected points that divide the extents [8], found [3]
+
+// -----
+
+tile.kernel @k() -> () {
+  tile.launch block(%b in 8) thread(%t in 32) {
+    %c = arith.constant 1.0 : f32
+    %h = tile.compute points [2, 2] thread(%p in 8) {
+      tile.yield %c : f32
+    } : memref<8xf32, #tile.shared>
+  }
+}
+// CHECK: expected points that divide the extents [8], found [2, 2]
 
 // -----
 

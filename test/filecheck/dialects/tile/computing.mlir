@@ -39,6 +39,18 @@ tile.kernel @computes(%x: memref<100x2040xf32> = %x) -> () {
         %a = tile.load %s[%q, %p] : memref<16x16xf32, #tile.shared>
         tile.yield %a : f32
       } : memref<16x16xf32, strided<[20, 1]>, #tile.shared>
+      // Of sums, of which a thread holds four at once.
+      // CHECK: %sums = tile.compute points [2, 2] thread(%p_2 in 16, %q_2 in 16) {
+      // CHECK-NEXT: %d = tile.reduce add serial(%k in 4) -> f32 {
+      %sums = tile.compute points [2, 2] thread(%p in 16, %q in 16) {
+        %d = tile.reduce add serial(%k in 4) -> f32 {
+          %a = tile.load %s[%p, %k] : memref<16x16xf32, #tile.shared>
+          %bb = tile.load %s[%q, %k] : memref<16x16xf32, #tile.shared>
+          %m = arith.mulf %a, %bb : f32
+          tile.yield %m : f32
+        }
+        tile.yield %d : f32
+      } : memref<16x16xf32, #tile.shared>
     }
   }
 }

@@ -1,0 +1,67 @@
+// RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=16,8 thread=8,4},stage-inputs{budget=20000 compute=true points=2,4},register-tile{extents=2,2}' | filecheck %s
+// RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=16,8 thread=8,4},stage-inputs{budget=20000 compute=true points=2,4},register-tile{extents=2,2}' --remarks 2>&1 >/dev/null | filecheck %s --check-prefix=REMARK
+// RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=16,8 thread=8,4},stage-inputs{budget=20000 compute=true points=2,4},register-tile{extents=2,2},double-buffer{depth=2},async-copy,pad-smem,pipeline-k-outer,bind-axes,lower-stages,lower-reduces' | filecheck %s --check-prefix=LOWERED
+
+// Attention in one kernel: keys in chunks, of which the block computes the scores once, a thread
+// two rows and four keys of them at a time; then the largest of each row, and the powers.
+// CHECK: tile.launch block(%brow in 2) thread(%trow in 8, %tc in 4) register(%rrow in 2, %rc in 2) {
+// CHECK-NEXT: %q_smem = tile.stage %q[%brow * 16, 0] [16, 8]
+// CHECK-NEXT: %max, %sum, %o = tile.reduce expsum serial(%jo in 4) -> (f32, f32, f32) {
+// CHECK: %s_smem = tile.compute points [2, 4] thread(%p in 16, %q_1 in 16) {
+// CHECK-NEXT: tile.reduce add serial(%d in 2) register(%dv in 4) -> f32 {
+// CHECK: } : memref<16x16xf32, #tile.shared>
+// CHECK-NEXT: %max_part_smem = tile.compute points [1] thread(%p_2 in 16) {
+// CHECK-NEXT: tile.reduce max serial(%ji in 4) register(%jv in 4) -> f32 {
+// CHECK-NEXT: tile.load %s_smem[%p_2, %ji * 4 + %jv]
+// CHECK: tile.yield %{{.*}} where (%jo * 16 + %ji * 4 + %jv < 50) : f32
+// CHECK: %power_smem = tile.compute thread(%p_3 in 16, %q_2 in 16) {
+// CHECK: arith.cmpf oeq
+// CHECK: math.exp
+// CHECK: arith.select
+// CHECK: tile.reduce add serial(%ji_1 in 4) register(%jv_1 in 4) -> (f32, f32) {
+// CHECK: tile.load %power_smem[%trow * 2 + %rrow, %ji_1 * 4 + %jv_1]
+// CHECK: tile.yield %max_part_{{.*}}, %sum_part, %o_part : f32, f32, f32
+
+// REMARK: chunk-matmul-k: attention: keys in chunks of 16, of which the largest is found first
+// REMARK: stage-inputs: attention: staged {{.*}}; computed s (1024 B, read 8 times); computed max_part (64 B, read 8 times); computed power (1024 B, read 8 times)
+
+// What varies along rows alone has no columns: two accumulators are of one kind, the third not.
+// LOWERED: %max, %sum = tile.accumulator %{{.*}}, %{{.*}} over(%rrow) : f32, f32 -> memref<2xf32, #kernel.local>, memref<2xf32, #kernel.local>
+// LOWERED: %o = tile.accumulator %{{.*}} over(%rrow, %rc)
+// LOWERED: tile.each over(%rrow) {
+// LOWERED-NEXT: kernel.store %{{.*}}, %max[%rrow]
+// LOWERED-NEXT: kernel.store %{{.*}}, %sum[%rrow]
+// LOWERED-NEXT: }
+// LOWERED-NEXT: tile.each over(%rrow, %rc) {
+// LOWERED-NEXT: kernel.store %{{.*}}, %o[%rrow, %rc]
+%q = "test.op"() : () -> tensor<20x8xf32>
+%ks = "test.op"() : () -> tensor<50x8xf32>
+%v = "test.op"() : () -> tensor<50x8xf32>
+%y = loop.kernel @attention(%q: memref<20x8xf32> = %q, %ks: memref<50x8xf32> = %ks, %v: memref<50x8xf32> = %v) -> (%y: memref<20x8xf32>) {
+  loop.for %row in 20, %c in 8 {
+    %max = loop.reduce max %j in 50 -> f32 {
+      %s = loop.reduce add %d in 8 -> f32 {
+        %a = loop.load %q[%row, %d] : memref<20x8xf32>
+        %b = loop.load %ks[%j, %d] : memref<50x8xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      loop.yield %s : f32
+    }
+    %sum, %o = loop.reduce add %j in 50 -> (f32, f32) {
+      %s = loop.reduce add %d in 8 -> f32 {
+        %a = loop.load %q[%row, %d] : memref<20x8xf32>
+        %b = loop.load %ks[%j, %d] : memref<50x8xf32>
+        %p = arith.mulf %a, %b : f32
+        loop.yield %p : f32
+      }
+      %t = arith.subf %s, %max : f32
+      %e = math.exp %t : f32
+      %x = loop.load %v[%j, %c] : memref<50x8xf32>
+      %z = arith.mulf %e, %x : f32
+      loop.yield %e, %z : f32, f32
+    }
+    %r = arith.divf %o, %sum : f32
+    loop.store %r, %y[%row, %c] : memref<20x8xf32>
+  }
+}
