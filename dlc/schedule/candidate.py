@@ -49,6 +49,8 @@ DENSE = 0.85
 """The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
 START = 2500
 """Clocks of a block before its first and after its last chunk."""
+IN_FLIGHT = 32
+"""Partial sums of a point that the kernel which combines them loads at once."""
 ROUNDED = 1 - 1e-9
 """Keeps a bound below what it bounds when both are rounded."""
 
@@ -288,7 +290,10 @@ class Candidate:
 
     @cached
     def combine_seconds(self) -> float:
-        """Writing and reading partial sums, and the launch of the kernel that adds them."""
+        """
+        Writing and reading partial sums, and the launch of the kernel that adds them, which waits
+        for as many at once as it has in flight.
+        """
         return self._combine_seconds(self.splits)
 
     def _combine_seconds(self, splits: int) -> float:
@@ -297,7 +302,8 @@ class Candidate:
         p, t = self.problem, self.target
         partial = p.batch * p.results * splits * 4
         rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
-        return t.launch_seconds + 2 * partial / rate
+        waits = (ceil(splits / IN_FLIGHT) - 1) * LATENCY / t.clock
+        return t.launch_seconds + 2 * partial / rate + waits
 
     @cached
     def seconds(self) -> float:

@@ -17,7 +17,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.schedule.candidate import Candidate
+from dlc.schedule.candidate import IN_FLIGHT, Candidate
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
@@ -39,8 +39,6 @@ PANEL = 8
 """Columns of blocks in a panel: 8 of them and 16 rows make a wave of blocks about square."""
 MOST_UNROLLED = 8
 """Points of an axis of a window that are written out."""
-IN_FLIGHT = 32
-"""Partial sums of a point that are loaded at once."""
 
 
 @dataclass(frozen=True)

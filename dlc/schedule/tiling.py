@@ -36,7 +36,7 @@ THREADS = ((16, 16), (8, 16), (16, 8), (8, 8), (8, 32), (4, 32), (4, 16), (2, 32
 """Rows and columns of threads in a block."""
 CHUNKS = (16, 32)
 """Points of K in a chunk."""
-SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Parts of K that blocks of their own sum up."""
 UNROLLED = 1024
 """Multiply-adds of a thread in a chunk's unrolled loop: 16 KiB of instructions, twice as much for

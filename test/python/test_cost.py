@@ -13,6 +13,7 @@ from dlc.analysis.loop.contraction import contractions
 from dlc.analysis.loop.loops import split_levels
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
+from dlc.schedule.candidate import IN_FLIGHT, LATENCY
 from dlc.schedule.estimate import estimate
 from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.tiling import SHAPES, TOLERANCE, candidates, tiles
@@ -138,6 +139,14 @@ def test_no_bound_hides_a_faster_candidate(problem: Problem) -> None:
     best, *others = candidates(problem, H100)
     assert min(seconds) <= best.seconds <= TOLERANCE * min(seconds)
     assert len({(c.block, c.splits) for c in (best, *others)}) == SHAPES
+
+
+def test_long_sums_of_few_products_fill_the_chip() -> None:
+    best = candidates(Problem(1, 32, 32, 1 << 19), H100)[0]
+    assert best.blocks >= H100.sms
+    assert best.seconds < 1.5 * best.memory_seconds
+    waits = (best.splits // IN_FLIGHT - 1) * LATENCY / H100.clock
+    assert best.combine_seconds > H100.launch_seconds + waits
 
 
 def test_a_contraction_in_an_inner_loop_has_no_tiles() -> None:
