@@ -31,7 +31,10 @@ from dlc.judge.conditioning import Expected
 from dlc.registry import get_pass, parse_pipeline
 
 
-@pytest.mark.parametrize("case", ["programs:1", "programs:2", "schedules:1", "schedules:2"])
+@pytest.mark.parametrize(
+    "case",
+    ["programs:1", "programs:2", "schedules:1", "schedules:2", "cascades:1", "cascades:2"],
+)
 def test_some_cases(case: str) -> None:
     answer = campaign.answer_to(case)
     assert not answer.failure, f"{answer.failure}\n{answer.case}"

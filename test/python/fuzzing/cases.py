@@ -1,4 +1,4 @@
-"""The four kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
+"""The five kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.conditioning import Expected
-from dlc.pipeline import run_pipeline
+from dlc.passes import CHOOSING, steps_between
+from dlc.pipeline import apply_step, run_pipeline
 from dlc.registry import get_pass, register
 from dlc.simulator import run_module
 from dlc.target import TARGETS, set_target
 from dlc.transforms.step import kernels_of
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from fuzzing.cascades import random_cascade
 from fuzzing.programs import Program, random_program, shrink
 from fuzzing.results import Returning, random_returning, shrunk
 from fuzzing.results import complaint as complaint_of_results
@@ -71,13 +73,16 @@ class Setting:
     host: HostBackend | None
     lying: str = "contiguous"
     """How the arguments lie in memory, one of `LYING`."""
+    joined: bool = False
+    """True if all that can be merged is, and cascades are joined, whether that pays or not."""
 
     def __str__(self) -> str:
         chosen = "dlc's schedule" if self.schedule is None else ",".join(self.schedule)
         host = (
             f" --order {self.host.order} --async-mode {self.host.async_mode}" if self.host else ""
         )
-        return f"--target {self.target}{host} with {chosen}, arguments {self.lying}"
+        joined = ", merged and joined" if self.joined else ""
+        return f"--target {self.target}{host} with {chosen}, arguments {self.lying}{joined}"
 
 
 def _spread(tensor: torch.Tensor) -> torch.Tensor:
@@ -124,6 +129,13 @@ def _taken(mistaken: str) -> str:
     return f"a schedule with a mistake is taken: {mistaken}"
 
 
+def cascades(rng: random.Random) -> Answer:
+    """Reduces of which some need the results of others, mostly in one kernel."""
+    steps = tuple(random_schedule(rng)) if rng.random() < 0.5 else None
+    setting = replace(_setting(rng, steps), joined=rng.random() < 0.8)
+    return _judge(random_cascade(rng), setting)
+
+
 def texts(rng: random.Random) -> Answer:
     """Some texts that have been tampered with, each with passes."""
     for _ in range(TEXTS):
@@ -157,6 +169,7 @@ def results(rng: random.Random) -> Answer:
 KINDS: dict[str, Callable[[random.Random], Answer]] = {
     "programs": programs,
     "schedules": schedules,
+    "cascades": cascades,
     "texts": texts,
     "results": results,
 }
@@ -193,6 +206,7 @@ def _plainest(program: Program, setting: Setting, kind: str) -> Setting:
     plainer: list[Callable[[Setting], Setting]] = [
         lambda s: replace(s, host=None),
         lambda s: replace(s, lying="contiguous"),
+        lambda s: replace(s, joined=False),
         *(partial(_without, step) for step in steps),
     ]
     for change in plainer:
@@ -244,6 +258,8 @@ class _Refused(Exception):
 
 def _scheduled(ctx: Context, module: ModuleOp, setting: Setting) -> tuple[ModuleOp, int]:
     """Kernel IR, and how many terms the schedule has one thread add one after the other."""
+    if setting.joined:
+        _join(ctx, module)
     if setting.schedule is None:
         run_pipeline(ctx, module, "kernel")
         return module, 1
@@ -261,6 +277,16 @@ def _scheduled(ctx: Context, module: ModuleOp, setting: Setting) -> tuple[Module
         if " B of shared memory" in str(error):
             raise _Refused("more shared memory than a block can have") from None
         raise
+
+
+def _join(ctx: Context, module: ModuleOp) -> None:
+    """Takes a program in Tensor IR to loops, as few of them as can be."""
+    for step in steps_between("tensor", "loop"):
+        if step.pass_name == CHOOSING:
+            apply_step(ctx, module, "join-cascades")
+        for kernel in kernels_of(module) if step.pass_name == "fuse-loops" else ():
+            kernel.attributes["fuse"] = StringAttr("always")
+        apply_step(ctx, module, step.pass_name)
 
 
 def _ran(

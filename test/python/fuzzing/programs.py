@@ -126,7 +126,7 @@ def random_program(rng: random.Random) -> Program:
             break
         name = f"v{len(pool)}"
         text = _fill_in(rng, rng.choice(rng.choice(TEMPLATES)), pool)
-        value = _value(text, pool) if text is not None else None
+        value = value_of(text, pool) if text is not None else None
         if value is not None:
             statements.append(Statement(name, text or ""))
             pool[name] = value
@@ -190,7 +190,7 @@ def _fill_in(rng: random.Random, template: str, pool: dict[str, torch.Tensor]) -
     return template.format(**chosen)
 
 
-def _value(text: str, pool: dict[str, torch.Tensor]) -> torch.Tensor | None:
+def value_of(text: str, pool: dict[str, torch.Tensor]) -> torch.Tensor | None:
     """What a statement gives, if it is to be in a program."""
     try:
         value = eval(text, NAMES, dict(pool))
