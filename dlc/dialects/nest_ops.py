@@ -107,9 +107,10 @@ def verify_monoid(name: str, types: Sequence[Attribute]) -> None:
     """Checks that a monoid exists and folds values of these types."""
     if name not in MONOIDS:
         raise VerifyException(f"expected a monoid ({', '.join(MONOIDS)}), found '{name}'")
-    arity = MONOIDS[name].arity
-    if arity is None and not types:
-        raise VerifyException(f"expected at least one result for the monoid '{name}', found none")
+    arity, least = MONOIDS[name].arity, MONOIDS[name].least
+    if arity is None and len(types) < least:
+        some, found = "one result" if least == 1 else f"{least} results", len(types) or "none"
+        raise VerifyException(f"expected at least {some} for the monoid '{name}', found {found}")
     if arity is not None and arity != len(types):
         raise VerifyException(
             f"expected {arity} results for the monoid '{name}', found {len(types)}"

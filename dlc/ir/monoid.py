@@ -5,8 +5,8 @@ Each has an identity and a combine, given for the element types that it is folde
 facts that passes ask for. Most fold any number of values at once, each on its own: two sums are one
 fold. Those of `argmax`, `argmin` and the like belong together: (value, index); and those of
 `expsum`: (m, a, b, …) stands for a·e^m, b·e^m, …, where m is the largest exponent met, so that no
-power overflows; and those of `moments`: (n, m, q) are a number of points, their mean, and the sum
-of the squares of their distances from it.
+power overflows; and those of `moments`: (n, m, q, a, …) are a number of points, their mean, the sum
+of the squares of their distances from it, and sums of anything else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Monoid:
     combine: Callable[[Builder, Values, Values], list[SSAValue]]
     """Builds the combination of two elements; the left one comes first in the fold's order."""
     arity: int | None = None
-    """The number of values that are folded; None: any number."""
+    """The number of values that are folded; None: any number, `least` at least."""
+    least: int = 1
     together: bool = False
     """True if the values are one element; otherwise each is folded on its own."""
     idempotent: bool = False
@@ -183,7 +184,7 @@ def _moments(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
     def times(x: SSAValue, y: SSAValue) -> SSAValue:
         return b.insert(arith.MulfOp(x, y)).result
 
-    (n, mean, spread), (k, other, apart) = lhs, rhs
+    (n, mean, spread, *sums), (k, other, apart, *others) = lhs, rhs
     points = b.insert(arith.AddfOp(n, k)).result
     one = b.insert(arith.ConstantOp(_constant(1, n.type))).result
     some = b.insert(arith.MaximumfOp(points, one)).result
@@ -193,7 +194,8 @@ def _moments(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
     distance = b.insert(arith.SubfOp(other, mean)).result
     between = times(times(distance, times(n, right)), distance)
     within = b.insert(arith.AddfOp(spread, apart)).result
-    return [points, average, b.insert(arith.AddfOp(within, between)).result]
+    pairs = [(within, between), *zip(sums, others, strict=True)]
+    return [points, average, *(b.insert(arith.AddfOp(x, y)).result for x, y in pairs)]
 
 
 def _log_add(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
@@ -228,7 +230,7 @@ MONOIDS: dict[str, Monoid] = {
             "moments",
             lambda types: [_constant(0, t) for t in types],
             _moments,
-            arity=3,
+            least=3,
             together=True,
         ),
         _arg("argmax_last", -_INF, "gt", last=True),

@@ -237,11 +237,11 @@ def _fold(
             sums = [np.sum(w * powers, axis=axes, keepdims=True, dtype=w.dtype) for w in weights]
         return [largest, *sums]
     if monoid == "moments":
-        counts, means, spreads = arrays
+        counts, means, spreads, *others = arrays
         n = np.sum(counts, axis=axes, keepdims=True)
         mean = np.sum(counts * means, axis=axes, keepdims=True) / np.maximum(n, 1)
         spread = spreads + counts * (means - mean) ** 2
-        return [n, mean, np.sum(spread, axis=axes, keepdims=True)]
+        return [n, mean, *(np.sum(v, axis=axes, keepdims=True) for v in (spread, *others))]
     value, index = arrays
     latest = monoid.endswith("_last")
     sign = 1 if monoid.startswith("argmax") else -1

@@ -78,6 +78,18 @@ def test_a_mean_far_from_zero_costs_no_accuracy(name: str, first: float, tmp_pat
     assert judged.ok, judged
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_blocks_share_what_is_folded(offset: float) -> None:
+    x = torch.randn(131, 301, generator=torch.Generator().manual_seed(0)) + offset
+    loaded = dlc.compile(torch.std_mean, (x,), backend="host")
+    assert [verdict.answer for verdict in loaded.check()] == ["clean", "clean"]
+    for found, exact, eager in zip(
+        loaded(x), torch.std_mean(x.double()), torch.std_mean(x), strict=True
+    ):
+        judged = compare(found, exact, eager, x.numel())
+        assert judged.ok, judged
+
+
 def test_planes_are_read_once_for_both_moments() -> None:
     module = loops(lambda x: F.layer_norm(x, (64, 64, 64)), (16, 64, 64, 64))
     remarks = run(module, "fuse-loops")

@@ -55,8 +55,9 @@ class JoinCascadesPass(ModulePass):
     (x − p)² over n points is that of (x − m)² and n·(m − p)², where m is the mean. The monoid
     `moments` keeps (n, m, the sum of (x − m)²), and combines two by their means and weights: so no
     large numbers are subtracted from each other, however far the mean is from 0. What is folded is
-    x − c, where c is the first x, so that rounding is that of distances, not of the mean. Where a
-    number is infinite or NaN, sums are what they were.
+    x − c, where c is the first x, so that rounding is that of distances, not of the mean; and x
+    itself, which is the sum where the mean is near 0. Where a number is infinite or NaN, sums are
+    what they were.
 
     ```
     %s = loop.reduce add %k in 65536 -> f32 { … loop.yield %x : f32 }
@@ -69,11 +70,10 @@ class JoinCascadesPass(ModulePass):
     ```
     becomes, with `c`, which is `%x` at 0,
     ```
-    %n, %mean, %q = loop.reduce moments %k in 65536 -> (f32, f32, f32) {
+    %n, %mean, %q, %t = loop.reduce moments %k in 65536 -> (f32, f32, f32, f32) {
       %d = arith.subf %x, %c : f32
-      loop.yield %one, %d, %zero : f32, f32, f32
+      loop.yield %one, %d, %zero, %x : f32, f32, f32, f32
     }
-    %s = … %n · %mean + %n · %c
     ```
 
     By default, `fuse-loops` does this, to the kernels for which the estimate says that it pays.

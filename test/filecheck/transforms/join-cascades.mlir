@@ -192,10 +192,10 @@ func.func @main(%x: tensor<8x64xf32>, %w: tensor<64xf32>) -> tensor<8xf32> {
 // CHECK-LABEL: loop.kernel @deviations
 // CHECK: %[[FIRST:.*]] = loop.load %x[%row, 0] : memref<8x64xf32>
 // CHECK: %pivot = arith.select %{{.*}}, %[[FIRST]], %{{.*}} : f32
-// CHECK-NEXT: %n, %mean, %squares = loop.reduce moments %k in 64 -> (f32, f32, f32) {
+// CHECK-NEXT: %n, %mean, %squares, %sum = loop.reduce moments %k in 64 -> (f32, f32, f32, f32) {
 // CHECK-NEXT: %[[X:.*]] = loop.load %x[%row, %k] : memref<8x64xf32>
 // CHECK-NEXT: %[[D:.*]] = arith.subf %[[X]], %pivot : f32
-// CHECK-NEXT: loop.yield %{{.*}}, %[[D]], %{{.*}} : f32, f32, f32
+// CHECK-NEXT: loop.yield %{{.*}}, %[[D]], %{{.*}}, %[[X]] : f32, f32, f32, f32
 // CHECK-NOT: loop.reduce
 func.func @main(%x: tensor<8x64xf32>) -> tensor<8xf32> {
   %y = loop.kernel @deviations(%x: memref<8x64xf32> = %x) -> (%y: memref<8xf32>) {

@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, Float32Type, Float64Type, FloatAttr
+from xdsl.dialects.builtin import AnyFloat, Float32Type, FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -22,6 +22,8 @@ from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one
 MONOID = "moments"
 LARGEST_PIVOT = 1e30
 """A larger one, or an infinite one, could make a distance from it infinite that is a number."""
+FAR = 4.0
+"""Deviations from 0 from which on distances from a pivot are known better than what is summed."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ def join_moments(kernel: KernelOp) -> list[str]:
     ```
     becomes, with the first %x, or 0 in place of one that is not finite, as %c,
     ```
-    %n, %m, %d = loop.reduce moments %k in 64 -> (f32, f32, f32) { … loop.yield 1, %x − %c, 0 }
-    %s = 64 · %m + 64 · %c
+    %n, %m, %d, %t = loop.reduce moments %k in 64 -> (…) { … loop.yield 1, %x − %c, 0, %x }
+    %s = 64 · (%m + %c) where the mean is far from 0, else %t
     %q = %d + 64 · (%m − (%p − %c))²
     ```
     """
@@ -79,10 +81,10 @@ def _moments(kernel: KernelOp) -> Iterator[_Moments]:
 
 
 def _sums_one(reduce: ReduceOp) -> bool:
-    """True if a reduce is the sum of one float at all points, computed without another reduce."""
+    """True if it is the sum of one f32 at all points, computed without another reduce."""
     return (
         reduce.adds_floats
-        and isinstance(reduce.results[0].type, Float32Type | Float64Type)
+        and isinstance(reduce.results[0].type, Float32Type)
         and len(reduce.results) == 1
         and not reduce.yielded.where
         and not any(op.regions for op in reduce.body.block.ops)
@@ -124,15 +126,15 @@ def _join(found: _Moments) -> None:
     one, zero = (_constant(builder, v, value) for v in (1.0, 0.0))
     apart = builder.insert(arith.SubfOp(value, pivot)).result
     s, q = total.results[0], squares.results[0]
-    reduce = folded(MONOID, total, [one, apart, zero], [s, s, q])
-    for name, result in zip(("n", "mean", q.name_hint), reduce.results, strict=True):
+    reduce = folded(MONOID, total, [one, apart, zero, value], [s, s, q, s])
+    hints = ("n", "mean", q.name_hint, s.name_hint)
+    for name, result in zip(hints, reduce.results, strict=True):
         result.name_hint = name
-    _, mean, spread = reduce.results
+    _, mean, spread, plain = reduce.results
     builder = Builder(InsertPoint.before(total))
     builder.insert(reduce)
     n = _constant(builder, points, mean)
-    terms = [builder.insert(arith.MulfOp(v, n)).result for v in (mean, pivot)]
-    whole = builder.insert(arith.AddfOp(*terms)).result
+    whole = _whole(builder, n, pivot, mean, spread, plain)
     whole.name_hint = s.name_hint
     center = whole if found.center is s else found.center
     Rewriter.replace_op(total, [], [whole])
@@ -142,6 +144,24 @@ def _join(found: _Moments) -> None:
     more = builder.insert(arith.MulfOp(builder.insert(arith.MulfOp(off, off)).result, n)).result
     about = builder.insert(arith.AddfOp(spread, more)).result
     Rewriter.replace_op(squares, [], [about])
+
+
+def _whole(
+    b: Builder, n: SSAValue, pivot: SSAValue, mean: SSAValue, spread: SSAValue, plain: SSAValue
+) -> SSAValue:
+    """
+    The sum: that of n means where these are `FAR` deviations from 0, and the pivot as near to them
+    as to 0; the plain sum elsewhere, as what is taken off and added again would round it then.
+    """
+    whole = b.insert(arith.AddfOp(mean, pivot)).result
+    sums = b.insert(arith.MulfOp(whole, n)).result
+    square = b.insert(arith.MulfOp(sums, whole)).result
+    bound = b.insert(arith.MulfOp(spread, _constant(b, FAR**2, spread))).result
+    far = b.insert(arith.CmpfOp(square, bound, "ogt")).result
+    sizes = [b.insert(math.AbsFOp(v)).result for v in (whole, mean)]
+    near = b.insert(arith.CmpfOp(sizes[0], sizes[1], "oge")).result
+    exact = b.insert(arith.AndIOp(far, near)).result
+    return b.insert(arith.SelectOp(exact, sums, plain)).result
 
 
 def _pivot(total: ReduceOp) -> SSAValue:

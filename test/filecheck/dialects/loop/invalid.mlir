@@ -330,3 +330,16 @@ func.func @main() -> () {
 
 %n = arith.constant 1.0e+64 : f32
 // CHECK: expected a number in the range of its type
+
+// -----
+
+func.func @main() -> () {
+  %y = loop.kernel @k() -> (%y: memref<f32>) {
+    %r = loop.reduce moments %k in 4 -> f32 {
+      %z = arith.constant 0.0 : f32
+      loop.yield %z : f32
+    }
+  }
+  func.return
+}
+// CHECK: expected at least 3 results for the monoid 'moments', found 1
