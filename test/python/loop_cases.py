@@ -541,7 +541,7 @@ def power_sums(rows: int, columns: int) -> Case:
 
 def deviations(rows: int, columns: int) -> Case:
     """Of each row the number of elements, their mean, and the sum of squared distances from it."""
-    x = _normal(1, rows, columns) + 100
+    x = _normal(1, rows, columns)
     body = f"""
     %zero = arith.constant 0.000000e+00 : f32
     %one = arith.constant 1.000000e+00 : f32
