@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
+from dlc.schedule.cascade_tiles import cascade_candidates, tiled_cascade
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.rows import row_parts, scan_seconds
 from dlc.schedule.tiling import candidates
@@ -50,6 +51,12 @@ class Cost:
 
 def estimate(kernel: KernelOp, target: Target) -> Cost:
     """The cost of one launch of a kernel."""
+    cascade = tiled_cascade(kernel)
+    if cascade and (ranked := cascade_candidates(cascade.problem, target)):
+        memory_bytes, best = work_of(kernel, target).memory_bytes, ranked[0]
+        longest = max(best.seconds, memory_bytes / target.memory_bandwidth)
+        seconds = target.launch_seconds + longest
+        return Cost(best.flops, memory_bytes, best.l2_bytes, 1.0, seconds)
     tiled = tiled_contraction(kernel)
     fitting = candidates(tiled.problem, target) if tiled else ()
     work = work_of(kernel, target, tiled.found if tiled and fitting else None)

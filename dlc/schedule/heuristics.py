@@ -18,6 +18,7 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.schedule.candidate import IN_FLIGHT, Candidate
+from dlc.schedule.cascade_tiles import cascade_candidates, cascade_steps, tiled_cascade
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
@@ -58,6 +59,10 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     inner = [op for op in ops if isinstance(op, AxesOp)]
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.hint(a) for a in outer.axes] if outer else []
+    cascade = tiled_cascade(kernel)
+    if cascade and (ranked := cascade_candidates(cascade.problem, target)):
+        lost = tuple(str(other) for other in ranked[1:])
+        return Choice(cascade_steps(cascade, ranked[0]), str(ranked[0]), lost)
     if tiled := tiled_contraction(kernel):
         return _contraction(tiled, target)
     if plan := window_plan(kernel, target):

@@ -198,3 +198,24 @@ def test_tiles_of_unusual_numbers(tmp_path: Path) -> None:
     tiled(masked, STEPS, tmp_path / "masked.mlir", q, k, v)
     q, k = torch.full_like(q, 64.0), k.mul(16).round() * 4  # products are exact
     tiled(by_hand, STEPS, tmp_path / "large.mlir", q, k, v)
+
+
+@pytest.mark.parametrize(("name", "rows", "keys"), [("causal", 70, 70), ("causal", 127, 129)])
+def test_by_default_it_is_one_kernel(name: str, rows: int, keys: int) -> None:
+    inputs = draw(rows, keys, 8, 8)
+    compiled = dlc.compile(PROGRAMS[name], tuple(inputs), backend="host")
+    assert len(compiled.kernels) == 1
+    assert "reduce expsum" in compiled.ir("loop")
+    exact = PROGRAMS[name](*(x.double() for x in inputs))
+    found = compiled(*inputs).double()
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_chunks_of_which_all_is_masked_are_skipped() -> None:
+    shapes = [(1, 32, 512, 64)] * 3
+    inputs = tuple(torch.empty(shape, device="meta") for shape in shapes)
+    compiled = dlc.compile(causal, inputs, backend="host", target="sm_90")
+    (kernel,) = compiled.kernels
+    assert "chunk-matmul-k" in kernel.schedule
+    assert "tile.reduce expsum serial(%ko in 16)" in compiled.ir("tile")
+    assert "where (%brow * 64 - %ko * 32 >= -63)" in compiled.ir("tile")

@@ -52,9 +52,9 @@ class FuseLoopsPass(ModulePass):
     *Faster because* traffic and a launch are saved, where these outweigh the work that is repeated
     and the tiling that is lost (`dlc.schedule.estimate`); a copy in a wider type is never kept.
 
-    A decoder block becomes 11 kernels, of which 10 differ: two norms; the products for queries,
-    keys and values, rotated in their epilogues; the scores, whose scale and mask are its epilogue;
-    softmax; its product with the values; the output product with the residual; gate and up in one,
+    A decoder block becomes nine to eleven kernels: two norms; the products for queries, keys and
+    values, rotated in their epilogues; attention in one, or in two where scores in memory are
+    estimated to be faster; the output product with the residual; gate and up in one,
     with activation and product; down with the residual. Norms stay apart, as several products read
     them and a prologue would compute them in each column of tiles. `--explain` tells each estimate.
 

@@ -37,7 +37,8 @@ class StageInputsPass(SchedulingPass):
     of staged slabs gets a slab of its own if that fits: the threads compute each element together,
     once. So do the scores of a chunk of attention, the largest of each row, and the powers of
     differences from it. Elements that are sums are dealt as a matrix is: of scores, a thread holds
-    `points=4,8` at once.
+    `points=4,8` at once. Chunks of keys after the last one that a row of the block attends to are
+    skipped: their powers are 0, and what 0 times an infinite value would be is not computed.
 
     ```
     tile.reduce add serial(%ko in 128) … { tile.reduce add serial(%ki in 16) … {

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
+from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import ConstantLike
 
 from dlc.analysis.loop.loops import computed_alike
 from dlc.analysis.tile.input_slabs import Slab
-from dlc.analysis.tile.operands import ComputedOperand, operand_of
+from dlc.analysis.tile.operands import ComputedOperand, operand_of, separate
 from dlc.dialects import tile
+from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
 from dlc.transforms.tile.staging.slab_loads import compute
 
@@ -37,6 +41,7 @@ def compute_scores(
         operand = operand_of(kernel, score.owner)
         if operand is None or operand.bytes > left:
             continue
+        notes += _skip_masked(score.owner, largest, operand)
         left -= operand.bytes
         notes.append(f"computed {told(operand.name, operand)}")
         load = compute(operand, points)
@@ -61,6 +66,36 @@ def _pairs(kernel: tile.KernelOp) -> Iterator[tuple[tile.ReduceOp, tile.ReduceOp
             if largest.monoid_name.data == "max" and isinstance(sums, tile.ReduceOp) and needs:
                 if sums.extents == largest.extents:
                     yield largest, sums
+
+
+def _skip_masked(score: Operation, largest: tile.ReduceOp, operand: ComputedOperand) -> list[str]:
+    """
+    Folds nothing of chunks that come after the last in which a score of the block is not -inf:
+    their powers are 0 beside any other. Says so if there can be such.
+    """
+    chunk = largest.parent_op()
+    if not isinstance(score, tile.SelectOp) or not isinstance(chunk, tile.ReduceOp):
+        return []
+    default = ConstantLike.get_constant_value(score.default)
+    if not isinstance(default, FloatAttr) or default.value.data != -inf:
+        return []
+    if not chunk.axes:
+        return []  # there is one chunk
+    axis = chunk.axes[-1]
+    held: list[Expr] = []
+    for condition in score.where:
+        fixed = {v for v in condition.values() if v not in operand.walked}
+        parts = separate(condition, fixed, operand.walked)
+        if parts is None:
+            continue
+        best = parts[0] + int(most(parts[1]))
+        if (step := best.coefficient(axis)) is not None and step < 0 and len(fixed) > 1:
+            held.append(best)
+    if not held:
+        return []
+    last = chunk.yielded
+    last.set_index(last.subscripts, [*last.where, *held])
+    return ["chunks of which all is masked are skipped"]
 
 
 def _load_alike(

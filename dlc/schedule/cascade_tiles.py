@@ -1,0 +1,354 @@
+"""
+Tilings of attention: a sum of powers of e that is a contraction, whose exponents may be sums.
+
+A block folds its rows chunk by chunk of keys. Of a chunk it computes the scores, the largest of
+each row, and the powers, once each, into slabs; a thread then sums its rows and columns. A
+candidate's time is the longest of what its instructions take, as that of a `Candidate`, and of what
+memory and L2 take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import ceil, inf, prod
+
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.traits import ConstantLike
+
+from dlc.analysis.loop.contraction import contraction_of
+from dlc.analysis.loop.loops import trip_count
+from dlc.dialects import loop
+from dlc.dialects.axes import AxesOp
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.ir.cached import cached
+from dlc.ir.monoid import EXPSUM
+from dlc.ir.variance import variance
+from dlc.schedule.candidate import (
+    CHUNK_INSTRUCTIONS,
+    COPY_INSTRUCTIONS,
+    LATENCY,
+    SCHEDULERS,
+    START,
+    UNHIDDEN,
+    VECTOR,
+    WAVEFRONTS,
+)
+from dlc.schedule.contraction_tiles import outer_loop
+from dlc.schedule.occupancy import occupancy
+from dlc.target import Target
+
+THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (4, 16), (4, 8))
+"""Rows and columns of threads in a block."""
+THREAD_TILES = ((8, 8), (4, 8), (8, 4), (4, 4), (2, 8), (2, 4), (1, 4))
+"""Rows and columns of a thread."""
+CHUNKS = (64, 32, 16)
+"""Keys in a chunk."""
+POWER = 16
+"""Instructions for the power of a score: its load and store, a difference, a test, `expf`."""
+RESCALED = 3
+"""Instructions by which a chunk's sum is added to a sum that may be relative to another score."""
+FACTOR = 32
+"""Instructions of a thread for what the sums of a row are multiplied with."""
+PHASES = 4
+"""Barriers of a chunk, with what threads wait for at each."""
+PHASE_CLOCKS = 120
+LEAST_ROWS = 4
+"""Rows below which a block would compute mostly nothing."""
+
+
+@dataclass(frozen=True)
+class CascadeProblem:
+    """Sizes of attention."""
+
+    batch: int
+    rows: int
+    columns: int
+    keys: int
+    width: int
+    """Products that a score is the sum of; 0 where it is loaded."""
+    row_bytes: int
+    """Bytes of what is loaded for a row, whatever the key."""
+    score_bytes: int
+    """Bytes of what is loaded for a row and a key."""
+    key_bytes: int
+    """Bytes of what is loaded for a key, whatever the row and column."""
+    column_bytes: int
+    """Bytes of what is loaded for a key and a column."""
+    share: float = 1.0
+    """The share of rows and keys up to the last key of each row that is not masked."""
+
+
+@dataclass(frozen=True)
+class TiledCascade:
+    """A kernel that is attention, and which of its axes are tiled."""
+
+    outer: loop.ForOp
+    row: BlockArgument
+    column: BlockArgument
+    problem: CascadeProblem
+
+
+def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
+    """A kernel as attention under free loops and nothing else, or None if it is none."""
+    outer = outer_loop(kernel)
+    inner = [op for op in outer.body.block.ops if isinstance(op, AxesOp)] if outer else []
+    if outer is None or len(inner) != 1 or not isinstance(fold := inner[0], loop.ReduceOp):
+        return None
+    if fold.monoid_name.data != EXPSUM or len(fold.axes) != 1 or fold.yielded.where:
+        return None
+    within = [op for op in fold.body.walk() if isinstance(op, AxesOp)]
+    if len(within) > 1 or any(not isinstance(op, loop.ReduceOp) for op in within):
+        return None
+    along = variance(kernel)
+    found = contraction_of(fold, along)
+    exponent, *weights = fold.yielded.values
+    if found is None or not along[exponent].isdisjoint(found.columns):
+        return None
+    if any(not along[w].isdisjoint(found.rows) for w in weights):
+        return None
+    row, column = (max(axes, key=outer.hint) for axes in (found.rows, found.columns))
+    assert isinstance(row, BlockArgument)
+    assert isinstance(column, BlockArgument)
+    (key,) = fold.axes
+    width = trip_count(within[0]) if within else 0
+    sizes = dict.fromkeys(((True, False), (True, True), (False, True)), 0)
+    columns = 0
+    for op in fold.body.walk():
+        if not isinstance(op, loop.LoadOp):
+            continue
+        varies, size = along[op.result], element_bytes(op.result.type)
+        deep = bool(within) and not varies.isdisjoint(within[0].axes)
+        if column in varies:
+            columns += size
+        elif (kind := (row in varies, key in varies)) in sizes:
+            sizes[kind] += size * (width if deep else 1)
+    batch = prod(outer.hint(a) for a in outer.axes if a not in (row, column))
+    problem = CascadeProblem(
+        batch,
+        outer.hint(row),
+        outer.hint(column),
+        fold.hint(key),
+        width,
+        sizes[True, False],
+        sizes[True, True],
+        sizes[False, True],
+        columns,
+        _share(exponent, outer, row, fold, key),
+    )
+    return TiledCascade(outer, row, column, problem)
+
+
+def _share(
+    exponent: SSAValue,
+    outer: loop.ForOp,
+    row: BlockArgument,
+    fold: loop.ReduceOp,
+    key: BlockArgument,
+) -> float:
+    """The share of keys up to the last that is not masked, where conditions tell it of a row."""
+    select, rows, keys = exponent.owner, outer.hint(row), fold.hint(key)
+    if not isinstance(select, loop.SelectOp) or not rows * keys:
+        return 1.0
+    default = ConstantLike.get_constant_value(select.default)
+    if not isinstance(default, FloatAttr) or default.value.data != -inf:
+        return 1.0
+    share = 1.0
+    for condition in select.where:
+        of_key, of_row = condition.coefficient(key), condition.coefficient(row)
+        if {*condition.values()} == {row, key} and of_key is not None and of_row and of_key < 0:
+            lasts = (of_row * r + condition.constant for r in range(rows))
+            held = sum(min(max(last // -of_key + 1, 0), keys) for last in lasts)
+            share = min(share, held / (rows * keys))
+    return share
+
+
+@dataclass(frozen=True)
+class CascadeCandidate:
+    """One way to tile attention for a target."""
+
+    problem: CascadeProblem
+    target: Target
+    thread: tuple[int, int]
+    threads: tuple[int, int]
+    chunk: int
+
+    depth = 2
+    """Slots of the rings of keys and values."""
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and columns of a block."""
+        return self.thread[0] * self.threads[0], self.thread[1] * self.threads[1]
+
+    @property
+    def thread_count(self) -> int:
+        return prod(self.threads)
+
+    @property
+    def points(self) -> tuple[int, int]:
+        """Rows and keys of the scores that a thread computes at once."""
+        return self.thread[0], self.chunk // self.threads[1]
+
+    @property
+    def chunks(self) -> int:
+        return ceil(self.problem.keys / self.chunk)
+
+    @property
+    def chunks_held(self) -> float:
+        """Chunks of a block, on average, that are not skipped."""
+        return min(self.chunks, self.chunks * self.problem.share + 0.5)
+
+    @property
+    def slab_bytes(self) -> int:
+        """Bytes of shared memory of a chunk, each slab once."""
+        return self._copied_bytes + self._row_bytes + self._computed_bytes
+
+    @property
+    def _copied_bytes(self) -> int:
+        p, (rows, columns) = self.problem, self.block
+        of_key = p.key_bytes + columns * p.column_bytes + rows * p.score_bytes
+        return self.chunk * of_key
+
+    @property
+    def _row_bytes(self) -> int:
+        return self.block[0] * self.problem.row_bytes
+
+    @property
+    def _computed_bytes(self) -> int:
+        rows = self.block[0]
+        return 4 * rows * (2 * self.chunk + 1)
+
+    @cached
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory of a block: all slots, and room for padding."""
+        slots = self.depth if self.chunks > 1 else 1
+        size = self._copied_bytes * slots + self._row_bytes + self._computed_bytes
+        return size * 9 // 8
+
+    @cached
+    def registers(self) -> int:
+        """Registers of a thread: its sums and a chunk's, four points of all factors, addresses."""
+        (rows, columns), keys = self.thread, self.points[1]
+        count = 2 * rows * columns + VECTOR * (rows + max(columns, keys)) + 48
+        return count + -count % 8
+
+    @cached
+    def blocks(self) -> int:
+        p, (rows, columns) = self.problem, self.block
+        return p.batch * ceil(p.rows / rows) * ceil(p.columns / columns)
+
+    @cached
+    def resident(self) -> int:
+        """Blocks that an SM runs at once; 0 if none fits."""
+        if self.registers > 255 or self.shared_bytes > self.target.shared_per_block:
+            return 0
+        return occupancy(self.target, self.thread_count, self.registers, self.shared_bytes).blocks
+
+    @cached
+    def chunk_clocks(self) -> float:
+        """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
+        p, t, (rows, columns), keys = self.problem, self.target, self.thread, self.points[1]
+        steps = p.width / VECTOR, self.chunk / VECTOR
+        ffma = VECTOR * (steps[0] * rows * keys + steps[1] * rows * columns)
+        loads = steps[0] * (rows + keys) + steps[1] * (rows + columns)
+        wavefronts = WAVEFRONTS * loads
+        scores = self.block[0] * self.chunk / self.thread_count
+        beside = CHUNK_INSTRUCTIONS + scores * (POWER + 2) + rows * (self.chunk + FACTOR)
+        beside += RESCALED * rows * columns
+        beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
+        issue = (ffma + loads) * t.warp / t.issue_lanes
+        longest = max(ffma * t.warp / t.fp32_lanes, issue, wavefronts)
+        warps = self.thread_count / t.warp
+        return warps * (longest + UNHIDDEN * wavefronts + beside * t.warp / t.issue_lanes)
+
+    @cached
+    def issue_seconds(self) -> float:
+        """Time of the SM that has the most blocks."""
+        left, clocks = ceil(self.blocks / self.target.sms), 0.0
+        waits = PHASES * PHASE_CLOCKS
+        hidden = LATENCY if self.chunks == 1 else LATENCY / (self.depth - 1)
+        while left > 0:
+            running = min(self.resident, left)
+            warps = running * self.thread_count / self.target.warp / SCHEDULERS
+            busy = running * self.chunk_clocks / min(1.0, 0.55 + 0.15 * warps)
+            alone = self.chunk_clocks + waits
+            rounds = left // running if running == self.resident else 1
+            longest = max(self.chunks_held * max(busy, hidden), self.chunks * alone)
+            clocks += rounds * (longest + START)
+            left -= rounds * running
+        return clocks / self.target.clock
+
+    @cached
+    def l2_bytes(self) -> int:
+        """Bytes that all blocks fetch from L2."""
+        return int(self.blocks * (self.chunks_held * self._copied_bytes + self._row_bytes))
+
+    @cached
+    def seconds(self) -> float:
+        """The predicted time, without memory's."""
+        return max(self.issue_seconds, self.l2_bytes / self.target.l2_bandwidth)
+
+    @property
+    def flops(self) -> float:
+        p, (rows, _) = self.problem, self.block
+        padded = p.batch * ceil(p.rows / rows) * rows
+        return padded * p.keys * p.share * (p.width + p.columns + POWER)
+
+    def __str__(self) -> str:
+        rows, columns = self.block
+        return (
+            f"{rows}x{columns} blocks of {self.thread_count} threads, keys in chunks of "
+            f"{self.chunk}: {self.seconds * 1e6:.3g} us (issue {self.issue_seconds * 1e6:.3g}, L2 "
+            f"{self.l2_bytes / self.target.l2_bandwidth * 1e6:.3g}; {self.blocks} blocks, "
+            f"{self.resident} on an SM)"
+        )
+
+
+@lru_cache(maxsize=256)
+def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
+    """The fastest tilings that fit, each of another block, the fastest first."""
+    if problem.rows < LEAST_ROWS:
+        return ()
+    shapes: dict[object, CascadeCandidate] = {}
+    for candidate in sorted(_tiles(problem, target), key=lambda c: (c.seconds, -prod(c.thread))):
+        shapes.setdefault(candidate.block, candidate)
+    return tuple(shapes.values())[:5]
+
+
+def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
+    for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
+        candidate = CascadeCandidate(problem, target, thread, threads, chunk)
+        if chunk % threads[1] == 0 and candidate.resident:
+            yield candidate
+
+
+def cascade_steps(tiled: TiledCascade, best: CascadeCandidate) -> str:
+    """The schedule of attention in tiles."""
+    outer, (row, column) = tiled.outer, (tiled.row, tiled.column)
+    axes = outer.axes[min(row.index, column.index) :]
+    sizes: dict[SSAValue, tuple[int, int]] = {
+        row: (best.block[0], best.threads[0]),
+        column: (best.block[1], best.threads[1]),
+    }
+    block = ",".join(str(sizes.get(a, (1, 1))[0]) for a in axes)
+    thread = ",".join(str(sizes.get(a, (1, 1))[1]) for a in axes)
+    held = [sizes[a][0] // sizes[a][1] for a in axes if a in sizes]
+    registers = ",".join(str(n) for n in held if n > 1) or "1"
+    rows, keys = best.points
+    steps = [
+        "tileify",
+        f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}",
+        f"blockify-launch{{block={block} thread={thread}}}",
+        f"stage-inputs{{budget={best.slab_bytes} compute=true points={rows},{keys}}}",
+        f"register-tile{{extents={registers}}}",
+        "permute-register-tile",
+        *([f"double-buffer{{depth={best.depth}}}", "async-copy"] if best.chunks > 1 else []),
+        "pad-smem",
+        *(["pipeline-k-outer"] if best.chunks > 1 else []),
+        f"mark-unroll{{limit={max(best.chunk, 64) // VECTOR}}}",
+    ]
+    return ",".join(steps)
