@@ -144,6 +144,27 @@ FOUND = {
             None,
         ),
     ),
+    "bind-axes: one of two results varied along fewer axes than the sweep that gives both": (
+        Program(
+            (
+                Statement("v5", "torch.randn((2, 7, 3))"),
+                Statement("v6", "torch.randn((2, 33, 7))"),
+                Statement("v9", "torch.randn((2, 33, 1))"),
+            ),
+            (
+                Statement("v7", "v6.amax(-1, True)"),
+                Statement("v8", "(v6 - v7).exp()"),
+                Statement("v10", "(v8 @ v5) / v9"),
+            ),
+            ("v10",),
+        ),
+        Setting(
+            "sm_100",
+            ("tileify", "blockify-launch{block=16,8,8 thread=2,4,1 group=2}"),
+            None,
+            joined=True,
+        ),
+    ),
     "judge: many equal terms, added one after the other": (
         Program(
             (Statement("v0", "torch.full((4096,), 0.0074)"),),

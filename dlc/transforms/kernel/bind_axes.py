@@ -223,9 +223,12 @@ class _Binding:
 
     def _nest(self, block: Block, serial: list[BlockArgument]) -> None:
         """Moves what mentions serial axes into loops over them, the first one outermost."""
-        ops = list(block.ops)[:-1]
-        mentioned = {op: self._mentioned(op) for op in ops}
-        rest = [op for op in ops if mentioned[op] & set(serial)]
+        needs: dict[Operation | Block, set[SSAValue]] = {}
+        for op in list(block.ops)[:-1]:
+            needs[op] = self._mentioned(op) & set(serial)
+            for value in (v for inner in op.walk() for v in inner.operands):
+                needs[op] |= needs.get(value.owner, set())  # for all that its owner gives
+        rest = [op for op in block.ops if needs.get(op)]
         if not rest:
             return
         axis, *inner = serial
