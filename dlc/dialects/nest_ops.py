@@ -89,6 +89,11 @@ class ReduceOpBase(AxesOp, ABC):
             isinstance(r.type, AnyFloat) for r in self.results
         )
 
+    @property
+    def rounds(self) -> bool:
+        """True if a fold adds floats, so that its error grows with the number of points."""
+        return self.monoid.adds and all(isinstance(r.type, AnyFloat) for r in self.results)
+
     def verify_(self) -> None:
         verify_monoid(self.monoid_name.data, [r.type for r in self.results])
         self.verify_axes()

@@ -42,6 +42,8 @@ class Monoid:
     together: bool = False
     """True if the values are one element; otherwise each is folded on its own."""
     idempotent: bool = False
+    adds: bool = False
+    """True if values are added, which rounds floats each time."""
 
     def combined(self, types: Sequence[Attribute]) -> Block:
         """The operations that combine two elements of the given types: the block's arguments."""
@@ -88,6 +90,7 @@ def _elementwise(
     int_op: type,
     *,
     idempotent: bool = False,
+    adds: bool = False,
 ) -> Monoid:
     def combine(builder: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
         return [one(builder, a, b) for a, b in zip(lhs, rhs, strict=True)]
@@ -103,6 +106,7 @@ def _elementwise(
         lambda types: [_constant(identity, type) for type in types],
         combine,
         idempotent=idempotent,
+        adds=adds,
     )
 
 
@@ -171,7 +175,7 @@ def _expsum() -> Monoid:
     def identity(types: Sequence[Attribute]) -> list[Attribute]:
         return [_constant(0 if n else -_INF, type) for n, type in enumerate(types)]
 
-    return Monoid(EXPSUM, identity, combine, together=True)
+    return Monoid(EXPSUM, identity, combine, together=True, adds=True)
 
 
 def _moments(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
@@ -217,7 +221,7 @@ def _log_add(b: Builder, lhs: Values, rhs: Values) -> list[SSAValue]:
 MONOIDS: dict[str, Monoid] = {
     m.name: m
     for m in (
-        _elementwise("add", 0, arith.AddfOp, arith.AddiOp),
+        _elementwise("add", 0, arith.AddfOp, arith.AddiOp, adds=True),
         _elementwise("mul", 1, arith.MulfOp, arith.MuliOp),
         _elementwise("max", -_INF, arith.MaximumfOp, arith.MaxSIOp, idempotent=True),
         _elementwise("min", _INF, arith.MinimumfOp, arith.MinSIOp, idempotent=True),
@@ -232,6 +236,7 @@ MONOIDS: dict[str, Monoid] = {
             _moments,
             least=3,
             together=True,
+            adds=True,
         ),
         _arg("argmax_last", -_INF, "gt", last=True),
         _arg("argmin_last", _INF, "lt", last=True),

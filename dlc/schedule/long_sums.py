@@ -28,7 +28,7 @@ def long_sums(kernel: loop.KernelOp) -> list[loop.ReduceOp]:
         op
         for op in kernel.walk()
         if isinstance(op, loop.ReduceOp)
-        and op.adds_floats
+        and op.rounds
         and op not in products
         and not any(isinstance(inner, AxesOp) for inner in op.body.walk())
     ]

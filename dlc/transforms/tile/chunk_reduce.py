@@ -92,7 +92,7 @@ class ChunkReducePass(SchedulingPass):
 
 def _add_apart(loops: Sequence[Loop], count: int) -> str:
     """Gives long sums of floats `count` accumulators each."""
-    sums = [op for op in loops if isinstance(op, tile.ReduceOp) and op.adds_floats]
+    sums = [op for op in loops if isinstance(op, tile.ReduceOp) and op.rounds]
     if not sums:
         raise Decline("it has no sum of floats but contractions and those in chunks already")
     found = [

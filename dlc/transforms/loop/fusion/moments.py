@@ -179,7 +179,8 @@ def _pivot(total: ReduceOp) -> SSAValue:
             copy.substitute(first.get)
         elif any(v in first for v in copy.operands):
             materialize(copy, first)
-    value = values[total.yielded.values[0]]
+    value = total.yielded.values[0]
+    value = values.get(value, value)
     size = builder.insert(math.AbsFOp(value)).result
     most, zero = (_constant(builder, v, value) for v in (LARGEST_PIVOT, 0.0))
     usable = builder.insert(arith.CmpfOp(size, most, "ole")).result
