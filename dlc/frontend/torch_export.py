@@ -39,6 +39,7 @@ from dlc.frontend.recurrent_layers import RECURRENT, is_dropping, shapes_only
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 from dlc.frontend.strided import STRIDED, NotRowMajor
+from dlc.frontend.subscripts import at_tensors
 from dlc.frontend.unchecked import GivesBool, Unchecked
 from dlc.frontend.written_views import check_writes
 
@@ -99,7 +100,9 @@ def export(
             take_attention_apart(exported.graph_module)
             make_operands_distinct(exported.graph_module)
             stack.enter_context(_kept_whole(exported, whole))
-            return exported.run_decompositions(decompositions(whole))
+            exported = exported.run_decompositions(decompositions(whole))
+            at_tensors(exported.graph)
+            return exported
         except ImportFailure:
             raise
         except Exception as error:
@@ -180,9 +183,15 @@ SENTENCES = (
         'optimizer out, or train with torch.compile(model, backend="dlc")',
     ),
     (
-        "^(DynamicOutputShapeException|PendingUnbackedSymbolNotFound)",
+        "^DynamicOutputShapeException",
         "the shape of a tensor depends on its values, expected one shape for all values; use "
         "torch.where in place of a mask that selects, or compute it outside of the program",
+    ),
+    (
+        "^PendingUnbackedSymbolNotFound",
+        "the shape of a tensor, or the place of what is selected, depends on values in a way that "
+        "torch.export does not follow; use torch.where in place of a mask that selects, "
+        "x.index_select in place of x[i], or compute it outside of the program",
     ),
     (
         "^DataDependentOutputException|data-dependent|Boolean value of Tensor",

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from dlc.frontend.ctc import ctc_loss
 from dlc.frontend.stand_ins import StandIn, check
+from dlc.frontend.subscripts import get_item, set_item
 
 
 def cov(
@@ -97,36 +98,11 @@ def narrow(input: torch.Tensor, dim: int, start: torch.Tensor | int, length: int
 def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
     """torch.combinations: it selects by a mask, which only the number of elements matters to."""
     check(torch.combinations, input, r, with_replacement)
+    if r == 0:
+        return input.new_empty(0)  # not of one row, though there is one way to choose nothing
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     found = list(choose(range(len(input)), r))
     return input[torch.tensor(found, dtype=torch.int64).reshape(len(found), r)]
-
-
-def _at_data(index: object) -> list[torch.Tensor | None] | None:
-    """The operands of `aten.index` for integers in tensors without dimensions, and for `:`."""
-    parts = index if isinstance(index, tuple) else (index,)
-    found = [None if isinstance(p, slice) and p == slice(None) else p for p in parts]
-    given: list[torch.Tensor | None] = []
-    for part in found:
-        if isinstance(part, torch.Tensor):
-            if part.dim() or part.dtype not in (torch.int32, torch.int64):
-                return None
-        elif part is not None:
-            return None
-        given.append(part)
-    return (
-        given if any(p is not None for p in given) and not any(p is None for p in parts) else None
-    )
-
-
-def set_item(input: torch.Tensor, index: Any, value: Any) -> None:
-    """x[i] = value, of which PyTorch makes x.select(0, i.item())."""
-    given = _at_data(index)
-    if given is None:
-        torch.Tensor.__setitem__(input, index, value)
-        return
-    value = torch.as_tensor(value, device=input.device).to(input.dtype)
-    torch.ops.aten.index_put_(input, given, value)
 
 
 class GivesBool(Exception):
@@ -161,6 +137,7 @@ UNCHECKED: dict[Callable[..., Any], Callable[..., Any]] = {
     F.ctc_loss: ctc_loss,
     torch.ctc_loss: ctc_loss,
     F.gaussian_nll_loss: gaussian_nll_loss,
+    torch.Tensor.__getitem__: get_item,
     torch.Tensor.__setitem__: set_item,
     torch.narrow: narrow,
     torch.Tensor.narrow: narrow,

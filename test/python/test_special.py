@@ -10,6 +10,8 @@ import pytest
 import torch
 from test_operators import interpreted
 
+import dlc
+
 special = torch.special
 ALL = (-40.0, 40.0)
 POSITIVE = (1e-6, 60.0)
@@ -97,3 +99,14 @@ def test_incomplete_gamma_of_large_numbers(a: float) -> None:
         expected = torch.tensor([exact(v) for v in x.tolist()], dtype=torch.float64)
     torch.testing.assert_close(lower, expected, rtol=0, atol=1e-14)
     torch.testing.assert_close(upper, 1 - expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", "tuvw")
+@pytest.mark.parametrize("shifted", ["", "shifted_"])
+def test_polynomials_of_what_is_no_number(kind: str, shifted: str) -> None:
+    polynomial = getattr(torch.special, f"{shifted}chebyshev_polynomial_{kind}")
+    x = torch.tensor([[torch.nan], [torch.inf], [-torch.inf]])
+    compiled = dlc.compile(polynomial, (x, torch.arange(4.0)), backend="host")
+    nan, inf = torch.nan, torch.inf
+    expected = torch.tensor([[1, nan, nan, nan], [1, inf, inf, inf], [1, -inf, inf, -inf]])
+    torch.testing.assert_close(compiled(x, torch.arange(4.0)), expected, equal_nan=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.lowering import lower
@@ -45,8 +46,10 @@ def of_kind(kind: str) -> Callable[[Scalar, Scalar], Scalar]:
             swapped = negative if kind == "v" else ~negative
             near, far = (swapped.select(b, a) for a, b in zip(by_cosine, by_sine, strict=True))
             limit = swapped.select(many, 1.0)
+        far = size.eq(inf).select(inf, far)
         result = (size < 1).select(near, (size > 1).select(far, limit))
         result = negative.select(result * parity(n), result)
+        result = x.is_nan().select(x, result)
         result = n.eq(0).select(1.0, result)
         return (n < 0).select(0.0, result)
 
