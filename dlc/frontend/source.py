@@ -23,8 +23,8 @@ HERE = os.path.dirname(__file__) + os.sep
 DLC = os.path.dirname(os.path.dirname(__file__)) + os.sep
 COMMANDS = os.path.join(DLC, "cli") + os.sep
 STANDARD = os.path.dirname(os.__file__) + os.sep
-PASSED_THROUGH = HERE + "unchecked.py"
-"""Stands between a program and the functions that it calls."""
+PASSED_THROUGH = (HERE + "unchecked.py", HERE + "subscripts.py")
+"""They stand between a program and the functions that it calls."""
 GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 """The first words of the names of files whose code FX or an import hook made."""
 FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
@@ -126,7 +126,7 @@ def _caller() -> tuple[str, int] | None:
 
 def _inside_program(files: Sequence[str]) -> list[int]:
     """The frames below this package's own, of the user's code and of the modules of torch.nn."""
-    passed = [file == PASSED_THROUGH for file in files]
+    passed = [file in PASSED_THROUGH for file in files]
     own = [i for i, file in enumerate(files) if file.startswith(HERE) and not passed[i]]
     return [
         i
