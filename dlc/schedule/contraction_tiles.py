@@ -23,6 +23,11 @@ from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.warp_candidate import STEP
 from dlc.target import WIDEST_ACCESS
 
+RUN = 32
+"""Points of an axis that a block takes together, where it spreads along that alone."""
+IDLE = 0.1
+"""The share of points of such runs beyond the end of an axis from which on it spreads over two."""
+
 
 @dataclass(frozen=True)
 class Tiled:
@@ -103,9 +108,14 @@ def tiled_contraction(kernel: loop.KernelOp) -> Tiled | None:
     row, column = best(found.rows), best(found.columns)
 
     def other(axes: Sequence[SSAValue], tiled: BlockArgument) -> BlockArgument | None:
-        """The longest of the other axes of a convolution's operand, the innermost of several."""
+        """
+        The longest of the other axes of an operand, the innermost of several: of a convolution's,
+        and where the one that is tiled does not fill blocks.
+        """
         inward = [a for a in outer.axes[::-1] if a in axes and a is not tiled]
-        return max(inward, key=outer.hint) if inward and len(reduce.axes) > 1 else None
+        dealt = ceil(outer.hint(tiled) / RUN) * RUN
+        spreads = len(reduce.axes) > 1 or outer.hint(tiled) < (1 - IDLE) * dealt
+        return max(inward, key=outer.hint) if inward and spreads else None
 
     beside = other(found.rows, row), other(found.columns, column)
     problem = _problem(outer, reduce, found, (row, column, beside), chunked, along)
@@ -124,10 +134,16 @@ def _problem(
     row, column, others = tiled
     beside = [1 if a is None else outer.hint(a) for a in others]
     row_factors, column_factors = factors(found, along)
+    loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
+    k, taps = reduce.hint(reduce.axes[-1]), prod(map(reduce.hint, reduce.axes[:-1]))
+    taps *= share_folded(reduce)
+    if k < VECTOR:  # too short for chunks: taken at once, with all that is summed over beside it
+        k, taps = ceil(k * taps), 1
 
-    def points(varies: frozenset[SSAValue]) -> int:
-        """Elements of one operand for a point of K."""
-        return prod(outer.hint(a) for a in outer.axes if a in varies)
+    def points(op: loop.LoadOp, varies: frozenset[SSAValue]) -> int:
+        """Elements of one operand for a point of K; where windows overlap, they share its own."""
+        apart = prod(outer.hint(a) for a in outer.axes if a in varies)
+        return min(apart, ceil(prod(shape_of(op.ref)) / max(k, 1)))
 
     def elements(axis: BlockArgument, *, scalar: bool = False) -> float:
         """
@@ -140,18 +156,14 @@ def _problem(
             if axis in varies and not (scalar and _wide(op, (axis, reduce.axes[-1])))
         )
 
-    loads = [op for op in reduce.body.walk() if isinstance(op, loop.LoadOp)]
-    # A K too short for chunks is taken at once, with all that is summed over beside it.
-    k, taps = reduce.hint(reduce.axes[-1]), prod(map(reduce.hint, reduce.axes[:-1]))
-    taps *= share_folded(reduce)
     return Problem(
         batch=prod(map(outer.hint, outer.axes))
         // max(outer.hint(row) * outer.hint(column) * prod(beside), 1),
         rows=outer.hint(row),
         columns=outer.hint(column),
-        k=k if k >= VECTOR else ceil(k * taps),
+        k=k,
         beside=(beside[0], beside[1]),
-        taps=taps if k >= VECTOR else 1,
+        taps=taps,
         skips=bool(reduce.yielded.where),
         row_operands=elements(row),
         column_operands=elements(column),
@@ -159,7 +171,7 @@ def _problem(
         scalar_column_operands=elements(column, scalar=True),
         row_factors=row_factors,
         column_factors=column_factors,
-        operand_points=sum(points(v) for v in chunked.values() if v & {row, column}),
+        operand_points=sum(points(op, v) for op, v in chunked.items() if v & {row, column}),
         sums=len(reduce.results),
         bytes_=max(element_bytes(op.result.type) for op in loads),
         computed_bytes_=element_bytes(reduce.results[0].type),

@@ -34,6 +34,8 @@ THREAD_TILES = (
 THREADS = ((16, 16), (8, 16), (16, 8), (8, 8), (8, 32), (4, 32), (4, 16), (2, 32),
            (32, 4), (16, 4))  # fmt: skip
 """Rows and columns of threads in a block."""
+NARROW = ((64, 2), (32, 2), (16, 2))
+"""More of them, where two threads have all columns that there are."""
 CHUNKS = (16, 32)
 """Points of K in a chunk."""
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -109,7 +111,10 @@ def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
 
 
 def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
-    for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
+    columns = problem.columns * problem.beside[1]
+    for thread, threads, chunk in product(THREAD_TILES, THREADS + NARROW, CHUNKS):
+        if threads in NARROW and columns > thread[1] * threads[1]:
+            continue
         sums = prod(thread) * problem.sums
         if sums > (MOST if problem.is_flat else MANY):
             continue

@@ -14,6 +14,7 @@ from dlc.analysis.loop.loops import split_levels
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
 from dlc.schedule.candidate import IN_FLIGHT, LATENCY
+from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.estimate import estimate
 from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.tiling import SHAPES, TOLERANCE, candidates, tiles
@@ -192,3 +193,58 @@ def test_targets() -> None:
         assert target.sm_bandwidth < target.memory_bandwidth < target.l2_bandwidth or (
             target.memory_bandwidth > 7e12
         )
+
+
+POINTS = """
+func.func @main(%x: tensor<8x64x$Hx$Hxf32>, %w: tensor<16x64xf32>) -> tensor<8x16x$Hx$Hxf32> {
+  %y = loop.kernel @points(%x: memref<8x64x$Hx$Hxf32> = %x, %w: memref<16x64xf32> = %w)
+      -> (%y: memref<8x16x$Hx$Hxf32>) {
+    loop.for %b in 8, %c in 16, %i in $H, %j in $H {
+      %s = loop.reduce add %k in 64 -> f32 {
+        %p = loop.load %x[%b, %k, %i, %j] : memref<8x64x$Hx$Hxf32>
+        %q = loop.load %w[%c, %k] : memref<16x64xf32>
+        %r = arith.mulf %p, %q : f32
+        loop.yield %r : f32
+      }
+      loop.store %s, %y[%b, %c, %i, %j] : memref<8x16x$Hx$Hxf32>
+    }
+  }
+  func.return %y : tensor<8x16x$Hx$Hxf32>
+}
+"""
+
+WINDOWS = """
+func.func @main(%x: tensor<64x30xf32>, %w: tensor<16x3xf32>) -> tensor<64x16x28xf32> {
+  %y = loop.kernel @windows(%x: memref<64x30xf32> = %x, %w: memref<16x3xf32> = %w)
+      -> (%y: memref<64x16x28xf32>) {
+    loop.for %b in 64, %c in 16, %j in 28 {
+      %s = loop.reduce add %k in 3 -> f32 {
+        %p = loop.load %x[%b, %j + %k] : memref<64x30xf32>
+        %q = loop.load %w[%c, %k] : memref<16x3xf32>
+        %r = arith.mulf %p, %q : f32
+        loop.yield %r : f32
+      }
+      loop.store %s, %y[%b, %c, %j] : memref<64x16x28xf32>
+    }
+  }
+  func.return %y : tensor<64x16x28xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(("extent", "beside"), [(56, 56), (7, 7), (64, 1), (1000, 1)])
+def test_places_that_do_not_fill_blocks_are_dealt_over_two_axes(extent: int, beside: int) -> None:
+    """A convolution of windows of one point is a product whose columns are two axes."""
+    tiled = tiled_contraction(kernel(POINTS, H=extent))
+    assert tiled is not None
+    p = tiled.problem
+    assert max(p.beside) == beside
+    assert p.batch * p.results == 8 * 16 * extent**2
+
+
+def test_what_windows_share_is_read_once() -> None:
+    """28 windows of 3 take 84 points of a row, of which there are 30."""
+    tiled = tiled_contraction(kernel(WINDOWS))
+    assert tiled is not None
+    read = tiled.problem.compulsory_bytes / 4 - 64 * 16 * 28
+    assert 64 * 30 + 16 * 3 <= read < 64 * 30 + 16 * 3 + 3
