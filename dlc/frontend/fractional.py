@@ -46,7 +46,11 @@ def fractional_max_pool(
     place = place.reshape(count, *output_size, prod(kernel_size))
     at = torch.arange(count, device=value.device).reshape(-1, *[1] * (space + 1))
     best = planes.reshape(count, prod(planes.shape[1:]))[at, place]
-    index = place.gather(-1, best.argmax(-1, keepdim=True))[..., 0]
+    nans = best.isnan()
+    points = torch.arange(place.shape[-1], device=value.device)
+    last = torch.where(nans, points, 0).amax(-1)  # of several NaNs
+    chosen = torch.where(nans.any(-1), last, best.argmax(-1))
+    index = place.gather(-1, chosen[..., None])[..., 0]
     shape = [*value.shape[:-space], *output_size]
     return best.amax(-1).reshape(shape), index.reshape(shape)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from xdsl.dialects.builtin import AnyFloat, i64
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
@@ -115,7 +116,7 @@ def folded(c: Lowering, windows: list[Window], monoid: str, fill: Number) -> SSA
 
 
 def located(c: Lowering, windows: list[Window]) -> Lowered:
-    """The largest of each window, and its index in its plane."""
+    """The largest of each window, and its index in its plane; of several NaNs that of the last."""
     value, space = c.wide(c.tensor()), len(windows)
     plane = [w.extent for w in windows]
     index = c.reshape(c.iota(0, [prod(plane)]), plane)
@@ -125,8 +126,16 @@ def located(c: Lowering, windows: list[Window]) -> Lowered:
     index = spread(c, windows, index, c.shape[-space:], 2**63 - 1)
     index = c.move(index, dims(len(shape))[len(c.shape) - space :], shape)
     axes = range(len(c.shape), len(shape))
+    if floats := isinstance(element_of(value), AnyFloat):
+        # Of equal ones the fold takes the least: so NaNs count down.
+        index = c.elementwise(
+            lambda x, i: x.is_nan().select(-1 - i, i), read, index, element=i64, shape=shape
+        )
     best = c.insert(ReduceOp("argmax", list(axes), [read, index]), "max").owner
-    return [finish(c, v, result=n) for n, v in enumerate(best.results)]  # pyright: ignore[reportAttributeAccessIssue]
+    largest, at = best.results  # pyright: ignore[reportAttributeAccessIssue]
+    if floats:
+        at = c.elementwise(lambda i: (i < 0).select(-1 - i, i), at)
+    return [finish(c, largest), finish(c, at, result=1)]
 
 
 def averaged(
