@@ -56,7 +56,13 @@ def shapes(
     if steps == 0:
         raise EmptySequence("Expected sequence length to be larger than 0 in RNN")
     width = states[0].shape[2] * (2 if bidirectional else 1)
-    return input.new_empty((*input.shape[:2], width)), *(torch.empty_like(s) for s in states)
+    # In memory, steps come first.
+    order = input.transpose(0, 1) if batch_first else input
+    result = input.new_empty((*order.shape[:2], width))
+    return (
+        result.transpose(0, 1) if batch_first else result,
+        *(torch.empty_like(s) for s in states),
+    )
 
 
 @contextmanager

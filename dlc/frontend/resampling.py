@@ -10,6 +10,7 @@ from operator import and_
 import torch
 from torch import Tensor
 from torch._ops import OperatorBase
+from torch._prims_common import suggest_memory_format
 
 
 def reflected(x: Tensor, twice_low: int, twice_high: int) -> Tensor:
@@ -134,7 +135,8 @@ def antialiased(kernel: Callable[[Tensor], Tensor], reach: int) -> Callable[...,
         )
         if not value.is_floating_point():
             across = of_bytes(value, columns)
-            return of_bytes(across.mT, rows).mT.to(value.dtype)
+            order = suggest_memory_format(value)
+            return of_bytes(across.mT, rows).mT.to(value.dtype, memory_format=order)
         wide = value.to(rows.dtype)
         return (rows @ (wide @ columns.t())).to(value.dtype)
 

@@ -195,3 +195,12 @@ def test_dynamo_with_recurrent_layers_allowed() -> None:
     with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):
         for own, known in zip(tree_leaves(function(x)), tree_leaves(layer(x)), strict=True):
             torch.testing.assert_close(own, known)
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_results_lie_as_in_eager(layer: type[torch.nn.Module]) -> None:
+    module, x = layer(3, 4, 2, batch_first=True, bidirectional=True).eval(), torch.randn(2, 5, 3)
+    with torch.no_grad():
+        ours, eager = dlc.compile(module, (x,), backend="host")(x), module(x)
+    assert ours[0].stride() == eager[0].stride()
+    torch.testing.assert_close(ours[0], eager[0])
