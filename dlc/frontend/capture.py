@@ -12,6 +12,7 @@ import ast
 import linecache
 import math
 import sys
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from dlc.frontend.statements import Statements
 def capture_script(path: str | Path, seed: int = 0) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     """`capture_text` of a file, which may import what lies beside it, and is given no arguments."""
     try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        with tokenize.open(path) as file:  # in the encoding that it declares
+            text = file.read()
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise ImportFailure(f"expected a Python script: cannot read '{path}': {error}") from None
     beside = str(Path(path).resolve().parent)
     sys.path.insert(0, beside)

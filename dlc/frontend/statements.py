@@ -87,6 +87,8 @@ class Statements:
 
     def _statement(self, node: ast.stmt, last: bool) -> None:
         match node:
+            case ast.Expr(value=ast.NamedExpr(target=target, value=value)):
+                self._assign(node, [target], value)
             case ast.Expr():
                 self._expression(node, last)
             case ast.Assign(targets=targets, value=value):

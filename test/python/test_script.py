@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dlc.cli.dlc_cli import main
-from dlc.frontend.capture import capture_text
+from dlc.frontend.capture import capture_script, capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure
 
@@ -223,3 +223,17 @@ def test_what_a_program_asks_of_values_is_refused() -> None:
 def test_wrong_scripts(text: str, sentence: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--backend", "host", "-c", text]) == 1
     assert re.search(sentence, capfd.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xef\xbb\xbfimport torch\n(y := torch.relu(torch.randn(4)))\n",
+        b'# -*- coding: latin-1 -*-\nimport torch\ntorch.randn(4) * len("caf\xe9")\n',
+    ],
+)
+def test_scripts_declare_their_encoding(text: bytes, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_bytes(text)
+    module, args = capture_script(script)
+    assert torch.equal(module(*args), torch.relu(*args) if b"relu" in text else args[0] * 4)
