@@ -199,6 +199,11 @@ SENTENCES = (
         "use torch.where instead of if, or take the branch outside of the program",
     ),
     (
+        r"num_mutated_inp_runtime_indices|Encountered a set_ on a graph input",
+        "the program gives an argument another shape, strides or memory, as x.t_(), x.resize_() "
+        "and x.set_() do, expected to write to its elements only; write x = x.t() and the like",
+    ),
+    (
         "expected compiled_fn to be GraphModule",
         "the program writes to an argument that shares memory with another one, expected memory "
         "of its own; pass a clone of one of them",

@@ -58,6 +58,8 @@ REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ..
         lambda: (X,),
         r"such as torch.func.grad; trace it first: .*make_fx\(f\)",
     ),
+    "transposed": (lambda x: x.t_() + 1, lambda: (X,), "gives an argument another shape, strides"),
+    "resized": (lambda x: x.resize_(2) + 1, lambda: (LONG[:4],), "another shape, strides or mem"),
     "numpy": (lambda x: x.numpy(), lambda: (X,), "takes a tensor to NumPy"),
 }
 
