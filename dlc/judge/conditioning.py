@@ -20,6 +20,7 @@ sums in one order or another. There are two kinds of disturbance:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from math import ceil
 
 import torch
@@ -30,6 +31,8 @@ from dlc.backend.dtypes import torch_dtype
 from dlc.judge.reference import evaluate
 
 SAMPLES, COARSE_SAMPLES = 4, 24
+FURTHER_SAMPLES = 60
+"""For what is not known at all: of two values that are as likely, all of few samples find one."""
 SLACK = 64.0
 """How many times as far as finely disturbed results a right one may be."""
 COARSE = 4.0
@@ -40,7 +43,8 @@ class Expected:
     """The results of a program in Torch IR, and how exactly they are known; errors as raised."""
 
     def __init__(self, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
-        noise = _Noise()
+        self._program, self._noise = (module, arguments), _Noise()
+        noise = self._noise
         self.exact = evaluate(module, arguments, double=True)
         self.eager = evaluate(module, arguments)
         self.moved = [
@@ -51,6 +55,14 @@ class Expected:
         self.moved_far = [
             evaluate(module, arguments, double=True, disturb=noise.coarse, within=noise.coarse)
             for _ in noise.turns(COARSE_SAMPLES if halves else 0)
+        ]
+
+    @cached_property
+    def further(self) -> list[list[torch.Tensor]]:
+        """Results of more finely disturbed programs."""
+        return [
+            evaluate(*self._program, double=True, disturb=self._noise.fine)
+            for _ in self._noise.turns(FURTHER_SAMPLES)
         ]
 
     def complaint(
@@ -65,7 +77,11 @@ class Expected:
         for number, result in enumerate(results):
             moved, far = ([s[number] for s in some] for some in (self.moved, self.moved_far))
             exact, eager = self.exact[number], self.eager[number]
-            if said := _complaint(_typed(result, eager.dtype), exact, eager, moved, far, terms):
+            typed = _typed(result, eager.dtype)
+            if _complaint(typed, exact, eager, moved, far, terms, [*moved, *far]) is None:
+                continue
+            all_of_them = [*moved, *far, *(s[number] for s in self.further)]
+            if said := _complaint(typed, exact, eager, moved, far, terms, all_of_them):
                 return f"result {number} {said}"
         return None
 
@@ -141,13 +157,15 @@ def _complaint(
     moved: list[torch.Tensor],
     far: list[torch.Tensor],
     terms: int,
+    deciding: list[torch.Tensor],
 ) -> str | None:
+    """`deciding` are the samples that say what is not known at all."""
     if result.shape != exact.shape:
         return f"has shape {list(result.shape)}, not {list(exact.shape)}"
     if not result.is_floating_point():
-        known = torch.stack([m == exact for m in (*moved, *far)]).all(0)
+        known = torch.stack([m == exact for m in deciding]).all(0)
         return _first(known & (result != eager) & (result != exact.to(result.dtype)), result, exact)
-    unknown = torch.stack([_kind(m) != _kind(exact) for m in (*moved, *far)]).any(0)
+    unknown = torch.stack([_kind(m) != _kind(exact) for m in deciding]).any(0)
     rounded = exact.to(result.dtype)
     wrong_kind = (_kind(result) != _kind(rounded)) & (_kind(result) != _kind(eager)) & ~unknown
     if said := _first(wrong_kind, result, exact):
