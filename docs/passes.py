@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from dlc.backend.cuda.print.printer import print_module
-from dlc.cli.pass_list import options_of
+from dlc.cli.pass_list import options_of, typed
 from dlc.compiler import compile
 from dlc.passes import APART, STEPS, Stage, Step
 from dlc.remarks import collect
@@ -67,7 +67,9 @@ def _chapter(step: Step) -> Iterator[str]:
     yield f"{place}, `{step.location[0].replace('.', '/')}.py`"
     yield _emphasized(inspect.getdoc(cls) or "")
     if options := options_of(cls):
-        rows = [f"| `{o.name}` | `{_escaped(o.type)}` | {o.meaning} |" for o in options]
+        rows = [
+            f"| `{o.name}` | `{_escaped(typed(o.type, o.bounds))}` | {o.meaning} |" for o in options
+        ]
         yield "\n".join(["| option | type | meaning |", "|---|---|---|", *rows])
 
 

@@ -23,6 +23,8 @@ class Option(NamedTuple):
     name: str
     type: str
     meaning: str
+    bounds: str = ""
+    """The bounds of its numbers, such as `2 to 4`; empty without any."""
 
 
 def options_of(cls: type[ModulePass]) -> list[Option]:
@@ -36,8 +38,15 @@ def options_of(cls: type[ModulePass]) -> list[Option]:
             if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
                 text = inspect.cleandoc(str(below.value.value)).replace("\n", " ")
             type = ast.unparse(field.annotation).replace(" | None", "")
-            found.append(Option(field.target.id, type, text))
+            if "ClassVar" not in type:
+                found.append(Option(field.target.id, type, text, _bounds(cls, field.target.id)))
     return found
+
+
+def _bounds(cls: type[ModulePass], option: str) -> str:
+    """What a scheduling step declares that an option may be."""
+    domains = getattr(cls, "domains", {})
+    return domains[option].bounds if option in domains else ""
 
 
 def summary_of(cls: type[ModulePass]) -> str:
@@ -82,4 +91,10 @@ def _rows() -> Iterator[tuple[str, str, str, str]]:
         types = get_type_hints(cls)
         yield step.pass_name, "", "", summary_of(cls)
         for option in options_of(cls):
-            yield "", option.name, describe(types[option.name]), option.meaning
+            type = describe(types[option.name])
+            yield "", option.name, typed(type, option.bounds), option.meaning
+
+
+def typed(type: str, bounds: str) -> str:
+    """A type with the bounds of its values."""
+    return f"{type}, {bounds}" if bounds else type

@@ -228,12 +228,17 @@ def _split_lengths(lengths: Sequence[int], splits: int) -> list[int]:
 
 
 def _split(splits: int, extents: list[int]) -> str:
-    """A split whose combining kernel has all partial sums of a point in flight at once."""
+    """A split whose combining kernel has its default schedule."""
+    return f'split-matmul-k{{splits={splits} then="{combining(splits, extents)}"}}'
+
+
+def combining(splits: int, extents: list[int]) -> str:
+    """The schedule of a kernel that combines a split: a point's parts are in flight at once."""
     if prod(extents) == 1:
         then = f"tileify,cooperative-reduce{{threads={WARP} rows=1 vector=1}}"
     else:
         then = _pointwise(extents, False, apart=accumulators([[splits]]))
-    return f'split-matmul-k{{splits={splits} then="{then},mark-unroll{{limit={IN_FLIGHT}}}"}}'
+    return f"{then},mark-unroll{{limit={IN_FLIGHT}}}"
 
 
 def _pointwise(extents: list[int], heavy: bool, run: int = RUN, apart: Sequence[str] = ()) -> str:

@@ -28,7 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import NoReturn, Self
+from typing import ClassVar, NoReturn, Self
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -43,6 +43,7 @@ from dlc.registry import OptionError, PipelineError
 from dlc.remarks import collect, remark
 from dlc.schedule.heuristics import choose_schedule
 from dlc.target import target_of
+from dlc.transforms.step_space import Domain
 
 Kernel = loop.KernelOp | tile.KernelOp
 
@@ -74,6 +75,13 @@ class Misplaced(Exception):
 @dataclass(frozen=True)
 class SchedulingPass(ModulePass, ABC):
     """Base of the sixteen steps. What no kernel can obey is an `OptionError` when it is made."""
+
+    domains: ClassVar[Mapping[str, Domain]] = {}
+    """What each of its options may be."""
+
+    def __post_init__(self) -> None:
+        for option, domain in self.domains.items():
+            domain.check(option, getattr(self, option))
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in kernels_of(op):

@@ -40,13 +40,6 @@ def by_name(
     return dict(zip(chosen, values if len(values) > 1 else [*values] * len(chosen), strict=True))
 
 
-def at_least(option: str, least: int, *values: int | None) -> None:
-    """OptionError for a value below the least one; None is no value."""
-    for value in values:
-        if value is not None and value < least:
-            raise OptionError(option, f"{option} must be at least {least}, not {value}")
-
-
 def aligned(sizes: Sequence[int], count: int) -> tuple[int, ...]:
     """Sizes for `count` axes or fewer, aligned from the right; axes further left get 1."""
     return (*[1] * (count - len(sizes)), *sizes[max(len(sizes) - count, 0) :])

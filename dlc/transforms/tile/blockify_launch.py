@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
@@ -14,10 +15,11 @@ from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
-from dlc.target import MAX_THREADS
+from dlc.target import MAX_THREADS, WARP
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
-from dlc.transforms.step_options import aligned, at_least, divisors, per_axis
+from dlc.transforms.step_options import aligned, divisors, per_axis
+from dlc.transforms.step_space import Domain, Situation, Value, combinations, divisors_of, powers
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,14 @@ class BlockifyLaunchPass(SchedulingPass):
     group: int = 0
     """Block columns (blocks along the last axis) in a panel; 0 for all of them."""
 
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "block": Domain(tuple(powers(256)), least=1, narrowed=lambda s: _blocks(s)),
+        "thread": Domain(tuple(powers(256)), least=1, narrowed=lambda s: _threads(s)),
+        "group": Domain((0, 1, 2, 3, 4, 8, 16), least=0, narrowed=lambda s: _groups(s)),
+    }
+
     def __post_init__(self) -> None:
-        at_least("block", 1, *(self.block or ()))
-        at_least("thread", 1, *(self.thread or ()))
-        at_least("group", 0, self.group)
+        super().__post_init__()
         if self.block is None or self.thread is None:
             return
         axes = max(len(self.block), len(self.thread))
@@ -126,3 +132,45 @@ def _check_threads(count: int) -> None:
     if count > MAX_THREADS:
         message = f"{count} threads are more than the {MAX_THREADS} that a block can have"
         raise OptionError("thread", message)
+
+
+MOST_TRIED, WIDEST_TRIED = 1 << 14, 256
+"""Points of a block, and along an axis of it, up to which blocks are tried."""
+MOST_HELD = 256
+"""Points of a thread up to which threads are tried."""
+PANELS = (0, 4, 8, 16)
+
+
+def _blocks(s: Situation) -> Iterator[Value]:
+    """Powers of two along the last four free axes, up to the first that covers the axis."""
+    launch = s.kernel.launch
+    free = tile_state(launch).free
+    if not free:
+        raise Decline("it has no free thread axis")
+    sizes = [powers(min(launch.extent(a), WIDEST_TRIED)) for a in free[-4:]]
+    return combinations(sizes, MOST_TRIED)
+
+
+def _threads(s: Situation) -> Iterator[Value]:
+    """What divides the block, a warp at least if there is one in it."""
+    block = s.given["block"]
+    assert isinstance(block, tuple)
+    launch = s.kernel.launch
+    others = prod(map(launch.extent, tile_state(launch).combined))
+    sizes = [int(n) for n in block]
+    points = prod(sizes)
+    for found in combinations([divisors_of(n) for n in sizes], MAX_THREADS // max(others, 1)):
+        count = prod(found)
+        if min(WARP, points) <= count * others and points <= MOST_HELD * count:
+            yield found
+
+
+def _groups(s: Situation) -> list[Value]:
+    """Panels that are narrower than the grid."""
+    block, launch = s.given["block"], s.kernel.launch
+    assert isinstance(block, tuple)
+    free = tile_state(launch).free
+    sizes = aligned([int(n) for n in block], len(free))
+    counts = [-(-launch.extent(a) // n) for a, n in zip(free, sizes, strict=True)]
+    narrow = len(counts) > 1 and counts[-2] > 1
+    return [n for n in PANELS if n == 0 or (narrow and n < counts[-1])]

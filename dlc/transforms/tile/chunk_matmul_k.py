@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
@@ -18,7 +19,8 @@ from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.axes.nest import chunk
 from dlc.transforms.step import Decline, SchedulingPass
-from dlc.transforms.step_options import at_least, divisors
+from dlc.transforms.step_options import divisors
+from dlc.transforms.step_space import Domain, Value, powers
 from dlc.transforms.tile.splitting.largest_first import find_largest_first
 
 
@@ -69,9 +71,13 @@ class ChunkMatmulKPass(SchedulingPass):
     vector: int = 1
     """Neighbouring points of K that a thread takes at once, as a register axis; divides `bk`."""
 
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "bk": Domain((4, 8, 16, 32, 64, 128), least=1, narrowed=lambda s: _chunks(s.kernel)),
+        "vector": Domain((1, 2, 4, 8, 16), least=1, narrowed=lambda s: _vectors(s.given["bk"])),
+    }
+
     def __post_init__(self) -> None:
-        at_least("bk", 1, self.bk)
-        at_least("vector", 1, self.vector)
+        super().__post_init__()
         if self.bk is not None and self.bk % self.vector:
             message = f"a vector of {self.vector} points does not divide a chunk of {self.bk}"
             raise OptionError("vector", message, divisors(self.bk))
@@ -153,3 +159,18 @@ def _vectorize(reduce: tile.ReduceOp, size: int) -> None:
         return {**{a: e[k] for a, k in kept.items()}, last: e[runs] * size + e[point]}
 
     replace_axes(reduce, [*kept.values(), runs, point], meaning)
+
+
+def _chunks(kernel: tile.KernelOp) -> list[Value]:
+    """Powers of two that are shorter than the longest K; the first that covers it if none is."""
+    reduces = [c.reduce for c in contractions(kernel.launch)]
+    if not reduces:
+        raise Decline("it has no contraction")
+    longest = max(reduce.most(reduce.axes[-1]) for reduce in reduces)
+    return [n for n in powers(128, least=4) if n == 4 or n < longest]
+
+
+def _vectors(bk: Value) -> list[Value]:
+    """Powers of two that divide a chunk."""
+    assert isinstance(bk, int)
+    return [n for n in powers(16) if bk % n == 0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
@@ -15,7 +16,7 @@ from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.text import counted
 from dlc.transforms.axes.nest import Loop, apart, chunk
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
-from dlc.transforms.step_options import at_least
+from dlc.transforms.step_space import Domain
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,10 @@ class ChunkReducePass(SchedulingPass):
     """Sums have an accumulator for each point of a chunk, along the last serial axis that has so
     many points."""
 
-    def __post_init__(self) -> None:
-        at_least("bk", 1, self.bk)
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "bk": Domain((1, 2, 4, 5, 8, 16, 32, 64), least=1),
+        "apart": Domain((False, True)),
+    }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         assert self.bk is not None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from math import prod
+from typing import ClassVar, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
@@ -19,7 +20,7 @@ from dlc.target import MAX_THREADS, WARP
 from dlc.text import counted
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
-from dlc.transforms.step_options import at_least
+from dlc.transforms.step_space import Domain, Situation, Value, powers
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,18 @@ class CooperativeReducePass(SchedulingPass):
     order: Literal["threads", "rows"] = "threads"
     """What neighbouring threads of a block are: `threads` of a row or `rows`."""
 
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "threads": Domain(
+            (2, 4, 8, 16, 32, 64, 96, 128, 256, 512, 1024), narrowed=lambda s: _threads(s)
+        ),
+        "rows": Domain((1, 2, 3, 4, 5, 8, 16, 32, 64), least=1, narrowed=lambda s: _rows(s)),
+        "vector": Domain((1, 2, 4, 8), least=1),
+        "order": Domain(("threads", "rows"), narrowed=lambda s: _orders(s)),
+    }
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         threads, rows = self.threads, self.rows
-        at_least("rows", 1, rows)
-        at_least("vector", 1, self.vector)
         if threads is None:
             return
         if not (threads in (2, 4, 8, 16) or (threads > 0 and threads % WARP == 0)):
@@ -156,3 +165,26 @@ def _combine(reduce: tile.ReduceOp, thread: SSAValue) -> None:
         result.name_hint = part.name_hint
         part.name_hint = f"{part.name_hint or 'r'}_part"
         part.replace_uses_with_if(result, lambda use: use.operation is not combine)
+
+
+def _threads(s: Situation) -> list[Value]:
+    """Powers of two up to the first that covers the longest loop."""
+    launch = s.kernel.launch
+    _check(launch)
+    loops = [op for op in launch.body.block.ops if isinstance(op, AxesOp)]
+    longest = max(prod(op.extent(a) for a in op.axes) for op in loops)
+    return list(powers(min(longest, MAX_THREADS), least=2))
+
+
+def _rows(s: Situation) -> list[Value]:
+    """Powers of two up to the first that covers the rows, as far as a block holds them."""
+    threads, launch = s.given["threads"], s.kernel.launch
+    assert isinstance(threads, int)
+    free = launch.axes_of(THREAD)[-1:]
+    most = min([launch.extent(a) for a in free] or [1], default=1)
+    return [n for n in powers(most) if n * threads <= MAX_THREADS]
+
+
+def _orders(s: Situation) -> tuple[Value, ...]:
+    """Both where there are several rows."""
+    return ("threads", "rows") if s.given["rows"] != 1 else ("threads",)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp, StridedLayoutAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
@@ -18,6 +20,7 @@ from dlc.registry import OptionError
 from dlc.target import target_of
 from dlc.text import counted
 from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step_space import Domain
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,9 @@ class DoubleBufferPass(SchedulingPass):
     depth: int | None = None
     """Slots of a ring, 2 to 4."""
 
-    def __post_init__(self) -> None:
-        if self.depth is not None and not 2 <= self.depth <= 4:
-            raise OptionError("depth", f"a ring has 2 to 4 slots, not {self.depth}")
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "depth": Domain((2, 3, 4), least=2, most=4),
+    }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         depth = self.depth

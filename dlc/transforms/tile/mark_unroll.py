@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
@@ -12,7 +14,7 @@ from dlc.dialects.axes import SERIAL, AxesOp
 from dlc.dialects.ring_ops import ChunkOp
 from dlc.text import counted
 from dlc.transforms.step import Decline, SchedulingPass
-from dlc.transforms.step_options import at_least
+from dlc.transforms.step_space import Domain
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,9 @@ class MarkUnrollPass(SchedulingPass):
     limit: int | None = None
     """Most points of a loop that is unrolled."""
 
-    def __post_init__(self) -> None:
-        at_least("limit", 1, self.limit)
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "limit": Domain((1, 2, 4, 8, 16, 32), least=1),
+    }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         marked = [op for op in kernel.launch.body.walk() if self._fits(op)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 from xdsl.ir import Attribute
@@ -18,7 +19,8 @@ from dlc.registry import OptionError
 from dlc.schedule.paddings import Padding, choose_paddings, described
 from dlc.target import target_of
 from dlc.transforms.step import Decline, SchedulingPass
-from dlc.transforms.step_options import at_least, by_name, looking_for
+from dlc.transforms.step_options import by_name, looking_for
+from dlc.transforms.step_space import Domain
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,15 @@ class PadSmemPass(SchedulingPass):
     every: tuple[int, ...] = (1,)
     """Rows after which there is padding: 1, or groups of 2, 4 or 8 rows."""
 
-    def __post_init__(self) -> None:
-        at_least("padding", 0, *(self.padding or ()))
-        at_least("every", 1, *self.every)
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "buffers": Domain(((),)),
+        "padding": Domain((None, (4,), (8,)), least=0),
+        "every": Domain(
+            ((1,), (2,), (4,), (8,)),
+            least=1,
+            narrowed=lambda s: ((1,),) if s.given["padding"] is None else ((1,), (2,), (4,), (8,)),
+        ),
+    }
 
     def decided(self, kernel: tile.KernelOp, module: ModuleOp) -> tuple[Self, str]:
         if self.padding is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
@@ -17,7 +17,8 @@ from dlc.registry import OptionError
 from dlc.schedule.strips import Strips, choose_strips, dealt
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, SchedulingPass
-from dlc.transforms.step_options import at_least, by_name, divisors, looking_for
+from dlc.transforms.step_options import by_name, divisors, looking_for
+from dlc.transforms.step_space import Domain
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ class PermuteRegisterTilePass(SchedulingPass):
     """Neighbouring points of a thread along each of the axes, or along all; divides the axis. What
     conflicts least (`dlc.schedule.strips`) if the step is bare."""
 
-    def __post_init__(self) -> None:
-        at_least("strip", 1, *(self.strip or ()))
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "axes": Domain(((),)),
+        "strip": Domain((None, (1,), (2,), (4,)), least=1),
+    }
 
     def decided(self, kernel: tile.KernelOp, module: ModuleOp) -> tuple[Self, str]:
         if self.strip is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
@@ -16,7 +17,8 @@ from dlc.ir.expr import Expr
 from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
-from dlc.transforms.step_options import at_least, divisors, per_axis
+from dlc.transforms.step_options import divisors, per_axis
+from dlc.transforms.step_space import Domain, Situation, Value, combinations, divisors_of
 from dlc.transforms.tile.tensor_cores.warp_tile import deal_to_warps
 
 
@@ -63,8 +65,13 @@ class RegisterTilePass(SchedulingPass):
     mma: str = ""
     """A shape of products of matrices that a warp computes at once, `m16n8k16`; none if empty."""
 
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "extents": Domain((1, 2, 3, 4, 8, 16), least=1, narrowed=lambda s: _extents(s)),
+        "mma": Domain(("", *OF_HALVES), narrowed=lambda s: _products(s)),
+    }
+
     def __post_init__(self) -> None:
-        at_least("extents", 1, *(self.extents or ()))
+        super().__post_init__()
         if self.mma and self.mma not in OF_HALVES:
             raise OptionError("mma", f"expected {' or '.join(OF_HALVES)}, found {self.mma}")
 
@@ -101,3 +108,21 @@ class RegisterTilePass(SchedulingPass):
 
         replace_axes(launch, [*kept.values(), *rest.values(), *held.values()], meaning)
         return f"{' x '.join(str(n) for n in sizes)} points in registers"
+
+
+MOST_HELD = 256
+"""Points of a thread up to which register tiles are tried."""
+
+
+def _extents(s: Situation) -> Iterator[Value]:
+    """What divides the points of a thread, along each axis; larger ones first."""
+    launch = s.kernel.launch
+    serial = launch.axes_of(SERIAL)
+    if not serial:
+        raise Decline("it has no serial axis")
+    return combinations([divisors_of(launch.extent(a))[::-1] for a in serial], MOST_HELD)
+
+
+def _products(s: Situation) -> tuple[Value, ...]:
+    """Those of tensor cores where inputs are halves."""
+    return ("", *OF_HALVES) if s.halves else ("",)

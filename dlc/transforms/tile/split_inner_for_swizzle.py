@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, TypeGuard
+from typing import ClassVar, Self, TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp, NoneAttr
 from xdsl.ir import Operation
@@ -18,6 +19,7 @@ from dlc.registry import OptionError
 from dlc.schedule.swizzles import choose_swizzles, fitting_swizzles, misfit
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_options import by_name, looking_for
+from dlc.transforms.step_space import Domain
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class SplitInnerForSwizzlePass(SchedulingPass):
     bytes: tuple[int, ...] | None = None
     """The width of the swizzle of each of the rings, or of all: 32, 64 or 128; 0 for none. What
     conflicts least (`dlc.schedule.swizzles`) if the step is bare."""
+
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "rings": Domain(((),)),
+        "bytes": Domain((None, *((n,) for n in WIDTHS))),
+    }
 
     def __post_init__(self) -> None:
         if wrong := [n for n in self.bytes or () if n not in (0, *WIDTHS)]:

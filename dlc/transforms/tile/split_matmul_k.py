@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
-from dlc.dialects.axes import BLOCK, SERIAL, AxesOp
+from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
 from dlc.registry import OptionError, PipelineError
+from dlc.schedule.heuristics import combining
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass, parse_schedule
-from dlc.transforms.step_options import at_least
+from dlc.transforms.step_space import Domain, Situation, Value, powers
 from dlc.transforms.tile.splitting.atomic_sums import split_atomically
 from dlc.transforms.tile.splitting.reduce_split import split_of
 from dlc.transforms.tile.splitting.second_kernel import split_in_two
@@ -76,8 +78,16 @@ class SplitMatmulKPass(SchedulingPass):
     then: str = ""
     """The schedule of the kernel that combines; `tileify` alone if it is empty."""
 
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "splits": Domain(
+            (2, 3, 4, 5, 8, 16, 32, 64, 128, 256, 512), least=1, narrowed=lambda s: _parts(s)
+        ),
+        "combine": Domain(("workspace", "atomic"), narrowed=lambda _: ("workspace",)),
+        "then": Domain(("",), narrowed=lambda s: _combining(s)),
+    }
+
     def __post_init__(self) -> None:
-        at_least("splits", 1, self.splits)
+        super().__post_init__()
         try:
             parse_schedule(self.then)
         except PipelineError as error:
@@ -126,3 +136,17 @@ def _sole_reduce(kernel: tile.KernelOp) -> tile.ReduceOp:
     if max(map(reduce.extent, reduce.axes_of(SERIAL)), default=0) < 2:
         raise Decline("its reduce has no serial axis of at least 2 points")
     return reduce
+
+
+def _parts(s: Situation) -> list[Value]:
+    """Powers of two up to the length of what is split."""
+    reduce = _sole_reduce(s.kernel)
+    longest = max(map(reduce.extent, reduce.axes_of(SERIAL)))
+    return [n for n in powers(512, least=2) if n <= longest]
+
+
+def _combining(s: Situation) -> list[Value]:
+    """The default schedule of the kernel that combines so many parts."""
+    splits, launch = s.given["splits"], s.kernel.launch
+    assert isinstance(splits, int)
+    return [combining(splits, [launch.extent(a) for a in launch.axes_of(THREAD)])]

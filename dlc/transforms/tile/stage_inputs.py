@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
 
@@ -11,10 +13,11 @@ from dlc.analysis.tile.operands import computed_operands
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.ir.elements import ELEMENTS
+from dlc.ir.monoid import EXPSUM
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, target_of
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
-from dlc.transforms.step_options import at_least
+from dlc.transforms.step_space import Domain, Situation, Value
 from dlc.transforms.tile.staging.scores import compute_scores, told
 from dlc.transforms.tile.staging.slab_loads import compute, stage
 from dlc.transforms.tile.staging.zero_guards import drop_guards_of_zeros
@@ -74,9 +77,18 @@ class StageInputsPass(SchedulingPass):
     points: tuple[int, ...] = ()
     """Points of each of its last axes that a thread holds at once of a slab of sums."""
 
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "budget": Domain(
+            (512, 4096, 24576, 49152, 200000), least=1, narrowed=lambda s: _budgets(s)
+        ),
+        "buffers": Domain(((),)),
+        "compute": Domain((False, True)),
+        "type": Domain(("",), narrowed=lambda s: _types(s)),
+        "points": Domain(((), (4, 4), (4, 8), (8, 8)), least=1, narrowed=lambda s: _points(s)),
+    }
+
     def __post_init__(self) -> None:
-        at_least("budget", 1, self.budget)
-        at_least("points", 1, *self.points)
+        super().__post_init__()
         names = [str(row.type) for row in ELEMENTS if isinstance(row.type, AnyFloat)]
         if self.type and self.type not in names:
             raise OptionError("type", f"expected {' or '.join(names)}, found {self.type}")
@@ -142,3 +154,33 @@ def _computed(kernel: tile.KernelOp, type: str, left: int) -> list[str]:
         else:
             notes.append(f"{operand.bytes} B for {operand.name} > {left} B left")
     return notes
+
+
+def _budgets(s: Situation) -> list[Value]:
+    """What the first slabs take together, and, for what is computed, half and all there is."""
+    if tile_state(s.kernel.launch).threads > MAX_THREADS:
+        raise Decline("its threads are not partitioned into blocks yet")
+    slabs = [slab for slab in slabs_of(s.kernel) if slab.reuse > 1]
+    if not slabs:
+        raise Decline("no block reads an input more than once in a loop")
+    limit, total, found = s.target.shared_per_block, 0, list[Value]()
+    for slab in sorted(slabs, key=lambda slab: (-slab.reuse, slab.bytes)):
+        total += slab.bytes
+        found += [total] if total <= limit else []
+    if not found:
+        raise Decline(f"a slab of {min(s.bytes for s in slabs)} B > {limit} B of shared memory")
+    return [*found, limit // 2, limit]
+
+
+def _types(s: Situation) -> tuple[Value, ...]:
+    """Any type, or that of the inputs where these are halves."""
+    if not s.given["compute"]:
+        return ("",)
+    return ("", *s.halves)
+
+
+def _points(s: Situation) -> tuple[Value, ...]:
+    """Some points at once of slabs of sums, where there are any."""
+    reduces = [op for op in s.kernel.launch.walk() if isinstance(op, tile.ReduceOp)]
+    cascades = any(reduce.monoid_name.data == EXPSUM for reduce in reduces)
+    return ((), (4, 4), (4, 8), (8, 8)) if s.given["compute"] and cascades else ((),)

@@ -1,4 +1,7 @@
-"""Random schedules: legal options of every step, mostly in order, some steps left out."""
+"""
+Random schedules: options of every step, of those that it declares to be worth a try and some more,
+mostly in order, some steps left out.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,25 @@ from typing import TypeVar
 
 from harness import STEPS
 
+from dlc.registry import get_pass
+from dlc.transforms.step import SchedulingPass
+from dlc.transforms.step_space import Value
+
 T = TypeVar("T")
 THEN = "tileify,blockify-launch{block=4,16 thread=4,4},register-tile{extents=4}"
+
+
+SMALL = {"chunk-matmul-k.bk": 32, "cooperative-reduce.threads": 96, "cooperative-reduce.rows": 8}
+"""Options of which larger values take the simulator long."""
+
+
+def values(option: str, most: int | None = None) -> list[Value]:
+    """What the step of `STEP.OPTION` declares to be worth a try, small enough to be run."""
+    step, _, name = option.partition(".")
+    cls = get_pass(step)
+    assert issubclass(cls, SchedulingPass)
+    most = most or SMALL.get(option, 1 << 20)
+    return [v for v in cls.domains[name].values if not isinstance(v, int) or v <= most]
 
 
 def random_schedule(rng: random.Random) -> list[str]:
@@ -18,35 +38,49 @@ def random_schedule(rng: random.Random) -> list[str]:
     def pick(*options: T) -> T:
         return rng.choice(options)
 
+    def of(option: str, most: int | None = None) -> Value:
+        return pick(*values(option, most))
+
+    def number(option: str, most: int | None = None) -> int:
+        found = of(option, most)
+        assert isinstance(found, int)
+        return found
+
+    def maybe(option: str, chance: float = 0.5) -> str:
+        value = of(option) if rng.random() < chance else None
+        return "" if value is None else f" {option.partition('.')[2]}={_text(value)}"
+
     axes = pick(1, 2, 2, 2, 3)  # of a launch, from the right; its others get 1
-    thread = [pick(1, 2, 4, 8, 8 if axes > 2 else 16) for _ in range(axes)]
-    extents = [pick(1, 2, 3, 4, 8) for _ in range(axes)]
+    thread = [number("blockify-launch.thread", 8 if axes > 2 else 16) for _ in range(axes)]
+    extents = [number("register-tile.extents", 8) for _ in range(axes)]
     block = [t * e * pick(1, 1, 1, 2) for t, e in zip(thread, extents, strict=True)]
-    vector = pick(1, 2, 4, 8)
+    vector = number("chunk-matmul-k.vector", 8)
+    bk = pick(*(n for n in values("chunk-matmul-k.bk") if isinstance(n, int) and n >= vector))
     then = pick("", f' then="{THEN}"', ' then="tileify,cooperative-reduce{threads=4 vector=2}"')
     combine = pick(then, then, then, " combine=workspace", " combine=atomic")
     buffers = rng.sample(["v0", "v1", "v2"], rng.randint(1, 2))
+    named = pick("", "", "", f" buffers={_list(buffers)}")
+    strip = _braced(maybe("permute-register-tile.strip"))
     steps = [
         "tileify",
-        f"chunk-matmul-k{{bk={vector * pick(1, 2, 3, 4)} vector={vector}}}",
-        f"split-matmul-k{{splits={pick(2, 3, 5, 8)}{combine}}}",
-        f"cooperative-reduce{{threads={pick(2, 4, 8, 16, 32, 64, 96)} "
-        f"rows={pick(1, 2, 3, 5, 8)} vector={pick(1, 2, 4, 8)}"
-        f"{pick('', ' order=threads', ' order=rows', ' order=rows')}}}",
+        f"chunk-matmul-k{{bk={pick(bk, 3 * vector)} vector={vector}}}",
+        f"split-matmul-k{{splits={number('split-matmul-k.splits', 8)}{combine}}}",
+        f"cooperative-reduce{{threads={of('cooperative-reduce.threads')} "
+        f"rows={of('cooperative-reduce.rows')} vector={of('cooperative-reduce.vector')}"
+        f"{maybe('cooperative-reduce.order', 0.75)}}}",
         f"blockify-launch{{block={_list(block)} thread={_list(thread)}"
-        f"{pick('', ' group=1', ' group=2', ' group=3')}}}",
-        f"chunk-reduce{{bk={pick(1, 2, 5, 16)}{pick('', ' apart=true')}}}",
-        f"stage-inputs{{budget={pick(512, 4096, 24576, 49152, 200000)}"
-        f"{pick('', '', '', f' buffers={_list(buffers)}')}{pick('', ' compute=true')}}}",
+        f"{maybe('blockify-launch.group', 0.75)}}}",
+        f"chunk-reduce{{bk={number('chunk-reduce.bk', 16)}{maybe('chunk-reduce.apart')}}}",
+        f"stage-inputs{{budget={of('stage-inputs.budget')}{named}{maybe('stage-inputs.compute')}}}",
         f"register-tile{{extents={_list(extents)}}}",
-        f"permute-register-tile{pick('', '', '{strip=4}', '{strip=2,1}', '{strip=1}')}",
-        f"double-buffer{{depth={pick(2, 3, 4)}}}",
+        f"permute-register-tile{pick('', '{strip=2,1}', strip)}",
+        f"double-buffer{{depth={of('double-buffer.depth')}}}",
         "tma-copy",
-        f"split-inner-for-swizzle{pick('', '{bytes=32}', '{bytes=64}', '{bytes=128}')}",
+        f"split-inner-for-swizzle{_braced(maybe('split-inner-for-swizzle.bytes', 1))}",
         "async-copy",
-        f"pad-smem{pick('', '', '{padding=4}', '{padding=4 every=2}')}",
+        f"pad-smem{pick('', '{padding=4 every=2}', _braced(maybe('pad-smem.padding', 1)))}",
         "pipeline-k-outer",
-        f"mark-unroll{{limit={pick(1, 4, 16)}}}",
+        f"mark-unroll{{limit={number('mark-unroll.limit', 16)}}}",
     ]
     assert [step.split("{")[0] for step in steps] == list(STEPS)
     rare = {"cooperative-reduce": 0.5, "split-matmul-k": 0.5, "tma-copy": 0.6, "tileify": 1.0}
@@ -87,3 +121,12 @@ def random_mistake(rng: random.Random, steps: Sequence[str]) -> str:
 
 def _list(items: Sequence[object]) -> str:
     return ",".join(map(str, items))
+
+
+def _text(value: Value) -> str:
+    """A value as a schedule states it."""
+    return _list(value) if isinstance(value, tuple) else str(value).lower()
+
+
+def _braced(options: str) -> str:
+    return f"{{{options.strip()}}}" if options else ""
