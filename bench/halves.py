@@ -28,7 +28,7 @@ from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.tiling import candidates
 from dlc.target import TARGETS
 from dlc.text import table
-from dlc_bench import sass
+from dlc.backend.cuda.run import sass
 
 Row = dict[str, Any]
 

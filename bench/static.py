@@ -43,7 +43,8 @@ from dlc.backend.cache import content_key
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.cli.status_line import bar, progress
 from dlc.target import TARGETS, get_target
-from dlc_bench import sass, statics
+from dlc.backend.cuda.run import sass
+from dlc_bench import statics
 from dlc_bench.records import where_and_when
 
 ROOT = Path(__file__).resolve().parent.parent

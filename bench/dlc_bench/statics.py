@@ -28,7 +28,7 @@ from dlc.dialects.layouts import shape_of
 from dlc.schedule.estimate import estimate
 from dlc.schedule.occupancy import fill, occupancy
 from dlc.target import Target, get_target, target_of
-from dlc_bench import sass
+from dlc.backend.cuda.run import sass
 
 Row = dict[str, Any]
 

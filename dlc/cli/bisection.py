@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.backend.executor import get_backend
 from dlc.cli.job import Job
-from dlc.cli.kernel_program import isolated
+from dlc.backend.kernel_program import isolated
 from dlc.cli.pass_reproducer import write_reproducer
 from dlc.cli.program_input import Loaded
 from dlc.cli.status_line import progress

@@ -9,7 +9,7 @@ from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.backend.cuda.print.c_text import Names
 from dlc.cli.implementation import Implementation, implementation
-from dlc.cli.kernel_program import Input, program_around
+from dlc.backend.kernel_program import Input, program_around
 from dlc.diagnostics import UsageError, fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_op import tensor_of

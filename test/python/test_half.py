@@ -37,7 +37,7 @@ from dlc.judge.reference import evaluate
 from dlc.pipeline import run_pipeline
 from dlc.simulator import run_module
 from dlc.stages import compiler_context
-from dlc_bench.sass import accesses, disassemble, find_nvdisasm, parse
+from dlc.backend.cuda.run.sass import accesses, disassemble, find_nvdisasm, parse
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 HALVES = {"f16": torch.float16, "bf16": torch.bfloat16}

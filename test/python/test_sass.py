@@ -7,7 +7,7 @@ import pytest
 
 from dlc.backend import BackendError
 from dlc.backend.cuda.run import nvcc
-from dlc_bench import sass
+from dlc.backend.cuda.run import sass
 
 HEAD = """	.target	sm_90
 //--------------------- .text.{name} --------------------------

@@ -1,0 +1,180 @@
+"""
+What a thread of a kernel in Kernel IR executes, counted: issue slots, wavefronts, bytes, waits.
+
+Loops count as often as they run, branches as if they were taken, loads and stores of a thread's own
+memory as nothing: those are registers. The lanes of a warp are looked at where loops begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects import math, scf
+from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from dlc.analysis.kernel.banks import sectors, wavefronts
+from dlc.analysis.kernel.layout import place_of
+from dlc.dialects import kernel
+from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
+from dlc.dialects.layouts import shape_of
+from dlc.ir.expr import Expr, constant_of
+from dlc.ir.scalar_ops import SCALARS
+from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP
+
+LOOP_SLOTS = 3
+"""Issue slots of an iteration of a loop that is not unrolled: to count, compare and branch."""
+
+
+@dataclass
+class Counts:
+    """Of a thread, or of a warp where it says so."""
+
+    slots: float = 0
+    """Issue slots."""
+    fmas: float = 0
+    """Those of them that are multiply-adds."""
+    wavefronts: float = 0
+    """Of a warp's accesses of shared memory."""
+    sectors: float = 0
+    """Of global memory that a warp touches, through L2."""
+    tensor_flops: float = 0
+    """Of a warp, by tensor cores."""
+    waits: float = 0
+    """Times that a thread waits for global memory, one after the other."""
+    barriers: float = 0
+    registers: int = 0
+    """The most words of its own that it holds at once."""
+
+
+def counts_of(func: kernel.FuncOp) -> Counts:
+    """The counts of a kernel's busiest threads."""
+    walk = _Walk(func)
+    walk.counts.registers = walk.visit(func.body.block, 1, 0, False)
+    return walk.counts
+
+
+class _Walk:
+    def __init__(self, func: kernel.FuncOp) -> None:
+        self.counts = Counts()
+        self.lanes = min(WARP, func.block_size)
+        self.fetched = False
+        """True if an unrolled loop has asked for what is not waited for yet."""
+
+    def visit(self, block: Block, times: float, held: int, unrolled: bool) -> int:
+        """Counts a body that runs so often; the words that are held in it at once at most."""
+        most, fetched = held, False
+        for op in block.ops:
+            if isinstance(op, kernel.AllocLocalOp):
+                type = memref_of(op.result)
+                held += -(-prod(shape_of(type)) * element_bytes(type.element_type) // BANK_BYTES)
+            elif isinstance(op, scf.ForOp):
+                most = max(most, self._loop(op, times, held))
+            elif isinstance(op, scf.IfOp | scf.WhileOp):
+                for region in op.regions:
+                    for inner in region.blocks:
+                        most = max(most, self.visit(inner, times, held, unrolled))
+            else:
+                fetched |= self._count(op, times)
+            most = max(most, held)
+        if unrolled:  # what its iterations fetch is waited for together
+            self.fetched |= fetched
+        elif fetched or self.fetched:
+            self.counts.waits += times
+            self.fetched = False
+        return most
+
+    def _loop(self, op: scf.ForOp, times: float, held: int) -> int:
+        trips = _trips(op)
+        whole = "unroll" in op.attributes
+        if not whole:
+            self.counts.slots += times * trips * LOOP_SLOTS
+        return self.visit(op.body.block, times * trips, held, whole)
+
+    def _count(self, op: Operation, times: float) -> bool:
+        """Counts an operation; true if what comes after waits for global memory."""
+        counts = self.counts
+        match op:
+            case kernel.LoadOp() | kernel.StoreOp() | kernel.AtomicAddOp():
+                return self._access(op, times)
+            case kernel.CpAsyncOp():
+                type = memref_of(op.source)
+                width = op.elements.value.data * element_bytes(type.element_type)
+                counts.slots += 2 * times
+                counts.sectors += times * sectors(self._lanes(op, type, op.subscripts), width)
+                target = memref_of(op.target)
+                lanes = self._lanes(op, target, op.target_subscripts)
+                counts.wavefronts += times * wavefronts(lanes, width)
+            case kernel.TmaLoadOp():
+                box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)
+                counts.sectors += times * box / SECTOR_BYTES
+                counts.slots += times
+            case kernel.MmaOp():
+                shape = op.shape.sizes
+                counts.tensor_flops += times * 2 * shape.m * shape.n * shape.k
+                counts.slots += times
+            case kernel.LdmatrixOp() | kernel.StmatrixOp():
+                counts.wavefronts += times * op.matrices
+                counts.slots += times
+            case kernel.BarrierOp() | kernel.WaitOp() | kernel.MbarrierWaitOp():
+                counts.barriers += times
+                counts.slots += times
+            case math.FmaOp():
+                counts.slots += times  # one instruction, where C's function is a call
+                counts.fmas += times
+            case kernel.AllocSharedOp() | kernel.BlockIdOp() | kernel.ThreadIdOp():
+                pass
+            case _:
+                row = SCALARS.get(op.name)
+                free = op.name in ("arith.constant", "scf.yield", "kernel.commit")
+                counts.slots += 0 if free else times * (row.cost if row is not None else 1)
+        return False
+
+    def _access(
+        self, op: kernel.LoadOp | kernel.StoreOp | kernel.AtomicAddOp, times: float
+    ) -> bool:
+        type = memref_of(op.ref)
+        if is_local(op.ref):
+            return False
+        value = op.result.type if isinstance(op, kernel.LoadOp) else op.value.type
+        elements = prod(shape_of(value)) if isinstance(value, VectorType) else 1
+        width = elements * element_bytes(type.element_type)
+        lanes = self._lanes(op, type, op.subscripts)
+        self.counts.slots += times
+        if is_shared(op.ref):
+            self.counts.wavefronts += times * wavefronts(lanes, width)
+            return False
+        self.counts.sectors += times * sectors(lanes, width)
+        return isinstance(op, kernel.LoadOp)
+
+    def _lanes(
+        self, op: Operation, type: MemRefType[Attribute], subscripts: tuple[Expr, ...]
+    ) -> list[int]:
+        """The byte addresses of the first warp, in the first iteration of all loops."""
+        size = element_bytes(type.element_type)
+        place, values = place_of(type, subscripts), {v for e in subscripts for v in e.values()}
+        points = ({v: _at(v, lane) for v in values} for lane in range(self.lanes))
+        return [size * place.evaluate(point) for point in points]
+
+
+def _at(value: SSAValue, lane: int) -> int:
+    """An index value in a lane of the first warp of the first block, loops at their begin."""
+    if (known := constant_of(value)) is not None:
+        return known
+    owner = value.owner
+    if isinstance(owner, kernel.ThreadIdOp):
+        return lane
+    if isinstance(owner, kernel.IndexOp):
+        (expr,) = owner.subscripts
+        points: Mapping[SSAValue, int] = {v: _at(v, lane) for v in expr.values()}
+        return expr.evaluate(points)
+    return 0
+
+
+def _trips(op: scf.ForOp) -> int:
+    """The iterations of a loop; one where its bounds are not known."""
+    bounds = [constant_of(v) for v in (op.lb, op.ub, op.step)]
+    first, end, step = (0 if b is None else b for b in bounds)
+    return max(0, -(-(end - first) // step)) if None not in bounds and step else 1

@@ -1,0 +1,198 @@
+"""
+The schedules of one kernel as a tree of decisions: step by step, and of a step option by option.
+
+    space = Space(loop_ir, "matmul")
+    state = space.start
+    while (choices := space.choices(state)):
+        state = space.take(state, choices[0])   # Refused, with a sentence
+    state.schedule
+
+A choice is the value of an option, among those that the step declares to be worth a try for the
+kernel as scheduled so far, or to leave the step out. The choices of the default schedule come
+first, so that taking the first of them each time gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+
+from dlc.diagnostics import TextError
+from dlc.dialects import loop, tile
+from dlc.dialects.kernel_op import KernelSignature
+from dlc.registry import OptionError, get_pass
+from dlc.target import target_of
+from dlc.transforms.step import (
+    NAMES,
+    Decline,
+    Misplaced,
+    SchedulingPass,
+    ensure_schedule,
+    kernels_of,
+    parse_schedule,
+)
+from dlc.transforms.step_space import Situation, Value
+
+
+@dataclass(frozen=True)
+class LeaveOut:
+    """The choice not to name a step."""
+
+    def __str__(self) -> str:
+        return "-"
+
+
+@dataclass(frozen=True)
+class Take:
+    """The choice to name a step that has no options."""
+
+    def __str__(self) -> str:
+        return "+"
+
+
+LEAVE_OUT, TAKE = LeaveOut(), Take()
+Choice = Value | LeaveOut | Take
+
+
+class Refused(Exception):
+    """A schedule that cannot be: the message says why."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A schedule so far: whole steps, and of the next one the options that are chosen."""
+
+    steps: tuple[SchedulingPass, ...]
+    number: int
+    """How many steps have been decided about."""
+    given: Mapping[str, Value]
+    module: ModuleOp = field(repr=False, compare=False)
+    """The kernel after the whole steps."""
+
+    @property
+    def schedule(self) -> str:
+        """The text."""
+        return ",".join(map(str, self.steps))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells states apart."""
+        return self.schedule, self.number, tuple(self.given.items())
+
+
+class Space:
+    """The schedules of the kernel `name` of a module of Loop IR that runs it alone."""
+
+    def __init__(self, module: ModuleOp, name: str) -> None:
+        self.module, self.name = module, name
+        self.target = target_of(module)
+        names = sorted(NAMES, key=NAMES.__getitem__)
+        found = [get_pass(step) for step in names]
+        self.classes = [cls for cls in found if issubclass(cls, SchedulingPass)]
+        self._choices: dict[tuple[object, ...], list[Choice]] = {}
+
+    @cached_property
+    def default(self) -> str:
+        """The schedule that the kernel gets without a search."""
+        module = self.module.clone()
+        kernel = _named(module, self.name)
+        assert isinstance(kernel, loop.KernelOp)
+        kernel.schedule = None
+        ensure_schedule(kernel, module)
+        assert kernel.schedule is not None
+        return kernel.schedule.data
+
+    @cached_property
+    def _defaults(self) -> dict[str, SchedulingPass]:
+        return {step.name: step for step in parse_schedule(self.default)}
+
+    @cached_property
+    def start(self) -> State:
+        """Nothing decided; `tileify` is in every schedule."""
+        module = self.module.clone()
+        kernel = _named(module, self.name)
+        kernel.schedule = StringAttr("")
+        state = State((), 0, {}, module)
+        return self._done(state, self.classes[0]())
+
+    def choices(self, state: State) -> list[Choice]:
+        """What can be decided next, the choice of the default schedule first; none at the end."""
+        if state.number == len(self.classes):
+            return []
+        if (known := self._choices.get(state.key)) is None:
+            known = self._choices[state.key] = self._found(state)
+        return known
+
+    def _found(self, state: State) -> list[Choice]:
+        cls = self.classes[state.number]
+        names = [option.name for option in fields(cls)]
+        default = self._defaults.get(cls.name)
+        if len(names) == len(state.given):  # a step without options
+            usual: Choice = TAKE if default is not None else LEAVE_OUT
+            return sorted((LEAVE_OUT, TAKE), key=lambda c: c != usual)
+        name = names[len(state.given)]
+        kernel = _named(state.module, self.name)
+        if not isinstance(kernel, tile.KernelOp):
+            return [LEAVE_OUT]
+        found: list[Choice] = [] if state.given else [LEAVE_OUT]
+        try:
+            found += cls.domains[name].legal(Situation(kernel, self.target, state.given))
+        except (Decline, Misplaced):
+            return [LEAVE_OUT]
+        usual = LEAVE_OUT if default is None else getattr(default, name)
+        if not self._is_default(state) and not any(_same(c, usual) for c in found):
+            return found
+        return [usual, *(c for c in found if not _same(c, usual))]
+
+    def _is_default(self, state: State) -> bool:
+        """True if all choices so far are those of the default schedule."""
+        named = [self._defaults[c.name] for c in self.classes if c.name in self._defaults]
+        before = [c.name for c in self.classes[: state.number]]
+        if [step for step in named if step.name in before] != list(state.steps):
+            return False
+        default = self._defaults.get(self.classes[state.number].name)
+        return all(default is not None and getattr(default, o) == v for o, v in state.given.items())
+
+    def take(self, state: State, choice: Choice) -> State:
+        """
+        The state after a choice; a step that has nothing to do is left out. Refused where it cannot
+        be obeyed.
+        """
+        cls = self.classes[state.number]
+        if isinstance(choice, LeaveOut):
+            return State(state.steps, state.number + 1, {}, state.module)
+        names = [option.name for option in fields(cls)]
+        given = dict(state.given)
+        if not isinstance(choice, Take):
+            given[names[len(given)]] = choice
+        if len(given) < len(names):
+            return State(state.steps, state.number, given, state.module)
+        try:
+            step = cls(**given)
+        except OptionError as error:
+            raise Refused(f"{cls.name}: {error}") from None
+        return self._done(state, step)
+
+    def _done(self, state: State, step: SchedulingPass) -> State:
+        """The state after a whole step."""
+        module = state.module.clone()
+        kernel = _named(module, self.name)
+        try:
+            step.check_complete()
+            step, _ = step.rewrite(kernel, module)
+        except Decline:
+            return State(state.steps, state.number + 1, {}, state.module)
+        except (Misplaced, OptionError, TextError) as reason:
+            raise Refused(f"{step.name}: {reason}") from None
+        return State((*state.steps, step), state.number + 1, {}, module)
+
+
+def _same(a: Choice, b: Choice) -> bool:
+    return type(a) is type(b) and a == b
+
+
+def _named(module: ModuleOp, name: str) -> KernelSignature:
+    return next(kernel for kernel in kernels_of(module) if kernel.name_ == name)
