@@ -23,12 +23,12 @@ import torch
 import torch.nn.functional as F
 
 import dlc
+from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.tiling import candidates
 from dlc.target import TARGETS
 from dlc.text import table
-from dlc.backend.cuda.run import sass
 
 Row = dict[str, Any]
 

@@ -40,10 +40,10 @@ from record import write
 from static_table import markdown
 
 from dlc.backend.cache import content_key
+from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.cli.status_line import bar, progress
 from dlc.target import TARGETS, get_target
-from dlc.backend.cuda.run import sass
 from dlc_bench import statics
 from dlc_bench.records import where_and_when
 

@@ -7,6 +7,7 @@ dlc: a hackable compiler from PyTorch programs to CUDA kernels, through six IRs.
     print(f.kernels[0].source)
     g = f.with_schedule({"matmul": "tileify,blockify-launch{block=64,64 thread=16,16}"})
     h = dlc.load("edited.mlir")
+    print(dlc.tune(module_or_function, example_args, objective="static", budget="60s"))
 
 `import dlc` loads neither PyTorch nor xDSL; the first use of a name does.
 """
@@ -22,11 +23,27 @@ if TYPE_CHECKING:
     from dlc.compiler import CompiledProgram, compile, load_program
     from dlc.loaded import LoadedProgram, load
     from dlc.stages import Kernel
+    from dlc.tuning.tune_program import TunedKernels, tune
 
-__all__ = ["CompiledProgram", "Kernel", "LoadedProgram", "compile", "load", "load_program"]
+__all__ = [
+    "CompiledProgram",
+    "Kernel",
+    "LoadedProgram",
+    "TunedKernels",
+    "compile",
+    "load",
+    "load_program",
+    "tune",
+]
 __version__ = VERSION
 
-_PLACES = {"Kernel": "stages", "LoadedProgram": "loaded", "load": "loaded"}
+_PLACES = {
+    "Kernel": "stages",
+    "LoadedProgram": "loaded",
+    "load": "loaded",
+    "TunedKernels": "tuning.tune_program",
+    "tune": "tuning.tune_program",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from dlc.analysis.kernel.bank_accesses import report
 from dlc.analysis.loop.contraction import contractions
 from dlc.backend.cuda.print.interface import shared_bytes
 from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.backend.host_program import HostProgram
 from dlc.dialects import kernel, loop, tile
@@ -28,7 +29,6 @@ from dlc.dialects.layouts import shape_of
 from dlc.schedule.estimate import estimate
 from dlc.schedule.occupancy import fill, occupancy
 from dlc.target import Target, get_target, target_of
-from dlc.backend.cuda.run import sass
 
 Row = dict[str, Any]
 

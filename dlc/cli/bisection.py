@@ -11,8 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.backend.executor import get_backend
-from dlc.cli.job import Job
 from dlc.backend.kernel_program import isolated
+from dlc.cli.job import Job
 from dlc.cli.pass_reproducer import write_reproducer
 from dlc.cli.program_input import Loaded
 from dlc.cli.status_line import progress

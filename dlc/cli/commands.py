@@ -1,4 +1,4 @@
-"""`dlc compile`, `dlc run`, `dlc check` and `dlc bisect` behind the command line's options."""
+"""`dlc compile`, `run`, `check`, `bisect` and `tune` behind the command line's options."""
 
 from __future__ import annotations
 
@@ -122,6 +122,10 @@ def _run(job: Job) -> int:
             from dlc.cli.bisection import bisect_and_report
 
             return bisect_and_report(job)
+        case "tune":
+            from dlc.cli.tune_report import tune_and_report
+
+            return tune_and_report(job)
         case _:
             from dlc.cli.run_report import run_and_report
 

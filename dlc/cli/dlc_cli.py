@@ -37,7 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dlc {__version__}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="compile | run | check | bisect"
+        dest="command", required=True, metavar="compile | run | check | bisect | tune"
     )
     for name, (text, more, add_options) in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=_PROGRAM + more)
@@ -121,6 +121,25 @@ def _add_bisect_options(command: argparse.ArgumentParser) -> None:
     command.set_defaults(validate=False)
 
 
+def _add_tune_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--objective",
+        choices=("gpu", "static", "host", "estimate"),
+        help="what schedules are judged by: the time on the GPU, nvcc's machine code, the time on "
+        "the host, or the estimate [gpu or static]",
+    )
+    command.add_argument(
+        "--budget", default="200", metavar="60s | N", help="time or candidates of a kernel [200]"
+    )
+    command.add_argument("--kernel", metavar="NAME", help="only this kernel")
+    command.add_argument(
+        "-j", type=at_least(1), default=1, metavar="N", help="judge N candidates at once [1]"
+    )
+    command.add_argument("-o", metavar="FILE", help="write the Loop IR with the schedules found")
+    command.add_argument("--seed", type=int, help="of the search, and of random inputs [0]")
+    command.set_defaults(validate=False)
+
+
 def _add_validate(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--validate",
@@ -177,6 +196,12 @@ COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] 
         "changes the result, that is said: exit code 0. With both an .mlir file and -c, all states "
         "are compared with the text, the file as it is first.",
         _add_bisect_options,
+    ),
+    "tune": (
+        "search for faster schedules",
+        "Schedules of each kernel are tried, the default one first, and judged in processes of "
+        "their own; a table of the best and the best line are printed.",
+        _add_tune_options,
     ),
 }
 """A line on each command, what its help says beside that of all, and its own options."""

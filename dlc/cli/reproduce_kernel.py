@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.backend.cuda.print.c_text import Names
-from dlc.cli.implementation import Implementation, implementation
 from dlc.backend.kernel_program import Input, program_around
+from dlc.cli.implementation import Implementation, implementation
 from dlc.diagnostics import UsageError, fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_op import tensor_of

@@ -5,7 +5,7 @@ The estimate of a scheduled kernel's time, from its Kernel IR: what a schedule s
 what one schedule made of it. A kernel takes the launch overhead and then the longest of: its bytes
 at the memory's rate, its sectors at the L2 cache's, and what the busiest SM takes for its blocks,
 as many at once as registers, threads and shared memory allow. These share its issue slots, banks
-and tensor cores; and none is faster than its waits for memory, one after the other.
+and tensor cores; and none is faster than what it computes and waits for, one after the other.
 """
 
 from __future__ import annotations
@@ -74,12 +74,13 @@ def scheduled_seconds(
         counts.tensor_flops / 2 / target.mma_lanes,
     )
     waits = counts.waits * LATENCY + counts.barriers * BARRIER + START / 2
+    alone = max(busy + waits, counts.overlapped * LATENCY)
     share, clocks = ceil(blocks / target.sms), 0.0
     while share > 0:
         running = min(held.blocks, share)
         rounds = share // running if running == held.blocks else 1
         filled = min(1.0, 0.55 + 0.15 * running * warps / SCHEDULERS)
-        clocks += rounds * (max(running * busy / filled, waits) + START / 2)
+        clocks += rounds * (max(running * busy / filled, alone) + START / 2)
         share -= rounds * running
     l2 = counts.sectors * SECTOR_BYTES * warps * blocks / target.l2_bandwidth
     return target.launch_seconds + max(clocks / target.clock, l2, _memory_seconds(func, target))

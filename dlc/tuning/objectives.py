@@ -21,9 +21,7 @@ from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import Cubin, compile_cubin, find_nvcc
 from dlc.backend.executor import Executor, default_backend, get_backend
-from dlc.dialects import kernel
 from dlc.schedule.scheduled_time import Compiled, scheduled_seconds
-from dlc.target import Target
 from dlc.tuning.candidate_program import Subject
 
 ObjectiveName = Literal["estimate", "static", "host", "gpu"]

@@ -8,8 +8,8 @@ The schedules of one kernel as a tree of decisions: step by step, and of a step 
     state.schedule
 
 A choice is the value of an option, among those that the step declares to be worth a try for the
-kernel as scheduled so far, or to leave the step out. The choices of the default schedule come
-first, so that taking the first of them each time gives it.
+kernel as scheduled so far, or to leave the step out. Choices close to that of the default schedule
+come first, so that taking the first of them each time gives it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import zip_longest
+from math import log2
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
@@ -119,7 +121,7 @@ class Space:
         return self._done(state, self.classes[0]())
 
     def choices(self, state: State) -> list[Choice]:
-        """What can be decided next, the choice of the default schedule first; none at the end."""
+        """What can be decided next, the closest to the default schedule first; none at the end."""
         if state.number == len(self.classes):
             return []
         if (known := self._choices.get(state.key)) is None:
@@ -143,9 +145,9 @@ class Space:
         except (Decline, Misplaced):
             return [LEAVE_OUT]
         usual = LEAVE_OUT if default is None else getattr(default, name)
-        if not self._is_default(state) and not any(_same(c, usual) for c in found):
-            return found
-        return [usual, *(c for c in found if not _same(c, usual))]
+        if self._is_default(state) and not any(_same(c, usual) for c in found):
+            found = [usual, *found]
+        return sorted(found, key=lambda choice: _distance(choice, usual))
 
     def _is_default(self, state: State) -> bool:
         """True if all choices so far are those of the default schedule."""
@@ -192,6 +194,24 @@ class Space:
 
 def _same(a: Choice, b: Choice) -> bool:
     return type(a) is type(b) and a == b
+
+
+def _distance(choice: Choice, usual: Choice) -> float:
+    """How many times a choice has to be doubled or halved to be another; most where it cannot."""
+    if _same(choice, usual):
+        return 0
+    match choice, usual:
+        case bool(), _:
+            return 1
+        case int(), int():
+            return abs(log2(max(choice, 0.5) / max(usual, 0.5)))
+        case tuple(), tuple():
+            pairs = zip_longest(reversed(choice), reversed(usual), fillvalue=1)
+            return sum(1 if isinstance(a, str) else _distance(a, b) for a, b in pairs) + 0.1
+        case (LeaveOut(), _) | (_, LeaveOut()):
+            return 12
+        case _:
+            return 6
 
 
 def _named(module: ModuleOp, name: str) -> KernelSignature:

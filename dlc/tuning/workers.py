@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import resource
 import signal
+import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from typing import Any
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, TypeVar
 
 _FORK = multiprocessing.get_context("fork")
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -26,29 +30,66 @@ class Limits:
 
 
 class Died(Exception):
-    """The process of a call ended without an answer; the message says how."""
+    """A call came to no answer: its process ended, or it raised; the message says how."""
+
+
+@dataclass
+class Workers(Generic[Key]):
+    """Calls that run at the same time, by keys; all are killed at the end of a `with`."""
+
+    limits: Limits
+    running: dict[Connection, tuple[Key, BaseProcess, float]] = field(default_factory=dict)
+
+    def start(self, key: Key, call: Callable[[], Any]) -> None:
+        mine, theirs = _FORK.Pipe(duplex=False)
+        process = _FORK.Process(target=_child, args=(call, theirs, self.limits), daemon=False)
+        process.start()
+        theirs.close()
+        self.running[mine] = key, process, time.monotonic()
+
+    def next_answer(self) -> tuple[Key, Any]:
+        """The key and the answer of the call that is done next; `Died` in the place of one."""
+        while True:
+            ready = wait(list(self.running), timeout=0.2)
+            for connection, (key, process, begin) in list(self.running.items()):
+                late = time.monotonic() - begin > self.limits.seconds
+                if connection in ready or late:
+                    answer = self._answer(connection, process, connection in ready)
+                    self._end(connection)
+                    return key, answer
+
+    def _answer(self, connection: Connection, process: BaseProcess, ready: bool) -> Any:
+        if not ready:
+            return Died(f"killed after {self.limits.seconds:g} s")
+        try:
+            return pickle.loads(connection.recv_bytes())
+        except EOFError:
+            process.join()
+            return Died(_how(process.exitcode))
+
+    def _end(self, connection: Connection) -> None:
+        """Kills the process of a call and all that it started."""
+        _, process, _ = self.running.pop(connection)
+        if process.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.join()
+        connection.close()
+
+    def __enter__(self) -> Workers[Key]:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for connection in list(self.running):
+            self._end(connection)
 
 
 def isolated_call(call: Callable[[], Any], limits: Limits) -> Any:
-    """What a call returns, which another process makes. Raises what it raises, or `Died`."""
-    mine, theirs = _FORK.Pipe(duplex=False)
-    process = _FORK.Process(target=_child, args=(call, theirs, limits), daemon=False)
-    process.start()
-    theirs.close()
-    try:
-        if not mine.poll(limits.seconds):
-            raise Died(f"killed after {limits.seconds:g} s")
-        kind, value = mine.recv()
-    except EOFError:
-        process.join()
-        raise Died(_how(process.exitcode)) from None
-    finally:
-        _kill(process.pid)
-        process.join()
-        mine.close()
-    if kind == "error":
-        raise value
-    return value
+    """What a call returns in a process of its own, or `Died` in its place."""
+    with Workers[None](limits) as workers:
+        workers.start(None, call)
+        return workers.next_answer()[1]
 
 
 def _how(code: int | None) -> str:
@@ -58,24 +99,16 @@ def _how(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
-def _kill(pid: int | None) -> None:
-    """Kills a process and all that it started."""
-    if pid is not None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-
-
 def _child(call: Callable[[], Any], connection: Connection, limits: Limits) -> None:
     os.setsid()  # what is started here is killed together
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     if limits.bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (limits.bytes, limits.bytes))
     try:
-        answer = ("value", call())
+        answer = call()
     except MemoryError:
-        answer = ("error", Died(f"wants more than {(limits.bytes or 0) >> 30} GiB of memory"))
+        answer = Died(f"wants more than {(limits.bytes or 0) >> 30} GiB of memory")
     except BaseException as error:
-        text = "".join(traceback.format_exception_only(error)).strip()
-        answer = ("error", Died(text))
-    connection.send(answer)
+        answer = Died("".join(traceback.format_exception_only(error)).strip())
+    connection.send_bytes(pickle.dumps(answer))
     connection.close()

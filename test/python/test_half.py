@@ -24,6 +24,7 @@ import dlc
 from dlc.backend import BackendError
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
+from dlc.backend.cuda.run.sass import accesses, disassemble, find_nvdisasm, parse
 from dlc.backend.executor import Executor
 from dlc.backend.host import cxx as compiler
 from dlc.backend.host import host_kernel as runtime
@@ -37,7 +38,6 @@ from dlc.judge.reference import evaluate
 from dlc.pipeline import run_pipeline
 from dlc.simulator import run_module
 from dlc.stages import compiler_context
-from dlc.backend.cuda.run.sass import accesses, disassemble, find_nvdisasm, parse
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 HALVES = {"f16": torch.float16, "bf16": torch.bfloat16}

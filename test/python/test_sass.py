@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.run import nvcc
-from dlc.backend.cuda.run import sass
+from dlc.backend.cuda.run import nvcc, sass
 
 HEAD = """	.target	sm_90
 //--------------------- .text.{name} --------------------------

@@ -43,7 +43,9 @@ class Counts:
     tensor_flops: float = 0
     """Of a warp, by tensor cores."""
     waits: float = 0
-    """Times that a thread waits for global memory, one after the other."""
+    """Times that a thread waits for global memory, one after the other, with nothing to do."""
+    overlapped: float = 0
+    """Times that it waits for what it asked for before it computed something."""
     barriers: float = 0
     registers: int = 0
     """The most words of its own that it holds at once."""
@@ -60,12 +62,14 @@ class _Walk:
     def __init__(self, func: kernel.FuncOp) -> None:
         self.counts = Counts()
         self.lanes = min(WARP, func.block_size)
+        self.requests = 0
+        """Copies so far that were asked for, in the text."""
         self.fetched = False
         """True if an unrolled loop has asked for what is not waited for yet."""
 
     def visit(self, block: Block, times: float, held: int, unrolled: bool) -> int:
         """Counts a body that runs so often; the words that are held in it at once at most."""
-        most, fetched = held, False
+        most, fetched, requests = held, False, self.requests
         for op in block.ops:
             if isinstance(op, kernel.AllocLocalOp):
                 type = memref_of(op.result)
@@ -76,6 +80,8 @@ class _Walk:
                 for region in op.regions:
                     for inner in region.blocks:
                         most = max(most, self.visit(inner, times, held, unrolled))
+            elif isinstance(op, kernel.WaitOp | kernel.MbarrierWaitOp):
+                self._wait(op, times, self.requests > requests)
             else:
                 fetched |= self._count(op, times)
             most = max(most, held)
@@ -93,6 +99,15 @@ class _Walk:
             self.counts.slots += times * trips * LOOP_SLOTS
         return self.visit(op.body.block, times * trips, held, whole)
 
+    def _wait(self, op: kernel.WaitOp | kernel.MbarrierWaitOp, times: float, at_once: bool) -> None:
+        """Counts a wait for copies; `at_once` if some were asked for in the same iteration."""
+        pending = op.pending.value.data if isinstance(op, kernel.WaitOp) else 1
+        self.counts.slots += times
+        if at_once and pending == 0:
+            self.counts.waits += times
+        else:
+            self.counts.overlapped += times / (pending + 1)
+
     def _count(self, op: Operation, times: float) -> bool:
         """Counts an operation; true if what comes after waits for global memory."""
         counts = self.counts
@@ -100,6 +115,7 @@ class _Walk:
             case kernel.LoadOp() | kernel.StoreOp() | kernel.AtomicAddOp():
                 return self._access(op, times)
             case kernel.CpAsyncOp():
+                self.requests += 1
                 type = memref_of(op.source)
                 width = op.elements.value.data * element_bytes(type.element_type)
                 counts.slots += 2 * times
@@ -108,6 +124,7 @@ class _Walk:
                 lanes = self._lanes(op, target, op.target_subscripts)
                 counts.wavefronts += times * wavefronts(lanes, width)
             case kernel.TmaLoadOp():
+                self.requests += 1
                 box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)
                 counts.sectors += times * box / SECTOR_BYTES
                 counts.slots += times
@@ -118,7 +135,7 @@ class _Walk:
             case kernel.LdmatrixOp() | kernel.StmatrixOp():
                 counts.wavefronts += times * op.matrices
                 counts.slots += times
-            case kernel.BarrierOp() | kernel.WaitOp() | kernel.MbarrierWaitOp():
+            case kernel.BarrierOp():
                 counts.barriers += times
                 counts.slots += times
             case math.FmaOp():

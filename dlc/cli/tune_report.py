@@ -1,0 +1,71 @@
+"""
+`dlc tune`: schedules that are faster than the default ones, by an objective.
+
+    dlc tune -c "torch.nn.RMSNorm(2048)(torch.randn(32, 2048))" --objective host --budget 60s
+
+For each kernel a table of the best candidates and the best schedule; with -v each candidate as it
+comes; with -o the program in Loop IR with the schedules that were found. Ctrl-C keeps these.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from dlc.cli.job import Job
+from dlc.cli.status_line import STATUS, bar, progress
+from dlc.diagnostics import UsageError
+from dlc.passes import STAGES
+from dlc.pipeline import stage_of, text_of
+from dlc.tuning.tune_program import get_objective, tune_module, with_schedules
+from dlc.tuning.tuner import Budget, Trial, Tuning
+from dlc.tuning.tuning_report import difference, report
+
+
+def tune_and_report(job: Job) -> int:
+    """Tunes what was loaded; 130 if it was interrupted, else 0."""
+    options, module = job.options, job.loaded.module
+    if STAGES.index(stage_of(module)) > STAGES.index("loop"):
+        raise UsageError(
+            f"schedules are for kernels of the Loop IR, and the file is {stage_of(module)} IR"
+        )
+    try:
+        budget, judge = Budget.of(options.budget), get_objective(options.objective)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    job.run_passes("loop")
+    with progress("tuning …"):
+        shown = _Shown(budget, options.verbose > 0)
+        found = tune_module(
+            module,
+            judge,
+            budget,
+            kernel=options.kernel,
+            seed=options.seed,
+            jobs=options.j,
+            on_trial=shown.trial,
+            on_kernel=shown.kernel,
+        )
+    if options.o is not None:
+        Path(options.o).write_text(text_of(with_schedules(module, found.schedules)))
+    return 130 if any(tuning.interrupted for tuning in found.tunings) else 0
+
+
+class _Shown:
+    """What is seen of a tuning while it goes on."""
+
+    def __init__(self, budget: Budget, verbose: bool) -> None:
+        self.budget, self.verbose = budget, verbose
+
+    def trial(self, tuning: Tuning, trial: Trial) -> None:
+        number, best = len(tuning.trials) - 1, tuning.best.seconds or 0.0
+        if self.verbose:
+            took = "refused" if trial.seconds is None else f"{trial.seconds * 1e6:.2f} us"
+            why = trial.refusal or difference(tuning.default.schedule, trial.schedule) or "default"
+            print(f"{number:5} {took:>12}  {why.splitlines()[0]}", file=sys.stderr)
+        share = min(1.0, len(tuning.trials) / self.budget.candidates)
+        STATUS.show(f"{bar(share)} {tuning.subject.name}: {number + 1}, best {best * 1e6:.2f} us")
+
+    def kernel(self, tuning: Tuning) -> None:
+        STATUS.clear()
+        print(report(tuning), end="\n\n")

@@ -1,0 +1,151 @@
+"""
+Single-player Monte-Carlo tree search over the schedules of a kernel.
+
+Schadd, Winands, van den Herik, Chaslot and Uiterwijk, "Single-Player Monte-Carlo Tree Search",
+Computers and Games 2008: the child with the largest
+
+    mean + C sqrt(ln visits / n) + sqrt((sum of squares - n mean^2 + D) / n), n its own visits,
+
+is followed, where a value is how many times as fast as the default schedule a candidate is. A node
+has at most `WIDENING sqrt(visits)` children (progressive widening; Chaslot et al., "Progressive
+strategies for Monte-Carlo tree search", 2008), those closest to the default schedule first. A new
+child is completed some times at random, mostly as the default is; the prior says which of these is
+tried. A child of which all schedules are known is not followed again.
+"""
+
+from __future__ import annotations
+
+from math import inf, log, sqrt
+
+from dlc.tuning.searches import PATIENCE, Completer, Prior
+from dlc.tuning.space import Choice, Space, State
+
+EXPLORATION = 0.4
+"""C of the formula, of values about 1."""
+UNCERTAINTY = 0.1
+"""D of the formula."""
+WIDENING = 1.5
+CLOSENESS = 0.8
+"""How often a choice of a completion is the one closest to the default."""
+COMPLETIONS = 6
+"""Of a new child, of which the prior chooses one."""
+MOST_VALUE = 8.0
+
+
+class Node:
+    """A state, and what was found below it."""
+
+    def __init__(self, state: State, choices: list[Choice]) -> None:
+        self.state = state
+        self.untried = choices[::-1]
+        self.children: list[Node] = []
+        self.visits = 0
+        self.total = 0.0
+        self.squares = 0.0
+        self.known = not choices
+        """True if all schedules below have been tried."""
+
+    def add(self, value: float) -> None:
+        self.total += value
+        self.squares += value * value
+
+    def urgency(self, visits: int) -> float:
+        """What the formula gives, for a child of a node with so many visits."""
+        n = max(self.visits, 1)
+        mean = self.total / n
+        spread = max(self.squares - n * mean * mean, 0.0) + UNCERTAINTY
+        return mean + EXPLORATION * sqrt(log(max(visits, 1)) / n) + sqrt(spread / n)
+
+
+class TreeSearch(Completer):
+    """See the module's text."""
+
+    def __init__(self, space: Space, seed: int, prior: Prior | None = None) -> None:
+        super().__init__(space, seed)
+        self.prior = prior
+        self.root = Node(space.start, space.choices(space.start))
+        self.paths: dict[str, list[Node]] = {}
+        self.default_seconds = 0.0
+
+    def propose(self) -> str | None:
+        if not self.paths:
+            self.paths[self.space.default] = [self.root]
+            self.root.visits += 1
+            return self.space.default
+        for _ in range(PATIENCE):
+            if self.root.known:
+                return None
+            path = self._descended()
+            schedule = self._completed(path[-1])
+            if schedule is not None:
+                self.paths[schedule] = path
+                for node in path:
+                    node.visits += 1  # until its value is known: others look elsewhere
+                return schedule
+            for node in path:
+                node.visits += 1
+        return None
+
+    def observe(self, schedule: str, seconds: float | None) -> None:
+        if schedule == self.space.default and seconds is not None:
+            self.default_seconds = seconds
+        value = 0.0
+        if seconds and self.default_seconds:
+            value = min(self.default_seconds / seconds, MOST_VALUE)
+        for node in self.paths[schedule]:
+            node.add(value)
+
+    def _descended(self) -> list[Node]:
+        """The nodes from the root to a new one, or to one that has no more children."""
+        path = [self.root]
+        while not path[-1].known:
+            node = path[-1]
+            allowed = WIDENING * sqrt(max(node.visits, 1))
+            open_children = [child for child in node.children if not child.known]
+            if node.untried and (len(node.children) < allowed or not open_children):
+                child = self._expanded(node)
+                if child is not None:
+                    return [*path, child]
+                continue
+            if not open_children:
+                node.known = True
+                break
+            path.append(max(open_children, key=lambda child: child.urgency(node.visits)))
+        self._close(path)
+        return path
+
+    def _expanded(self, node: Node) -> Node | None:
+        """A new child, past all that there is no choice about; None for one that is refused."""
+        state = self.take(node.state, node.untried.pop())
+        while state is not None:
+            choices = self.space.choices(state)
+            if len(choices) != 1:
+                child = Node(state, choices)
+                child.known = False  # a whole schedule is to be tried once
+                node.children.append(child)
+                return child
+            state = self.take(state, choices[0])
+        return None
+
+    def _completed(self, node: Node) -> str | None:
+        """A schedule below a node that is not known yet; of several the one of the best prior."""
+        found: dict[str, float] = {}
+        whole = not self.space.choices(node.state)
+        count = 1 if whole else COMPLETIONS
+        for number in range(count if self.prior is not None else 1):
+            closeness = 1.0 if number == 0 and not node.visits else CLOSENESS
+            state = self.complete(node.state, closeness)
+            if state is not None and state.schedule not in {**self.paths, **found}:
+                found[state.schedule] = inf
+        node.known = whole
+        if not found:
+            return None
+        if self.prior is not None and len(found) > 1:
+            found = {schedule: self.prior(schedule) for schedule in found}
+        return min(found, key=lambda schedule: found[schedule])
+
+    def _close(self, path: list[Node]) -> None:
+        """Marks nodes as known below which all are."""
+        for node in reversed(path):
+            if not node.untried and all(child.known for child in node.children):
+                node.known = True

@@ -1,0 +1,216 @@
+"""
+Tuning of one kernel: a search proposes schedules, an objective judges them, all is kept.
+
+    tuning = tune_kernel(subject, objective("static"), Budget.of("200"))
+    tuning.best.schedule
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
+
+import torch
+
+from dlc.tuning.candidate_program import Subject
+from dlc.tuning.objectives import Objective, Score, by_estimate
+from dlc.tuning.searches import GreedySearch, RandomSearch, Search
+from dlc.tuning.space import Space
+from dlc.tuning.tree_search import TreeSearch
+from dlc.tuning.workers import Died, Limits, Workers, isolated_call
+
+SEARCHES = {"mcts": TreeSearch, "random": RandomSearch, "greedy": GreedySearch}
+AGAIN, ROUNDS = 5, 2
+"""The best so many candidates and the default are measured again, one after the other, so often."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a kernel is tuned."""
+
+    seconds: float = float("inf")
+    candidates: float = float("inf")
+
+    @staticmethod
+    def of(text: str) -> Budget:
+        """`60s` or a number of candidates; ValueError for another text."""
+        if match := re.fullmatch(r"(\d+(?:\.\d+)?)s", text):
+            return Budget(seconds=float(match[1]))
+        if re.fullmatch(r"[1-9]\d*", text):
+            return Budget(candidates=int(text))
+        raise ValueError(f"expected a budget such as 60s, or 200 candidates, found '{text}'")
+
+
+@dataclass
+class Trial:
+    """A candidate, and what came of it."""
+
+    schedule: str
+    estimate: float
+    """Seconds."""
+    scores: list[Score] = field(default_factory=list)
+    """One for each time that it was judged."""
+    refusal: str = ""
+    """Why it has no score."""
+
+    @property
+    def seconds(self) -> float | None:
+        """By the objective, the least: what disturbs a measurement makes it longer."""
+        return min((s.seconds for s in self.scores), default=None)
+
+
+@dataclass
+class Tuning:
+    """All that was found about a kernel."""
+
+    subject: Subject
+    objective: Objective
+    trials: list[Trial] = field(default_factory=list)
+    """In the order of the proposals, the default schedule first."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """What could not be completed, with the reasons."""
+    interrupted: bool = False
+
+    @property
+    def default(self) -> Trial:
+        return self.trials[0]
+
+    @property
+    def ranked(self) -> list[Trial]:
+        """Those with a score, the fastest first; of equals the first found."""
+        return sorted((t for t in self.trials if t.scores), key=lambda t: t.seconds or 0)
+
+    @property
+    def best(self) -> Trial:
+        """The fastest; the default where none is faster."""
+        return min([self.default, *self.ranked], key=lambda t: t.seconds or float("inf"))
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast as the default the best is."""
+        own, best = self.default.seconds, self.best.seconds
+        return own / best if own and best else 1.0
+
+
+OnTrial = Callable[[Tuning, Trial], None]
+
+
+def tune_kernel(
+    subject: Subject,
+    judge: Objective,
+    budget: Budget,
+    *,
+    seed: int = 0,
+    jobs: int = 1,
+    search: str = "mcts",
+    limits: Limits | None = None,
+    on_trial: OnTrial | None = None,
+) -> Tuning:
+    """
+    The search, until its budget is spent, all schedules are known, or Ctrl-C, which keeps what was
+    found. `on_trial` is told of each candidate. `Died` if the default schedule cannot be judged.
+    """
+    limits = limits or Limits(bytes=None if judge.name == "gpu" else Limits.bytes)
+    space = Space(subject.module, subject.name)
+    tuning = Tuning(subject, judge)
+    run = _Run(tuning, space, limits, jobs, on_trial)
+    prior = None if judge.name == "estimate" else run.estimated
+    try:
+        run.expect()
+        found = SEARCHES[search](space, seed, prior)
+        tuning.refusals = found.refusals
+        run.go(found, budget)
+        if not judge.exact:
+            run.again()
+    except KeyboardInterrupt:
+        tuning.interrupted = True
+    if not tuning.trials or (not tuning.default.scores and not tuning.interrupted):
+        why = tuning.default.refusal if tuning.trials else "it was interrupted"
+        raise Died(f"the default schedule of {subject.name} cannot be judged: {why}")
+    return tuning
+
+
+@dataclass
+class _Run:
+    """What a tuning has at hand while it goes on."""
+
+    tuning: Tuning
+    space: Space
+    limits: Limits
+    jobs: int
+    on_trial: OnTrial | None
+    expected: list[torch.Tensor] = field(default_factory=list)
+    estimates: dict[str, float] = field(default_factory=dict)
+
+    def expect(self) -> None:
+        """Runs the default schedule for the results that all have to have, if that is asked."""
+        if self.tuning.objective.runs:
+            call = partial(self.tuning.subject.results, self.space.default)
+            answer = isolated_call(call, self.limits)
+            if isinstance(answer, Died):
+                raise answer
+            self.expected = answer
+
+    def estimated(self, schedule: str) -> float:
+        """The estimate in seconds; infinite for what cannot be lowered."""
+        if schedule not in self.estimates:
+            try:
+                self.estimates[schedule] = by_estimate(self.tuning.subject, schedule, []).seconds
+            except Exception:  # the objective says why
+                self.estimates[schedule] = float("inf")
+        return self.estimates[schedule]
+
+    def go(self, search: Search, budget: Budget) -> None:
+        """Judges what the search proposes, `jobs` at a time; the default schedule alone."""
+        begin = time.monotonic()
+        with Workers[Trial](self.limits) as workers:
+            while True:
+                spent = time.monotonic() - begin > budget.seconds
+                full = len(self.tuning.trials) >= budget.candidates
+                schedule = None if spent or full else search.propose()
+                if schedule is not None:
+                    trial = Trial(schedule, self.estimated(schedule))
+                    self.tuning.trials.append(trial)
+                    self._judge(workers, trial, search)
+                at_once = self.jobs if len(self.tuning.trials) > 1 and schedule is not None else 1
+                while len(workers.running) >= at_once:
+                    self._note(*workers.next_answer(), search)
+                if schedule is None:
+                    return
+
+    def _judge(self, workers: Workers[Trial], trial: Trial, search: Search) -> None:
+        judge = self.tuning.objective
+        call = partial(judge.score, self.tuning.subject, trial.schedule, self.expected)
+        if judge.isolated:
+            workers.start(trial, call)
+            return
+        try:
+            answer: Score | Died = call()
+        except Exception as error:
+            answer = Died(f"{type(error).__name__}: {error}")
+        self._note(trial, answer, search)
+
+    def _note(self, trial: Trial, answer: Score | Died, search: Search | None) -> None:
+        if isinstance(answer, Score) and isfinite(answer.seconds):
+            trial.scores.append(answer)
+        else:
+            trial.refusal = str(answer) if isinstance(answer, Died) else "no block fits on an SM"
+        if search is not None:
+            search.observe(trial.schedule, trial.seconds)
+            if self.on_trial is not None:
+                self.on_trial(self.tuning, trial)
+
+    def again(self) -> None:
+        """Measures the best and the default again, round by round."""
+        best = [t for t in self.tuning.ranked[:AGAIN] if t is not self.tuning.default]
+        judge, subject = self.tuning.objective, self.tuning.subject
+        for _ in range(ROUNDS if best else 0):
+            for trial in (self.tuning.default, *best):
+                call = partial(judge.score, subject, trial.schedule, self.expected)
+                self._note(trial, isolated_call(call, self.limits), None)
+                if trial.refusal:
+                    trial.scores.clear()
