@@ -14,7 +14,8 @@ come first, so that taking the first of them each time gives it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import zip_longest
@@ -86,10 +87,13 @@ class State:
 
 
 class Space:
-    """The schedules of the kernel `name` of a module of Loop IR that runs it alone."""
+    """
+    The schedules of the kernel `name` of a module of Loop IR that runs it alone. `first` is one to
+    begin with, in the place of the default one.
+    """
 
-    def __init__(self, module: ModuleOp, name: str) -> None:
-        self.module, self.name = module, name
+    def __init__(self, module: ModuleOp, name: str, first: str | None = None) -> None:
+        self.module, self.name, self.first = module, name, first
         self.target = target_of(module)
         names = sorted(NAMES, key=NAMES.__getitem__)
         found = [get_pass(step) for step in names]
@@ -98,7 +102,9 @@ class Space:
 
     @cached_property
     def default(self) -> str:
-        """The schedule that the kernel gets without a search."""
+        """The schedule to begin with: the one that the kernel gets without a search."""
+        if self.first is not None:
+            return self.first
         module = self.module.clone()
         kernel = _named(module, self.name)
         assert isinstance(kernel, loop.KernelOp)
@@ -157,6 +163,21 @@ class Space:
             return False
         default = self._defaults.get(self.classes[state.number].name)
         return all(default is not None and getattr(default, o) == v for o, v in state.given.items())
+
+    def schedules(self, state: State | None = None) -> Iterator[str]:
+        """All schedules that can be completed, each once; refused choices are passed over."""
+        states = [self.start if state is None else state]
+        seen = {states[0].key}
+        while states:
+            here = states.pop()
+            if not (choices := self.choices(here)):
+                yield here.schedule
+            for choice in choices[::-1]:
+                with suppress(Refused):
+                    following = self.take(here, choice)
+                    if following.key not in seen:
+                        seen.add(following.key)
+                        states.append(following)
 
     def take(self, state: State, choice: Choice) -> State:
         """

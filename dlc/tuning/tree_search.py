@@ -65,6 +65,8 @@ class TreeSearch(Completer):
         self.prior = prior
         self.root = Node(space.start, space.choices(space.start))
         self.paths: dict[str, list[Node]] = {}
+        self.states: set[tuple[object, ...]] = set()
+        """The keys of all nodes: a state is one of them once."""
         self.default_seconds = 0.0
 
     def propose(self) -> str | None:
@@ -119,6 +121,9 @@ class TreeSearch(Completer):
         state = self.take(node.state, node.untried.pop())
         while state is not None:
             choices = self.space.choices(state)
+            if state.key in self.states:  # as where a step has nothing to do
+                return None
+            self.states.add(state.key)
             if len(choices) != 1:
                 child = Node(state, choices)
                 child.known = False  # a whole schedule is to be tried once
