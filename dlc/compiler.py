@@ -31,6 +31,7 @@ from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.tracers import is_traced, leaves_of
+from dlc.judge.tuned_schedules import objectives_for
 from dlc.log import get_logger
 from dlc.passes import Printed, Stage
 from dlc.saved.call import absent
@@ -155,11 +156,13 @@ class CompiledProgram:
         backend: Backend,
         graphed: bool = False,
         schedules: Mapping[str, str] | None = None,
+        tuned: bool = False,
     ) -> None:
         if graphed:
             check_capturing(backend)
         self.graphed = graphed
         self.schedules = dict(schedules or {})
+        self.tuned = tuned
         self.function = function
         self.target = get_target(target).name
         self.backend = backend
@@ -215,7 +218,8 @@ class CompiledProgram:
                 return found
             program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target)
-            stages = Stages(program.module, self.schedules)
+            tuned = objectives_for(self.backend.name) if self.tuned else ()
+            stages = Stages(program.module, self.schedules, tuned=tuned)
             self.variants.append(Variant(program, self.backend, stages))
             self._log()
             return self.variants[-1], program.bind(args, kwargs)
@@ -267,6 +271,7 @@ class CompiledProgram:
             self.backend,
             self.graphed,
             {**self.schedules, **schedules},
+            self.tuned,
         )
         for variant in self.variants:
             stages = variant.stages.with_schedules(schedules)
@@ -293,7 +298,7 @@ class CompiledProgram:
         if self.function is absent:
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
-        return _again, (*given, self.graphed, self.schedules)
+        return _again, (*given, self.graphed, self.schedules, self.tuned)
 
     @property
     def memory(self) -> MemoryUse:
@@ -317,6 +322,7 @@ def compile(
     graph: bool = False,
     sync: bool = False,
     schedules: Mapping[str, str] | None = None,
+    tuned: bool = False,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
@@ -332,7 +338,8 @@ def compile(
     With `graph`, calls replay CUDA graphs: a call costs one launch, and its results are overwritten
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.
     `schedules` are lines of text for kernels by name, in place of the default ones:
-    `f.kernels[0].schedule` is one to begin with.
+    `f.kernels[0].schedule` is one to begin with. With `tuned`, other kernels get the schedules that
+    `dlc.tune` has found for their like, by a measurement for this backend.
 
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
@@ -345,7 +352,7 @@ def compile(
         error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
         raise with_hint(error, "of one tensor: dlc.compile(f, (x,))")
     where = get_backend(backend, sync)
-    program = CompiledProgram(f, target or default_target(), where, graph, schedules)
+    program = CompiledProgram(f, target or default_target(), where, graph, schedules, tuned)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
 
@@ -377,8 +384,9 @@ def _again(
     sync: bool,
     graphed: bool,
     schedules: Mapping[str, str],
+    tuned: bool,
 ) -> CompiledProgram:
-    return CompiledProgram(function, target, get_backend(backend, sync), graphed, schedules)
+    return CompiledProgram(function, target, get_backend(backend, sync), graphed, schedules, tuned)
 
 
 def _call_of(program: ImportedProgram, most: int = 6) -> str:

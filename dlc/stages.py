@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from io import StringIO
@@ -14,10 +14,12 @@ from xdsl.printer import Printer
 
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.kernel_image import KernelImage
+from dlc.backend.schedule_database import ScheduleDatabase
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
-from dlc.dialects.kernel_op import KernelSignature
+from dlc.dialects.kernel_op import TUNED, KernelSignature
 from dlc.explain import Explanation
+from dlc.judge.tuned_schedules import TunedSchedules
 from dlc.log import dump_directory
 from dlc.passes import PRINTED, STAGES, Printed, Stage, steps_between
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
@@ -46,8 +48,13 @@ class Stages:
         module: ModuleOp,
         schedules: Mapping[str, str] | None = None,
         kernels: ModuleOp | None = None,
+        tuned: Sequence[str] = (),
     ) -> None:
-        """`kernels` is the Kernel IR, where it is known already."""
+        """
+        `kernels` is the Kernel IR, where it is known already. Kernels without a schedule of the
+        user's get what tuning has found by the objectives `tuned`.
+        """
+        self.tuned = tuple(tuned)
         self.first: Stage = stage_of(module)
         self.schedules = dict(schedules or {})
         self._modules: dict[Stage, ModuleOp] = {self.first: module}
@@ -72,6 +79,8 @@ class Stages:
     def _run(self, module: ModuleOp, until: Stage, observers: list[Observer]) -> None:
         """Takes a module that comes before a stage to it, with the user's schedules."""
         context = compiler_context()
+        if self.tuned:
+            observers = [TunedSchedules(context, ScheduleDatabase(), self.tuned), *observers]
         steps = [step.stage for step in steps_between(stage_of(module), until)]
         if self.schedules and "loop" in steps:
             run_pipeline(context, module, "loop", observers)
@@ -90,6 +99,7 @@ class Stages:
             for kernel in kernels:
                 if kernel.name_ == name:
                     kernel.schedule = StringAttr(schedule)
+                    kernel.attributes.pop(TUNED, None)
 
     def with_schedules(self, schedules: Mapping[str, str]) -> Stages:
         """The same program with other schedules for some kernels."""
@@ -97,7 +107,8 @@ class Stages:
             raise ValueError(
                 f"schedules are for kernels of the loop IR, and the program is {self.first} IR"
             )
-        return Stages(self._modules[self.first], {**self.schedules, **schedules})
+        given = {**self.schedules, **schedules}
+        return Stages(self._modules[self.first], given, tuned=self.tuned)
 
     def text(self, stage: Printed) -> str:
         """The program at a stage: torch, tensor, loop, tile, kernel or cuda."""

@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
@@ -37,6 +38,10 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
     timing = Timing(time.perf_counter() - begin)
     try:
         settle(options)
+        if options.command == "tune" and (options.export or options.read):
+            from dlc.cli.tune_report import transfer
+
+            return transfer(options)
         with _device_of_tensors(options):
             return _load_and_run(options, sources, timing)
     except BrokenPipeError:
@@ -83,7 +88,9 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     loaded = _load(ctx, options, sources, timing)
     validation = _validation(ctx, loaded, options, timing) if options.validate else None
     observers: list[Observer] = [timing, *filter(None, [validation])]
-    if options.verbose:
+    if getattr(options, "tuned", False):
+        observers.insert(0, _tuned(ctx, options))
+    if options.verbose > (options.command == "tune"):  # whose -v shows candidates
         observers.insert(0, Remarks())
     if options.verbose > 1:
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
@@ -95,6 +102,17 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     if options.timing:
         print(timing, file=sys.stderr)
     return code
+
+
+def _tuned(ctx: Context, options: argparse.Namespace) -> Observer:
+    """What gives kernels the schedules that were tuned for where they will run."""
+    from dlc.backend.executor import default_backend
+    from dlc.backend.schedule_database import ScheduleDatabase
+    from dlc.judge.tuned_schedules import TunedSchedules, objectives_for
+
+    backend = "cuda" if options.command == "compile" else options.backend or default_backend()
+    database = ScheduleDatabase(None if options.db is None else Path(options.db))
+    return TunedSchedules(ctx, database, objectives_for(backend))
 
 
 def _validation(

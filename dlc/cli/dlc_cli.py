@@ -68,7 +68,17 @@ def _add_compile_options(command: argparse.ArgumentParser) -> None:
         help="print why each kernel is scheduled as it is, and what was declined, not the IR",
     )
     command.set_defaults(seed=None)
+    _add_tuned(command)
     _add_validate(command)
+
+
+def _add_tuned(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tuned",
+        action="store_true",
+        help="take schedules that dlc tune has found for such kernels",
+    )
+    command.add_argument("--db", metavar="FILE", help="of tuned schedules [beside the cache]")
 
 
 def _add_run_options(command: argparse.ArgumentParser) -> None:
@@ -101,6 +111,7 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
         "--profile",
         help="say what bounds each kernel: by Nsight Compute on a GPU, else from its machine code",
     )
+    _add_tuned(command)
     _add_validate(command)
 
 
@@ -131,10 +142,17 @@ def _add_tune_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--budget", default="200", metavar="60s | N", help="time or candidates of a kernel [200]"
     )
+    command.add_argument(
+        "--export", metavar="FILE", help="write the database as text, a line a schedule, and end"
+    )
+    command.add_argument(
+        "--import", metavar="FILE", dest="read", help="add such a text to the database, and end"
+    )
     command.add_argument("--kernel", metavar="NAME", help="only this kernel")
     command.add_argument(
         "-j", type=at_least(1), default=1, metavar="N", help="judge N candidates at once [1]"
     )
+    command.add_argument("--db", metavar="FILE", help="of tuned schedules [beside the cache]")
     command.add_argument("-o", metavar="FILE", help="write the Loop IR with the schedules found")
     command.add_argument("--seed", type=int, help="of the search, and of random inputs [0]")
     command.set_defaults(validate=False)
@@ -211,7 +229,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on `argv` (default: the command line) and return its exit code."""
     parser = make_parser()
     options = parser.parse_args(argv)
-    if options.file is None and options.text is None:
+    transfers = options.command == "tune" and (options.export or options.read)
+    if options.file is None and options.text is None and not transfers:
         parser.error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")
     if options.file is not None and options.text is not None:
         if options.command not in ("run", "bisect") or not options.file.endswith((".mlir", "-")):

@@ -83,6 +83,7 @@ NEEDS = (
     Need("--with-weights", PROGRAM, _has_program),
     Need("--contenders", "--bench", lambda options: options.bench),
     Need("--contenders", PROGRAM, _has_program),
+    Need("--db", "--tuned", lambda options: options.command == "tune" or options.tuned),
     Need("--sync", "--backend cuda", _runs_on("cuda")),
     Need("--order", "--backend host", _runs_on("host")),
     Need("--async-mode", "--backend host", _runs_on("host")),

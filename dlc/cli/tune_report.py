@@ -9,14 +9,17 @@ comes; with -o the program in Loop IR with the schedules that were found. Ctrl-C
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
+from dlc.backend.schedule_database import ScheduleDatabase
 from dlc.cli.job import Job
 from dlc.cli.status_line import STATUS, bar, progress
 from dlc.diagnostics import UsageError
 from dlc.passes import STAGES
 from dlc.pipeline import stage_of, text_of
+from dlc.text import counted
 from dlc.tuning.tune_program import get_objective, tune_module, with_schedules
 from dlc.tuning.tuner import Budget, Trial, Tuning
 from dlc.tuning.tuning_report import difference, report
@@ -45,10 +48,24 @@ def tune_and_report(job: Job) -> int:
             jobs=options.j,
             on_trial=shown.trial,
             on_kernel=shown.kernel,
+            database=ScheduleDatabase(None if options.db is None else Path(options.db)),
         )
     if options.o is not None:
         Path(options.o).write_text(text_of(with_schedules(module, found.schedules)))
     return 130 if any(tuning.interrupted for tuning in found.tunings) else 0
+
+
+def transfer(options: argparse.Namespace) -> int:
+    """Writes the database of schedules as text, or adds such a text to it."""
+    database = ScheduleDatabase(None if options.db is None else Path(options.db))
+    if options.read is not None:
+        count = database.read(Path(options.read).read_text())
+        print(f"{counted(count, 'schedule')} added to {database.path}")
+    if options.export is not None:
+        text = database.text()
+        Path(options.export).write_text(text)
+        print(f"{counted(text.count(chr(10)), 'schedule')} written to {options.export}")
+    return 0
 
 
 class _Shown:

@@ -59,6 +59,8 @@ from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
 from dlc.escapes import mlir_string
 from dlc.ir.verification import SoundByStructure
 
+TUNED = "tuned"
+"""The attribute of a kernel of Loop IR that says by what measurement its schedule was found."""
 NEW = -1
 """The number of the input that an output updates which is memory of its own."""
 

@@ -20,7 +20,7 @@ from dlc.tuning.space import Choice, Refused, Space, State
 
 Prior = Callable[[str], float]
 """The seconds that a schedule is guessed to take."""
-PATIENCE = 200
+PATIENCE = 1000
 """Completions in a row that give nothing new after which a search ends."""
 
 

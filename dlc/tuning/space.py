@@ -74,6 +74,8 @@ class State:
     given: Mapping[str, Value]
     module: ModuleOp = field(repr=False, compare=False)
     """The kernel after the whole steps."""
+    is_default: bool = True
+    """True if all choices were those of the default schedule."""
 
     @property
     def schedule(self) -> str:
@@ -83,7 +85,7 @@ class State:
     @property
     def key(self) -> tuple[object, ...]:
         """What tells states apart."""
-        return self.schedule, self.number, tuple(self.given.items())
+        return self.schedule, self.number, tuple(self.given.items()), self.is_default
 
 
 class Space:
@@ -102,20 +104,24 @@ class Space:
 
     @cached_property
     def default(self) -> str:
-        """The schedule to begin with: the one that the kernel gets without a search."""
+        """The schedule to begin with, without steps that have nothing to do."""
+        state = self.start
+        while choices := self.choices(state):
+            state = self.take(state, choices[0])
+        return state.schedule
+
+    @cached_property
+    def _defaults(self) -> dict[str, SchedulingPass]:
+        """The steps of the schedule that the kernel gets without a search, or of the given one."""
         if self.first is not None:
-            return self.first
+            return {step.name: step for step in parse_schedule(self.first)}
         module = self.module.clone()
         kernel = _named(module, self.name)
         assert isinstance(kernel, loop.KernelOp)
         kernel.schedule = None
         ensure_schedule(kernel, module)
         assert kernel.schedule is not None
-        return kernel.schedule.data
-
-    @cached_property
-    def _defaults(self) -> dict[str, SchedulingPass]:
-        return {step.name: step for step in parse_schedule(self.default)}
+        return {step.name: step for step in parse_schedule(kernel.schedule.data)}
 
     @cached_property
     def start(self) -> State:
@@ -124,7 +130,7 @@ class Space:
         kernel = _named(module, self.name)
         kernel.schedule = StringAttr("")
         state = State((), 0, {}, module)
-        return self._done(state, self.classes[0]())
+        return self._done(state, self.classes[0](), True)
 
     def choices(self, state: State) -> list[Choice]:
         """What can be decided next, the closest to the default schedule first; none at the end."""
@@ -137,9 +143,8 @@ class Space:
     def _found(self, state: State) -> list[Choice]:
         cls = self.classes[state.number]
         names = [option.name for option in fields(cls)]
-        default = self._defaults.get(cls.name)
+        usual = self._usual(state)
         if len(names) == len(state.given):  # a step without options
-            usual: Choice = TAKE if default is not None else LEAVE_OUT
             return sorted((LEAVE_OUT, TAKE), key=lambda c: c != usual)
         name = names[len(state.given)]
         kernel = _named(state.module, self.name)
@@ -150,27 +155,27 @@ class Space:
             found += cls.domains[name].legal(Situation(kernel, self.target, state.given))
         except (Decline, Misplaced):
             return [LEAVE_OUT]
-        usual = LEAVE_OUT if default is None else getattr(default, name)
-        if self._is_default(state) and not any(_same(c, usual) for c in found):
+        if state.is_default and not any(_same(c, usual) for c in found):
             found = [usual, *found]
         return sorted(found, key=lambda choice: _distance(choice, usual))
 
-    def _is_default(self, state: State) -> bool:
-        """True if all choices so far are those of the default schedule."""
-        named = [self._defaults[c.name] for c in self.classes if c.name in self._defaults]
-        before = [c.name for c in self.classes[: state.number]]
-        if [step for step in named if step.name in before] != list(state.steps):
-            return False
-        default = self._defaults.get(self.classes[state.number].name)
-        return all(default is not None and getattr(default, o) == v for o, v in state.given.items())
+    def _usual(self, state: State) -> Choice:
+        """The choice of the default schedule."""
+        cls = self.classes[state.number]
+        default = self._defaults.get(cls.name)
+        names = [option.name for option in fields(cls)]
+        if len(names) == len(state.given):
+            return TAKE if default is not None else LEAVE_OUT
+        return LEAVE_OUT if default is None else getattr(default, names[len(state.given)])
 
     def schedules(self, state: State | None = None) -> Iterator[str]:
         """All schedules that can be completed, each once; refused choices are passed over."""
         states = [self.start if state is None else state]
-        seen = {states[0].key}
+        seen, done = {states[0].key}, set[str]()
         while states:
             here = states.pop()
-            if not (choices := self.choices(here)):
+            if not (choices := self.choices(here)) and here.schedule not in done:
+                done.add(here.schedule)
                 yield here.schedule
             for choice in choices[::-1]:
                 with suppress(Refused):
@@ -185,21 +190,22 @@ class Space:
         be obeyed.
         """
         cls = self.classes[state.number]
+        as_usual = state.is_default and _same(choice, self._usual(state))
         if isinstance(choice, LeaveOut):
-            return State(state.steps, state.number + 1, {}, state.module)
+            return State(state.steps, state.number + 1, {}, state.module, as_usual)
         names = [option.name for option in fields(cls)]
         given = dict(state.given)
         if not isinstance(choice, Take):
             given[names[len(given)]] = choice
         if len(given) < len(names):
-            return State(state.steps, state.number, given, state.module)
+            return State(state.steps, state.number, given, state.module, as_usual)
         try:
             step = cls(**given)
         except OptionError as error:
             raise Refused(f"{cls.name}: {error}") from None
-        return self._done(state, step)
+        return self._done(state, step, as_usual)
 
-    def _done(self, state: State, step: SchedulingPass) -> State:
+    def _done(self, state: State, step: SchedulingPass, as_usual: bool) -> State:
         """The state after a whole step."""
         module = state.module.clone()
         kernel = _named(module, self.name)
@@ -207,10 +213,10 @@ class Space:
             step.check_complete()
             step, _ = step.rewrite(kernel, module)
         except Decline:
-            return State(state.steps, state.number + 1, {}, state.module)
+            return State(state.steps, state.number + 1, {}, state.module, as_usual)
         except (Misplaced, OptionError, TextError) as reason:
             raise Refused(f"{step.name}: {reason}") from None
-        return State((*state.steps, step), state.number + 1, {}, module)
+        return State((*state.steps, step), state.number + 1, {}, module, as_usual)
 
 
 def _same(a: Choice, b: Choice) -> bool:

@@ -10,19 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc.backend.executor import default_backend
 from dlc.backend.kernel_program import isolated
+from dlc.backend.schedule_database import Entry, ScheduleDatabase, kernel_key
 from dlc.compiler import compile
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
+from dlc.judge.tuned_schedules import text_digest
+from dlc.stages import compiler_context
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.objectives import Objective, objective
-from dlc.tuning.tuner import Budget, OnTrial, Tuning, tune_kernel
+from dlc.tuning.tuner import Budget, OnTrial, Trial, Tuning, tune_kernel
 from dlc.tuning.tuning_report import report, verdict
+from dlc.version import source_key
 
 BUDGET = "200"
 
@@ -69,17 +74,48 @@ def tune_module(
     jobs: int = 1,
     on_trial: OnTrial | None = None,
     on_kernel: Callable[[Tuning], None] | None = None,
+    database: ScheduleDatabase | None = None,
 ) -> TunedKernels:
-    """Tunes the kernels of a module of Loop IR; what is interrupted is kept, and ends it."""
+    """
+    Tunes the kernels of a module of Loop IR; what is interrupted is kept, and ends it. Each that is
+    better than all before goes to the database, if there is one, as it is found.
+    """
     found = TunedKernels()
+
+    def noted(tuning: Tuning, trial: Trial) -> None:
+        if database is not None and trial is tuning.best:
+            database.put(entry_of(tuning))
+        if on_trial is not None:
+            on_trial(tuning, trial)
+
     for subject in subjects(module, kernel, seed):
-        tuning = tune_kernel(subject, judge, budget, seed=seed, jobs=jobs, on_trial=on_trial)
+        tuning = tune_kernel(subject, judge, budget, seed=seed, jobs=jobs, on_trial=noted)
         found.tunings.append(tuning)
+        if database is not None and tuning.default.scores:
+            database.put(entry_of(tuning))
         if on_kernel is not None:
             on_kernel(tuning)
         if tuning.interrupted:
             break
     return found
+
+
+def entry_of(tuning: Tuning) -> Entry:
+    """What a database keeps of a tuning: the best so far."""
+    subject, best = tuning.subject, tuning.best
+    kernel = next(op for op in subject.module.walk() if isinstance(op, loop.KernelOp))
+    digest = text_digest(compiler_context(), subject.module, subject.name, best.schedule)
+    return Entry(
+        kernel_key(kernel),
+        subject.target.name,
+        tuning.objective.name,
+        subject.name,
+        best.schedule,
+        best.seconds or 0.0,
+        tuning.default.seconds or 0.0,
+        digest,
+        source_key(),
+    )
 
 
 def with_schedules(module: ModuleOp, schedules: Mapping[str, str]) -> ModuleOp:
@@ -102,6 +138,7 @@ def tune(
     kernel: str | None = None,
     seed: int = 0,
     jobs: int = 1,
+    database: str | Path | bool = True,
 ) -> TunedKernels:
     """
     Searches for schedules of the kernels of a module or function, called with `args`.
@@ -109,13 +146,24 @@ def tune(
     `objective` is what they are judged by: `gpu` (the default where there is one), `static`: the
     machine code that nvcc makes, `host`: the CPU's clock, `estimate`. `budget` is of each kernel:
     `"60s"`, or a number of candidates. The first candidate is the default schedule, so that none
-    that is slower by the objective is chosen. Errors as of `dlc.compile`; BackendError where the
-    objective cannot be had, `Died` where a default schedule cannot be judged.
+    that is slower by the objective is chosen. What is found goes to the database beside the cache,
+    which `dlc.compile(…, tuned=True)` reads; to the file `database` if it is one, or nowhere.
+    Errors as of `dlc.compile`; BackendError where the objective cannot be had, `Died` where a
+    default schedule cannot be judged.
     """
     judge = get_objective(objective)
     program = compile(f, args, target, "host", kwargs)
     module = program.variants[0].module("loop")
-    return tune_module(module, judge, Budget.of(str(budget)), kernel=kernel, seed=seed, jobs=jobs)
+    where = Path(database) if isinstance(database, str | Path) else None
+    return tune_module(
+        module,
+        judge,
+        Budget.of(str(budget)),
+        kernel=kernel,
+        seed=seed,
+        jobs=jobs,
+        database=ScheduleDatabase(where) if database else None,
+    )
 
 
 def get_objective(name: str | None) -> Objective:

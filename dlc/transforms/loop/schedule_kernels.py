@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from dlc.dialects import loop
-from dlc.dialects.kernel_op import kernels_in
+from dlc.dialects.kernel_op import TUNED, kernels_in
 from dlc.passes import CHOOSING
 from dlc.remarks import remark
 from dlc.transforms.step import ensure_schedule
@@ -42,5 +42,7 @@ class ScheduleKernelsPass(ModulePass):
         for kernel in kernels_in(op, loop.KernelOp):
             if kernel.schedule is not None:
                 remark(self.name, kernel.name_, f"keeps {kernel.schedule.data}")
+                if isinstance(found := kernel.attributes.get(TUNED), StringAttr):
+                    remark(self.name, kernel.name_, f"because {found.data}")
             else:
                 ensure_schedule(kernel, op)

@@ -1,0 +1,140 @@
+"""
+Schedules that were found by tuning, in a SQLite file.
+
+    database = ScheduleDatabase(path)          # default: beside the cache
+    database.put(entry)
+    entry = database.find(kernel_key(kernel), "sm_90", ("gpu", "static"))
+
+An entry is of a kernel's structure (its text but for its name: shapes, types and alignments), a
+target and an objective. It holds the digest of the CUDA text that the schedule made, and which dlc
+made it: where that is another one, the text is to be compared before the entry is used. Several
+processes may write; one that is killed loses what it was about to write.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, fields
+from io import StringIO
+from pathlib import Path
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.printer import Printer
+
+from dlc.backend import BackendError
+from dlc.backend.cache import cache_directory, content_key
+from dlc.dialects import loop
+
+FILE = "tuned.sqlite"
+WAIT_SECONDS = 30
+"""How long a writer waits for another."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A schedule, and what is known of it."""
+
+    kernel: str
+    """The key of its structure."""
+    target: str
+    objective: str
+    name: str
+    """The kernel's name in the program where it was tuned."""
+    schedule: str
+    seconds: float
+    default_seconds: float
+    digest: str
+    """Of its CUDA text."""
+    source: str
+    """Which dlc made that (`dlc.version.source_key`)."""
+
+    def __str__(self) -> str:
+        own, default = self.seconds * 1e6, self.default_seconds * 1e6
+        return f"tuned by {self.objective}: {own:.2f} us, the default {default:.2f} us"
+
+
+_COLUMNS = tuple(field.name for field in fields(Entry))
+_CREATE = (
+    f"CREATE TABLE IF NOT EXISTS schedules ({', '.join(_COLUMNS)}, "
+    "PRIMARY KEY (kernel, target, objective))"
+)
+_PUT = f"INSERT OR REPLACE INTO schedules VALUES ({', '.join('?' * len(_COLUMNS))})"
+_FIND = "SELECT * FROM schedules WHERE kernel = ? AND target = ? AND objective = ?"
+
+
+def kernel_key(kernel: loop.KernelOp) -> str:
+    """
+    The key of a kernel's structure: its own name, its schedule and its place in the program aside;
+    the names of what it reads are a part, as schedules may mention them.
+    """
+    copy = kernel.clone()
+    copy.sym_name = StringAttr("kernel")
+    copy.schedule = None
+    copy.attributes.clear()
+    stream = StringIO()
+    Printer(stream).print_op(copy)
+    return content_key(stream.getvalue())
+
+
+class ScheduleDatabase:
+    """See the module's text. BackendError with a sentence for a file that cannot be used."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or cache_directory() / FILE
+
+    @contextmanager
+    def _open(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=WAIT_SECONDS)) as connection:
+                if writes:
+                    connection.execute(_CREATE)
+                yield connection
+                connection.commit()
+        except sqlite3.Error as error:
+            what = "write to" if writes else "read"
+            raise BackendError(
+                f"cannot {what} the database of schedules {self.path} ({error}); name another "
+                "one with --db"
+            ) from error
+
+    def put(self, *entries: Entry) -> None:
+        """Adds entries, in the place of others of their kernel, target and objective."""
+        with self._open(writes=True) as connection:
+            connection.executemany(_PUT, [tuple(asdict(entry).values()) for entry in entries])
+
+    def find(self, kernel: str, target: str, objectives: Sequence[str]) -> Entry | None:
+        """The entry of a kernel by the first objective that there is one of."""
+        if not self.path.exists():
+            return None
+        with self._open(writes=False) as connection:
+            for objective in objectives:
+                row = connection.execute(_FIND, (kernel, target, objective)).fetchone()
+                if row is not None:
+                    return Entry(*row)
+        return None
+
+    def entries(self) -> list[Entry]:
+        """All of them, by kernel, target and objective."""
+        if not self.path.exists():
+            return []
+        with self._open(writes=False) as connection:
+            return [Entry(*row) for row in connection.execute("SELECT * FROM schedules")]
+
+    def text(self) -> str:
+        """All entries as text, a line each, to be committed and read by `read`."""
+        order = sorted(self.entries(), key=lambda e: (e.name, e.kernel, e.target, e.objective))
+        return "".join(f"{json.dumps(asdict(entry))}\n" for entry in order)
+
+    def read(self, text: str) -> int:
+        """Adds the entries of a text; their number. ValueError with the line that is none."""
+        found: list[Entry] = []
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                found.append(Entry(**json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"line {number} is no tuned schedule: {error}") from None
+        self.put(*found)
+        return len(found)
