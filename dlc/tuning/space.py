@@ -25,12 +25,12 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc.diagnostics import TextError
 from dlc.dialects import loop, tile
-from dlc.dialects.kernel_op import KernelSignature
 from dlc.registry import OptionError, get_pass
 from dlc.target import target_of
 from dlc.transforms.step import (
     NAMES,
     Decline,
+    Kernel,
     Misplaced,
     SchedulingPass,
     ensure_schedule,
@@ -241,5 +241,5 @@ def _distance(choice: Choice, usual: Choice) -> float:
             return 6
 
 
-def _named(module: ModuleOp, name: str) -> KernelSignature:
+def _named(module: ModuleOp, name: str) -> Kernel:
     return next(kernel for kernel in kernels_of(module) if kernel.name_ == name)

@@ -30,6 +30,8 @@ CLOSENESS = 0.8
 COMPLETIONS = 6
 """Of a new child, of which the prior chooses one."""
 MOST_VALUE = 8.0
+HOPELESS = 10
+"""How many times the default's estimate a candidate may be predicted to take, to be tried."""
 
 
 class Node:
@@ -145,9 +147,17 @@ class TreeSearch(Completer):
         node.known = whole
         if not found:
             return None
-        if self.prior is not None and len(found) > 1:
-            found = {schedule: self.prior(schedule) for schedule in found}
-        return min(found, key=lambda schedule: found[schedule])
+        if self.prior is None:
+            return next(iter(found))
+        usual = self.prior(self.space.default)
+        schedule, seconds = min(
+            ((schedule, self.prior(schedule)) for schedule in found), key=lambda pair: pair[1]
+        )
+        if seconds > HOPELESS * usual:
+            times = f"{seconds / usual:.0f} times the default's"
+            self.refusals[schedule] = f"not tried: its estimate is {times}"
+            return None
+        return schedule
 
     def _close(self, path: list[Node]) -> None:
         """Marks nodes as known below which all are."""

@@ -38,7 +38,8 @@ class Workers(Generic[Key]):
     """Calls that run at the same time, by keys; all are killed at the end of a `with`."""
 
     limits: Limits
-    running: dict[Connection, tuple[Key, BaseProcess, float]] = field(default_factory=dict)
+    running: dict[Any, tuple[Key, BaseProcess, float]] = field(default_factory=dict)
+    """By the connections on which they answer."""
 
     def start(self, key: Key, call: Callable[[], Any]) -> None:
         mine, theirs = _FORK.Pipe(duplex=False)
