@@ -1,7 +1,7 @@
 """
 How soon searches over schedules find the best one, in spaces that are small enough to enumerate.
 
-    python bench/search.py [--seeds 20] [--most 5000]
+    python bench/search.py [--seeds 20] [--most 5000] [--only REGEX]
 
 Every schedule of a kernel is judged by the estimate, once. Then each search starts from a poor
 schedule, one point a thread, and is told what its proposals take; no prior helps it. What is
@@ -12,6 +12,7 @@ the mean over seeds.
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 from collections.abc import Callable
 from itertools import islice
@@ -68,9 +69,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().split("\n")[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--most", type=int, default=5000, help="schedules of a kernel [5000]")
+    parser.add_argument("--only", default="", metavar="REGEX", help="of names of kernels")
     options = parser.parse_args()
     rows: list[list[str]] = []
     for name, (f, args) in PROGRAMS.items():
+        if not re.search(options.only, name):
+            continue
         module = compile(f, args, "sm_90", "host").variants[0].module("loop")
         ((kernel, alone),) = isolated(module)
         subject = Subject(alone, kernel)

@@ -182,10 +182,15 @@ def test_candidates_that_crash_hang_or_want_memory_are_kept_with_the_reason() ->
     assert len(reasons) > 1
 
 
+def _dies(schedule: str) -> float:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0.0
+
+
 def test_a_default_that_cannot_be_judged_is_an_error() -> None:
     of = subject(CASES[2])
     with pytest.raises(Died, match=r"the default schedule of silu_mul cannot be judged: crashed"):
-        tune_kernel(of, fixed(lambda _: os.kill(os.getpid(), signal.SIGKILL)), Budget(candidates=3))
+        tune_kernel(of, fixed(_dies), Budget(candidates=3))
 
 
 def test_several_at_once() -> None:
