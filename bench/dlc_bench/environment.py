@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-import dlc
+from dlc import version
 from dlc.backend.cache import content_key
 from dlc_bench.device import Device
 
-_PACKAGE = Path(dlc.__file__).parent
+_PACKAGE = Path(version.__file__).parent
 _QUERY = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem",
           "temperature.gpu", "power.draw")  # fmt: skip
 

@@ -81,7 +81,7 @@ class Reference:
     """What results are held against."""
 
     exact: list[torch.Tensor]
-    eager: list[torch.Tensor]
+    eager: list[torch.Tensor] | list[None]
     longest_reduction: int
     backend: str
 
@@ -128,8 +128,7 @@ def measure(
     with torch.no_grad():
         announce("reference", "results in fp64 and eager", RUN_SECONDS)
         exact = subject.exact()
-        eager = [t.clone() for t in results_of(subject.call(subject.tensors))] if exact else []
-        subject.restore()
+        eager = _eager(subject) if exact and subject.has_eager else [None] * len(exact)
         reference = Reference(exact, eager, longest_reduction, device.backend)
         for contender in contenders:
             result = results[contender.name]
@@ -141,6 +140,13 @@ def measure(
         _run_rounds(entrants, timer, plan, announce)
     for entrant in entrants:
         _summarise(results[entrant.contender.name], entrant.times, subject, device)
+    return results
+
+
+def _eager(subject: Subject) -> list[torch.Tensor]:
+    """What PyTorch makes of the tensors, which are then what they were before."""
+    results = [t.clone() for t in results_of(subject.call(subject.tensors))]
+    subject.restore()
     return results
 
 

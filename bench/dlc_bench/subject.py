@@ -30,6 +30,8 @@ class Subject:
     """Tensors, by number, that are part of the program and cannot lie elsewhere."""
     written: frozenset[int] = field(default_factory=frozenset)
     """Tensors, by number, that the program writes to."""
+    has_eager: bool = True
+    """False if PyTorch has no such program: of its results only `exact` is known."""
 
     def __post_init__(self) -> None:
         self._pristine = [(self.tensors[i], copy(self.tensors[i])) for i in sorted(self.written)]

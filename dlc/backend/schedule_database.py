@@ -61,7 +61,13 @@ _CREATE = (
     f"CREATE TABLE IF NOT EXISTS schedules ({', '.join(_COLUMNS)}, "
     "PRIMARY KEY (kernel, target, objective))"
 )
-_PUT = f"INSERT OR REPLACE INTO schedules VALUES ({', '.join('?' * len(_COLUMNS))})"
+_PUT = (
+    f"INSERT INTO schedules VALUES ({', '.join('?' * len(_COLUMNS))}) "
+    "ON CONFLICT (kernel, target, objective) DO UPDATE SET "
+    f"{', '.join(f'{name} = excluded.{name}' for name in _COLUMNS)} "
+    "WHERE excluded.seconds < schedules.seconds OR excluded.schedule = schedules.schedule"
+)
+_FORGET = "DELETE FROM schedules WHERE kernel = ? AND target = ? AND objective = ? AND schedule = ?"
 _FIND = "SELECT * FROM schedules WHERE kernel = ? AND target = ? AND objective = ?"
 
 
@@ -100,9 +106,15 @@ class ScheduleDatabase:
                 "one with --db"
             ) from error
 
-    def put(self, *entries: Entry) -> None:
-        """Adds entries, in the place of others of their kernel, target and objective."""
+    def put(self, *entries: Entry, instead_of: Entry | None = None) -> None:
+        """
+        Adds entries, in the place of others of their kernel, target and objective that are slower
+        or of the same schedule; a faster one stays, unless it is `instead_of`.
+        """
         with self._open(writes=True) as connection:
+            if instead_of is not None:
+                old = (instead_of.kernel, instead_of.target, instead_of.objective)
+                connection.execute(_FORGET, (*old, instead_of.schedule))
             connection.executemany(_PUT, [tuple(asdict(entry).values()) for entry in entries])
 
     def find(self, kernel: str, target: str, objectives: Sequence[str]) -> Entry | None:

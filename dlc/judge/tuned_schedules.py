@@ -58,7 +58,8 @@ class TunedSchedules:
             entry = self.database.find(kernel_key(kernel), target, self.objectives)
             if entry is None:
                 continue
-            if entry.source != source_key() and not self._makes_the_same(module, kernel, entry):
+            alone = dict(isolated(module))[kernel.name_]
+            if not still_makes(self.ctx, alone, entry):
                 get_logger("compile").warning(
                     "the tuned schedule of %s makes other code than when it was tuned, and is "
                     "left out: tune it again",
@@ -68,17 +69,17 @@ class TunedSchedules:
             kernel.schedule = StringAttr(entry.schedule)
             kernel.attributes[TUNED] = StringAttr(str(entry))
 
-    def _makes_the_same(self, module: ModuleOp, kernel: loop.KernelOp, entry: Entry) -> bool:
-        """True if this dlc makes of a schedule the text that was made when it was tuned."""
-        alone = dict(isolated(module))[kernel.name_]
-        return text_digest(self.ctx, alone, kernel.name_, entry.schedule) == entry.digest
+
+def still_makes(ctx: Context, alone: ModuleOp, entry: Entry) -> bool:
+    """True if this dlc makes of a kernel alone what was made of it when it was tuned."""
+    return entry.source == source_key() or text_digest(ctx, alone, entry.schedule) == entry.digest
 
 
-def text_digest(ctx: Context, alone: ModuleOp, name: str, schedule: str) -> str:
+def text_digest(ctx: Context, alone: ModuleOp, schedule: str) -> str:
     """The digest of the CUDA text of a kernel alone with a schedule; empty if it is refused."""
     module = alone.clone()
     for op in module.walk():
-        if isinstance(op, loop.KernelOp) and op.name_ == name:
+        if isinstance(op, loop.KernelOp):
             op.schedule = StringAttr(schedule)
             op.sym_name = StringAttr("kernel")
     try:

@@ -7,15 +7,14 @@ anything but dlc. It raises what is wrong with a candidate: a sentence, with whi
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
+from dlc.analysis.loop.loops import longest_reduction
 from dlc.backend import BackendError
 from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.cuda.run import sass
@@ -23,19 +22,25 @@ from dlc.backend.cuda.run.nvcc import Cubin, compile_cubin, find_nvcc
 from dlc.backend.executor import Executor, default_backend, get_backend
 from dlc.schedule.scheduled_time import Compiled, scheduled_seconds
 from dlc.tuning.candidate_program import Subject
+from dlc_bench import subject as bench
+from dlc_bench.contender import Contender, Report, dlc_module
+from dlc_bench.device import find_device
+from dlc_bench.measure import Plan, Result, measure
+from dlc_bench.work import Work
 
 ObjectiveName = Literal["estimate", "static", "host", "gpu"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 
-SECONDS = 0.3
+ALONE = Plan(warm_up_seconds=0.05, seconds=0.3, least_rounds=5)
 """How long a candidate is timed."""
-LEAST_ROUNDS, MOST_ROUNDS = 5, 200
+EACH_SECONDS = 0.2
+"""How long each of several is timed, side by side."""
 WORD = 4
 """Bytes of a register."""
 
 
-class WrongResult(Exception):
-    """A candidate computes something else than the default schedule."""
+class Failure(Exception):
+    """A candidate without a score: the message says why."""
 
 
 @dataclass(frozen=True)
@@ -47,54 +52,56 @@ class Score:
     """The most of its kernels', where they were compiled."""
 
 
+Expected = list[torch.Tensor]
+"""What the results of a kernel should be, if the objective looks at them."""
+
+
 @dataclass(frozen=True)
 class Objective:
     """An objective by its name."""
 
     name: ObjectiveName
-    score: Callable[[Subject, str, list[torch.Tensor]], Score]
-    """Of a kernel with a schedule, whose results should be these, if results are looked at."""
+    score: Callable[[Subject, str, Expected], Score]
+    """Of a kernel with a schedule."""
     isolated: bool
     """True if it runs in a process of its own, which may die."""
-    runs: bool
-    """True if it runs the kernel, and wants to know what its results should be."""
     measures: str
     """What its seconds are."""
-    exact: bool
-    """True if it gives the same each time."""
+    side_by_side: Callable[[Subject, Sequence[str], Expected], list[Score | Failure]] | None = None
+    """Of several schedules of a kernel, timed in turn; None if nothing is run and timed."""
 
 
 def objective(name: str) -> Objective:
     """An objective; ValueError for an unknown one, BackendError where it cannot be had here."""
     match name:
         case "estimate":
-            return Objective(name, by_estimate, False, False, "predicted", True)
+            return Objective(name, by_estimate, False, "predicted")
         case "static":
             find_nvcc()
             sass.find_nvdisasm()
-            return Objective(name, by_machine_code, True, False, "predicted of its SASS", True)
+            return Objective(name, by_machine_code, True, "predicted of its SASS")
         case "host":
-            score = partial(by_clock, "host")
-            return Objective(name, score, True, True, "measured on the host", False)
+            clocks = partial(by_clock, "host"), partial(by_clocks, "host")
+            return Objective(name, clocks[0], True, "measured on the host", clocks[1])
         case "gpu":
             if default_backend() != "cuda":
                 raise BackendError(
                     "there is no GPU here to measure on: --objective static goes by machine code, "
                     "host by the CPU's clock"
                 )
-            score = partial(by_clock, "cuda")
-            return Objective(name, score, True, True, "measured on the GPU", False)
+            clocks = partial(by_clock, "cuda"), partial(by_clocks, "cuda")
+            return Objective(name, clocks[0], True, "measured on the GPU", clocks[1])
         case _:
             raise ValueError(f"expected an objective of {', '.join(OBJECTIVES)}, found '{name}'")
 
 
-def by_estimate(subject: Subject, schedule: str, expected: list[torch.Tensor]) -> Score:
+def by_estimate(subject: Subject, schedule: str, expected: Expected) -> Score:
     """The estimate of the kernels that the schedule makes."""
-    target = subject.target
-    return Score(sum(scheduled_seconds(func, target) for func in subject.funcs(schedule)))
+    target, funcs = subject.target, subject.funcs(schedule)
+    return Score(subject.correction * sum(scheduled_seconds(func, target) for func in funcs))
 
 
-def by_machine_code(subject: Subject, schedule: str, expected: list[torch.Tensor]) -> Score:
+def by_machine_code(subject: Subject, schedule: str, expected: Expected) -> Score:
     """The same, with registers, spills and the share of multiply-adds of what nvcc makes."""
     target = subject.target
     seconds, registers = 0.0, 0
@@ -102,7 +109,7 @@ def by_machine_code(subject: Subject, schedule: str, expected: list[torch.Tensor
         cubin = compile_cubin(print_kernel(func), target.name)
         seconds += scheduled_seconds(func, target, _compiled(cubin))
         registers = max(registers, cubin.registers)
-    return Score(seconds, registers)
+    return Score(subject.correction * seconds, registers)
 
 
 def _compiled(cubin: Cubin) -> Compiled:
@@ -113,30 +120,52 @@ def _compiled(cubin: Cubin) -> Compiled:
     return Compiled(cubin.registers, cubin.spill_bytes / WORD, share)
 
 
-def by_clock(backend: str, subject: Subject, schedule: str, expected: list[torch.Tensor]) -> Score:
-    """The median of calls, after one whose results are checked."""
-    place: Any = get_backend(backend)
-    executor = Executor(subject.lowered(schedule), place)
-    arguments = [t.to(place.device) for t in subject.arguments()]
-    if wrong := subject.complaint(executor(arguments), expected):
-        raise WrongResult(wrong)
-    call = partial(executor, arguments)
-    return Score(_timed(call, torch.cuda.synchronize if backend == "cuda" else _nothing))
+def by_clock(backend: str, subject: Subject, schedule: str, expected: Expected) -> Score:
+    """As `dlc run --bench` times a contender: after its results were found right."""
+    (found,) = _measured(backend, subject, [schedule], expected, ALONE)
+    if isinstance(found, Failure):
+        raise found
+    return found
 
 
-def _nothing() -> None:
-    """What waits for the host: calls return when they are done."""
+def by_clocks(
+    backend: str, subject: Subject, schedules: Sequence[str], expected: Expected
+) -> list[Score | Failure]:
+    """Several in turn, round by round."""
+    plan = replace(ALONE, seconds=EACH_SECONDS * len(schedules))
+    return _measured(backend, subject, schedules, expected, plan)
 
 
-def _timed(call: Callable[[], object], wait: Callable[[], None]) -> float:
-    """The median of the seconds of calls, as many as fit in the time."""
-    times: list[float] = []
-    end = time.perf_counter() + SECONDS
-    call()
-    wait()
-    while len(times) < LEAST_ROUNDS or (time.perf_counter() < end and len(times) < MOST_ROUNDS):
-        begin = time.perf_counter()
-        call()
-        wait()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+def _measured(
+    backend: str, subject: Subject, schedules: Sequence[str], expected: Expected, plan: Plan
+) -> list[Score | Failure]:
+    device = find_device(backend)
+    program = bench.Subject(
+        _no_eager,
+        [t.to(device.torch) for t in subject.arguments()],
+        lambda: [t.double() if t.is_floating_point() else t for t in expected],
+        Work(0.0, 0.0, 0.0),
+        has_eager=False,
+    )
+    contenders = [_contender(subject, schedule, backend) for schedule in schedules]
+    longest = longest_reduction(subject.module)
+    found = measure(program, contenders, device, plan, longest_reduction=longest)
+    return [_score(found[schedule]) for schedule in schedules]
+
+
+def _no_eager(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    raise NotImplementedError("PyTorch has no such program")
+
+
+def _contender(subject: Subject, schedule: str, backend: str) -> Contender:
+    def make(program: bench.Subject, report: Report) -> bench.Call:
+        executor = Executor(subject.lowered(schedule), get_backend(backend))
+        return dlc_module(executor).make(program, report)
+
+    return Contender(schedule, make)
+
+
+def _score(result: Result) -> Score | Failure:
+    if result.error is not None or result.best is None:
+        return Failure(result.error or "it was not timed")
+    return Score(result.best.median)

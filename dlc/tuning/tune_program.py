@@ -21,7 +21,7 @@ from dlc.backend.schedule_database import Entry, ScheduleDatabase, kernel_key
 from dlc.compiler import compile
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
-from dlc.judge.tuned_schedules import text_digest
+from dlc.judge.tuned_schedules import still_makes, text_digest
 from dlc.stages import compiler_context
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.objectives import Objective, objective
@@ -81,18 +81,19 @@ def tune_module(
     better than all before goes to the database, if there is one, as it is found.
     """
     found = TunedKernels()
-
-    def noted(tuning: Tuning, trial: Trial) -> None:
-        if database is not None and trial is tuning.best:
-            database.put(entry_of(tuning))
-        if on_trial is not None:
-            on_trial(tuning, trial)
-
     for subject in subjects(module, kernel, seed):
+        keeper = None if database is None else _Keeper(database)
+
+        def noted(tuning: Tuning, trial: Trial, keeper: _Keeper | None = keeper) -> None:
+            if keeper is not None and trial is tuning.best:
+                keeper.keep(tuning)
+            if on_trial is not None:
+                on_trial(tuning, trial)
+
         tuning = tune_kernel(subject, judge, budget, seed=seed, jobs=jobs, on_trial=noted)
         found.tunings.append(tuning)
-        if database is not None and tuning.default.scores:
-            database.put(entry_of(tuning))
+        if keeper is not None and tuning.best.score is not None:
+            keeper.keep(tuning)
         if on_kernel is not None:
             on_kernel(tuning)
         if tuning.interrupted:
@@ -100,13 +101,32 @@ def tune_module(
     return found
 
 
+@dataclass
+class _Keeper:
+    """
+    Keeps the best of a tuning in the database, in the place of the best before, and of what an
+    earlier dlc has found if it makes other code by now.
+    """
+
+    database: ScheduleDatabase
+    last: Entry | None = None
+
+    def keep(self, tuning: Tuning) -> None:
+        entry, subject = entry_of(tuning), tuning.subject
+        if self.last is None:
+            known = self.database.find(entry.kernel, entry.target, (entry.objective,))
+            if known is not None and not still_makes(compiler_context(), subject.module, known):
+                self.last = known
+        self.database.put(entry, instead_of=self.last)
+        self.last = entry
+
+
 def entry_of(tuning: Tuning) -> Entry:
     """What a database keeps of a tuning: the best so far."""
     subject, best = tuning.subject, tuning.best
-    kernel = next(op for op in subject.module.walk() if isinstance(op, loop.KernelOp))
-    digest = text_digest(compiler_context(), subject.module, subject.name, best.schedule)
+    digest = text_digest(compiler_context(), subject.module, best.schedule)
     return Entry(
-        kernel_key(kernel),
+        kernel_key(subject.kernel),
         subject.target.name,
         tuning.objective.name,
         subject.name,

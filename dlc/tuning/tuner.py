@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 
@@ -24,8 +24,8 @@ from dlc.tuning.tree_search import TreeSearch
 from dlc.tuning.workers import Died, Limits, Workers, isolated_call
 
 SEARCHES = {"mcts": TreeSearch, "random": RandomSearch, "greedy": GreedySearch}
-AGAIN, ROUNDS = 5, 2
-"""The best so many candidates and the default are measured again, one after the other, so often."""
+AGAIN = 10
+"""The best so many candidates and the default are measured again, side by side."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,17 @@ class Trial:
     schedule: str
     estimate: float
     """Seconds."""
-    scores: list[Score] = field(default_factory=list)
-    """One for each time that it was judged."""
+    score: Score | None = None
+    """The last one, if it was judged again."""
+    again: bool = False
+    """True if it was judged beside others, at the end."""
     refusal: str = ""
     """Why it has no score."""
 
     @property
     def seconds(self) -> float | None:
-        """By the objective, the least: what disturbs a measurement makes it longer."""
-        return min((s.seconds for s in self.scores), default=None)
+        """By the objective."""
+        return None if self.score is None else self.score.seconds
 
 
 @dataclass
@@ -81,13 +83,17 @@ class Tuning:
 
     @property
     def ranked(self) -> list[Trial]:
-        """Those with a score, the fastest first; of equals the first found."""
-        return sorted((t for t in self.trials if t.scores), key=lambda t: t.seconds or 0)
+        """
+        Those with a score, the fastest first, but those that were measured side by side before all
+        others; of equals the first found.
+        """
+        scored = (t for t in self.trials if t.score is not None)
+        return sorted(scored, key=lambda t: (not t.again, t.seconds))
 
     @property
     def best(self) -> Trial:
         """The fastest; the default where none is faster."""
-        return min([self.default, *self.ranked], key=lambda t: t.seconds or float("inf"))
+        return next(iter(self.ranked), self.default)
 
     @property
     def gain(self) -> float:
@@ -114,7 +120,7 @@ def tune_kernel(
     The search, until its budget is spent, all schedules are known, or Ctrl-C, which keeps what was
     found. `on_trial` is told of each candidate. `Died` if the default schedule cannot be judged.
     """
-    limits = limits or Limits(bytes=None if judge.name == "gpu" else Limits.bytes)
+    limits = limits or (Limits(bytes=None, start="forkserver") if judge.name == "gpu" else Limits())
     space = Space(subject.module, subject.name)
     tuning = Tuning(subject, judge)
     run = _Run(tuning, space, limits, jobs, on_trial)
@@ -124,11 +130,10 @@ def tune_kernel(
         found = SEARCHES[search](space, seed, prior)
         tuning.refusals = found.refusals
         run.go(found, budget)
-        if not judge.exact:
-            run.again()
+        run.again()
     except KeyboardInterrupt:
         tuning.interrupted = True
-    if not tuning.trials or (not tuning.default.scores and not tuning.interrupted):
+    if not tuning.trials or (tuning.default.score is None and not tuning.interrupted):
         why = tuning.default.refusal if tuning.trials else "it was interrupted"
         raise Died(f"the default schedule of {subject.name} cannot be judged: {why}")
     return tuning
@@ -148,7 +153,7 @@ class _Run:
 
     def expect(self) -> None:
         """Runs the default schedule for the results that all have to have, if that is asked."""
-        if self.tuning.objective.runs:
+        if self.tuning.objective.side_by_side is not None:
             call = partial(self.tuning.subject.results, self.space.default)
             answer = isolated_call(call, self.limits)
             if isinstance(answer, Died):
@@ -194,23 +199,31 @@ class _Run:
             answer = Died(f"{type(error).__name__}: {error}")
         self._note(trial, answer, search)
 
-    def _note(self, trial: Trial, answer: Score | Died, search: Search | None) -> None:
+    def _note(self, trial: Trial, answer: Score | Died, search: Search) -> None:
         if isinstance(answer, Score) and isfinite(answer.seconds):
-            trial.scores.append(answer)
+            trial.score = answer
         else:
+            trial.score = None
             trial.refusal = str(answer) if isinstance(answer, Died) else "no block fits on an SM"
-        if search is not None:
-            search.observe(trial.schedule, trial.seconds)
-            if self.on_trial is not None:
-                self.on_trial(self.tuning, trial)
+        search.observe(trial.schedule, trial.seconds)
+        if self.on_trial is not None:
+            self.on_trial(self.tuning, trial)
 
     def again(self) -> None:
-        """Measures the best and the default again, round by round."""
-        best = [t for t in self.tuning.ranked[:AGAIN] if t is not self.tuning.default]
+        """Measures the best and the default again, side by side."""
         judge, subject = self.tuning.objective, self.tuning.subject
-        for _ in range(ROUNDS if best else 0):
-            for trial in (self.tuning.default, *best):
-                call = partial(judge.score, subject, trial.schedule, self.expected)
-                self._note(trial, isolated_call(call, self.limits), None)
-                if trial.refusal:
-                    trial.scores.clear()
+        best = [t for t in self.tuning.ranked[:AGAIN] if t is not self.tuning.default]
+        if judge.side_by_side is None or not best:
+            return
+        trials = [self.tuning.default, *best]
+        schedules = [trial.schedule for trial in trials]
+        call = partial(judge.side_by_side, subject, schedules, self.expected)
+        limits = replace(self.limits, seconds=self.limits.seconds * len(trials))
+        answers = isolated_call(call, limits)
+        if isinstance(answers, Died):  # by one of them: each for itself
+            alone = (partial(judge.score, subject, s, self.expected) for s in schedules)
+            answers = [isolated_call(call, self.limits) for call in alone]
+        for trial, answer in zip(trials, answers, strict=True):
+            trial.again = isinstance(answer, Score)
+            trial.score = answer if isinstance(answer, Score) else None
+            trial.refusal = "" if trial.again else str(answer)

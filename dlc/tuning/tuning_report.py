@@ -72,8 +72,8 @@ def _steps(schedule: str) -> dict[str, str]:
 
 
 def _registers(trial: Trial) -> str:
-    known = [score.registers for score in trial.scores if score.registers is not None]
-    return str(known[0]) if known else "-"
+    known = None if trial.score is None else trial.score.registers
+    return "-" if known is None else str(known)
 
 
 def _us(seconds: float) -> str:

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-_FORK = multiprocessing.get_context("fork")
+_FORK, _SERVER = multiprocessing.get_context("fork"), multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(["dlc.tuning.objectives"])
 Key = TypeVar("Key")
 
 
@@ -27,6 +28,8 @@ class Limits:
     seconds: float = 120
     bytes: int | None = 16 << 30
     """Of address space; None for a process that reserves more than it uses, as CUDA's do."""
+    start: Literal["fork", "forkserver"] = "fork"
+    """How processes start: none that runs CUDA can be a fork of one that has."""
 
 
 class Died(Exception):
@@ -42,8 +45,9 @@ class Workers(Generic[Key]):
     """By the connections on which they answer."""
 
     def start(self, key: Key, call: Callable[[], Any]) -> None:
-        mine, theirs = _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_child, args=(call, theirs, self.limits), daemon=False)
+        context = _FORK if self.limits.start == "fork" else _SERVER
+        mine, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_child, args=(call, theirs, self.limits), daemon=False)
         process.start()
         theirs.close()
         self.running[mine] = key, process, time.monotonic()

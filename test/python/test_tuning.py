@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,9 +24,10 @@ from dlc.backend.kernel_program import isolated
 from dlc.backend.schedule_database import Entry, ScheduleDatabase, kernel_key
 from dlc.cli.dlc_cli import main
 from dlc.dialects import loop
+from dlc.schedule.estimate import estimate
 from dlc.target import TARGET_ATTRIBUTE, get_target
 from dlc.tuning.candidate_program import Subject
-from dlc.tuning.objectives import Objective, Score, objective
+from dlc.tuning.objectives import Failure, Objective, Score, objective
 from dlc.tuning.searches import GreedySearch, RandomSearch
 from dlc.tuning.space import Refused, Space
 from dlc.tuning.tree_search import TreeSearch
@@ -52,9 +55,7 @@ def subject(case: loop_cases.Case) -> Subject:
 
 def fixed(score: Callable[[str], float]) -> Objective:
     """An objective that takes a number for a schedule."""
-    return Objective(
-        "static", lambda _, schedule, __: Score(score(schedule)), True, False, "made up", True
-    )
+    return Objective("static", lambda _, schedule, __: Score(score(schedule)), True, "made up")
 
 
 # The space.
@@ -167,7 +168,7 @@ def test_candidates_that_crash_hang_or_want_memory_are_kept_with_the_reason() ->
         which = int.from_bytes(schedule.encode()[-3:]) + len(schedule)
         return Score(float(faults[which % len(faults)]()))  # pyright: ignore
 
-    judge = Objective("static", score, True, False, "made up", True)
+    judge = Objective("static", score, True, "made up")
     tuning = tune_kernel(of, judge, Budget(candidates=12), limits=Limits(2, 8 << 30))
     assert tuning.best is tuning.default
     reasons = {trial.refusal for trial in tuning.trials[1:]}
@@ -206,7 +207,7 @@ def test_wrong_results_are_never_chosen() -> None:
     call = partial(objective("host").score, of, Space(of.module, of.name).default, expected)
     answer = isolated_call(call, Limits())
     assert isinstance(answer, Died)
-    assert "differs from the default schedule's" in str(answer)
+    assert "wrong results" in str(answer)
 
 
 def test_interrupted_tunings_keep_what_was_found() -> None:
@@ -299,6 +300,70 @@ def test_keys_are_of_structure() -> None:
 
     assert key(CASES[0]) == key(CASES[0], "other")
     assert key(CASES[0]) != key(loop_cases.gemm(40, 36, 51))
+
+
+def test_the_faster_of_two_entries_stays(tmp_path: Path) -> None:
+    """Unless the faster one is known to be no good; another time of one schedule is believed."""
+    database = ScheduleDatabase(tmp_path / "t.sqlite")
+    slower = replace(ENTRY, schedule="other", seconds=2 * ENTRY.seconds)
+    for entries in ((ENTRY, slower), (slower, ENTRY)):
+        database.put(*entries)
+        assert database.entries() == [ENTRY]
+    database.put(slower, instead_of=ENTRY)
+    assert database.entries() == [slower]
+    again = replace(slower, seconds=3 * ENTRY.seconds)
+    database.put(again)
+    assert database.entries() == [again]
+
+
+# Estimates.
+
+
+@pytest.mark.parametrize("case", CASES[:3], ids=lambda c: c.name)
+def test_the_default_schedule_takes_what_explain_says(case: loop_cases.Case) -> None:
+    of = subject(case)
+    found = objective("estimate").score(of, Space(of.module, of.name).default, [])
+    assert found.seconds == pytest.approx(estimate(of.kernel, of.target).seconds, rel=1e-9)
+
+
+def test_kernels_go_to_other_processes_as_text() -> None:
+    """Those that run CUDA cannot be forks of this one."""
+    of = subject(CASES[2])
+    again = pickle.loads(pickle.dumps(of))
+    default = Space(of.module, of.name).default
+    assert again.correction == of.correction
+    expected = of.results(default)
+    call = partial(objective("host").score, of, default, expected)
+    assert isolated_call(call, Limits(start="forkserver")).seconds > 0
+
+
+def test_clocks_are_read_side_by_side() -> None:
+    """Of several, one that is wrong is told apart."""
+    of = subject(CASES[2])
+    default = Space(of.module, of.name).default
+    side_by_side = objective("host").side_by_side
+    assert side_by_side is not None
+    good, bad = side_by_side(of, [default, "tileify,async-kopy"], of.results(default))
+    assert isinstance(good, Score)
+    assert isinstance(bad, Failure)
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_the_best_are_measured_again(crash: bool) -> None:
+    """What is wrong then is not chosen; if all die together, each is measured alone."""
+    of = subject(CASES[2])
+
+    def together(of: Subject, schedules: Sequence[str], _: object) -> list[Score | Failure]:
+        if crash:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [Failure("wrong") if "thread" not in s else Score(len(s)) for s in schedules]
+
+    judge = Objective("host", lambda _, s, __: Score(float(len(s))), True, "made up", together)
+    tuning = tune_kernel(of, judge, Budget(candidates=12))
+    shortest = min((t.schedule for t in tuning.trials), key=len)
+    assert sum(t.again for t in tuning.trials) >= 2
+    assert tuning.best.again
+    assert (tuning.best.schedule == shortest) == (crash or "thread" in shortest)
 
 
 # Programs.
