@@ -1,11 +1,13 @@
 """
 Kernels that update tensors in place: a value of the graph whose memory is written to is used by
 nothing that comes after. So whoever runs a program in its order may let both lie in one place.
+A tensor may be stored part by part so: by a kernel that makes it, and others that update it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
 from xdsl.dialects import func
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -29,6 +31,27 @@ def verify_in_place(kernel: Operation, updated: Sequence[SSAValue]) -> None:
                 raise VerifyException(
                     f"expected nothing to use {name} once it is updated in place, found "
                     f"'{use.operation.name}'"
+                )
+
+
+@runtime_checkable
+class Updating(Protocol):
+    """A kernel in a graph, or a launch of one."""
+
+    def changes(self, tensor: SSAValue) -> bool:
+        """True if a tensor, one of its inputs, is updated in place."""
+        ...
+
+
+def verify_partial(tensors: Iterable[SSAValue]) -> None:
+    """Checks that tensors of which a part is stored are used by what stores more of them alone."""
+    for tensor in tensors:
+        for use in tensor.uses:
+            user = use.operation
+            if not isinstance(user, Updating) or not user.changes(tensor):
+                raise VerifyException(
+                    f"expected %{tensor.name_hint or 'value'}, of which a part is stored, to be "
+                    f"updated, found '{user.name}', which reads it"
                 )
 
 

@@ -41,7 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import sizes_map
-from dlc.dialects.in_place import verify_in_place
+from dlc.dialects.in_place import verify_in_place, verify_partial
 from dlc.dialects.kernel_op import KernelSignature, Properties, tensor_of
 from dlc.dialects.kernel_tma import TensorMapOp
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
@@ -51,12 +51,13 @@ from dlc.target import MAX_THREADS
 @irdl_op_definition
 class FuncOp(KernelSignature):
     """
-    `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref zeroed?, …) grid 32 block 256 lockstep?
-    { … }`
+    `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref (zeroed | partial | updates %x)?, …)
+    grid 32 block 256 lockstep? { … }`
 
     A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
     Outputs are new memory, uninitialized but for those that are zeroed: they hold zeros at the
-    start, also where the grid is empty. Those that update an input are that input's memory.
+    start, also where the grid is empty. Those that update an input are that input's memory. Of
+    those that are partial, other kernels store the rest.
 
     The threads of a block run independently of each other. In `lockstep`, all execute an operation
     before any executes the next, which no GPU does: such a kernel has yet to get its barriers.
@@ -237,6 +238,11 @@ class LaunchOp(LaunchOpBase):
             result_types=[list(result_types)],
         )
 
+    def changes(self, tensor: SSAValue) -> bool:
+        """True if an input is updated in place."""
+        callee = self.launched
+        return callee is not None and tensor in callee.updated_of(self.inputs)
+
     def verify_(self) -> None:
         callee = self.launched
         if callee is None:
@@ -248,6 +254,7 @@ class LaunchOp(LaunchOpBase):
             [tensor_of(ref.type) for ref in callee.output_refs],
         )
         verify_in_place(self, callee.updated_of(self.inputs))
+        verify_partial(callee.partial_of(self.outputs))
         for value, needed in zip(self.inputs, callee.alignments.get_values(), strict=False):
             if (known := _known_alignment(value)) < needed:
                 raise VerifyException(

@@ -13,7 +13,8 @@ input's address in bytes (default 16). An output is new memory, uninitialized, o
 if it says `%y: memref<4xf32> zeroed`. Names inside are a scope of their own.
 
 `%y: memref<4xf32> updates %x` is an output in the memory of an input, whose data it holds at first:
-what is not stored stays. Nothing uses the tensor that was there afterwards (`in_place.py`).
+what is not stored stays. Nothing uses the tensor that was there afterwards (`in_place.py`). Of
+`%y: memref<4xf32> partial`, new memory, the kernel stores a part; those that update it, the rest.
 
 In the graph of kernels that `@main` is, a kernel of the loop or tile dialect takes and gives
 tensors of the shapes that the memrefs have; a `kernel.func` is launched by its name.
@@ -54,7 +55,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import AtomicAddOpBase, LoadOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.effects import PureUnlessLaunched
-from dlc.dialects.in_place import verify_in_place, verify_reads
+from dlc.dialects.in_place import verify_in_place, verify_partial, verify_reads
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
 from dlc.escapes import mlir_string
 from dlc.ir.verification import SoundByStructure
@@ -63,6 +64,8 @@ TUNED = "tuned"
 """The attribute of a kernel of Loop IR that says by what measurement its schedule was found."""
 NEW = -1
 """The number of the input that an output updates which is memory of its own."""
+PARTIAL = -2
+"""The same, if the kernel stores a part of the output only."""
 
 
 @cache
@@ -87,7 +90,8 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
     alignments = prop_def(DenseArrayBase.constr(i64))
     zeroed = opt_prop_def(DenseArrayBase.constr(i64))
     updates = opt_prop_def(DenseArrayBase.constr(i64))
-    """For each output the number of the input that it updates, -1 if it is new memory."""
+    """For each output the number of the input that it updates, -1 if it is new memory, -2 if it is
+    new memory of which a part is stored."""
     schedule = opt_prop_def(StringAttr)
     body = region_def("single_block")
 
@@ -146,11 +150,27 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
         """Those of a launch's inputs that the kernel updates."""
         return [inputs[self.input_refs.index(ref)] for ref in self.updated_refs.values()]
 
-    def set_updates(self, updated: Mapping[BlockArgument, BlockArgument]) -> None:
-        """States for outputs which inputs they update."""
+    @property
+    def partial_refs(self) -> tuple[BlockArgument, ...]:
+        """The outputs, new memory, of which the kernel stores a part."""
+        numbers = () if self.updates is None else self.updates.get_values()
+        pairs = zip(self.output_refs, numbers, strict=False)
+        return tuple(output for output, n in pairs if n == PARTIAL)
+
+    def set_updates(
+        self,
+        updated: Mapping[BlockArgument, BlockArgument],
+        partial: Sequence[BlockArgument] = (),
+    ) -> None:
+        """States for outputs which inputs they update, and which are stored in part."""
         inputs, outputs = self.input_refs, self.output_refs
-        numbers = [inputs.index(updated[o]) if o in updated else NEW for o in outputs]
-        self.updates = positions(numbers) if updated else None
+        new = {output: PARTIAL if output in partial else NEW for output in outputs}
+        numbers = [inputs.index(updated[o]) if o in updated else new[o] for o in outputs]
+        self.updates = None if all(n == NEW for n in numbers) else positions(numbers)
+
+    def partial_of(self, outputs: Sequence[SSAValue]) -> list[SSAValue]:
+        """Those of a launch's outputs of which the kernel stores a part."""
+        return [outputs[self.output_refs.index(ref)] for ref in self.partial_refs]
 
     @property
     def constant_refs(self) -> tuple[BlockArgument, ...]:
@@ -183,10 +203,10 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
             return
         numbers = [int(n) for n in self.updates.get_values()]
         inputs, outputs = self.input_refs, self.output_refs
-        if len(numbers) != len(outputs) or not all(NEW <= n < len(inputs) for n in numbers):
+        if len(numbers) != len(outputs) or not all(PARTIAL <= n < len(inputs) for n in numbers):
             raise VerifyException(
                 f"expected for each of {len(outputs)} outputs the input below {len(inputs)} that "
-                f"it updates, or {NEW}, found {numbers}"
+                f"it updates, {NEW} or {PARTIAL}, found {numbers}"
             )
         updated = self.updated_refs
         if len({*updated.values()}) < len(updated):
@@ -230,7 +250,10 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
             argument()
             if parser.parse_optional_keyword("zeroed"):
                 zeroed.append(len(arguments) - 1 - len(alignments))
-            updates.append(updated() if parser.parse_optional_keyword("updates") else NEW)
+            if parser.parse_optional_keyword("updates"):
+                updates.append(updated())
+            else:
+                updates.append(PARTIAL if parser.parse_optional_keyword("partial") else NEW)
 
         def updated() -> int:
             wanted = parser.parse_unresolved_operand()
@@ -270,7 +293,7 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
 
     def print(self, printer: Printer) -> None:
         printer.ssa_names.clear()  # names inside may repeat names outside
-        zeroed, updated = self.zeroed_refs, self.updated_refs
+        zeroed, updated, partial = self.zeroed_refs, self.updated_refs, self.partial_refs
 
         def memref(ref: BlockArgument) -> None:
             printer.print_ssa_value(ref)
@@ -283,6 +306,8 @@ class KernelSignature(SoundByStructure, IRDLOperation, ABC):
             if ref in updated:
                 printer.print_string(" updates ")
                 printer.print_ssa_value(updated[ref])
+            if ref in partial:
+                printer.print_string(" partial")
             if self.IN_GRAPH and ref.index < len(self.operands):
                 printer.print_string(" = ")
                 printer.print_ssa_value(self.operands[ref.index])
@@ -335,6 +360,10 @@ class KernelOpBase(KernelSignature, ABC):
             properties=self.signature(name, alignments, schedule, zeroed, updates),
         )
 
+    def changes(self, tensor: SSAValue) -> bool:
+        """True if an input is updated in place."""
+        return tensor in self.updated_of(self.inputs)
+
     def name_inputs(self, names: Sequence[str | None]) -> None:
         """Names the memrefs of inputs, and what is loaded of them if that had their names."""
         for ref, name in zip(self.input_refs, names, strict=True):
@@ -362,6 +391,7 @@ class KernelOpBase(KernelSignature, ABC):
             )
         self.verify_updates()
         verify_in_place(self, self.updated_of(self.inputs))
+        verify_partial(self.partial_of(self.outputs))
         for output, input in self.updated_refs.items():
             verify_reads(output, input)
         self.verify_zeroed()

@@ -112,10 +112,12 @@ class _Run:
                 self.options.progress(first / len(ids))
                 program.begin(ids[first : first + step])
                 program.run(groups)
-        outputs = [program.shared_or_global(ref) for ref in self.func.output_refs]
+        refs = self.func.output_refs
+        outputs = [program.shared_or_global(ref) for ref in refs]
         if blocks is None:
-            for memory in outputs:
-                self._check_written(memory)
+            for ref, memory in zip(refs, outputs, strict=True):
+                if ref not in self.func.partial_refs:
+                    self._check_written(memory)
         return [memory.array() for memory in outputs]
 
     def _check_written(self, memory: Memory) -> None:

@@ -65,8 +65,8 @@ def work_of(kernel: KernelOp, target: Target, tiled: Contraction | None = None) 
 
 
 def _stored(kernel: KernelOp, output: SSAValue) -> int:
-    """The elements of an output that a kernel stores: all of new memory."""
-    if output not in kernel.updated_refs:
+    """The elements of an output that a kernel stores: all of new memory, if it is not partial."""
+    if output not in kernel.updated_refs and output not in kernel.partial_refs:
         return _numel(output.type)
     stores = [use.operation for use in output.uses]
     points = (prod(trip_count(op) for op in loops_around(store)) for store in stores)

@@ -41,7 +41,7 @@ def merge_equal_inputs(kernel: KernelOpBase) -> bool:
 
 def drop_unused_inputs(kernel: KernelOpBase) -> bool:
     """Erases inputs without uses; says if there are any."""
-    updated = kernel.updated_refs
+    updated, partial = kernel.updated_refs, kernel.partial_refs
     used = [bool(ref.uses) or ref in updated.values() for ref in kernel.input_refs]
     if all(used):
         return False
@@ -52,5 +52,5 @@ def drop_unused_inputs(kernel: KernelOpBase) -> bool:
     kernel.operands = [v for v, keep in zip(kernel.inputs, used, strict=True) if keep]
     for ref in unused:
         kernel.body.block.erase_arg(ref)
-    kernel.set_updates(updated)
+    kernel.set_updates(updated, partial)
     return True

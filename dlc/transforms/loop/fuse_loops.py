@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block
+from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.analysis.loop.updates import changed_by
@@ -22,7 +22,8 @@ from dlc.ir.provenance import ops_of, values_of
 from dlc.remarks import remark
 from dlc.target import Target, target_of
 from dlc.text import unique_name
-from dlc.transforms.loop.fusion.merging import Merged, Merges
+from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
+from dlc.transforms.loop.fusion.pieces import Piece, in_pieces
 
 FUSE = "fuse"
 """The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
@@ -143,6 +144,9 @@ class _Fusion:
             _anything,
         )
         for stage in stages:
+            if stage == self._follows:
+                for kernel in list(self._kernels()):
+                    self._try_in_pieces(kernel)
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
         while any([self._try_storing(k) for k in reversed(list(self._kernels()))]):
@@ -190,9 +194,7 @@ class _Fusion:
         for consumer, new in zip(consumers, merged, strict=True):
             self._replace(producer, consumer, new, str(trial), rename=not stays)
         if not stays:
-            self.names.discard(producer.name_)
-            producer.detach()
-            producer.erase()
+            self._erase(producer)
         return True
 
     def _merged(
@@ -229,9 +231,78 @@ class _Fusion:
         """The reason why a kernel is not merged into those that read its result, if any."""
         if _wish(producer) == "never":
             return "the attribute `fuse` forbids it"
+        if any(producer.outputs[0] in c.updated_of(c.inputs) for c in consumers):
+            return "its result is updated in place"
         if any(changed_by(consumer, producer.inputs) for consumer in consumers):
             return "it reads what is updated in place before its result is read"
         return self.merges.facts(producer).obstacle
+
+    def _try_in_pieces(self, kernel: KernelOp) -> None:
+        """
+        Has the kernels that reduce what `kernel` stores piece by piece, and nobody else reads,
+        store their pieces themselves, if that pays more than merging one of them into it.
+        """
+        producers = {v: p for v in kernel.inputs if (p := self._folded_for(kernel, v))}
+        if not producers:
+            return
+        self.merges.fill(kernel)
+        found = in_pieces(kernel, list(producers))
+        merged = [self._piece_merged(piece, producers) for piece in found]
+        seconds = sum(facts.seconds for facts, _ in merged)
+        otherwise = self._seconds_whole(kernel, list(producers.values()))
+        if not found or seconds >= otherwise:
+            for piece in reversed(found):
+                piece.kernel.erase()
+            return
+        times = f"{seconds * 1e6:.1f} us instead of {otherwise * 1e6:.1f} us"
+        told = f"stored in {len(found)} pieces, by what computes them: {times}"
+        self.names.discard(kernel.name_)
+        for piece in found:
+            Rewriter.insert_op(piece.kernel, InsertPoint.before(kernel))
+            piece.kernel.sym_name = StringAttr(unique_name(kernel.name_, self.names))
+            self.history[piece.kernel] = (*self.history.get(kernel, ()), told)
+        Rewriter.replace_op(kernel, [], found[-1].kernel.results)
+        for piece, (_, new) in zip(found, merged, strict=True):
+            if piece.tensor is not None and new is not None:
+                self._replace(producers[piece.tensor], piece.kernel, new, told, rename=True)
+                self._erase(producers[piece.tensor])
+
+    def _folded_for(self, kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
+        """The kernel that folds a tensor which `kernel` alone reads, if it may be merged."""
+        producer = tensor.owner
+        if not isinstance(producer, KernelOp) or producer.parent is not self.block:
+            return None
+        if {use.operation for use in tensor.uses} != {kernel}:
+            return None
+        if not self.merges.facts(producer).reduces or self._obstacle(producer, [kernel]):
+            return None
+        return producer
+
+    def _piece_merged(
+        self, piece: Piece, producers: Mapping[SSAValue, KernelOp]
+    ) -> tuple[Facts, Merged | None]:
+        """A piece, computed by what makes the tensor that it reads."""
+        if piece.tensor is None:
+            return self.merges.facts(piece.kernel), None
+        merged = self.merges.merge(producers[piece.tensor], piece.kernel)
+        assert merged is not None, "a piece reads what is folded, not what is scanned"
+        return self.merges.facts_of(merged), merged
+
+    def _seconds_whole(self, kernel: KernelOp, producers: Sequence[KernelOp]) -> float:
+        """The seconds of kernels with at most one of the producers merged into their reader."""
+        seconds = {k: self.merges.facts(k).seconds for k in (kernel, *producers)}
+        found = ((p, self.merges.merge(p, kernel)) for p in producers)
+        saved = (
+            seconds[p] + seconds[kernel] - self.merges.facts_of(merged).seconds
+            for p, merged in found
+            if merged is not None
+        )
+        return sum(seconds.values()) - max(0.0, *saved)
+
+    def _erase(self, producer: KernelOp) -> None:
+        self.names.discard(producer.name_)
+        producer.detach()
+        producer.erase()
 
     def _try_storing(self, producer: KernelOp) -> bool:
         """
@@ -257,9 +328,7 @@ class _Fusion:
         result = producer.results[0]
         kernel = self._replace(producer, first, merged, told, rename=True)
         result.replace_all_uses_with(kernel.results[-1])
-        self.names.discard(producer.name_)
-        producer.detach()
-        producer.erase()
+        self._erase(producer)
         return True
 
     def _replace(

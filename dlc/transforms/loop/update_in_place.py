@@ -16,13 +16,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.loop.changes import Changes, changes_of
 from dlc.analysis.loop.loops import trip_count
 from dlc.analysis.loop.updates import changed_by
-from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import loops_around
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp
 from dlc.dialects.user_outputs import mutated_by
 from dlc.ir.expr import Expr
 from dlc.remarks import remark
 from dlc.transforms.loop.fusion.inline import inlinable, inline_producer
+from dlc.transforms.loop.fusion.narrowing import interval, move, narrow
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 
 
@@ -217,7 +217,9 @@ def _restrict(version: _Version) -> int:
         _pin(next(loop for loop in loops if axis in loop.axes), axis, number, last)
     for loop in loops:
         for axis in list(loop.axes):
-            _narrow(loop, axis, last.where)
+            begin, end = interval(axis, loop.extent(axis), last.where)
+            if 0 < end - begin < loop.least(axis):
+                narrow(loop, axis, begin, end)
     return prod(trip_count(loop) for loop in loops)
 
 
@@ -229,27 +231,7 @@ def _pin(loop: ForOp, axis: BlockArgument, number: SSAValue, store: StoreOp) -> 
     Rewriter.insert_op(cast, InsertPoint.after(number.owner))
     place, extents = Expr.of(cast.result), [loop.extent(a) for a in loop.axes]
     inside = [place, place * -1 + extents.pop(axis.index) - 1]
-    _substitute(axis, place)
+    move(axis, place)
     loop.body.block.erase_arg(axis)
     loop.set_axes(extents)
     store.set_index(store.subscripts, [*store.where, *inside])
-
-
-def _narrow(loop: ForOp, axis: BlockArgument, where: Sequence[Expr]) -> None:
-    """Has an axis run over the places alone that conditions leave."""
-    begin, end = 0, loop.extent(axis)
-    for condition in where:
-        if condition.coefficients == {axis: 1}:
-            begin = max(begin, -condition.constant)
-        elif condition.coefficients == {axis: -1}:
-            end = min(end, condition.constant + 1)
-    if 0 < end - begin < loop.least(axis):
-        extents = [end - begin if a is axis else loop.extent(a) for a in loop.axes]
-        _substitute(axis, Expr.of(axis) + begin)  # first: an axis of one point is a number
-        loop.set_axes(extents)
-
-
-def _substitute(axis: BlockArgument, place: Expr) -> None:
-    for user in {use.operation for use in axis.uses}:
-        assert isinstance(user, IndexedOp)
-        user.substitute(lambda value: place if value is axis else None)

@@ -30,7 +30,7 @@ def split_in_two(kernel: tile.KernelOp, split: Split, module: ModuleOp, schedule
     launches = [op for op in module.walk() if isinstance(op, LaunchOp)]
     copies: dict[SSAValue, SSAValue] = {}
     copy = kernel.clone(copies)
-    updated = copy.updated_refs
+    updated, partial = copy.updated_refs, copy.partial_refs
     folded = copies[split.reduce.results[0]].owner
     assert isinstance(folded, tile.ReduceOp)
 
@@ -44,6 +44,7 @@ def split_in_two(kernel: tile.KernelOp, split: Split, module: ModuleOp, schedule
     name = unique_name(f"{kernel.name_}_combine", names)
     inputs = [*first.outputs, *copy.inputs]
     second, second_kept = _rebuilt(copy, inputs, name, StringAttr(schedule), updated)
+    second.set_updates(updated, partial)
     copy.erase()
     Rewriter.replace_op(kernel, [first, second], second.outputs)
     for launch in launches:
