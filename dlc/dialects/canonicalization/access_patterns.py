@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, MemRefType
 from xdsl.ir import BlockArgument, Operation
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
@@ -69,6 +69,20 @@ class DropSureDefault(RewritePattern):
             new = type(op)(op.ref, op.subscripts, result_type=op.result.type)
             new.location = op.location
             rewriter.replace(op, new)
+
+
+class DropUnreachableLoad(RewritePattern):
+    """`load %x[i] where (i < 0)`, whose condition never holds, is 0: nobody asks for it."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: LoadOpBase, rewriter: PatternRewriter, /) -> None:
+        type = op.result.type
+        if op.default is not None or not any(map(never, op.where)):
+            return
+        if isinstance(type, AnyFloat):
+            rewriter.replace(op, arith.ConstantOp(FloatAttr(0.0, type)))
+        elif isinstance(type, IntegerType):
+            rewriter.replace(op, arith.ConstantOp(IntegerAttr(0, type)))
 
 
 class SelectOfLoad(RewritePattern):

@@ -9,6 +9,7 @@ from xdsl.pattern_rewriter import RewritePattern
 from dlc.dialects.canonical import Patterns
 from dlc.dialects.canonicalization.access_patterns import (
     DropSureDefault,
+    DropUnreachableLoad,
     DropUnreachableStore,
     SelectOfLoad,
     SimplifyIndex,
@@ -20,7 +21,7 @@ from dlc.dialects.canonicalization.axes_patterns import (
     DropUnitAxes,
 )
 
-LOAD: tuple[RewritePattern, ...] = (SimplifyIndex(), DropSureDefault())
+LOAD: tuple[RewritePattern, ...] = (SimplifyIndex(), DropSureDefault(), DropUnreachableLoad())
 STORE: tuple[RewritePattern, ...] = (SimplifyIndex(), DropUnreachableStore())
 
 

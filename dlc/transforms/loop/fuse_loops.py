@@ -69,6 +69,9 @@ class FuseLoopsPass(ModulePass):
     so that each sum is computed once; `join-contractions` makes such sums one reduce, which is
     tiled as one product is. A kernel that stores several parts is computed at no loads of others.
 
+    What is stored piece by piece, as a concatenation is, may be stored by what computes the pieces:
+    by a kernel for each, in one tensor (`dlc.transforms.loop.fusion.pieces`).
+
     ```
     %a = loop.kernel @add(%x … = %x) -> (%y …) { loop.for %i in 8 { … loop.store %s, %y[%i] } }
     %b = loop.kernel @exp(%a … = %a) -> (%y …) { loop.for %i in 8 { %0 = loop.load %a[%i] … } }
@@ -246,11 +249,12 @@ class _Fusion:
         if not producers:
             return
         self.merges.fill(kernel)
-        found = in_pieces(kernel, list(producers))
+        if not (found := in_pieces(kernel, list(producers))):
+            return
         merged = [self._piece_merged(piece, producers) for piece in found]
         seconds = sum(facts.seconds for facts, _ in merged)
         otherwise = self._seconds_whole(kernel, list(producers.values()))
-        if not found or seconds >= otherwise:
+        if seconds >= otherwise:
             for piece in reversed(found):
                 piece.kernel.erase()
             return

@@ -343,3 +343,18 @@ func.func @main() -> () {
   func.return
 }
 // CHECK: expected at least 3 results for the monoid 'moments', found 1
+
+// -----
+
+// A part of a tensor is not read before the rest is stored.
+
+func.func @main() -> tensor<4xf32> {
+  %y = loop.kernel @half() -> (%y: memref<4xf32> partial) {
+    %z = arith.constant 0.0 : f32
+    loop.for %i in 2 {
+      loop.store %z, %y[%i] : memref<4xf32>
+    }
+  }
+  func.return %y : tensor<4xf32>
+}
+// CHECK: expected %y, of which a part is stored, to be updated, found 'func.return', which reads it
