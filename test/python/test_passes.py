@@ -112,6 +112,6 @@ def test_its_options_are_told(step: Step) -> None:
     (node,) = ast.parse(dedent(inspect.getsource(pass_class(step)))).body
     assert isinstance(node, ast.ClassDef)
     for field, below in zip(node.body, [*node.body[1:], None], strict=True):
-        if isinstance(field, ast.AnnAssign):
+        if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
             assert isinstance(below, ast.Expr), ast.unparse(field)
             assert isinstance(below.value, ast.Constant), ast.unparse(field)

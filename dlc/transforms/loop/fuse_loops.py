@@ -22,8 +22,8 @@ from dlc.ir.provenance import ops_of, values_of
 from dlc.remarks import remark
 from dlc.target import Target, target_of
 from dlc.text import unique_name
+from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
-from dlc.transforms.loop.fusion.pieces import Piece, in_pieces
 
 FUSE = "fuse"
 """The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
@@ -70,7 +70,7 @@ class FuseLoopsPass(ModulePass):
     tiled as one product is. A kernel that stores several parts is computed at no loads of others.
 
     What is stored piece by piece, as a concatenation is, may be stored by what computes the pieces:
-    by a kernel for each, in one tensor (`dlc.transforms.loop.fusion.pieces`).
+    by a kernel for each, in one tensor (`dlc.transforms.loop.fusion.concatenating`).
 
     ```
     %a = loop.kernel @add(%x … = %x) -> (%y …) { loop.for %i in 8 { … loop.store %s, %y[%i] } }
