@@ -52,10 +52,18 @@ class Entry:
     """Which dlc made that (`dlc.version.source_key`)."""
 
     def __str__(self) -> str:
+        how, found = _HOW[self.objective]
         own, default = self.seconds * 1e6, self.default_seconds * 1e6
-        return f"tuned by {self.objective}: {own:.2f} us, the default {default:.2f} us"
+        return f"tuned: {how} ({found} {own:.2f} us, default {default:.2f} us)"
 
 
+_HOW = {
+    "gpu": ("by the GPU's clock", "measured"),
+    "host": ("by the host's clock", "measured"),
+    "static": ("by its machine code", "predicted"),
+    "estimate": ("by the estimate", "predicted"),
+}
+"""How an objective judges, and what its seconds are."""
 _COLUMNS = tuple(field.name for field in fields(Entry))
 _CREATE = (
     f"CREATE TABLE IF NOT EXISTS schedules ({', '.join(_COLUMNS)}, "
@@ -68,7 +76,8 @@ _PUT = (
     "WHERE excluded.seconds < schedules.seconds OR excluded.schedule = schedules.schedule"
 )
 _FORGET = "DELETE FROM schedules WHERE kernel = ? AND target = ? AND objective = ? AND schedule = ?"
-_FIND = "SELECT * FROM schedules WHERE kernel = ? AND target = ? AND objective = ?"
+_OF_KERNEL = "WHERE kernel = ? AND target = ?"
+_TABLES = "SELECT name FROM sqlite_master WHERE name = 'schedules'"
 
 
 def kernel_key(kernel: loop.KernelOp) -> str:
@@ -119,21 +128,22 @@ class ScheduleDatabase:
 
     def find(self, kernel: str, target: str, objectives: Sequence[str]) -> Entry | None:
         """The entry of a kernel by the first objective that there is one of."""
-        if not self.path.exists():
-            return None
-        with self._open(writes=False) as connection:
-            for objective in objectives:
-                row = connection.execute(_FIND, (kernel, target, objective)).fetchone()
-                if row is not None:
-                    return Entry(*row)
-        return None
+        found = {entry.objective: entry for entry in self._found(_OF_KERNEL, kernel, target)}
+        return next((found[name] for name in objectives if name in found), None)
 
     def entries(self) -> list[Entry]:
-        """All of them, by kernel, target and objective."""
+        """All of them, in the order in which they came."""
+        return self._found("")
+
+    def _found(self, condition: str, *values: str) -> list[Entry]:
+        """The entries of which a condition holds; none where nothing was ever written."""
         if not self.path.exists():
             return []
         with self._open(writes=False) as connection:
-            return [Entry(*row) for row in connection.execute("SELECT * FROM schedules")]
+            if not connection.execute(_TABLES).fetchall():
+                return []
+            rows = connection.execute(f"SELECT * FROM schedules {condition}", values)
+            return [Entry(*row) for row in rows]
 
     def text(self) -> str:
         """All entries as text, a line each, to be committed and read by `read`."""

@@ -154,6 +154,9 @@ def _add_tune_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--db", metavar="FILE", help="of tuned schedules [beside the cache]")
     command.add_argument("-o", metavar="FILE", help="write the Loop IR with the schedules found")
+    command.add_argument(
+        "--plot", metavar="FILE", help="draw the search, and the estimate against what was found"
+    )
     command.add_argument("--seed", type=int, help="of the search, and of random inputs [0]")
     command.set_defaults(validate=False)
 

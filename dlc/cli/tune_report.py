@@ -4,13 +4,15 @@
     dlc tune -c "torch.nn.RMSNorm(2048)(torch.randn(32, 2048))" --objective host --budget 60s
 
 For each kernel a table of the best candidates and the best schedule; with -v each candidate as it
-comes; with -o the program in Loop IR with the schedules that were found. Ctrl-C keeps these.
+comes; with --plot a picture of the search; with -o the program in Loop IR with the schedules that
+were found. Ctrl-C keeps these.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
 from dlc.backend.schedule_database import ScheduleDatabase
@@ -22,6 +24,7 @@ from dlc.pipeline import stage_of, text_of
 from dlc.text import counted
 from dlc.tuning.tune_program import get_objective, tune_module, with_schedules
 from dlc.tuning.tuner import Budget, Trial, Tuning
+from dlc.tuning.tuning_plot import plot
 from dlc.tuning.tuning_report import difference, report
 
 
@@ -50,6 +53,8 @@ def tune_and_report(job: Job) -> int:
             on_kernel=shown.kernel,
             database=ScheduleDatabase(None if options.db is None else Path(options.db)),
         )
+    if options.plot is not None:
+        plot(found.tunings, Path(options.plot))
     if options.o is not None:
         Path(options.o).write_text(text_of(with_schedules(module, found.schedules)))
     return 130 if any(tuning.interrupted for tuning in found.tunings) else 0
@@ -73,16 +78,20 @@ class _Shown:
 
     def __init__(self, budget: Budget, verbose: bool) -> None:
         self.budget, self.verbose = budget, verbose
+        self.begin = time.monotonic()
 
     def trial(self, tuning: Tuning, trial: Trial) -> None:
-        number, best = len(tuning.trials) - 1, tuning.best.seconds or 0.0
+        number, best = tuning.trials.index(trial), tuning.best.seconds or 0.0
         if self.verbose:
             took = "refused" if trial.seconds is None else f"{trial.seconds * 1e6:.2f} us"
             why = trial.refusal or difference(tuning.default.schedule, trial.schedule) or "default"
             print(f"{number:5} {took:>12}  {why.splitlines()[0]}", file=sys.stderr)
-        share = min(1.0, len(tuning.trials) / self.budget.candidates)
-        STATUS.show(f"{bar(share)} {tuning.subject.name}: {number + 1}, best {best * 1e6:.2f} us")
+        share = self.budget.share(len(tuning.trials), time.monotonic() - self.begin)
+        STATUS.show(
+            f"{bar(share)} {tuning.subject.name}: {len(tuning.trials)}, best {best * 1e6:.2f} us"
+        )
 
     def kernel(self, tuning: Tuning) -> None:
+        self.begin = time.monotonic()
         STATUS.clear()
         print(report(tuning), end="\n\n")

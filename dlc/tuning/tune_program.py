@@ -15,6 +15,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from dlc.backend import BackendError
 from dlc.backend.executor import default_backend
 from dlc.backend.kernel_program import isolated
 from dlc.backend.schedule_database import Entry, ScheduleDatabase, kernel_key
@@ -22,6 +23,7 @@ from dlc.compiler import compile
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
 from dlc.judge.tuned_schedules import still_makes, text_digest
+from dlc.log import get_logger
 from dlc.stages import compiler_context
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.objectives import Objective, objective
@@ -110,15 +112,27 @@ class _Keeper:
 
     database: ScheduleDatabase
     last: Entry | None = None
+    """What is in the database by now and shall be replaced."""
+    kept: bool = False
+    failed: bool = False
 
     def keep(self, tuning: Tuning) -> None:
+        """BackendError if not even the first entry can be kept; later ones may be missing."""
+        if self.failed:
+            return
         entry, subject = entry_of(tuning), tuning.subject
-        if self.last is None:
-            known = self.database.find(entry.kernel, entry.target, (entry.objective,))
-            if known is not None and not still_makes(compiler_context(), subject.module, known):
-                self.last = known
-        self.database.put(entry, instead_of=self.last)
-        self.last = entry
+        try:
+            if not self.kept:
+                known = self.database.find(entry.kernel, entry.target, (entry.objective,))
+                if known is not None and not still_makes(compiler_context(), subject.module, known):
+                    self.last = known
+            self.database.put(entry, instead_of=self.last)
+        except BackendError as error:
+            if not self.kept:
+                raise
+            get_logger("compile").warning("%s; the search goes on without it", error)
+            self.failed = True
+        self.last, self.kept = entry, True
 
 
 def entry_of(tuning: Tuning) -> Entry:

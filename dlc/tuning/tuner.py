@@ -44,6 +44,10 @@ class Budget:
             return Budget(candidates=int(text))
         raise ValueError(f"expected a budget such as 60s, or 200 candidates, found '{text}'")
 
+    def share(self, candidates: int, seconds: float) -> float:
+        """The part of it that is spent, from 0 to 1."""
+        return min(1.0, max(candidates / self.candidates, seconds / self.seconds))
+
 
 @dataclass
 class Trial:
@@ -52,12 +56,19 @@ class Trial:
     schedule: str
     estimate: float
     """Seconds."""
+    first: Score | None = None
+    """When it was judged alone."""
     score: Score | None = None
-    """The last one, if it was judged again."""
+    """When it was judged last, unless it failed then."""
     again: bool = False
     """True if it was judged beside others, at the end."""
     refusal: str = ""
     """Why it has no score."""
+
+    @property
+    def found(self) -> float | None:
+        """Seconds by the objective when it was judged alone, as all others."""
+        return None if self.first is None else self.first.seconds
 
     @property
     def seconds(self) -> float | None:
@@ -201,9 +212,8 @@ class _Run:
 
     def _note(self, trial: Trial, answer: Score | Died, search: Search) -> None:
         if isinstance(answer, Score) and isfinite(answer.seconds):
-            trial.score = answer
+            trial.first = trial.score = answer
         else:
-            trial.score = None
             trial.refusal = str(answer) if isinstance(answer, Died) else "no block fits on an SM"
         search.observe(trial.schedule, trial.seconds)
         if self.on_trial is not None:

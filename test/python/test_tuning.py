@@ -5,34 +5,35 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import loop_cases
 import pytest
 import torch
-from harness import parse
+from tuning_cases import fixed, subject
 from xdsl.dialects.builtin import StringAttr
 
 import dlc
 from dlc.backend import BackendError
-from dlc.backend.kernel_program import isolated
-from dlc.backend.schedule_database import Entry, ScheduleDatabase, kernel_key
+from dlc.backend.schedule_database import Entry, ScheduleDatabase
 from dlc.cli.dlc_cli import main
+from dlc.diagnostics import UsageError
 from dlc.dialects import loop
 from dlc.schedule.estimate import estimate
-from dlc.target import TARGET_ATTRIBUTE, get_target
+from dlc.target import get_target
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.objectives import Failure, Objective, Score, objective
-from dlc.tuning.searches import GreedySearch, RandomSearch
+from dlc.tuning.searches import GreedySearch
 from dlc.tuning.space import Refused, Space
 from dlc.tuning.tree_search import TreeSearch
 from dlc.tuning.tune_program import with_schedules
 from dlc.tuning.tuner import SEARCHES, Budget, tune_kernel
+from dlc.tuning.tuning_plot import plot
 from dlc.tuning.tuning_report import difference, report
 from dlc.tuning.workers import Died, Limits, isolated_call
 
@@ -46,18 +47,6 @@ by_name = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 ENTRY = Entry("k", "sm_90", "host", "mm", "tileify", 1e-6, 2e-6, "digest", "source")
 
 
-def subject(case: loop_cases.Case) -> Subject:
-    module = parse(case.text)
-    module.attributes[TARGET_ATTRIBUTE] = StringAttr("sm_90")
-    ((name, alone),) = isolated(module)
-    return Subject(alone, name)
-
-
-def fixed(score: Callable[[str], float]) -> Objective:
-    """An objective that takes a number for a schedule."""
-    return Objective("static", lambda _, schedule, __: Score(score(schedule)), True, "made up")
-
-
 # The space.
 
 
@@ -69,18 +58,6 @@ def test_the_first_choices_make_the_default_schedule(case: loop_cases.Case) -> N
     while choices := space.choices(state):
         state = space.take(state, choices[0])
     assert state.schedule == space.default
-
-
-@by_name
-def test_random_schedules_run_right_or_are_refused(case: loop_cases.Case) -> None:
-    of = subject(case)
-    expected = of.results(Space(of.module, of.name).default)
-    search = RandomSearch(Space(of.module, of.name), seed=1)
-    for _ in range(4):
-        schedule = search.propose()
-        assert schedule is not None
-        assert of.complaint(of.results(schedule), expected) == "", schedule
-    assert all(": " in reason for reason in search.refusals.values())
 
 
 def test_refusals_say_why() -> None:
@@ -226,6 +203,8 @@ def test_interrupted_tunings_keep_what_was_found() -> None:
 def test_budgets() -> None:
     assert Budget.of("60s") == Budget(seconds=60)
     assert Budget.of("200") == Budget(candidates=200)
+    assert Budget.of("60s").share(1000, 30) == 0.5
+    assert Budget.of("200").share(50, 1e9) == 0.25
     for wrong in ("0", "-3", "1m", ""):
         with pytest.raises(ValueError, match="expected a budget such as 60s"):
             Budget.of(wrong)
@@ -242,78 +221,6 @@ def test_unknown_objectives_and_those_without_a_gpu() -> None:
 def test_differences() -> None:
     text = difference("tileify,double-buffer{depth=3},async-copy", "tileify,double-buffer{depth=2}")
     assert text == "double-buffer{depth=2},-async-copy"
-
-
-# The database.
-
-
-def test_what_is_put_is_found(tmp_path: Path) -> None:
-    database = ScheduleDatabase(tmp_path / "t.sqlite")
-    assert database.find("k", "sm_90", ("host",)) is None
-    database.put(ENTRY)
-    assert database.find("k", "sm_90", ("gpu", "host")) == ENTRY
-    assert database.find("k", "sm_80", ("host",)) is None
-    other = ScheduleDatabase(tmp_path / "u.sqlite")
-    assert other.read(database.text()) == 1
-    assert other.entries() == [ENTRY]
-    with pytest.raises(ValueError, match="line 2 is no tuned schedule"):
-        other.read(database.text() + "{}")
-
-
-def _put(path: Path, first: int) -> None:
-    for number in range(first, first + 20):
-        ScheduleDatabase(path).put(Entry(f"k{number}", *list(ENTRY.__dict__.values())[1:]))
-
-
-def test_two_may_write_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "t.sqlite"
-    context = get_context("fork")
-    processes = [context.Process(target=_put, args=(path, first)) for first in (0, 20)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert len(ScheduleDatabase(path).entries()) == 40
-
-
-@pytest.mark.parametrize("fault", ["missing folder", "no database", "full"])
-def test_a_database_that_cannot_be_written_is_a_sentence(fault: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.sqlite"
-    if fault == "missing folder":
-        path = tmp_path / "none" / "t.sqlite"
-    elif fault == "no database":
-        path.write_text("something else" * 100)
-    else:
-        path = Path("/dev/full")
-    with pytest.raises(BackendError, match=r"cannot write to the database .*; name another"):
-        ScheduleDatabase(path).put(ENTRY)
-
-
-def test_keys_are_of_structure() -> None:
-    def key(case: loop_cases.Case, name: str | None = None) -> str:
-        (kernel,) = [op for op in parse(case.text).walk() if isinstance(op, loop.KernelOp)]
-        kernel.schedule = StringAttr("tileify")
-        if name is not None:
-            kernel.sym_name = StringAttr(name)
-        return kernel_key(kernel)
-
-    assert key(CASES[0]) == key(CASES[0], "other")
-    assert key(CASES[0]) != key(loop_cases.gemm(40, 36, 51))
-
-
-def test_the_faster_of_two_entries_stays(tmp_path: Path) -> None:
-    """Unless the faster one is known to be no good; another time of one schedule is believed."""
-    database = ScheduleDatabase(tmp_path / "t.sqlite")
-    slower = replace(ENTRY, schedule="other", seconds=2 * ENTRY.seconds)
-    for entries in ((ENTRY, slower), (slower, ENTRY)):
-        database.put(*entries)
-        assert database.entries() == [ENTRY]
-    database.put(slower, instead_of=ENTRY)
-    assert database.entries() == [slower]
-    again = replace(slower, seconds=3 * ENTRY.seconds)
-    database.put(again)
-    assert database.entries() == [again]
 
 
 # Estimates.
@@ -373,29 +280,6 @@ def program(x: torch.Tensor) -> torch.Tensor:
     return x.exp() * 2
 
 
-def test_tuned_schedules_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
-    args = (torch.randn(33, 70),)
-    plain = dlc.compile(program, args, "sm_90", "host")
-    ((name, alone),) = isolated(plain.variants[0].module("loop"))
-    (kernel,) = [op for op in alone.walk() if isinstance(op, loop.KernelOp)]
-    schedule = "tileify,blockify-launch{block=32 thread=8}"
-    from dlc.version import source_key
-
-    entry = Entry(kernel_key(kernel), "sm_90", "host", name, schedule, 1e-6, 2e-6, "", source_key())
-    ScheduleDatabase().put(entry)
-    tuned = dlc.compile(program, args, "sm_90", "host", tuned=True)
-    assert tuned.kernels[0].schedule == schedule
-    assert "because                 tuned by host: 1.00 us, the default 2.00 us" in tuned.explain()
-    torch.testing.assert_close(tuned(*args), program(*args))
-    assert dlc.compile(program, args, "sm_90", "host").kernels[0].schedule != schedule
-
-    suspect = Entry(*[*list(entry.__dict__.values())[:-2], "other text", "another dlc"])
-    ScheduleDatabase().put(suspect)
-    again = dlc.compile(program, args, "sm_90", "host", tuned=True)
-    assert again.kernels[0].schedule == plain.kernels[0].schedule
-
-
 def test_tune_in_python(tmp_path: Path) -> None:
     args, path = (torch.randn(33, 70),), tmp_path / "t.sqlite"
     found = dlc.tune(program, args, "sm_90", objective="estimate", budget=5, database=path)
@@ -422,6 +306,35 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "expected a budget such as 60s" in capsys.readouterr().err
     assert main([*command, "--objective", "estimate", "--kernel", "softmx"]) == 1
     assert "there is no kernel 'softmx' to tune" in capsys.readouterr().err
+
+
+def test_interrupted_by_a_key_it_prints_what_was_found(tmp_path: Path) -> None:
+    options = ["--objective", "estimate", "--budget", "100000", "--db", str(tmp_path / "t.sqlite")]
+    program = ["-c", "torch.randn(9, 64).softmax(-1)", "--target", "sm_90", "-v"]
+    command = [sys.executable, "-m", "dlc.cli.dlc_cli", "tune", *program, *options]
+    with Popen(command, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.strip().startswith("3 "):
+                break
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in out.splitlines()[0]
+    assert "0 (default)" in out
+    assert len(ScheduleDatabase(tmp_path / "t.sqlite").entries()) == 1
+
+
+def test_searches_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of, path = subject(CASES[2]), tmp_path / "p.svg"
+    tuning = tune_kernel(of, fixed(len), Budget(candidates=5))
+    plot([tuning, tuning], path)
+    assert "candidates" in path.read_text()
+    with pytest.raises(UsageError, match=r"cannot write .*nothing"):
+        plot([tuning], tmp_path / "p.nothing")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match="--plot needs matplotlib"):
+        plot([tuning], path)
 
 
 def test_schedules_are_written_on_kernels() -> None:
