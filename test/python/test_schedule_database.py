@@ -148,7 +148,8 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
 
     def on_full_disk() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size,) * 2)
+        size = path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
         _says(path, "")
 
     assert _code(on_full_disk) == 0
