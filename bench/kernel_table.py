@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from statistics import geometric_mean
 from typing import Any
@@ -13,6 +14,34 @@ MOST = 2.0
 """Times the roofline that a program should not be over."""
 HEADER = ("program", "÷ roofline", "estimate", "roofline", "bytes ÷ compulsory", "launches",
           "kernels", "compiled in")  # fmt: skip
+REASONS = {
+    r"convolution-chain/.*\.(16x3x64x224|8x3x16x32)": "Three channels are 27 or 81 multiply-adds a "
+    "sum, less than the sum takes to be stored: the convolution is at memory's rate, and its sums "
+    "are read again, which the roofline does not count. One kernel would have to hold whole "
+    "windows, groups or columns of channels in a block.",
+    r"convolution-chain/transposed_pool": "The sums of the transposed convolution are stored and "
+    "read by the pool, twelve times the compulsory bytes.",
+    r"convolution/transposed3d": "Blocks are 16 or 32 points wide, powers of 2, and images 17 or "
+    "34: half of a block's points lie beyond them in each of two dimensions.",
+    r"convolution/conv2d_grouped": "A group is 16 channels: a block has 16 x 16 points of it, and "
+    "copies for each as much as it computes.",
+    r"block/inverted_residual": "Six times as many channels are stored and read between its three "
+    "convolutions, which the roofline does not count; each has few multiply-adds for an element.",
+    r"block/dense_layer": "32 channels of results are few: a block copies more for each "
+    "multiply-add, and K is split to fill the chip, which takes a launch more.",
+    r"block/fire": "Its first convolution stores what two others read.",
+    r"attention/.*x128$": "A block of 128 columns has no registers left for the scores: they are "
+    "stored and read.",
+    r"attention/causal": "Of the blocks along the diagonal half is masked, and computed; a "
+    "quarter of what the others issue are powers of e, maxima and the scores' way to the second "
+    "product.",
+    r"attention/full": "The scores are stored and read where the estimate says that one kernel, "
+    "which has fewer registers for each product, takes longer.",
+    r"attention/one_token": "Three launches for 4.3 MB: two of them wait for the one before.",
+    r"loss/|product/square.512|linear-chain/group_norm_min": "A launch or two more than one, for "
+    "sums that are split among blocks: 2 us each.",
+}
+"""Why programs are over `MOST` times the roofline, by the beginning of their names."""
 SASS = ("instructions", "in the loop", "registers", "spills")
 
 
@@ -27,6 +56,7 @@ def markdown(data: Row) -> str:
         "",
         *_means(rows),
     ]
+    lines += ["", f"Why programs are over {MOST:g}:", "", *_reasons(rows)]
     for target, programs in rows.items():
         lines += ["", f"## {target}", "", *_programs(programs)]
     return "\n".join(lines) + "\n"
@@ -41,9 +71,26 @@ def _means(rows: Mapping[str, dict[str, Row]]) -> list[str]:
         for family in sorted(families)
     ]  # fmt: skip
     lines.append(("all", *(_mean(_done(each)) for each in rows.values())))
-    over = (str(sum(r["times_roofline"] > MOST for r in _done(each))) for each in rows.values())
-    lines.append((f"programs over {MOST:g}", *over))
+    lines.append((f"programs over {MOST:g}", *(str(len(over(each))) for each in rows.values())))
     return markdown_table(header, lines)
+
+
+def over(rows: Mapping[str, Row]) -> list[str]:
+    """The names of programs over `MOST` times the roofline."""
+    done = (n for n, row in rows.items() if "error" not in row)
+    return [name for name in done if rows[name]["times_roofline"] > MOST]
+
+
+def reason_of(name: str) -> str | None:
+    """Why a program is over `MOST` times the roofline, if that is known."""
+    return next((text for start, text in REASONS.items() if re.match(start, name)), None)
+
+
+def _reasons(rows: Mapping[str, dict[str, Row]]) -> Iterator[str]:
+    names = dict.fromkeys(name for each in rows.values() for name in over(each))
+    for text in dict.fromkeys(reason_of(name) or "unknown" for name in names):
+        same = ", ".join(f"`{n}`" for n in names if (reason_of(n) or "unknown") == text)
+        yield f"- {same}: {text}"
 
 
 def _done(rows: Mapping[str, Row]) -> list[Row]:

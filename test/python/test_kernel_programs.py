@@ -1,5 +1,8 @@
 """The programs of bench/roofline.py: what they are, and what is told of them without a GPU."""
 
+import json
+from pathlib import Path
+
 import kernel_programs
 import kernel_rows
 import kernel_table
@@ -13,6 +16,7 @@ from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc_bench.records import where_and_when
 from dlc_bench.work import product_flops
 
+RECORD = Path(kernel_table.__file__).parent / "results" / "kernels.json"
 SUM, PRODUCT = "reduction/sum.1024x4096", "product/square.512"
 TRANSPOSED = "convolution/transposed1d.32x64x64x4096x2"
 
@@ -81,3 +85,9 @@ def test_the_table_is_worst_first(rows: dict[str, kernel_rows.Row]) -> None:
     assert listed[2:] == [f"| {name}" for name in worst]
     assert "- `slow`: more than 60 s" in text
     assert "| scan | - |" in text
+
+
+def test_what_is_slow_has_a_reason() -> None:
+    record = json.loads(RECORD.read_text())
+    names = {name for rows in record["rows"].values() for name in kernel_table.over(rows)}
+    assert [name for name in names if kernel_table.reason_of(name) is None] == []
