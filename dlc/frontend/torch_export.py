@@ -276,9 +276,9 @@ def _kept_whole(
     exported: torch.export.ExportedProgram, whole: Container[str] | None
 ) -> Iterator[None]:
     """
-    Makes PyTorch keep the composite operations of this program that are in `whole`. Left alone, it
-    overrides all that it knows, some 600, which takes most of the time of an export; so it is
-    where it has none of the functions that say which they are.
+    Makes PyTorch keep the composite operations of this program that are in `whole`, and take others
+    apart as the table says. Left alone, it overrides all that it knows, some 600, which takes most
+    of the time of an export; so it is where it has none of the functions that say which they are.
     """
     try:
         from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
@@ -292,14 +292,10 @@ def _kept_whole(
     used = {n.target for n in nodes} - {n.target for n in nodes if _is_in_training(n)}
 
     def split(table: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        kept = (
-            op
-            for op in used
-            if isinstance(op, OpOverload)
-            and _is_preservable_cia_op(op)
-            and (whole is None or overload_name(op) in whole)
-        )
-        return dict.fromkeys(kept, _special_op_to_preserve_cia), table
+        composite = [op for op in used if isinstance(op, OpOverload) and _is_preservable_cia_op(op)]
+        apart = {op: table[op] for op in composite if op in table}
+        kept = (op for op in composite if whole is None or overload_name(op) in whole)
+        return apart | dict.fromkeys(kept, _special_op_to_preserve_cia), table
 
     exported_program._split_decomp_table_to_cia_and_python_decomp = split
     try:

@@ -383,6 +383,11 @@ op("antialiased", lambda x: [F.interpolate(x, size, mode=m, antialias=True)
    normal(1, 2, 7, 11))  # fmt: skip
 op("antialiased bytes", lambda x: F.interpolate(x, (3, 9), mode="bilinear", antialias=True),
    integers(0, 255, 1, 2, 7, 5).to(torch.uint8))  # fmt: skip
+op("resized bytes", lambda x: [(F.interpolate(x, (3, 9), mode=m, align_corners=True),
+                                F.interpolate(x, scale_factor=(1.7, 0.6), mode=m),
+                                F.interpolate(x, scale_factor=(1.1, 1.4), mode=m))
+                               for m in ("bilinear", "bicubic")],
+   integers(0, 255, 1, 3, 7, 5).to(torch.uint8))  # fmt: skip
 op("indices of pools", lambda x, g: torch.ops.aten.max_pool2d_with_indices_backward(
     g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, F.max_pool2d(x, 2, return_indices=True)[1]),
    normal(1, 2, 4, 6), normal(1, 2, 2, 3))  # fmt: skip
@@ -528,6 +533,13 @@ op("linear", lambda x: (F.interpolate(x, scale_factor=2, mode="bilinear"),
                         F.interpolate(x, size=(3, 9), mode="bilinear", align_corners=True),
                         F.interpolate(x[0], size=7, mode="linear"),
                         F.interpolate(x, size=(3, 9), mode="bicubic")),
+   normal(2, 3, 4, 5))  # fmt: skip
+op("sizes kept by a factor", lambda x: (
+    [F.interpolate(x, scale_factor=f, mode=m) for f in ((1.1, 2.3), (2.3, 1.1))
+     for m in ("nearest", "nearest-exact", "bilinear", "bicubic")],
+    [F.interpolate(x[0], scale_factor=1.1, mode=m) for m in ("nearest", "linear")],
+    F.interpolate(x[None], scale_factor=(1.1, 1.3, 1.1), mode="trilinear"),
+    F.interpolate(x, scale_factor=(1.1, 1.3), mode="bilinear", antialias=True)),
    normal(2, 3, 4, 5))  # fmt: skip
 op("shuffle", lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2), F.channel_shuffle(x, 2)),
    normal(1, 8, 4, 6))  # fmt: skip
