@@ -248,17 +248,19 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     if whole is None:
         return {}
     table = {op: f for name, op, f in _core_decompositions() if name not in whole}
-    for functions in (
-        *(FAST_PATHS, COMPOSED, BAGS, COUNTING, DIGITS, FOURIER, FRACTIONAL, DRAWS, RESAMPLING),
-        *(STRIDED, RECURRENT),
-    ):
-        table.update(functions)
-    table |= beside_aten()
+    table |= _own() | beside_aten()
     # What decompositions are written with beside ATen.
     table[torch.ops.prims.convert_element_type.default] = lambda value, dtype: (
         torch.ops.aten._to_copy.default(value, dtype=dtype)
     )
     return table
+
+
+def _own() -> dict[OperatorBase, Callable[..., Any]]:
+    """dlc's functions for ATen overloads, which go before PyTorch's."""
+    first = (FAST_PATHS, COMPOSED, BAGS, COUNTING, DIGITS, FOURIER, FRACTIONAL, DRAWS)
+    tables = (*first, RESAMPLING, STRIDED, RECURRENT)
+    return {op: function for table in tables for op, function in table.items()}
 
 
 @cache
@@ -277,7 +279,7 @@ def _kept_whole(
 ) -> Iterator[None]:
     """
     Makes PyTorch keep the composite operations of this program that are in `whole`, and take others
-    apart as the table says. Left alone, it overrides all that it knows, some 600, which takes most
+    apart by dlc's functions. Left alone, it overrides all that it knows, some 600, which takes most
     of the time of an export; so it is where it has none of the functions that say which they are.
     """
     try:
@@ -289,11 +291,12 @@ def _kept_whole(
         return
     modules = (m for m in exported.graph_module.modules() if isinstance(m, GraphModule))
     nodes = [node for module in modules for node in module.graph.nodes]
+    own = _own()
     used = {n.target for n in nodes} - {n.target for n in nodes if _is_in_training(n)}
 
     def split(table: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
         composite = [op for op in used if isinstance(op, OpOverload) and _is_preservable_cia_op(op)]
-        apart = {op: table[op] for op in composite if op in table}
+        apart = {op: own[op] for op in composite if op in own}
         kept = (op for op in composite if whole is None or overload_name(op) in whole)
         return apart | dict.fromkeys(kept, _special_op_to_preserve_cia), table
 

@@ -383,6 +383,9 @@ op("antialiased", lambda x: [F.interpolate(x, size, mode=m, antialias=True)
    normal(1, 2, 7, 11))  # fmt: skip
 op("antialiased bytes", lambda x: F.interpolate(x, (3, 9), mode="bilinear", antialias=True),
    integers(0, 255, 1, 2, 7, 5).to(torch.uint8))  # fmt: skip
+op("margins", lambda x, y, s: [F.margin_ranking_loss(x, y, s.sign(), 0.5, reduction=r)
+                              for r in ("none", "mean", "sum")],
+   normal(3, 4), normal(3, 4), normal(3, 4))  # fmt: skip
 op("resized bytes", lambda x: [(F.interpolate(x, (3, 9), mode=m, align_corners=True),
                                 F.interpolate(x, scale_factor=(1.7, 0.6), mode=m),
                                 F.interpolate(x, scale_factor=(1.1, 1.4), mode=m))

@@ -426,6 +426,24 @@ def test_a_number_that_was_an_integer_is_no_negative_zero() -> None:
     assert np.signbit(y).tolist() == [False, False, False, True, False]
 
 
+ARCS = kernel(
+    "arcs",
+    "const double* x, const float* y, double* z, float* w",
+    "  const int i = threadIdx.x;\n"
+    "  z[2 * i] = sin(atan(x[i])), z[2 * i + 1] = cos(atan(x[i]));\n"
+    "  w[2 * i] = sinf(atanf(y[i])), w[2 * i + 1] = cosf(atanf(y[i]));",
+)
+
+
+def test_sines_of_arcs_are_nan_for_nan() -> None:
+    x, y = np.array([np.nan, 0, np.inf]), np.array([np.nan, 0, np.inf], np.float32)
+    z, w = np.empty(6), np.empty(6, np.float32)
+    ARCS.launch([address(x), address(y), address(z), address(w)], 1, 3)
+    expected = [np.nan, np.nan, 0, 1, 1, 0]
+    np.testing.assert_allclose(z, expected, atol=1e-15)
+    np.testing.assert_allclose(w, expected, atol=1e-7)
+
+
 def test_many_barriers() -> None:
     y, n = np.zeros(256, np.int32), 2000
     BARRIERS.launch([address(y), n], 1, 256)

@@ -15,11 +15,13 @@ from dlc.backend import BackendError
 # No fast-math, and a multiply-add only where the text says fmaf, as nvcc is told, too: if
 # exp(x * s - m) had one, m being a rounded x * s, large numbers would give infinity. The other
 # options change no value, as -fno-trapping-math would: with it g++ 12 makes (double)(long)x one
-# rounding, which gives -0 for -0.5 and NaN for NaN. Integers wrap. Memory is accessed as vectors of
+# rounding, which gives -0 for -0.5 and NaN for NaN. Nor does it know atan and atanh: sines of atan
+# it would take by a formula that gives 1 for NaN. Integers wrap. Memory is accessed as vectors of
 # several types, as CUDA lets texts do: what is stored as one of 8 halves is loaded as two of 4.
 # -O2 was as fast as -O3 on register-tiled kernels and less sensitive to their form.
 _FLAGS = (
     "-std=c++17 -O2 -ffp-contract=off -fno-math-errno -fwrapv "
+    "-fno-builtin-atan -fno-builtin-atanf -fno-builtin-atanh -fno-builtin-atanhf "
     "-fno-strict-aliasing -fPIC -shared -fvisibility=hidden -pthread -Wno-psabi"
 ).split()
 _MAX_FRAME = 131072  # bytes; a fiber's stack is larger by a margin for what the kernel calls
