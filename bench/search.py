@@ -1,12 +1,12 @@
 """
 How soon searches over schedules find the best one, in spaces that are small enough to enumerate.
 
-    python bench/search.py [--seeds 20] [--most 5000] [--only REGEX]
+    python bench/search.py [--seeds 20] [--most 5000] [--only REGEX] [-o bench/results/search]
 
 Every schedule of a kernel is judged by the estimate, once. Then each search starts from a poor
 schedule, one point a thread, and is told what its proposals take; no prior helps it. What is
-printed is how much more than the best of all schedules the best of the first 1, 2, 5 and 10 % take,
-the mean over seeds.
+written is how many times the best of all schedules the best of the first 1, 2, 5 and 10 % take, the
+mean over seeds: a table, and a plot of all proposals until then.
 """
 
 from __future__ import annotations
@@ -15,54 +15,161 @@ import argparse
 import re
 import statistics
 from collections.abc import Callable
-from itertools import islice
+from dataclasses import replace
+from itertools import accumulate, islice
 from math import inf
+from pathlib import Path
+from typing import Any
 
 import torch
+from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend.kernel_program import isolated
 from dlc.cli.status_line import progress
 from dlc.compiler import compile
-from dlc.text import table
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.objectives import by_estimate
-from dlc.tuning.space import Space
+from dlc.tuning.space import Choice, Refused, Space, State
 from dlc.tuning.tuner import SEARCHES
+from dlc_bench.records import markdown_table, where_and_when, write_record
 
 POOR = "tileify,blockify-launch{block=1 thread=1}"
 SHARES = (0.01, 0.02, 0.05, 0.1)
+RESULTS = Path(__file__).parent / "results" / "search"
 
 
 def _silu_mul(g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.silu(g) * u
 
 
+def _exp(x: torch.Tensor) -> torch.Tensor:
+    return x.exp()
+
+
 def _row_sum(x: torch.Tensor) -> torch.Tensor:
     return x.sum(-1)
 
 
+def _softmax(x: torch.Tensor) -> torch.Tensor:
+    return x.softmax(-1)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = {
-    "silu_mul 32768": (_silu_mul, (torch.randn(32768), torch.randn(32768))),
-    "silu_mul 128x512": (_silu_mul, (torch.randn(128, 512), torch.randn(128, 512))),
-    "sum of rows 32x64": (_row_sum, (torch.randn(32, 64),)),
+    "sum of rows 8192x64": (_row_sum, (torch.empty(8192, 64),)),
+    "exp 65536x16": (_exp, (torch.empty(65536, 16),)),
+    "softmax 4096x32": (_softmax, (torch.empty(4096, 32),)),
+    "silu_mul 65536x8": (_silu_mul, (torch.empty(65536, 8), torch.empty(65536, 8))),
 }
 
 
-def regrets(subject: Subject, times: dict[str, float], kind: str, seed: int) -> list[float]:
-    """How many times the best of all takes the best of each share of the schedules."""
-    best = min(times.values())
-    search = SEARCHES[kind](Space(subject.module, subject.name, POOR), seed, None)
-    found, history = inf, list[float]()
+class KnownSpace(Space):
+    """A space of which every step is done once, and what comes of it kept without its IR."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject.module, subject.name, POOR)
+        self.known: dict[object, State | Refused] = {}
+        self.complete = False
+
+    def take(self, state: State, choice: Choice) -> State:
+        at = state.key, type(choice), choice
+        if self.complete:
+            found = self.known[at]
+            if isinstance(found, Refused):
+                raise found
+            return found
+        try:
+            following = super().take(state, choice)
+        except Refused as reason:
+            self.known[at] = reason
+            raise
+        self.known[at] = replace(following, module=_NOTHING)
+        return following
+
+
+_NOTHING = ModuleOp([])
+
+
+def history(space: Space, times: dict[str, float], kind: str, seed: int) -> list[float]:
+    """How many times the best of all takes the best of the first 1, 2, … proposals."""
+    best, found = min(times.values()), list[float]()
+    search = SEARCHES[kind](space, seed, None)
     for _ in range(max(1, int(len(times) * SHARES[-1]))):
-        schedule = search.propose()
-        if schedule is None:
+        if (schedule := search.propose()) is None:
             break
-        seconds = times.get(schedule)
-        search.observe(schedule, seconds)
-        found = min(found, inf if seconds is None else seconds)
-        history.append(found)
-    ends = [min(len(history), max(1, int(len(times) * share))) for share in SHARES]
-    return [history[end - 1] / best for end in ends]
+        search.observe(schedule, times.get(schedule))
+        found.append(times.get(schedule, inf) / best)
+    count = max(1, int(len(times) * SHARES[-1]))
+    curve = list(accumulate(found, min))
+    return curve + curve[-1:] * (count - len(curve))
+
+
+def curves(subject: Subject, seeds: int, most: int) -> dict[str, Any] | None:
+    """Of a kernel the number of its schedules and the mean curve of each search; None if it has
+    more than `most`."""
+    space = KnownSpace(subject)
+    every = list(islice(space.schedules(), most + 1))
+    if len(every) > most:
+        return None
+    assert space.default in every
+    space.complete = True
+    times = {schedule: by_estimate(subject, schedule, []).seconds for schedule in every}
+    found: dict[str, Any] = {"schedules": len(every), "first": times[POOR] / min(times.values())}
+    for kind in SEARCHES:
+        of_seeds = [history(space, times, kind, seed) for seed in range(seeds)]
+        found[kind] = [statistics.mean(column) for column in zip(*of_seeds, strict=True)]
+    return found
+
+
+def text(record: dict[str, Any]) -> str:
+    """The record as Markdown."""
+    rows: list[list[str]] = []
+    for name, found in record["kernels"].items():
+        for kind in SEARCHES:
+            curve = found[kind]
+            ends = [max(1, int(found["schedules"] * share)) for share in SHARES]
+            at = [f"{curve[end - 1]:.3f}" for end in ends]
+            rows.append([name, str(found["schedules"]), kind, f"{found['first']:.1f}", *at])
+    header = ("kernel", "schedules", "search", "first", *(f"{share:.0%}" for share in SHARES))
+    lines = [
+        "# Searches where the best schedule is known",
+        "",
+        f"`python bench/search.py --seeds {record['seeds']}`, {record['date']}, sm_90: how many "
+        "times the best of all schedules, by the estimate, the best takes that a search has "
+        "proposed after a share of them; the mean over seeds. The first proposal is one point a "
+        "thread.",
+        "",
+        *markdown_table(header, rows),
+        "",
+        "![The best so far over the proposals](search.svg)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    """The curves of all kernels beside each other."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    matplotlib.rcParams["svg.hashsalt"] = "dlc"  # the same record gives the same bytes
+    from matplotlib import pyplot
+
+    kernels = record["kernels"]
+    size = (3.6 * len(kernels), 3.4)
+    figure, row = pyplot.subplots(
+        1, len(kernels), figsize=size, layout="constrained", squeeze=False
+    )
+    for axes, (name, found) in zip(row[0], kernels.items(), strict=True):
+        for kind in SEARCHES:
+            shares = [100 * (n + 1) / found["schedules"] for n in range(len(found[kind]))]
+            axes.step(shares, found[kind], where="post", label=kind)
+        axes.axhline(1.03, color="black", linewidth=0.6, linestyle=":")
+        axes.set_yscale("log")
+        axes.set_xlabel("% of the schedules")
+        axes.set_title(f"{name}: {found['schedules']}", fontsize=9)
+    row[0].set_ylabel("times the best of all")
+    row[0].legend(fontsize=7)
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
 
 
 def main() -> None:
@@ -70,22 +177,22 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--most", type=int, default=5000, help="schedules of a kernel [5000]")
     parser.add_argument("--only", default="", metavar="REGEX", help="of names of kernels")
+    parser.add_argument("-o", type=Path, default=RESULTS, help="where to, without a suffix")
     options = parser.parse_args()
-    rows: list[list[str]] = []
+    record: dict[str, Any] = {**where_and_when(), "seeds": options.seeds, "kernels": {}}
     for name, (f, args) in PROGRAMS.items():
         if not re.search(options.only, name):
             continue
         module = compile(f, args, "sm_90", "host").variants[0].module("loop")
         ((kernel, alone),) = isolated(module)
-        subject = Subject(alone, kernel)
-        every = islice(Space(alone, kernel, POOR).schedules(), options.most)
         with progress(f"{name}: all schedules …"):
-            times = {s: by_estimate(subject, s, []).seconds for s in every}
-            for kind in SEARCHES:
-                found = [regrets(subject, times, kind, seed) for seed in range(options.seeds)]
-                means = [statistics.mean(column) for column in zip(*found, strict=True)]
-                rows.append([name, str(len(times)), kind, *(f"{mean:.3f}" for mean in means)])
-    print(table(("kernel", "schedules", "search", *(f"{s:.0%}" for s in SHARES)), rows))
+            found = curves(Subject(alone, kernel), options.seeds, options.most)
+        if found is None:
+            print(f"{name}: more than {options.most} schedules")
+            continue
+        record["kernels"][name] = found
+        write_record(options.o, record, text(record))
+        draw(record, options.o.with_suffix(".svg"))
 
 
 if __name__ == "__main__":
