@@ -150,6 +150,13 @@ def _add_tune_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--kernel", metavar="NAME", help="only this kernel")
     command.add_argument(
+        "--plans",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="of N plans of which kernels merge, take the best by the objective first [1]",
+    )
+    command.add_argument(
         "-j", type=at_least(1), default=1, metavar="N", help="judge N candidates at once [1]"
     )
     command.add_argument("--db", metavar="FILE", help="of tuned schedules [beside the cache]")

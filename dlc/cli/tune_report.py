@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from xdsl.dialects.builtin import ModuleOp
+
 from dlc.backend.schedule_database import ScheduleDatabase
 from dlc.cli.job import Job
 from dlc.cli.status_line import STATUS, bar, progress
@@ -22,7 +24,9 @@ from dlc.diagnostics import UsageError
 from dlc.passes import STAGES
 from dlc.pipeline import stage_of, text_of
 from dlc.text import counted
-from dlc.tuning.tune_program import get_objective, tune_module, with_schedules
+from dlc.tuning.fusion_plans import PlanSearch
+from dlc.tuning.objectives import Objective
+from dlc.tuning.tune_program import get_objective, tune_module
 from dlc.tuning.tuner import Budget, Trial, Tuning
 from dlc.tuning.tuning_plot import plot
 from dlc.tuning.tuning_report import difference, report
@@ -39,8 +43,11 @@ def tune_and_report(job: Job) -> int:
         budget, judge = Budget.of(options.budget), get_objective(options.objective)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    job.run_passes("loop")
     with progress("tuning …"):
+        if options.plans > 1:
+            module = _planned(module, judge, options)
+        else:
+            job.run_passes("loop")
         shown = _Shown(budget, options.verbose > 0)
         found = tune_module(
             module,
@@ -56,8 +63,19 @@ def tune_and_report(job: Job) -> int:
     if options.plot is not None:
         plot(found.tunings, Path(options.plot))
     if options.o is not None:
-        Path(options.o).write_text(text_of(with_schedules(module, found.schedules)))
+        Path(options.o).write_text(text_of(found.module))
     return 130 if any(tuning.interrupted for tuning in found.tunings) else 0
+
+
+def _planned(module: ModuleOp, judge: Objective, options: argparse.Namespace) -> ModuleOp:
+    """The Loop IR of the best plan of which kernels merge; all are printed."""
+    if stage_of(module) == "loop":
+        raise UsageError("--plans is for programs whose kernels are not made yet, not for Loop IR")
+    search = PlanSearch(module, judge, options.seed or 0)
+    best = search.run(options.plans)
+    STATUS.clear()
+    print(f"{search}\nthe best plan: {best}", end="\n\n")
+    return best.module
 
 
 def transfer(options: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from dlc.judge.tuned_schedules import still_makes, text_digest
 from dlc.log import get_logger
 from dlc.stages import compiler_context
 from dlc.tuning.candidate_program import Subject
+from dlc.tuning.fusion_plans import PlanSearch
 from dlc.tuning.objectives import Objective, objective
 from dlc.tuning.tuner import Budget, OnTrial, Trial, Tuning, tune_kernel
 from dlc.tuning.tuning_report import report, verdict
@@ -38,7 +39,16 @@ BUDGET = "200"
 class TunedKernels:
     """What was found about the kernels of a program."""
 
+    program: ModuleOp
+    """The Loop IR that was tuned."""
     tunings: list[Tuning] = field(default_factory=list)
+    plans: PlanSearch | None = None
+    """The search for which kernels merge, if there was one."""
+
+    @property
+    def module(self) -> ModuleOp:
+        """The Loop IR with the schedules that were found."""
+        return with_schedules(self.program, self.schedules)
 
     @property
     def schedules(self) -> dict[str, str]:
@@ -47,7 +57,8 @@ class TunedKernels:
         return {t.subject.name: t.best.schedule for t in better}
 
     def __str__(self) -> str:
-        return "\n\n".join(map(report, self.tunings))
+        plans = [str(self.plans)] if self.plans is not None else []
+        return "\n\n".join([*plans, *map(report, self.tunings)])
 
     @property
     def summary(self) -> str:
@@ -82,7 +93,7 @@ def tune_module(
     Tunes the kernels of a module of Loop IR; what is interrupted is kept, and ends it. Each that is
     better than all before goes to the database, if there is one, as it is found.
     """
-    found = TunedKernels()
+    found = TunedKernels(module)
     for subject in subjects(module, kernel, seed):
         keeper = None if database is None else _Keeper(database)
 
@@ -170,6 +181,7 @@ def tune(
     objective: str | None = None,
     budget: str | int = BUDGET,
     kernel: str | None = None,
+    plans: int = 1,
     seed: int = 0,
     jobs: int = 1,
     database: str | Path | bool = True,
@@ -180,16 +192,22 @@ def tune(
     `objective` is what they are judged by: `gpu` (the default where there is one), `static`: the
     machine code that nvcc makes, `host`: the CPU's clock, `estimate`. `budget` is of each kernel:
     `"60s"`, or a number of candidates. The first candidate is the default schedule, so that none
-    that is slower by the objective is chosen. What is found goes to the database beside the cache,
-    which `dlc.compile(…, tuned=True)` reads; to the file `database` if it is one, or nowhere.
+    that is slower by the objective is chosen. Of so many `plans` of which kernels merge, the best
+    is taken first; where it is not the default one, the text of `module` is what `dlc.load` runs.
+    What is found goes to the database beside the cache, which `dlc.compile(…, tuned=True)` reads;
+    to the file `database` if it is one, or nowhere.
     Errors as of `dlc.compile`; BackendError where the objective cannot be had, `Died` where a
     default schedule cannot be judged.
     """
     judge = get_objective(objective)
     program = compile(f, args, target, "host", kwargs)
-    module = program.variants[0].module("loop")
+    stages = program.variants[0]
+    module = stages.module("loop")
+    search = PlanSearch(stages.module("tensor"), judge, seed) if plans > 1 else None
+    if search is not None:
+        module = search.run(plans).module
     where = Path(database) if isinstance(database, str | Path) else None
-    return tune_module(
+    found = tune_module(
         module,
         judge,
         Budget.of(str(budget)),
@@ -198,6 +216,8 @@ def tune(
         jobs=jobs,
         database=ScheduleDatabase(where) if database else None,
     )
+    found.plans = search
+    return found
 
 
 def get_objective(name: str | None) -> Objective:
