@@ -10,7 +10,7 @@ memory and L2 take.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import ceil, inf, prod
@@ -30,6 +30,7 @@ from dlc.ir.variance import variance
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
+    IN_FLIGHT,
     LATENCY,
     SCHEDULERS,
     START,
@@ -41,7 +42,8 @@ from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.occupancy import occupancy
 from dlc.target import Target
 
-THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (4, 16), (4, 8))
+THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16), (1, 64),
+           (1, 32))  # fmt: skip
 """Rows and columns of threads in a block."""
 THREAD_TILES = ((8, 8), (4, 8), (8, 4), (4, 4), (2, 8), (2, 4), (1, 4))
 """Rows and columns of a thread."""
@@ -56,8 +58,8 @@ FACTOR = 32
 PHASES = 4
 """Barriers of a chunk, with what threads wait for at each."""
 PHASE_CLOCKS = 120
-LEAST_ROWS = 4
-"""Rows below which a block would compute mostly nothing."""
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+"""Parts of the keys that blocks of their own fold."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class CascadeProblem:
     """Bytes of what is loaded for a key, whatever the row and column."""
     column_bytes: int
     """Bytes of what is loaded for a key and a column."""
+    results: int
+    """Values of a row and a column that are folded: the largest exponent, and sums."""
     share: float = 1.0
     """The share of rows and keys up to the last key of each row that is not masked."""
 
@@ -137,6 +141,7 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         sizes[True, True],
         sizes[False, True],
         columns,
+        len(fold.results),
         _share(exponent, outer, row, fold, key),
     )
     return TiledCascade(outer, row, column, problem)
@@ -175,6 +180,8 @@ class CascadeCandidate:
     thread: tuple[int, int]
     threads: tuple[int, int]
     chunk: int
+    splits: int = 1
+    """Parts of the keys, each a block's."""
 
     depth = 2
     """Slots of the rings of keys and values."""
@@ -195,7 +202,8 @@ class CascadeCandidate:
 
     @property
     def chunks(self) -> int:
-        return ceil(self.problem.keys / self.chunk)
+        """Chunks of a block."""
+        return ceil(ceil(self.problem.keys / self.chunk) / self.splits)
 
     @property
     def chunks_held(self) -> float:
@@ -239,7 +247,7 @@ class CascadeCandidate:
     @cached
     def blocks(self) -> int:
         p, (rows, columns) = self.problem, self.block
-        return p.batch * ceil(p.rows / rows) * ceil(p.columns / columns)
+        return self.splits * p.batch * ceil(p.rows / rows) * ceil(p.columns / columns)
 
     @cached
     def resident(self) -> int:
@@ -288,9 +296,32 @@ class CascadeCandidate:
         return int(self.blocks * (self.chunks_held * self._copied_bytes + self._row_bytes))
 
     @cached
+    def memory_seconds(self) -> float:
+        """Time to fetch each operand once, by as many SMs as have a block."""
+        p, t = self.problem, self.target
+        of_keys = p.key_bytes + p.columns * p.column_bytes + p.rows * p.score_bytes
+        fetched = p.batch * (p.keys * p.share * of_keys + p.rows * p.row_bytes)
+        return fetched / min(t.memory_bandwidth, min(self.blocks, t.sms) * t.sm_bandwidth)
+
+    @cached
+    def combine_seconds(self) -> float:
+        """Writing and reading what the parts give, and the launch of the kernel that folds it."""
+        if self.splits == 1:
+            return 0
+        p, t = self.problem, self.target
+        partial = p.batch * p.rows * p.columns * p.results * self.splits * 4
+        rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
+        return (
+            t.launch_seconds
+            + 2 * partial / rate
+            + ceil(self.splits / IN_FLIGHT) * LATENCY / t.clock
+        )
+
+    @cached
     def seconds(self) -> float:
-        """The predicted time, without memory's."""
-        return max(self.issue_seconds, self.l2_bytes / self.target.l2_bandwidth)
+        """The predicted time, without the launch."""
+        l2_seconds = self.l2_bytes / self.target.l2_bandwidth
+        return max(self.issue_seconds, l2_seconds, self.memory_seconds) + self.combine_seconds
 
     @property
     def flops(self) -> float:
@@ -300,10 +331,19 @@ class CascadeCandidate:
 
     def __str__(self) -> str:
         rows, columns = self.block
+        split = f", in {self.splits} parts" if self.splits > 1 else ""
+        times = {
+            "issue": self.issue_seconds,
+            "memory": self.memory_seconds,
+            "L2": self.l2_bytes / self.target.l2_bandwidth,
+            "combine": self.combine_seconds,
+        }
+        told = ", ".join(
+            f"{name} {seconds * 1e6:.3g}" for name, seconds in times.items() if seconds
+        )
         return (
             f"{rows}x{columns} blocks of {self.thread_count} threads, keys in chunks of "
-            f"{self.chunk}: {self.seconds * 1e6:.3g} us (issue {self.issue_seconds * 1e6:.3g}, L2 "
-            f"{self.l2_bytes / self.target.l2_bandwidth * 1e6:.3g}; {self.blocks} blocks, "
+            f"{self.chunk}{split}: {self.seconds * 1e6:.3g} us ({told}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
 
@@ -311,23 +351,31 @@ class CascadeCandidate:
 @lru_cache(maxsize=256)
 def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
     """The fastest tilings that fit, each of another block, the fastest first."""
-    if problem.rows < LEAST_ROWS:
-        return ()
     shapes: dict[object, CascadeCandidate] = {}
     for candidate in sorted(_tiles(problem, target), key=lambda c: (c.seconds, -prod(c.thread))):
-        shapes.setdefault(candidate.block, candidate)
+        shapes.setdefault((candidate.block, candidate.splits), candidate)
     return tuple(shapes.values())[:5]
 
 
 def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
     for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
-        candidate = CascadeCandidate(problem, target, thread, threads, chunk)
-        if chunk % threads[1] == 0 and candidate.resident:
-            yield candidate
+        tile = CascadeCandidate(problem, target, thread, threads, chunk)
+        if chunk % threads[1] == 0 and tile.resident:
+            yield from _split(tile)
 
 
-def cascade_steps(tiled: TiledCascade, best: CascadeCandidate) -> str:
-    """The schedule of attention in tiles."""
+def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:
+    """A tile with each number of parts worth splitting the keys into."""
+    for splits in SPLITS:
+        if splits > 1 and (splits > tile.chunks or tile.problem.share < 1):
+            return
+        yield replace(tile, splits=splits)
+        if tile.blocks * splits > 4 * tile.target.sms:
+            return
+
+
+def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> str:
+    """The schedule of attention in tiles, `split` being the step that splits the keys."""
     outer, (row, column) = tiled.outer, (tiled.row, tiled.column)
     axes = outer.axes[min(row.index, column.index) :]
     sizes: dict[SSAValue, tuple[int, int]] = {
@@ -342,6 +390,7 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate) -> str:
     steps = [
         "tileify",
         f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}",
+        *([split] if best.splits > 1 else []),
         f"blockify-launch{{block={block} thread={thread}}}",
         f"stage-inputs{{budget={best.slab_bytes} compute=true points={rows},{keys}}}",
         f"register-tile{{extents={registers}}}",

@@ -54,9 +54,9 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
     cascade = tiled_cascade(kernel)
     if cascade and (ranked := cascade_candidates(cascade.problem, target)):
         memory_bytes, best = work_of(kernel, target).memory_bytes, ranked[0]
-        longest = max(best.seconds, memory_bytes / target.memory_bandwidth)
-        seconds = target.launch_seconds + longest
-        return Cost(best.flops, memory_bytes, best.l2_bytes, 1.0, seconds)
+        longest = max(best.seconds, memory_bytes / target.memory_bandwidth + best.combine_seconds)
+        seconds, combine = target.launch_seconds + longest, best.combine_seconds
+        return Cost(best.flops, memory_bytes, best.l2_bytes, 1.0, seconds, combine)
     tiled = tiled_contraction(kernel)
     fitting = candidates(tiled.problem, target) if tiled else ()
     work = work_of(kernel, target, tiled.found if tiled and fitting else None)

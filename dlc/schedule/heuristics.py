@@ -62,7 +62,8 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     cascade = tiled_cascade(kernel)
     if cascade and (ranked := cascade_candidates(cascade.problem, target)):
         lost = tuple(str(other) for other in ranked[1:])
-        return Choice(cascade_steps(cascade, ranked[0]), str(ranked[0]), lost)
+        split = _split(ranked[0].splits, [cascade.outer.hint(a) for a in cascade.outer.axes])
+        return Choice(cascade_steps(cascade, ranked[0], split), str(ranked[0]), lost)
     if tiled := tiled_contraction(kernel):
         return _contraction(tiled, target)
     if plan := window_plan(kernel, target):

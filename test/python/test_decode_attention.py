@@ -1,0 +1,82 @@
+"""Attention of few rows: its keys are folded in parts, which a second kernel folds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_attention import INF, NAN, PROGRAMS, causal, draw, masked, tiled
+from torch import Tensor
+
+import dlc
+
+THEN = "tileify,blockify-launch{block=32 thread=32}"
+STEPS = (
+    "tileify",
+    "chunk-matmul-k{bk=16 vector=4}",
+    f'split-matmul-k{{splits=3 then="{THEN}"}}',
+    "blockify-launch{block=4,8 thread=4,4}",
+    "stage-inputs{budget=20000 compute=true points=1,4}",
+    "register-tile{extents=2}",
+    "double-buffer{depth=2}",
+    "async-copy",
+    "pad-smem",
+    "pipeline-k-outer",
+    "mark-unroll{limit=8}",
+)
+
+
+def shared(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Several heads of queries for each of keys."""
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "keys"),
+    [
+        ("sdpa", 8, 100),
+        ("grouped", 4, 127),
+        ("causal", 3, 129),
+        ("masked", 5, 7),
+        ("by hand", 2, 1),
+        ("a window, ALiBi", 4, 40),
+    ],
+)
+def test_parts_of_the_keys(name: str, rows: int, keys: int, tmp_path: Path) -> None:
+    tiled(PROGRAMS[name], STEPS, tmp_path / "split.mlir", *draw(rows, keys, 8, 8))
+
+
+def test_unusual_numbers_in_parts(tmp_path: Path) -> None:
+    q, k, v = draw(5, 70, 8, 8)
+    q[0, 0, 1, 0], q[0, 0, 2, 1] = NAN, INF
+    k[0, 1, 44, 0], v[0, 0, 5, 1], v[0, 1, 60, 0] = INF, -INF, NAN
+    tiled(PROGRAMS["by hand"], STEPS, tmp_path / "split.mlir", q, k, v)
+
+
+def test_parts_of_which_all_keys_are_masked(tmp_path: Path) -> None:
+    q, k, v = draw(5, 70, 8, 8)
+    k[:, 0, :40, 0] = -1.0  # masks the first two parts of a head
+    k[:, 1, :, 0] = -1.0  # and all of the other
+    v[0, 1, 3, 2] = INF  # of which 0 times is NaN
+    tiled(masked, STEPS, tmp_path / "split.mlir", q, k, v)
+
+
+@pytest.mark.parametrize(("rows", "keys"), [(2, 512), (4, 500), (8, 1025)])
+def test_few_rows_are_two_launches_by_default(rows: int, keys: int) -> None:
+    generator = torch.Generator().manual_seed(keys)
+    shapes = (1, 32, rows, 32), (1, 8, keys, 32), (1, 8, keys, 32)
+    inputs = [torch.randn(shape, generator=generator) for shape in shapes]
+    compiled = dlc.compile(shared, tuple(inputs), backend="host", target="sm_90")
+    first, second = compiled.kernels
+    assert "split-matmul-k" in first.schedule
+    assert second.name == f"{first.name}_combine"
+    exact = shared(*(x.double() for x in inputs))
+    torch.testing.assert_close(compiled(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
+
+
+def test_keys_that_the_mask_skips_are_not_split() -> None:
+    inputs = tuple(torch.empty((1, 4, 256, 64), device="meta") for _ in range(3))
+    compiled = dlc.compile(causal, inputs, backend="host", target="sm_90")
+    assert all("split-matmul-k" not in kernel.schedule for kernel in compiled.kernels)
