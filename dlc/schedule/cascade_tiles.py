@@ -19,14 +19,15 @@ from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.traits import ConstantLike
 
-from dlc.analysis.loop.contraction import contraction_of
+from dlc.analysis.loop.contraction import contraction_of, weight_axes
 from dlc.analysis.loop.loops import trip_count
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
 from dlc.ir.cached import cached
 from dlc.ir.monoid import EXPSUM
-from dlc.ir.variance import variance
+from dlc.ir.variance import Variance, variance
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
@@ -45,7 +46,7 @@ from dlc.target import Target
 THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16), (1, 64),
            (1, 32))  # fmt: skip
 """Rows and columns of threads in a block."""
-THREAD_TILES = ((8, 8), (4, 8), (8, 4), (4, 4), (2, 8), (2, 4), (1, 4))
+THREAD_TILES = ((8, 8), (4, 8), (8, 4), (4, 4), (2, 8), (2, 4), (1, 4), (1, 2))
 """Rows and columns of a thread."""
 CHUNKS = (64, 32, 16)
 """Keys in a chunk."""
@@ -82,6 +83,8 @@ class CascadeProblem:
     """Bytes of what is loaded for a key and a column."""
     results: int
     """Values of a row and a column that are folded: the largest exponent, and sums."""
+    memory_bytes: int
+    """Bytes of all memrefs that are loaded of; several heads may share one's keys."""
     share: float = 1.0
     """The share of rows and keys up to the last key of each row that is not masked."""
 
@@ -91,7 +94,8 @@ class TiledCascade:
     """A kernel that is attention, and which of its axes are tiled."""
 
     outer: loop.ForOp
-    row: BlockArgument
+    row: BlockArgument | None
+    """None where keys are not shared: each row has its own."""
     column: BlockArgument
     problem: CascadeProblem
 
@@ -108,24 +112,20 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
     if len(within) > 1 or any(not isinstance(op, loop.ReduceOp) for op in within):
         return None
     along = variance(kernel)
-    found = contraction_of(fold, along)
-    exponent, *weights = fold.yielded.values
-    if found is None or not along[exponent].isdisjoint(found.columns):
+    axes = _tiled_axes(fold, outer, along)
+    if axes is None:
         return None
-    if any(not along[w].isdisjoint(found.rows) for w in weights):
-        return None
-    row, column = (max(axes, key=outer.hint) for axes in (found.rows, found.columns))
-    assert isinstance(row, BlockArgument)
-    assert isinstance(column, BlockArgument)
-    (key,) = fold.axes
+    row, column = axes
+    (key,), exponent = fold.axes, fold.yielded.values[0]
     width = trip_count(within[0]) if within else 0
     sizes = dict.fromkeys(((True, False), (True, True), (False, True)), 0)
-    columns = 0
+    columns, refs = 0, dict[SSAValue, int]()
     for op in fold.body.walk():
         if not isinstance(op, loop.LoadOp):
             continue
         varies, size = along[op.result], element_bytes(op.result.type)
         deep = bool(within) and not varies.isdisjoint(within[0].axes)
+        refs[op.ref] = prod(shape_of(op.ref)) * size
         if column in varies:
             columns += size
         elif (kind := (row in varies, key in varies)) in sizes:
@@ -133,7 +133,7 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
     batch = prod(outer.hint(a) for a in outer.axes if a not in (row, column))
     problem = CascadeProblem(
         batch,
-        outer.hint(row),
+        1 if row is None else outer.hint(row),
         outer.hint(column),
         fold.hint(key),
         width,
@@ -142,21 +142,44 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         sizes[False, True],
         columns,
         len(fold.results),
+        sum(refs.values()),
         _share(exponent, outer, row, fold, key),
     )
     return TiledCascade(outer, row, column, problem)
 
 
+def _tiled_axes(
+    fold: loop.ReduceOp, outer: loop.ForOp, along: Variance
+) -> tuple[BlockArgument | None, BlockArgument] | None:
+    """The longest axis of rows that share keys, if there is one, and the longest of columns."""
+    found, columns = contraction_of(fold, along), weight_axes(fold, along)
+    exponent, *weights = fold.yielded.values
+    rows: tuple[SSAValue, ...] = ()
+    if found is not None:
+        rows, columns = found.rows, found.columns
+        if not along[exponent].isdisjoint(columns):
+            return None
+        if any(not along[w].isdisjoint(rows) for w in weights):
+            return None
+    if not columns:
+        return None
+    row, column = (max(axes, key=outer.hint, default=None) for axes in (rows, columns))
+    assert row is None or isinstance(row, BlockArgument)
+    assert isinstance(column, BlockArgument)
+    return row, column
+
+
 def _share(
     exponent: SSAValue,
     outer: loop.ForOp,
-    row: BlockArgument,
+    row: BlockArgument | None,
     fold: loop.ReduceOp,
     key: BlockArgument,
 ) -> float:
     """The share of keys up to the last that is not masked, where conditions tell it of a row."""
-    select, rows, keys = exponent.owner, outer.hint(row), fold.hint(key)
-    if not isinstance(select, loop.SelectOp) or not rows * keys:
+    select, keys = exponent.owner, fold.hint(key)
+    rows = 0 if row is None else outer.hint(row)
+    if row is None or not isinstance(select, loop.SelectOp) or not rows * keys:
         return 1.0
     default = ConstantLike.get_constant_value(select.default)
     if not isinstance(default, FloatAttr) or default.value.data != -inf:
@@ -297,11 +320,12 @@ class CascadeCandidate:
 
     @cached
     def memory_seconds(self) -> float:
-        """Time to fetch each operand once, by as many SMs as have a block."""
+        """Time to fetch each operand once for each head, by as many SMs as have a block."""
         p, t = self.problem, self.target
         of_keys = p.key_bytes + p.columns * p.column_bytes + p.rows * p.score_bytes
         fetched = p.batch * (p.keys * p.share * of_keys + p.rows * p.row_bytes)
-        return fetched / min(t.memory_bandwidth, min(self.blocks, t.sms) * t.sm_bandwidth)
+        at_once = min(self.blocks, t.sms) * t.sm_bandwidth
+        return max(fetched / at_once, min(fetched, p.memory_bytes) / t.memory_bandwidth)
 
     @cached
     def combine_seconds(self) -> float:
@@ -360,7 +384,8 @@ def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[Cascade
 def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
     for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
         tile = CascadeCandidate(problem, target, thread, threads, chunk)
-        if chunk % threads[1] == 0 and tile.resident:
+        rows_fit = tile.block[0] == 1 or problem.rows > 1
+        if chunk % threads[1] == 0 and rows_fit and tile.resident:
             yield from _split(tile)
 
 
@@ -377,11 +402,12 @@ def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:
 def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> str:
     """The schedule of attention in tiles, `split` being the step that splits the keys."""
     outer, (row, column) = tiled.outer, (tiled.row, tiled.column)
-    axes = outer.axes[min(row.index, column.index) :]
+    axes = outer.axes[min(axis.index for axis in (row or column, column)) :]
     sizes: dict[SSAValue, tuple[int, int]] = {
-        row: (best.block[0], best.threads[0]),
         column: (best.block[1], best.threads[1]),
     }
+    if row is not None:
+        sizes[row] = best.block[0], best.threads[0]
     block = ",".join(str(sizes.get(a, (1, 1))[0]) for a in axes)
     thread = ",".join(str(sizes.get(a, (1, 1))[1]) for a in axes)
     held = [sizes[a][0] // sizes[a][1] for a in axes if a in sizes]

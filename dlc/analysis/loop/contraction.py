@@ -87,3 +87,14 @@ def contractions(root: Operation) -> list[Contraction]:
     reduces = [op for op in root.walk() if isinstance(op, ReduceOpBase)]
     along = variance(root) if reduces else {}
     return [c for r in reduces if (c := contraction_of(r, along)) is not None]
+
+
+def weight_axes(reduce: ReduceOpBase, along: Variance) -> tuple[SSAValue, ...]:
+    """
+    The axes around a fold of powers of e along which its weights vary, but no exponent. Where there
+    are any, each power is multiplied with several weights.
+    """
+    exponent, *weights = reduce.yielded.values
+    varies = frozenset[SSAValue]().union(*(along[w] for w in weights)) - along[exponent]
+    order = dict.fromkeys(axis for loop in loops_around(reduce) for axis in loop.axes)
+    return tuple(axis for axis in order if axis in varies)

@@ -10,11 +10,12 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument
 
-from dlc.analysis.loop.contraction import contractions
+from dlc.analysis.loop.contraction import contractions, weight_axes
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, AxesOp
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import EXPSUM
+from dlc.ir.variance import variance
 from dlc.registry import OptionError
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.axes.nest import chunk
@@ -33,9 +34,10 @@ class ChunkMatmulKPass(SchedulingPass):
     others are one axis, along which the others' points follow each other. Where conditions choose
     among them, they stay apart, so that whole ones are skipped.
 
-    Of a sum of powers that is a contraction, as attention is (`join-cascades`), keys are K: of each
-    chunk, the largest exponent is found first and then sums relative to it, so that sums that a
-    thread holds are multiplied once a chunk. What is summed within, the scores, is not chunked.
+    Of a sum of powers of which each has several weights, as attention has (`join-cascades`), keys
+    are K: of each chunk, the largest exponent is found first and then sums relative to it, so that
+    sums that a thread holds are multiplied once a chunk. What is summed within, the scores, is not
+    chunked.
 
     *Legal always*: points of a ragged last chunk beyond K fold the identity. Both reduces have one
     monoid and the inner one is only yielded, so they accumulate in place.
@@ -84,12 +86,11 @@ class ChunkMatmulKPass(SchedulingPass):
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         assert self.bk is not None
+        if cascades := _cascades_of(kernel.launch):
+            return self._cascades(cascades)
         found = [
             c.reduce for c in contractions(kernel.launch) if isinstance(c.reduce, tile.ReduceOp)
         ]
-        cascades = [reduce for reduce in found if reduce.monoid_name.data == EXPSUM]
-        if cascades:
-            return self._cascades(cascades)
         reduces = [
             reduce
             for reduce in found
@@ -127,6 +128,14 @@ class ChunkMatmulKPass(SchedulingPass):
                 if op.extent(op.axes[-1]) % self.vector == 0 and self.vector > 1:
                     _vectorize(op, self.vector)
         return f"keys in chunks of {self.bk}, of which the largest is found first"
+
+
+def _cascades_of(launch: tile.LaunchOp) -> list[tile.ReduceOp]:
+    """The folds of powers of e of which each is multiplied with several weights."""
+    folds = [op for op in launch.walk() if isinstance(op, tile.ReduceOp)]
+    folds = [op for op in folds if op.monoid_name.data == EXPSUM]
+    along = variance(launch) if folds else {}
+    return [op for op in folds if weight_axes(op, along)]
 
 
 def _join(outer: tile.ReduceOp, name: str) -> None:

@@ -88,8 +88,8 @@ def compute(operand: ComputedOperand, points: Sequence[int] = ()) -> tile.LoadOp
     body.block.add_op(tile.YieldOp([copies[value]], where))
     held = None
     if operand.reduces:
-        wanted = [1] * len(operand.sizes) + list(points)
-        wanted = wanted[len(wanted) - len(operand.sizes) :] if len(operand.sizes) > 1 else [1]
+        rank = len(operand.sizes)
+        wanted = [*[1] * rank, *points][-rank:] if rank > 1 else [1] * rank
         held = [gcd(n, size) for n, size in zip(wanted, operand.sizes, strict=True)]
     slab = tile.ComputeOp(operand.sizes, value.type, body, held)
     slab.result.name_hint = f"{operand.name}_smem"
