@@ -42,6 +42,7 @@ def shared(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         ("masked", 5, 7),
         ("by hand", 2, 1),
         ("a window, ALiBi", 4, 40),
+        ("a window, ALiBi", 20, 7),  # the last rows have no keys: NaN
     ],
 )
 def test_parts_of_the_keys(name: str, rows: int, keys: int, tmp_path: Path) -> None:
@@ -63,15 +64,15 @@ def test_parts_of_which_all_keys_are_masked(tmp_path: Path) -> None:
     tiled(masked, STEPS, tmp_path / "split.mlir", q, k, v)
 
 
-@pytest.mark.parametrize(("rows", "keys"), [(2, 512), (4, 500), (8, 1025)])
-def test_few_rows_are_two_launches_by_default(rows: int, keys: int) -> None:
+@pytest.mark.parametrize(("rows", "keys", "launches"), [(2, 512, 2), (4, 500, 1), (8, 1025, 2)])
+def test_few_rows_are_at_most_two_launches(rows: int, keys: int, launches: int) -> None:
     generator = torch.Generator().manual_seed(keys)
     shapes = (1, 32, rows, 32), (1, 8, keys, 32), (1, 8, keys, 32)
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
     compiled = dlc.compile(shared, tuple(inputs), backend="host", target="sm_90")
-    first, second = compiled.kernels
-    assert "split-matmul-k" in first.schedule
-    assert second.name == f"{first.name}_combine"
+    first, *others = compiled.kernels
+    assert ("split-matmul-k" in first.schedule) == (launches == 2)
+    assert [kernel.name for kernel in others] == [f"{first.name}_combine"] * (launches - 1)
     exact = shared(*(x.double() for x in inputs))
     torch.testing.assert_close(compiled(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
 
@@ -80,3 +81,27 @@ def test_keys_that_the_mask_skips_are_not_split() -> None:
     inputs = tuple(torch.empty((1, 4, 256, 64), device="meta") for _ in range(3))
     compiled = dlc.compile(causal, inputs, backend="host", target="sm_90")
     assert all("split-matmul-k" not in kernel.schedule for kernel in compiled.kernels)
+
+
+ONE_ROW = (
+    *STEPS[:3],
+    "blockify-launch{block=8 thread=4}",
+    "stage-inputs{budget=20000 compute=true points=1,2}",
+    *STEPS[5:],
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"), [("sdpa", 100), ("masked", 127), ("soft-capped", 129), ("sdpa", 7)]
+)
+def test_a_row_with_keys_of_its_own(name: str, keys: int, tmp_path: Path) -> None:
+    tiled(PROGRAMS[name], ONE_ROW, tmp_path / "row.mlir", *draw(1, keys, 8, 8))
+
+
+def test_unusual_numbers_in_a_row_with_keys_of_its_own(tmp_path: Path) -> None:
+    q, k, v = draw(1, 70, 8, 8)
+    q[0, 0, 0, 0], k[0, 1, 44, 0], v[0, 1, 60, 0] = NAN, INF, INF
+    tiled(PROGRAMS["by hand"], ONE_ROW, tmp_path / "row.mlir", q, k, v)
+    q, k, v = draw(1, 70, 8, 8)
+    k[:, 0, :40, 0], k[:, 1, :, 0] = -1.0, -1.0  # masks parts of a head, and all of the other
+    tiled(masked, ONE_ROW, tmp_path / "masked.mlir", q, k, v)
