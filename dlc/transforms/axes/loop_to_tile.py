@@ -19,6 +19,7 @@ def as_tile(kernel: loop.KernelOp) -> tile.KernelOp:
     """
     body = kernel.body.block
     launch = tile.LaunchOp([], Region(Block()))
+    launch.location = kernel.location
     terminator = launch.body.block.last_op
     assert terminator is not None
     for op in [op for op in body.ops if not isinstance(op, arith.ConstantOp)]:

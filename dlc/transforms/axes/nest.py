@@ -77,7 +77,9 @@ def _nest(op: Loop, outside: int) -> Loop:
             result.name_hint = part.name_hint
             part.replace_all_uses_with(result)
             part.name_hint = _part_of(part.name_hint)
-        body.block.add_op(tile.YieldOp(op.results, _take_conditions(op)))
+        last = tile.YieldOp(op.results, _take_conditions(op))
+        last.location = op.yielded.location
+        body.block.add_op(last)
     whole.location = op.location
     block.insert_op_before(whole, after)
     return whole

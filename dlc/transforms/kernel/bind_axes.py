@@ -163,6 +163,7 @@ class _Binding:
 
     def _define(self, op: Operation, name: str | None) -> Expr:
         """Inserts the definition of an index value."""
+        op.location = self._launch.location
         self._builder.insert(op)
         op.results[0].name_hint = name
         return Expr.of(op.results[0])
@@ -237,6 +238,7 @@ class _Binding:
             op.detach()
             body.block.add_op(op)
         nest = tile.ForOp([self._extents[axis]], body, [SERIAL])
+        nest.location = self._launch.location
         assert block.last_op is not None
         block.insert_op_before(nest, block.last_op)
         self._nest(body.block, inner)

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     ModuleOp,
     TensorType,
+    UnknownLoc,
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr
@@ -140,9 +141,14 @@ class _Lifter:
             built, numbers = self.built[read.key]
             tensors = list(read.tensors)
             inputs, body = [tensors[n] for n in numbers], built.clone()
+            for inner in body.walk():
+                inner.location = op.location
         else:
             builder = _KernelBuilder(op, self.layouts)
             inputs, body = builder.build()
+            for inner in body.walk():
+                if isinstance(inner.location, UnknownLoc):
+                    inner.location = op.location
             self.built[read.key] = body, [read.tensors[v] for v in inputs]
         alignments = [self.layouts.alignment(v) for v in inputs]
         kernel = loop.KernelOp(name, inputs, body, alignments)

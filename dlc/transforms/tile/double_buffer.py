@@ -109,10 +109,15 @@ def _to_rings(loop: Operation, stages: list[tile.StageOp], depth: int) -> None:
         Rewriter.insert_op(ring, InsertPoint.before(loop))
         rings.append(ring)
     first = stages[0]
-    Rewriter.insert_op([tile.FillOp(r.result, axis) for r in rings], InsertPoint.before(first))
+    for ring in rings:
+        fill = tile.FillOp(ring.result, axis)
+        fill.location = ring.location
+        Rewriter.insert_op(fill, InsertPoint.before(first))
     for stage, ring in zip(stages, rings, strict=True):
         last = _last_user(loop.body.block, stage)
-        Rewriter.insert_op(tile.ReleaseOp(ring.result, axis), InsertPoint.after(last))
+        release = tile.ReleaseOp(ring.result, axis)
+        release.location = ring.location
+        Rewriter.insert_op(release, InsertPoint.after(last))
         slot = tile.AcquireOp(ring.result, axis)
         slot.result.name_hint = stage.result.name_hint
         slot.location = stage.location

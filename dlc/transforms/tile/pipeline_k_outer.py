@@ -74,16 +74,22 @@ def _iteration(loop: tile.ReduceOp) -> Expr:
     return Expr.of(axis)
 
 
+def _request(ring: tile.RingOp, chunk: Expr | int) -> tile.FillOp:
+    fill = tile.FillOp(ring.result, chunk)
+    fill.location = ring.location
+    return fill
+
+
 def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp]) -> None:
     """Moves the first requests before the loop, the others behind its acquires."""
     rings = [fill.source for fill in fills]
     for ahead in range(max(ring.depth for ring in rings) - 1):
         early = [r for r in rings if ahead < min(r.depth - 1, r.chunks)]
-        prologue = [tile.FillOp(ring.result, ahead) for ring in early]
+        prologue = [_request(ring, ahead) for ring in early]
         Rewriter.insert_op(prologue, InsertPoint.before(loop))
     acquires = [op for op in loop.body.block.ops if isinstance(op, tile.AcquireOp)]
     late = [ring for ring in rings if ring.depth - 1 < ring.chunks]
-    requests = [tile.FillOp(ring.result, _iteration(loop) + (ring.depth - 1)) for ring in late]
+    requests = [_request(ring, _iteration(loop) + (ring.depth - 1)) for ring in late]
     Rewriter.insert_op(requests, InsertPoint.after(acquires[-1]))
     for fill in fills:
         Rewriter.erase_op(fill)

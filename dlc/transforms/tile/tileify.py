@@ -71,3 +71,4 @@ def _absorb(launch: tile.LaunchOp, inner: tile.ForOp) -> None:
     inner.detach()
     inner.erase()
     launch.set_axes(extents, [THREAD] * len(extents))
+    launch.location = inner.location

@@ -36,7 +36,9 @@ class Yielded:
         """Takes what a reduce yields; its yield is empty then."""
         last = op.yielded
         taken = Yielded(list(last.values), last.where, tuple(last.indices))
-        Rewriter.replace_op(last, tile.YieldOp(), [])
+        empty = tile.YieldOp()
+        empty.location = last.location
+        Rewriter.replace_op(last, empty, [])
         return taken
 
     def part(self, numbers: Sequence[int]) -> Yielded:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from xdsl.builder import Builder
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import IndexType, IntegerAttr, LocationAttr, UnitAttr, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -21,9 +21,19 @@ class KernelBuilder:
     def __init__(self, source: kernel.FuncOp, body: Block) -> None:
         self.source = source
         self.body = body
-        self.builder = Builder(InsertPoint.at_end(body))
+        self.place: LocationAttr = source.location
+        """Where what is inserted next comes from, if it does not say so itself."""
+        self.builder = self._builder_at(InsertPoint.at_end(body))
         self._constants: dict[Attribute, SSAValue] = {}
         self._header: Operation | None = None
+
+    def _builder_at(self, point: InsertPoint) -> Builder:
+        """Inserts at a point what comes from `place`."""
+        return Builder(point, operation_insertion_handler=[self._take_place])
+
+    def _take_place(self, op: Operation) -> None:
+        if isinstance(op.location, UnknownLoc):
+            op.location = self.place
 
     def value(self, value: SSAValue) -> SSAValue:
         """What a value of `source` is in what is inserted."""
@@ -48,8 +58,9 @@ class KernelBuilder:
         return [self.expr(e, at) for e in exprs]
 
     def before(self, op: Operation) -> None:
-        """What is inserted next stands in front of an op."""
-        self.builder = Builder(InsertPoint.before(op))
+        """What is inserted next stands in front of an op, and comes from it."""
+        self.place = op.location
+        self.builder = self._builder_at(InsertPoint.before(op))
 
     def insert(self, op: Operation, name: str | None = None) -> SSAValue:
         """Inserts an op with one result and names it."""
@@ -107,7 +118,7 @@ class KernelBuilder:
     @contextmanager
     def inside(self, block: Block) -> Iterator[None]:
         """Inserts into `block`, which is then closed by an empty yield."""
-        outer, self.builder = self.builder, Builder(InsertPoint.at_end(block))
+        outer, self.builder = self.builder, self._builder_at(InsertPoint.at_end(block))
         yield
         self.builder.insert(scf.YieldOp())
         self.builder = outer
@@ -115,7 +126,7 @@ class KernelBuilder:
     @contextmanager
     def in_loop(self, loop: tile.ForOp) -> Iterator[None]:
         """Inserts into the body of a loop over axes, in front of its yield."""
-        outer, self.builder = self.builder, Builder(InsertPoint.before(loop.yielded))
+        outer, self.builder = self.builder, self._builder_at(InsertPoint.before(loop.yielded))
         yield
         self.builder = outer
 
@@ -127,7 +138,7 @@ class KernelBuilder:
             return
         block = Block()
         self.builder.insert(tile.EachOp(axes, Region(block)))
-        outer, self.builder = self.builder, Builder(InsertPoint.at_end(block))
+        outer, self.builder = self.builder, self._builder_at(InsertPoint.at_end(block))
         yield
         self.builder = outer
 

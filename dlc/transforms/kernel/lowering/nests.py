@@ -103,6 +103,7 @@ def _lower_group(to: RegisterLowering, group: list[Operation], axes: tuple[SSAVa
     """Lowers ops of the same register axes in one nest of unrolled loops."""
     if not group:
         return
+    to.place = group[0].location
     for op in group:
         to.define_memory(op)
     escaping: dict[SSAValue, LocalArray] = {}
@@ -127,6 +128,7 @@ def _lower_group(to: RegisterLowering, group: list[Operation], axes: tuple[SSAVa
 
 def _lower_op(to: RegisterLowering, op: Operation) -> None:
     """Lowers an op with loops of its own, or one that varies along no register axis."""
+    to.place = op.location
     to.define_memory(op)
     _LOWERED_ALONE.get(type(op), _lower_scalar)(to, op)
 
@@ -143,6 +145,7 @@ def _lower_alone(to: RegisterLowering, op: tile.LoadOp | tile.StoreOp) -> None:
 
 def _lower_scalar(to: RegisterLowering, op: Operation) -> None:
     """Lowers an op at the current point of the register axes."""
+    to.place = op.location
     match op:
         case tile.LoadOp():
             to.scalars[op.result] = lower_load(to, op)

@@ -111,7 +111,8 @@ class TensorBuilder:
         self.place.erase()
 
     def insert(self, op: Operation, hint: str | None = None) -> SSAValue:
-        op.location = self.place.location
+        for inner in op.walk():
+            inner.location = self.place.location
         set_ops(op, [f"{self.position} {self.name}"])
         self.builder.insert(op)
         self._created.add(op)

@@ -25,6 +25,7 @@ def stage(slab: Slab) -> None:
     block: Block = slab.scope.body.block
     staged = tile.StageOp(slab.source, slab.base, slab.sizes)
     staged.result.name_hint = f"{slab.source.name_hint}_smem"
+    staged.location = next(iter(slab.loads)).location
     first = next(op for op in block.ops if not isinstance(op, tile.StageOp))
     Rewriter.insert_op(staged, InsertPoint.before(first))
     for load, within in slab.loads.items():
