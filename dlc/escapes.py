@@ -8,6 +8,8 @@ into a text of another language passes through here, `shlex.quote` or `json.dump
 from __future__ import annotations
 
 import hashlib
+import html
+import json
 import re
 
 MAX_NAME = 120
@@ -89,3 +91,14 @@ def python_string(text: str) -> str:
         return f'r"""\n{text}"""'
     lines = "".join(f"    {line!a}\n" for line in text.splitlines(keepends=True))
     return f"(\n{lines})"
+
+
+def html_text(text: str) -> str:
+    """What stands for this text in a page, between tags or in a quoted attribute."""
+    return html.escape(printable(text))
+
+
+def html_json(value: object) -> str:
+    """JSON for a script element of a page, which nothing in it ends."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -58,6 +58,24 @@ def counts_of(func: kernel.FuncOp) -> Counts:
     return walk.counts
 
 
+def first_lanes(
+    func: kernel.FuncOp, op: kernel.LoadOp | kernel.StoreOp | kernel.CpAsyncOp
+) -> tuple[list[int], int]:
+    """
+    The byte addresses in its buffer at which the first warp accesses one, in the first iteration
+    of all loops, and the bytes of a lane; of a copy its target.
+    """
+    if isinstance(op, kernel.CpAsyncOp):
+        type, subscripts = memref_of(op.target), op.target_subscripts
+        elements = op.elements.value.data
+    else:
+        type, subscripts = memref_of(op.ref), op.subscripts
+        value = op.result.type if isinstance(op, kernel.LoadOp) else op.value.type
+        elements = prod(shape_of(value)) if isinstance(value, VectorType) else 1
+    lanes = _Walk(func).lanes_at(op, type, subscripts)
+    return lanes, elements * element_bytes(type.element_type)
+
+
 class _Walk:
     def __init__(self, func: kernel.FuncOp) -> None:
         self.counts = Counts()
@@ -119,9 +137,9 @@ class _Walk:
                 type = memref_of(op.source)
                 width = op.elements.value.data * element_bytes(type.element_type)
                 counts.slots += 2 * times
-                counts.sectors += times * sectors(self._lanes(op, type, op.subscripts), width)
+                counts.sectors += times * sectors(self.lanes_at(op, type, op.subscripts), width)
                 target = memref_of(op.target)
-                lanes = self._lanes(op, target, op.target_subscripts)
+                lanes = self.lanes_at(op, target, op.target_subscripts)
                 counts.wavefronts += times * wavefronts(lanes, width)
             case kernel.TmaLoadOp():
                 self.requests += 1
@@ -158,7 +176,7 @@ class _Walk:
         value = op.result.type if isinstance(op, kernel.LoadOp) else op.value.type
         elements = prod(shape_of(value)) if isinstance(value, VectorType) else 1
         width = elements * element_bytes(type.element_type)
-        lanes = self._lanes(op, type, op.subscripts)
+        lanes = self.lanes_at(op, type, op.subscripts)
         self.counts.slots += times
         if is_shared(op.ref):
             self.counts.wavefronts += times * wavefronts(lanes, width)
@@ -166,7 +184,7 @@ class _Walk:
         self.counts.sectors += times * sectors(lanes, width)
         return isinstance(op, kernel.LoadOp)
 
-    def _lanes(
+    def lanes_at(
         self, op: Operation, type: MemRefType[Attribute], subscripts: tuple[Expr, ...]
     ) -> list[int]:
         """The byte addresses of the first warp, in the first iteration of all loops."""

@@ -60,6 +60,7 @@ __all__ = [
     "parameter_types",
     "print_kernel",
     "print_module",
+    "print_with_lines",
     "shared_bytes",
 ]
 
@@ -76,12 +77,20 @@ def print_module(module: ModuleOp) -> str:
                 f"the CUDA printer expects kernel.func, found {op.name}",
                 _GO_ON,
             )
+    return _print([op for op in module.walk() if isinstance(op, kernel.FuncOp)])[0]
+
+
+def print_with_lines(module: ModuleOp) -> tuple[str, dict[Operation, range]]:
+    """
+    The same of a module of Kernel IR, and its lines, from 0, that each operation wrote. What an
+    operation computes that wrote none stands in the lines of its users.
+    """
     return _print([op for op in module.walk() if isinstance(op, kernel.FuncOp)])
 
 
 def print_kernel(func: kernel.FuncOp) -> str:
     """One kernel as a text that compiles on its own."""
-    return _print([func])
+    return _print([func])[0]
 
 
 def _independent(func: kernel.FuncOp) -> kernel.FuncOp:
@@ -91,12 +100,20 @@ def _independent(func: kernel.FuncOp) -> kernel.FuncOp:
     return func
 
 
-def _print(funcs: Sequence[kernel.FuncOp]) -> str:
+def _print(funcs: Sequence[kernel.FuncOp]) -> tuple[str, dict[Operation, range]]:
+    """Kernels after their prelude, and the lines that each operation wrote."""
     check_names(funcs)
     printers = [_KernelPrinter(_independent(func)) for func in funcs]
     texts = [printer.print() for printer in printers]
     helpers = {name for printer in printers for name in printer.helpers}
-    return prelude_for(helpers) + "\n".join(texts)
+    prelude = prelude_for(helpers)
+    written: dict[Operation, range] = {}
+    first = prelude.count("\n")
+    for printer, text in zip(printers, texts, strict=True):
+        for op, lines in printer.written.items():
+            written[op] = range(first + lines.start, first + lines.stop)
+        first += text.count("\n") + 1
+    return prelude + "\n".join(texts), written
 
 
 @dataclass(frozen=True)
@@ -116,6 +133,8 @@ class _KernelPrinter(Accesses):
         called = (name for op in func.walk() if (name := function_name(op)) is not None)
         super().__init__(called, func)
         self.func = func
+        self.written: dict[Operation, range] = {}
+        """The lines of each operation that has any, those of what it holds among them."""
 
     # The kernel.
 
@@ -143,12 +162,13 @@ class _KernelPrinter(Accesses):
         head = f"{c_name(func)}({', '.join(parameters)}) {{"
         if len(head) > COLUMNS:
             head = f"{c_name(func)}(\n    " + ",\n    ".join(parameters) + ") {"
-        self.lines.append(head)
+        self.lines += head.split("\n")
         self.indent = 1
         self.share()
         self._ops(func.body.block)
         self.indent = 0
         self.line("}")
+        self.written[func] = range(len(self.lines))
         text = "\n".join(self.lines) + "\n"
         self.helpers.update(header for type, header in HALF_HEADERS.items() if type in text)
         return text
@@ -157,7 +177,10 @@ class _KernelPrinter(Accesses):
         self.enter(block)
         for op in block.ops:
             if not isinstance(op, scf.YieldOp):
+                first = len(self.lines)
                 self._op(op)
+                if len(self.lines) > first:
+                    self.written[op] = range(first, len(self.lines))
 
     def _body(self, block: Block, results: Sequence[Text]) -> None:
         """Writes the body of a loop or if; what it yields is assigned to `results`."""
