@@ -17,6 +17,7 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"dlc_bench": "contenders, timers, counters"},
     {"dlc.compiler": "dlc.compile: a program, its variants", "dlc.loaded": "dlc.load"},
     {"dlc.stages": "a program in all its IRs", "dlc.kernel_cache": "Kernel IR on disk"},
+    {"dlc.trace": "a program's IRs, passes and costs as a page"},
     {
         "dlc.transforms": "passes: one file each, a folder for each IR",
         "dlc.judge": "is a result right?",

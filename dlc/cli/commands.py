@@ -1,4 +1,4 @@
-"""`dlc compile`, `run`, `check`, `bisect` and `tune` behind the command line's options."""
+"""`dlc compile`, `run`, `check`, `bisect`, `tune` and `trace` behind the command line's options."""
 
 from __future__ import annotations
 
@@ -94,7 +94,12 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
         observers.insert(0, Remarks())
     if options.verbose > 1:
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
-    code = _run(Job(ctx, loaded, options, observers, timing, sources))
+    job = Job(ctx, loaded, options, observers, timing, sources)
+    if (path := getattr(options, "trace", None)) is not None:
+        from dlc.cli.trace_report import write_trace
+
+        write_trace(job, path, [_tuned(ctx, options)] if options.tuned else [])
+    code = _run(job)
     sys.stdout.flush()
     if validation is not None:
         print(validation, file=sys.stderr)
@@ -110,9 +115,9 @@ def _tuned(ctx: Context, options: argparse.Namespace) -> Observer:
     from dlc.backend.schedule_database import ScheduleDatabase
     from dlc.judge.tuned_schedules import TunedSchedules, objectives_for
 
-    backend = "cuda" if options.command == "compile" else options.backend or default_backend()
+    given = "cuda" if options.command in ("compile", "trace") else options.backend
     database = ScheduleDatabase(None if options.db is None else Path(options.db))
-    return TunedSchedules(ctx, database, objectives_for(backend))
+    return TunedSchedules(ctx, database, objectives_for(given or default_backend()))
 
 
 def _validation(
@@ -144,6 +149,10 @@ def _run(job: Job) -> int:
             from dlc.cli.tune_report import tune_and_report
 
             return tune_and_report(job)
+        case "trace":
+            from dlc.cli.trace_report import trace_and_report
+
+            return trace_and_report(job)
         case _:
             from dlc.cli.run_report import run_and_report
 

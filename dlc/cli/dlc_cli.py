@@ -3,6 +3,7 @@ The `dlc` command: compiles PyTorch programs through the six IRs, and runs them.
 
     dlc compile -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))" --ir loop
     dlc run script.py
+    dlc trace -c "torch.relu(torch.randn(64))" -o page.html
     dlc check -c "torch.randn(64,64) @ torch.randn(64,64)" --target sm_90
     dlc compile Qwen/Qwen2.5-7B --layer 0 --seq-len 128
     dlc run edited.mlir -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
@@ -37,7 +38,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dlc {__version__}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="compile | run | check | bisect | tune"
+        dest="command", required=True, metavar="compile | run | check | bisect | tune | trace"
     )
     for name, (text, more, add_options) in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=_PROGRAM + more)
@@ -69,6 +70,7 @@ def _add_compile_options(command: argparse.ArgumentParser) -> None:
     )
     command.set_defaults(seed=None)
     _add_tuned(command)
+    _add_trace(command)
     _add_validate(command)
 
 
@@ -112,6 +114,7 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
         help="say what bounds each kernel: by Nsight Compute on a GPU, else from its machine code",
     )
     _add_tuned(command)
+    _add_trace(command)
     _add_validate(command)
 
 
@@ -166,6 +169,23 @@ def _add_tune_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--seed", type=int, help="of the search, and of random inputs [0]")
     command.set_defaults(validate=False)
+
+
+def _add_trace_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-o", metavar="FILE.html", help="the page [trace.html]")
+    command.add_argument(
+        "--check",
+        action="store_true",
+        help="look for races and the like, as dlc check does, and show them at their lines",
+    )
+    _add_tuned(command)
+    command.set_defaults(validate=False, seed=None)
+
+
+def _add_trace(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--trace", metavar="FILE.html", help="write a page that shows the program in all its IRs"
+    )
 
 
 def _add_validate(command: argparse.ArgumentParser) -> None:
@@ -230,6 +250,12 @@ COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] 
         "Schedules of each kernel are tried, the default one first, and judged in processes of "
         "their own; a table of the best and the best line are printed.",
         _add_tune_options,
+    ),
+    "trace": (
+        "write a page that shows a program in all its IRs",
+        "The page is one HTML file, which needs no network: the IRs side by side, their lines "
+        "linked; what each pass did; what the kernels cost.",
+        _add_trace_options,
     ),
 }
 """A line on each command, what its help says beside that of all, and its own options."""

@@ -1,0 +1,43 @@
+"""`dlc trace`, and `--trace` of other commands: a page that shows a program in all its IRs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlc.cli.job import Job
+from dlc.cli.status_line import STATUS, bar
+from dlc.dialects.kernel import FuncOp
+from dlc.pipeline import Observer
+from dlc.trace.build import trace_of
+from dlc.trace.page import page
+
+DEFAULT = "trace.html"
+
+
+def trace_and_report(job: Job) -> int:
+    """Writes the page and says where; the exit code."""
+    write_trace(job, job.options.o or DEFAULT, job.observers)
+    return 0
+
+
+def write_trace(job: Job, path: str, observers: Sequence[Observer] = ()) -> None:
+    """Writes the page of a job's program, whose module is left as it is."""
+    options = job.options
+    title = options.file or options.text.strip()
+    sources = dict(job.sources)
+    if options.text is not None:
+        sources["<command>"] = options.text
+    module = job.loaded.module.clone()
+    check = _show if getattr(options, "check", False) else None
+    with job.timing.phase("dlc", "the trace"):
+        text = page(trace_of(job.ctx, module, title, sources, observers, check))
+        Path(path).write_text(text, encoding="utf-8")
+    STATUS.clear()
+    size = len(text.encode()) / 1e6
+    print(f"wrote {path}: {size:.2f} MB", file=sys.stderr)
+
+
+def _show(func: FuncOp, share: float) -> None:
+    STATUS.show(f"{bar(share)} {share:.0%} checking @{func.name_} …")

@@ -1,0 +1,144 @@
+"""The trace of a module: takes it to Kernel IR and writes down all that the page shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from math import isinf
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from dlc.analysis.kernel.instruction_counts import counts_of
+from dlc.analysis.kernel.shared_memory import shared_slots
+from dlc.dialects import host, kernel, loop, tile
+from dlc.ir.provenance import ops_of
+from dlc.passes import CHOOSING, STEPS, Step
+from dlc.pipeline import Observer, run_pipeline, stage_of
+from dlc.remarks import Remark
+from dlc.schedule.estimate import estimate
+from dlc.schedule.scheduled_time import scheduled_seconds
+from dlc.simulator.checker import Progress, check_module
+from dlc.target import Target, target_of
+from dlc.trace.lines import origins
+from dlc.trace.model import Access, Axis, Checked, Chip, Cost, Hazard, Kernel, Owners, Trace
+from dlc.trace.pictures import banks_of, owners_of
+from dlc.trace.recorder import Recorder
+from dlc.version import VERSION
+
+LAST_TILE_STEP = [step for step in STEPS if step.stage == "tile"][-1]
+
+
+def trace_of(
+    ctx: Context,
+    module: ModuleOp,
+    title: str,
+    sources: Mapping[str, str],
+    observers: Sequence[Observer] = (),
+    check: Progress | None = None,
+) -> Trace:
+    """
+    Takes a module to Kernel IR, in place, and tells of it. `sources` are texts of the program by
+    the names of their files. With `check`, which is told how far it is, kernels are checked.
+    """
+    recorder, tiles = Recorder(sources), _Tiles()
+    run_pipeline(ctx, module, "kernel", [*observers, recorder, tiles])
+    recorder.finish(module)
+    target = target_of(module)
+    launches = Counter(op.callee for op in module.walk() if isinstance(op, host.LaunchOp))
+    verdicts = {} if check is None else _checked(module, check)
+    kernels = [
+        _kernel(op, launches[op], tiles, verdicts.get(op), target)
+        for op in module.walk()
+        if isinstance(op, kernel.FuncOp)
+    ]
+    chip = Chip(target.name, target.sms, target.flops, target.memory_bandwidth)
+    return Trace(title, VERSION, chip, recorder.panes, recorder.passes, kernels)
+
+
+class _Tiles:
+    """Notes of each kernel of the Tile IR, once it is settled, what the Kernel IR does not say."""
+
+    def __init__(self) -> None:
+        self.axes: dict[str, list[Axis]] = {}
+        self.ops: dict[str, list[str]] = {}
+        self.owners: dict[str, Owners | None] = {}
+        self.costs: dict[str, Cost] = {}
+
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        self._predict(module)
+        if stage_of(module) == "tile":
+            self._look(module)
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        if step.pass_name == CHOOSING:
+            self._predict(module)
+        if step == LAST_TILE_STEP:
+            self._look(module)
+
+    def _predict(self, module: ModuleOp) -> None:
+        target = target_of(module)
+        for op in module.walk():
+            if isinstance(op, loop.KernelOp):
+                cost = estimate(op, target)
+                self.costs[op.name_] = Cost(cost.flops, cost.memory_bytes, cost.seconds)
+
+    def _look(self, module: ModuleOp) -> None:
+        for op in module.walk():
+            if isinstance(op, tile.KernelOp):
+                axes = op.launch.axes
+                self.axes[op.name_] = [
+                    Axis(op.launch.kind(a), a.name_hint or "", op.launch.extent(a)) for a in axes
+                ]
+                self.ops[op.name_] = ops_of(op)
+                self.owners[op.name_] = owners_of(op)
+
+
+def _checked(module: ModuleOp, progress: Progress) -> dict[kernel.FuncOp, Checked]:
+    """What the checker says of each kernel; places are lines of the Kernel IR."""
+    found: dict[kernel.FuncOp, Checked] = {}
+    for verdict in check_module(module, progress=progress):
+        hazards = [
+            Hazard(
+                line_of(h.op),
+                f"{h.kind}: {h.sentence}",
+                [Access(line_of(a.op), str(a)) for a in h.accesses],
+            )
+            for h in verdict.hazards
+        ]
+        before = found.get(verdict.func)
+        if before is None or before.answer == "clean":
+            notes = [*verdict.notes, *verdict.unknown]
+            found[verdict.func] = Checked(verdict.answer, notes, hazards)
+    return found
+
+
+def line_of(op: Operation) -> int:
+    """The line of an operation in the pane of the Kernel IR; -1 for one that is in no line."""
+    return next(iter(origins(op, "kernel")), -1)
+
+
+def _kernel(
+    func: kernel.FuncOp, launches: int, tiles: _Tiles, checked: Checked | None, target: Target
+) -> Kernel:
+    seconds = scheduled_seconds(func, target)
+    return Kernel(
+        name=func.name_,
+        launches=launches,
+        ops=tiles.ops.get(func.name_, ()),
+        schedule="" if func.schedule is None else func.schedule.data,
+        grid=func.grid_size,
+        block=func.block_size,
+        shared_bytes=shared_slots(func)[1],
+        seconds=-1.0 if isinf(seconds) else seconds,
+        figures=asdict(counts_of(func)),
+        axes=tiles.axes.get(func.name_, ()),
+        owners=tiles.owners.get(func.name_),
+        banks=banks_of(func, line_of),
+        cost=tiles.costs.get(func.name_),
+        checked=checked,
+    )

@@ -1,0 +1,48 @@
+// @ts-check
+"use strict";
+
+/** @param {number} value */
+const figure = (value) => (value >= 1000 ? value.toFixed(0) : String(+value.toPrecision(3)));
+
+function drawKernels() {
+  const parts = [];
+  const chosen = trace.kernels.find((kernel) => kernel.name === state.kernel);
+  if (chosen) {
+    parts.push(make("p", "", `does ${chosen.ops.join(", ") || "nothing of the program's own"}`));
+    parts.push(make("p", "schedule", chosen.schedule));
+    const axes = chosen.axes.map((a) => `${a.kind}(%${a.name} in ${a.extent})`).join(" ");
+    if (axes) parts.push(make("p", "", axes));
+    const names = Object.keys(chosen.figures);
+    parts.push(table(["a thread or warp executes", ""], names.map(
+      (name) => [name.replaceAll("_", " "), figure(chosen.figures[name])])));
+    parts.push(...ownersPicture(chosen), ...banksPicture(chosen), ...checkedList(chosen));
+  }
+  parts.push(...roofline());
+  const rows = trace.kernels.map((kernel) => [
+    kernel.name, String(kernel.launches), microseconds(kernel.seconds),
+    microseconds(kernel.seconds * kernel.launches), String(kernel.grid), String(kernel.block),
+    String(kernel.shared_bytes), kernel.ops.slice(0, 4).map((op) => op.split(" ")[1]).join(", "),
+  ]);
+  parts.push(table(
+    ["kernel", "launches", "us each", "us in all", "grid", "block", "shared bytes", "operations"],
+    rows, rows.findIndex(([name]) => name === state.kernel)));
+  parts.push(make("p", "c", `Times are predicted for ${trace.chip.name}, not measured.`));
+  byId("costs").replaceChildren(...parts);
+}
+
+/** @param {number} seconds */
+const microseconds = (seconds) => (seconds < 0 ? "does not fit" : figure(seconds * 1e6));
+
+/** @param {string[]} header @param {string[][]} rows @param {number} [selected] */
+function table(header, rows, selected = -1) {
+  const isNumber = (/** @type {number} */ c) => rows.every((row) => /^[-\d]/.test(row[c]));
+  const numeric = header.map((_, c) => rows.length > 0 && isNumber(c));
+  const cell = (/** @type {string} */ tag, /** @type {string} */ text, /** @type {number} */ c) =>
+    make(tag, numeric[c] ? "num" : "", text);
+  const made = make("table", "", "", [
+    make("tr", "", "", header.map((text, c) => cell("th", text, c))),
+    ...rows.map((row) => make("tr", "", "", row.map((text, c) => cell("td", text, c)))),
+  ]);
+  if (selected >= 0) made.children[selected + 1].setAttribute("aria-selected", "true");
+  return made;
+}

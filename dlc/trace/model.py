@@ -1,0 +1,194 @@
+"""
+What a trace holds, in plain data: `as_json` of it is what the script of the page reads.
+
+Lines of a text are counted from 0. A *section* of a module's text is a kernel, by its name, or what
+is outside of all kernels, which has the name `""`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+
+
+@dataclass(frozen=True)
+class Pane:
+    """A program in one of its forms."""
+
+    ir: str
+    """`python`, an IR as `--ir` calls it, or `sass`."""
+    lines: Sequence[str]
+    links: Sequence[Sequence[int]]
+    """For each line, the lines of the pane before this one that it is made of."""
+    sections: Mapping[str, tuple[int, int]]
+    """The first line of each kernel, and the one behind its last."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In a section as it was, the lines from `begin` to before `end` become `lines`."""
+
+    begin: int
+    end: int
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a pass says that it did to a kernel, or why it declined."""
+
+    kernel: str
+    text: str
+    declined: bool
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass at its place in the pipeline."""
+
+    name: str
+    """As in dumps: `t:007_stage_inputs`."""
+    summary: str
+    """The first sentence on what it does."""
+    seconds: float
+    remarks: Sequence[Said]
+    edits: Mapping[str, Sequence[Edit]]
+    """Of each section that is changed. One that was not there before was empty."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """An execution of a line of Kernel IR by a thread, which shows a hazard."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """What the checker found at a line of Kernel IR."""
+
+    line: int
+    text: str
+    accesses: Sequence[Access]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the checker says of a kernel."""
+
+    answer: str
+    """`clean`, `hazard` or `not checked`."""
+    notes: Sequence[str]
+    """What was left out, and why."""
+    hazards: Sequence[Hazard]
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Which thread of the first block stores which element of an output, by its last dimensions."""
+
+    name: str
+    shape: Sequence[int]
+    """Rows and columns of the output."""
+    block: Sequence[int]
+    """Rows and columns of what a block stores."""
+    threads: Sequence[Sequence[int]]
+    """The number of the thread for each element of the tile's first corner; -1 for none."""
+
+
+@dataclass(frozen=True)
+class Bank:
+    """An access of shared memory by the first warp, in the first iteration of all loops."""
+
+    text: str
+    line: int
+    """Of the Kernel IR."""
+    ways: float
+    """Times that the access takes as long as one without conflicts."""
+    lanes: Sequence[int]
+    """The bytes of the buffer at which each lane begins."""
+    width: int
+    """Bytes of a lane."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What `--explain` predicts of a launch."""
+
+    flops: float
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a kernel of the Tile IR: `thread(%ti in 16)`."""
+
+    kind: str
+    name: str
+    extent: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of the Kernel IR."""
+
+    name: str
+    launches: int
+    ops: Sequence[str]
+    """The operations of the program that it does: `1 matmul.default`."""
+    schedule: str
+    grid: int
+    block: int
+    shared_bytes: int
+    seconds: float
+    """Of a launch, as predicted of its Kernel IR; -1 where it does not fit on an SM."""
+    figures: Mapping[str, float]
+    """What a thread or a warp executes, by the names of `instruction_counts.Counts`."""
+    axes: Sequence[Axis]
+    """Of its Tile IR; none where the program began as Kernel IR."""
+    owners: Owners | None
+    banks: Sequence[Bank]
+    cost: Cost | None
+    """None where no Loop IR of the kernel was there to predict from."""
+    checked: Checked | None
+    """None where nobody asked."""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What the page tells of the chip."""
+
+    name: str
+    sms: int
+    flops: float
+    memory_bandwidth: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """All of a page."""
+
+    title: str
+    version: str
+    chip: Chip
+    panes: Sequence[Pane]
+    passes: Sequence[Pass]
+    kernels: Sequence[Kernel]
+
+
+def as_json(value: object) -> Json:
+    """Data classes as objects with their fields, all else as JSON has it."""
+    if is_dataclass(value):
+        return {field.name: as_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, str | bool | int | float) or value is None:
+        return value
+    if isinstance(value, Sequence):
+        return [as_json(item) for item in value]
+    raise TypeError(f"a trace holds no {type(value).__name__}")

@@ -1,0 +1,342 @@
+"""The trace page: what it holds is what the command line prints, and it works in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import browser
+import pytest
+from xdsl.context import Context
+
+from dlc.cli.dlc_cli import main
+from dlc.escapes import html_json, html_text
+from dlc.frontend.capture import capture_text
+from dlc.frontend.fx import import_program
+from dlc.passes import PRINTED
+from dlc.registry import register
+from dlc.stages import Stages
+from dlc.target import set_target
+from dlc.trace.build import trace_of
+from dlc.trace.edits import applied, edits
+from dlc.trace.model import Pane, Trace, as_json
+from dlc.trace.page import FOLDER, SCRIPTS, page
+
+TEXT = "torch.relu(torch.matmul(torch.randn(16,64) + torch.randn(64), torch.randn(64,16)))"
+PROGRAMS = {
+    "product": TEXT,
+    "two kernels": "torch.softmax(torch.randn(37, 129).T.contiguous() @ torch.randn(37, 5), 0)",
+    "nothing to compute": "torch.relu(torch.randn(0, 4))",
+    "one number": "torch.randn(1).exp()",
+    "a branch": (
+        "torch.cond(torch.randn(()) > 0, lambda x: x + 1, lambda x: x * 2, (torch.randn(8),))"
+    ),
+}
+
+
+def traced(text: str, observers: Any = ()) -> tuple[Trace, Stages]:
+    """The trace of a program, and the same program compiled beside it."""
+    program = import_program(*capture_text(text))
+    set_target(program.module, "sm_90")
+    ctx = register(Context())
+    trace = trace_of(ctx, program.module.clone(), text, {"<command>": text}, observers)
+    return trace, Stages(program.module)
+
+
+@pytest.fixture(scope="module")
+def product() -> Trace:
+    return traced(TEXT)[0]
+
+
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+def test_panes_are_what_is_printed(text: str) -> None:
+    trace, stages = traced(text)
+    panes = {pane.ir: pane for pane in trace.panes}
+    for ir in PRINTED:
+        if ir in panes:
+            assert [*panes[ir].lines, ""] == stages.text(ir).split("\n")
+    assert {*PRINTED} - panes.keys() <= {"cuda"}
+    assert ("cuda" in panes) == bool(trace.kernels)
+
+
+def section(pane: Pane, name: str) -> list[str]:
+    inside = {n for begin, end in pane.sections.values() for n in range(begin, end)}
+    if name:
+        return list(pane.lines[slice(*pane.sections[name])]) if name in pane.sections else []
+    return [line for n, line in enumerate(pane.lines) if n not in inside]
+
+
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS)
+def test_edits_lead_from_pane_to_pane(text: str) -> None:
+    trace, _ = traced(text)
+    panes = {pane.ir: pane for pane in trace.panes}
+    for name in ["", *(kernel.name for kernel in trace.kernels)]:
+        lines = section(panes["torch"], name)
+        for done in trace.passes:
+            lines = applied(lines, done.edits.get(name, ()))
+        assert lines == section(panes["kernel"], name)
+
+
+def test_links_lead_to_lines(product: Trace) -> None:
+    for before, pane in zip(product.panes, product.panes[1:], strict=False):
+        assert len(pane.links) == len(pane.lines)
+        assert all(0 <= n < len(before.lines) for links in pane.links for n in links)
+    assert not any(product.panes[0].links)
+
+
+def test_an_operation_is_followed_from_python_to_cuda(product: Trace) -> None:
+    panes = {pane.ir: pane for pane in product.panes}
+
+    def line(ir: str, text: str) -> int:
+        return next(n for n, found in enumerate(panes[ir].lines) if text in found)
+
+    assert TEXT in panes["python"].lines[panes["torch"].links[line("torch", "relu.default")][0]]
+    assert panes["tensor"].links[line("tensor", '"2 relu.default"')] == [
+        line("torch", "relu.default")
+    ]
+    maximum = [line(ir, "arith.maximumf") for ir in ("loop", "tile", "kernel")]
+    assert panes["tile"].links[maximum[1]] == [maximum[0]]
+    assert panes["kernel"].links[maximum[2]] == [maximum[1]]
+    assert maximum[2] in panes["cuda"].links[line("cuda", "= max_nan(")]
+
+
+def test_edits() -> None:
+    for before, after in (("", ""), ("", "ab"), ("ab", ""), ("abcd", "axcyd"), ("aaa", "aa")):
+        assert applied(before, edits(before, after)) == list(after)
+
+
+def test_passes_tell_what_they_did(product: Trace) -> None:
+    passes = {done.name: done for done in product.passes}
+    staging = passes["t:007_stage_inputs"]
+    assert staging.summary.startswith("Slabs of inputs that a block reads more than once")
+    assert any("staged y" in said.text and not said.declined for said in staging.remarks)
+    assert all(said.declined for said in passes["t:003_split_matmul_k"].remarks)
+    assert "add_matmul_relu" not in passes["t:003_split_matmul_k"].edits
+    assert all(done.seconds > 0 for done in product.passes)
+
+
+def test_kernels_have_their_launch(product: Trace) -> None:
+    (kernel,) = product.kernels
+    assert (kernel.name, kernel.grid, kernel.block, kernel.launches) == (
+        "add_matmul_relu",
+        1,
+        32,
+        1,
+    )
+    assert kernel.seconds > 0
+    assert kernel.figures["barriers"] > 0
+    assert [axis.kind for axis in kernel.axes] == ["thread", "thread", "register", "register"]
+
+
+def test_the_picture_says_who_stores_what(product: Trace) -> None:
+    owners = product.kernels[0].owners
+    assert owners is not None
+    assert (owners.name, owners.shape, owners.block) == ("relu", [16, 16], [16, 16])
+    # thread %ti * 2 + %tj stores columns %rjo * 8 + %tj * 4 + %rji of row %ti
+    assert owners.threads == [[row * 2 + c % 8 // 4 for c in range(16)] for row in range(16)]
+
+
+def test_accesses_of_shared_memory_have_lanes(product: Trace) -> None:
+    banks = product.kernels[0].banks
+    kernel = next(pane for pane in product.panes if pane.ir == "kernel")
+    reads = [b for b in banks if b.text == "read of x_ring, 16 bytes a lane"]
+    assert reads
+    for bank in banks:
+        assert bank.text.split(",")[0].rpartition(" ")[2] in kernel.lines[bank.line]
+    # two threads read the same 16 bytes of a row of 36 words
+    assert [b for b in reads[0].lanes] == [lane // 2 * 36 * 4 for lane in range(32)]
+
+
+def test_costs_are_those_of_the_explanation(product: Trace) -> None:
+    (cost,) = [kernel.cost for kernel in product.kernels]
+    assert cost is not None
+    assert cost.flops == 16 * 64 * 16 * 2 + 16 * 64 + 16 * 16  # each sum of x and y once
+    assert cost.bytes == 4 * (16 * 64 + 64 + 64 * 16 + 16 * 16)
+
+
+def test_hazards_stand_at_their_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", "-c", TEXT, "--target", "sm_90", "--ir", "kernel"]) == 0
+    text = capsys.readouterr().out
+    module, file = tmp_path / "k.mlir", tmp_path / "page.html"
+    without = [line for line in text.splitlines() if line.strip() != "kernel.barrier"]
+    assert len(without) < len(text.splitlines())
+    module.write_text("\n".join(without))
+    assert main(["trace", str(module), "--check", "-o", str(file)]) == 0
+    data = data_of(file.read_text())
+    lines = next(pane["lines"] for pane in data["panes"] if pane["ir"] == "kernel")
+    checked = data["kernels"][0]["checked"]
+    assert checked["answer"] == "hazard"
+    for access in (a for hazard in checked["hazards"] for a in hazard["accesses"]):
+        assert access["text"].endswith(lines[access["line"]].strip())
+
+
+def test_a_trace_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", "-c", TEXT, "--target", "sm_90"]) == 0
+    alone = capsys.readouterr().out
+    file = tmp_path / "page.html"
+    assert main(["compile", "-c", TEXT, "--target", "sm_90", "--trace", str(file)]) == 0
+    assert capsys.readouterr().out == alone
+    assert data_of(file.read_text())["title"] == TEXT
+
+
+def test_a_module_is_traced_from_where_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", "-c", TEXT, "--target", "sm_90", "--ir", "tile"]) == 0
+    module, file = tmp_path / "k.mlir", tmp_path / "page.html"
+    module.write_text(capsys.readouterr().out)
+    assert main(["trace", str(module), "-o", str(file)]) == 0
+    data = data_of(file.read_text())
+    assert [pane["ir"] for pane in data["panes"]] == ["python", "tile", "kernel", "cuda"]
+
+
+def data_of(text: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_strings_of_programs_stay_text() -> None:
+    evil = "</script><script>alert(1)</script><!-- & \" ' \x1b \u2028"
+    assert "<" not in html_json({evil: [evil]})
+    assert json.loads(html_json({evil: [evil]})) == {evil: [evil]}
+    assert not {"<", ">", '"', "'", "\x1b"} & set(html_text(evil))
+    trace, _ = traced("torch.relu(torch.randn(3))")
+    text = page(Trace(evil, *[getattr(trace, name) for name in _OTHERS]))
+    assert data_of(text)["title"] == evil
+    assert "alert(1)</script>" not in text
+
+
+_OTHERS = ("version", "chip", "panes", "passes", "kernels")
+
+
+def test_data_are_plain() -> None:
+    with pytest.raises(TypeError, match="holds no object"):
+        as_json([object()])
+
+
+def test_the_script_is_typed() -> None:
+    if (tsc := shutil.which("tsc")) is None:
+        pytest.skip("no tsc on PATH: npm install -g typescript")
+    options = "--checkJs --allowJs --noEmit --strict --target es2022".split()
+    library = ["--lib", "es2022,dom,dom.iterable"]
+    files = [FOLDER / name for name in SCRIPTS]
+    done = subprocess.run([tsc, *options, *library, *files], capture_output=True)
+    assert done.returncode == 0, done.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def shown(product: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
+    """The page in a window as wide as a small laptop's."""
+    if reason := browser.missing():
+        pytest.skip(f"{reason}: apt-get install chromium chromium-driver")
+    folder = tmp_path_factory.mktemp("browser")
+    file = folder / "page.html"
+    file.write_text(page(product))
+    with browser.Browser(folder / "profile") as window:
+        window.open(file)
+        yield window
+
+
+LIT = "return [...document.querySelectorAll('.pane[data-ir=' + arguments[0] + '] .lit')]" + (
+    ".map(line => line.textContent)"
+)
+STATUS = "return document.getElementById('status').textContent"
+
+
+def click_line(window: browser.Browser, ir: str, text: str) -> None:
+    window.run(
+        "[...document.querySelectorAll(`.pane[data-ir=${arguments[0]}] .line`)]"
+        ".find(line => line.textContent.includes(arguments[1])).click()",
+        ir,
+        text,
+    )
+
+
+def test_selection_links_the_panes(shown: browser.Browser) -> None:
+    click_line(shown, "tile", "arith.maximumf")
+    (at,) = shown.run(LIT.replace(".lit", ".at"), "tile")
+    assert "arith.maximumf" in at
+    assert "arith.maximumf" in shown.run(LIT, "loop")[0]
+    assert any("= max_nan(" in line for line in shown.run(LIT, "cuda"))
+    assert any("relu.default" in line for line in shown.run(LIT, "torch"))
+    click_line(shown, "torch", "func.return")
+    assert "6 CUDA: no image" in shown.run(STATUS)
+    shown.press("escape")
+    assert shown.run("return document.querySelectorAll('.lit, .line.at').length") == 0
+    assert shown.errors() == []
+
+
+def test_panes_show_the_texts(shown: browser.Browser, product: Trace) -> None:
+    shown.press("1")
+    for pane in product.panes:
+        lines = shown.run(
+            f"return [...document.querySelectorAll('.pane[data-ir={pane.ir}] .line')]"
+            ".map(line => line.textContent)"
+        )
+        kernel = product.kernels[0].name
+        assert lines == (section(pane, kernel) if pane.sections else list(pane.lines))
+
+
+def test_keys_move_the_line(shown: browser.Browser) -> None:
+    shown.press("1")
+    shown.run("document.querySelector('.pane[data-ir=loop] .code').focus()")
+    shown.press("escape")
+    for key in ("j", "down", "down", "k"):
+        shown.press(key)
+    at = shown.run("return document.querySelector('.line.at').textContent")
+    lines = shown.run(
+        "return [...document.querySelectorAll('.pane[data-ir=loop] .line')].map(l => l.textContent)"
+    )
+    assert at == lines[1]
+    shown.press("tab")
+    assert shown.run("return document.activeElement.dataset.pane") == "4"
+
+
+def test_the_slider_replays_the_kernel(shown: browser.Browser, product: Trace) -> None:
+    shown.press("2")
+    shown.run("document.getElementById('whole').click()")
+    names = [done.name for done in product.passes]
+    kernel = product.kernels[0].name
+    lines = section(product.panes[1], kernel)
+    for number, done in enumerate(product.passes):
+        shown.run(
+            "const s = document.getElementById('slider'); s.value = arguments[0];"
+            "s.dispatchEvent(new Event('input'))",
+            number,
+        )
+        lines = applied(lines, done.edits.get(kernel, ()))
+        texts = shown.run(
+            "return [...document.querySelectorAll('#diff .line:not(.old)')]"
+            ".map(l => l.classList.contains('new') ? l.textContent.slice(2) : l.textContent)"
+        )
+        assert texts == lines, done.name
+    shown.press("k")
+    assert names[-2] in shown.run("return document.getElementById('step').textContent")
+    assert shown.run("return document.querySelectorAll('#steps .declined').length") > 0
+    shown.run("document.getElementById('whole').click()")
+
+
+def test_words_are_marked_in_changed_lines(shown: browser.Browser, product: Trace) -> None:
+    shown.press("2")
+    number = [done.name for done in product.passes].index("t:007_stage_inputs")
+    shown.run(f"document.querySelectorAll('#steps li')[{number}].click()")
+    marked = shown.run(
+        "return [...document.querySelectorAll('#diff .new mark')].map(m => m.textContent)"
+    )
+    assert "%x_smem" in marked
+    assert not any("arith" in word for word in marked)
+
+
+def test_nothing_scrolls_sideways(shown: browser.Browser) -> None:
+    for view in "123":
+        shown.press(view)
+        wide = "return [document.documentElement.scrollWidth, window.innerWidth]"
+        width, window = shown.run(wide)
+        assert width <= window
+    assert shown.errors() == []
