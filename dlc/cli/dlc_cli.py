@@ -163,6 +163,9 @@ def _add_tune_options(command: argparse.ArgumentParser) -> None:
         "-j", type=at_least(1), default=1, metavar="N", help="judge N candidates at once [1]"
     )
     command.add_argument("--db", metavar="FILE", help="of tuned schedules [beside the cache]")
+    command.add_argument(
+        "--ray", metavar="ADDRESS", help="judge candidates on the Ray cluster there, such as auto"
+    )
     command.add_argument("-o", metavar="FILE", help="write the Loop IR with the schedules found")
     command.add_argument(
         "--plot", metavar="FILE", help="draw the search, and the estimate against what was found"

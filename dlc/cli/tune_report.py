@@ -40,7 +40,7 @@ def tune_and_report(job: Job) -> int:
             f"schedules are for kernels of the Loop IR, and the file is {stage_of(module)} IR"
         )
     try:
-        budget, judge = Budget.of(options.budget), get_objective(options.objective)
+        budget, judge = Budget.of(options.budget), get_objective(options.objective, options.ray)
     except ValueError as error:
         raise UsageError(str(error)) from None
     with progress("tuning …"):
@@ -56,6 +56,7 @@ def tune_and_report(job: Job) -> int:
             kernel=options.kernel,
             seed=options.seed,
             jobs=options.j,
+            ray=options.ray,
             on_trial=shown.trial,
             on_kernel=shown.kernel,
             database=ScheduleDatabase(None if options.db is None else Path(options.db)),

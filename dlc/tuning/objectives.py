@@ -71,20 +71,24 @@ class Objective:
     """Of several schedules of a kernel, timed in turn; None if nothing is run and timed."""
 
 
-def objective(name: str) -> Objective:
-    """An objective; ValueError for an unknown one, BackendError where it cannot be had here."""
+def objective(name: str, *, elsewhere: bool = False) -> Objective:
+    """
+    An objective; ValueError for an unknown one, BackendError where it cannot be had here, unless
+    candidates are judged `elsewhere`.
+    """
     match name:
         case "estimate":
             return Objective(name, by_estimate, False, "predicted")
         case "static":
-            find_nvcc()
-            sass.find_nvdisasm()
+            if not elsewhere:
+                find_nvcc()
+                sass.find_nvdisasm()
             return Objective(name, by_machine_code, True, "predicted of its SASS")
         case "host":
             clocks = partial(by_clock, "host"), partial(by_clocks, "host")
             return Objective(name, clocks[0], True, "measured on the host", clocks[1])
         case "gpu":
-            if default_backend() != "cuda":
+            if not elsewhere and default_backend() != "cuda":
                 raise BackendError(
                     "there is no GPU here to measure on: --objective static goes by machine code, "
                     "host by the CPU's clock"

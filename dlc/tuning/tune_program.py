@@ -85,6 +85,7 @@ def tune_module(
     kernel: str | None = None,
     seed: int = 0,
     jobs: int = 1,
+    ray: str | None = None,
     on_trial: OnTrial | None = None,
     on_kernel: Callable[[Tuning], None] | None = None,
     database: ScheduleDatabase | None = None,
@@ -103,7 +104,7 @@ def tune_module(
             if on_trial is not None:
                 on_trial(tuning, trial)
 
-        tuning = tune_kernel(subject, judge, budget, seed=seed, jobs=jobs, on_trial=noted)
+        tuning = tune_kernel(subject, judge, budget, seed=seed, jobs=jobs, ray=ray, on_trial=noted)
         found.tunings.append(tuning)
         if keeper is not None and tuning.best.score is not None:
             keeper.keep(tuning)
@@ -184,6 +185,7 @@ def tune(
     plans: int = 1,
     seed: int = 0,
     jobs: int = 1,
+    ray: str | None = None,
     database: str | Path | bool = True,
 ) -> TunedKernels:
     """
@@ -196,10 +198,11 @@ def tune(
     is taken first; where it is not the default one, the text of `module` is what `dlc.load` runs.
     What is found goes to the database beside the cache, which `dlc.compile(…, tuned=True)` reads;
     to the file `database` if it is one, or nowhere.
-    Errors as of `dlc.compile`; BackendError where the objective cannot be had, `Died` where a
-    default schedule cannot be judged.
+    `jobs` candidates are judged at once, in processes or, with an address `ray`, as tasks of a Ray
+    cluster. Errors as of `dlc.compile`; BackendError where the objective cannot be had, `Died`
+    where a default schedule cannot be judged.
     """
-    judge = get_objective(objective)
+    judge = get_objective(objective, ray)
     program = compile(f, args, target, "host", kwargs)
     stages = program.variants[0]
     module = stages.module("loop")
@@ -214,12 +217,14 @@ def tune(
         kernel=kernel,
         seed=seed,
         jobs=jobs,
+        ray=ray,
         database=ScheduleDatabase(where) if database else None,
     )
     found.plans = search
     return found
 
 
-def get_objective(name: str | None) -> Objective:
-    """The objective of a name, or the default one."""
-    return objective(name or ("gpu" if default_backend() == "cuda" else "static"))
+def get_objective(name: str | None, ray: str | None = None) -> Objective:
+    """The objective of a name, or the default one, to be had here or on a Ray cluster."""
+    name = name or ("gpu" if default_backend() == "cuda" else "static")
+    return objective(name, elsewhere=ray is not None)

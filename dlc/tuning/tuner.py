@@ -13,15 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
+from typing import Any
 
 import torch
 
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.objectives import Objective, Score, by_estimate
+from dlc.tuning.ray_workers import RayWorkers
 from dlc.tuning.searches import GreedySearch, RandomSearch, Search
 from dlc.tuning.space import Space
 from dlc.tuning.tree_search import TreeSearch
-from dlc.tuning.workers import Died, Limits, Workers, isolated_call
+from dlc.tuning.workers import Died, Limits, Pool, Workers, isolated_call, only_answer
 
 SEARCHES = {"mcts": TreeSearch, "random": RandomSearch, "greedy": GreedySearch}
 AGAIN = 10
@@ -125,16 +127,18 @@ def tune_kernel(
     jobs: int = 1,
     search: str = "mcts",
     limits: Limits | None = None,
+    ray: str | None = None,
     on_trial: OnTrial | None = None,
 ) -> Tuning:
     """
     The search, until its budget is spent, all schedules are known, or Ctrl-C, which keeps what was
-    found. `on_trial` is told of each candidate. `Died` if the default schedule cannot be judged.
+    found. Candidates are judged in processes here, or on the Ray cluster at the address `ray`.
+    `on_trial` is told of each. `Died` if the default schedule cannot be judged.
     """
     limits = limits or (Limits(bytes=None, start="forkserver") if judge.name == "gpu" else Limits())
     space = Space(subject.module, subject.name)
     tuning = Tuning(subject, judge)
-    run = _Run(tuning, space, limits, jobs, on_trial)
+    run = _Run(tuning, space, limits, jobs, on_trial, ray)
     prior = None if judge.name == "estimate" else run.estimated
     try:
         run.expect()
@@ -159,8 +163,15 @@ class _Run:
     limits: Limits
     jobs: int
     on_trial: OnTrial | None
+    ray: str | None
     expected: list[torch.Tensor] = field(default_factory=list)
     estimates: dict[str, float] = field(default_factory=dict)
+
+    def pool(self, limits: Limits) -> Pool[Any]:
+        """Where candidates are judged."""
+        if self.ray is None:
+            return Workers[Any](limits)
+        return RayWorkers[Any](limits, self.ray, self.tuning.objective.name)
 
     def expect(self) -> None:
         """Runs the default schedule for the results that all have to have, if that is asked."""
@@ -183,7 +194,7 @@ class _Run:
     def go(self, search: Search, budget: Budget) -> None:
         """Judges what the search proposes, `jobs` at a time; the default schedule alone."""
         begin = time.monotonic()
-        with Workers[Trial](self.limits) as workers:
+        with self.pool(self.limits) as workers:
             while True:
                 spent = time.monotonic() - begin > budget.seconds
                 full = len(self.tuning.trials) >= budget.candidates
@@ -198,7 +209,7 @@ class _Run:
                 if schedule is None:
                     return
 
-    def _judge(self, workers: Workers[Trial], trial: Trial, search: Search) -> None:
+    def _judge(self, workers: Pool[Trial], trial: Trial, search: Search) -> None:
         judge = self.tuning.objective
         call = partial(judge.score, self.tuning.subject, trial.schedule, self.expected)
         if judge.isolated:
@@ -229,10 +240,10 @@ class _Run:
         schedules = [trial.schedule for trial in trials]
         call = partial(judge.side_by_side, subject, schedules, self.expected)
         limits = replace(self.limits, seconds=self.limits.seconds * len(trials))
-        answers = isolated_call(call, limits)
+        answers = only_answer(self.pool(limits), call)
         if isinstance(answers, Died):  # by one of them: each for itself
             alone = (partial(judge.score, subject, s, self.expected) for s in schedules)
-            answers = [isolated_call(call, self.limits) for call in alone]
+            answers = [only_answer(self.pool(self.limits), call) for call in alone]
         for trial, answer in zip(trials, answers, strict=True):
             trial.again = isinstance(answer, Score)
             trial.score = answer if isinstance(answer, Score) else None

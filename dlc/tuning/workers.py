@@ -10,11 +10,11 @@ import resource
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 _FORK, _SERVER = multiprocessing.get_context("fork"), multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["dlc.tuning.objectives"])
@@ -34,6 +34,21 @@ class Limits:
 
 class Died(Exception):
     """A call came to no answer: its process ended, or it raised; the message says how."""
+
+
+class Pool(Protocol[Key]):
+    """Where calls run at the same time; those that still do are ended at the end of a `with`."""
+
+    @property
+    def running(self) -> Sized: ...
+
+    def start(self, key: Key, call: Callable[[], Any]) -> None: ...
+
+    def next_answer(self) -> tuple[Key, Any]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
 
 
 @dataclass
@@ -82,7 +97,7 @@ class Workers(Generic[Key]):
         process.join()
         connection.close()
 
-    def __enter__(self) -> Workers[Key]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -92,7 +107,12 @@ class Workers(Generic[Key]):
 
 def isolated_call(call: Callable[[], Any], limits: Limits) -> Any:
     """What a call returns in a process of its own, or `Died` in its place."""
-    with Workers[None](limits) as workers:
+    return only_answer(Workers[None](limits), call)
+
+
+def only_answer(pool: Pool[None], call: Callable[[], Any]) -> Any:
+    """What a call returns that is made alone, or `Died` in its place."""
+    with pool as workers:
         workers.start(None, call)
         return workers.next_answer()[1]
 
