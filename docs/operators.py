@@ -35,6 +35,7 @@ and what has no other reason above are beside them.
 | `equal`, `allclose` | a bool of Python depends on data | `torch.eq(a, b).all()`, \
 `torch.isclose(a, b).all()` |
 | `item` | a number of Python depends on data | the tensor of one element |
+| `one_hot(x)` without a number of classes | the shape depends on data | `num_classes=` |
 | `bincount` | the shape depends on data | \
 `torch.zeros(n, dtype=torch.int64).index_add(0, x, torch.ones_like(x))` |
 | `resize_` of no element to one | PyTorch does not export it | `torch.zeros` |

@@ -48,8 +48,12 @@ class Unrepresentable(Exception):
 def tensor_type(value: object) -> TensorType:
     """The type of a (fake) tensor; Unrepresentable if there is none."""
     if not isinstance(value, torch.Tensor):
-        what = "nothing" if value is None else f"a {type(value).__name__} computed from data"
-        raise Unrepresentable(f"it returns {what}, expected a tensor")
+        if value is None:
+            raise Unrepresentable("it returns nothing, expected a tensor")
+        raise Unrepresentable(
+            f"it returns a {type(value).__name__} computed from data, expected a tensor; a number "
+            "that gives a shape or a place, as n in x[:n] and range(n), is no tensor"
+        )
     if value.layout is not torch.strided or value.is_quantized:
         raise Unrepresentable(f"its tensor is {value.layout} or quantized, expected a strided one")
     element = ELEMENT_TYPES.get(value.dtype)

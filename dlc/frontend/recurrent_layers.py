@@ -31,6 +31,13 @@ LAYERS: tuple[OpOverload, ...] = (
     aten.rnn_tanh.input,
     aten.rnn_relu.input,
 )
+PACKED: tuple[OpOverload, ...] = (
+    aten.lstm.data,
+    aten.gru.data,
+    aten.rnn_tanh.data,
+    aten.rnn_relu.data,
+)
+"""The same of a PackedSequence."""
 OWN_KEYS = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd)
 """Where PyTorch's decompositions of them stand."""
 
@@ -65,16 +72,25 @@ def shapes(
     )
 
 
+def packed(*args: Any, **kwargs: Any) -> Any:
+    """A recurrent layer of a PackedSequence: ImportFailure."""
+    raise ImportFailure(
+        "a recurrent layer is given a PackedSequence, whose steps have sizes that depend on data, "
+        "expected a tensor; give the padded one, and use torch.where beyond each length"
+    )
+
+
 @contextmanager
 def shapes_only(whole: Container[str] | None) -> Iterator[None]:
     """Within it, stand-ins go through the recurrent layers that stay whole in one step."""
     layers = [op for op in LAYERS if whole is None or str(op).removeprefix("aten.") in whole]
-    saved = {layer: (dict(layer.py_kernels), decomposition_table[layer]) for layer in layers}
+    instead = dict.fromkeys(layers, shapes) | dict.fromkeys(PACKED, packed)
+    saved = {layer: (dict(layer.py_kernels), decomposition_table[layer]) for layer in instead}
     try:
-        for layer in layers:
-            decomposition_table[layer] = shapes
+        for layer, function in instead.items():
+            decomposition_table[layer] = function
             for key in OWN_KEYS:
-                layer.py_kernels[key] = shapes
+                layer.py_kernels[key] = function
             layer._dispatch_cache.clear()
         yield
     finally:

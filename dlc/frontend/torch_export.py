@@ -7,6 +7,7 @@ import io
 import logging
 import re
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr
@@ -169,8 +170,15 @@ def explain(error: Exception) -> str:
     if isinstance(error, NotRowMajor | OwnGenerator | GivesBool):
         return text.splitlines()[0]
     kind = type(error).__name__
+    if found := re.match("Unsupported input type <class '(.*?)'>", text):
+        return (
+            f"an argument holds an object of the class {found[1]}, expected tensors, numbers, "
+            "strings, None, and lists, tuples and dicts of these; keep it outside of the "
+            "arguments, as in lambda x: f(x, it), or give list(it)"
+        )
+    frames = traceback.extract_tb(error.__traceback__)
     for pattern, sentence in SENTENCES:
-        if re.search(pattern, f"{kind}: {text}"):
+        if re.search(pattern, f"{kind}: {text}, in {frames[-1].name if frames else None}"):
             return sentence
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
     return f"torch.export cannot trace the program: {kind}: {first}"
@@ -195,13 +203,16 @@ SENTENCES = (
     ),
     (
         "^DataDependentOutputException|data-dependent|Boolean value of Tensor",
-        "the program branches on values of a tensor, expected one path for all values; "
-        "use torch.where instead of if, or take the branch outside of the program",
+        "the program branches on values of a tensor, as if, while and x[flag] of one bool do, "
+        "expected one path for all values; use torch.where, or take the branch outside of the "
+        "program",
     ),
     (
-        r"num_mutated_inp_runtime_indices|Encountered a set_ on a graph input",
-        "the program gives an argument another shape, strides or memory, as x.t_(), x.resize_() "
-        "and x.set_() do, expected to write to its elements only; write x = x.t() and the like",
+        r"num_mutated_inp_runtime_indices|Encountered a set_ on a graph input"
+        r"|IndexError.* in produce_guards_verbose$",
+        "the program gives an argument another shape, strides or memory, as x.t_(), x.resize_(), "
+        "x.unsqueeze_(0) and x.set_() do, expected to write to its elements only; write x = x.t() "
+        "and the like",
     ),
     (
         "expected compiled_fn to be GraphModule",
@@ -225,7 +236,7 @@ SENTENCES = (
         "torch, or convert outside of the program",
     ),
 )
-"""What PyTorch's errors say, as patterns for `KIND: TEXT`, in terms of the program."""
+"""What PyTorch's errors say, as patterns for `KIND: TEXT, in FUNCTION`, in terms of the program."""
 
 
 def overload_name(op: object) -> str:

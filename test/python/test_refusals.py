@@ -10,7 +10,7 @@ import torch
 
 import dlc
 from dlc.cli.dlc_cli import main
-from dlc.frontend.source import ImportFailure
+from dlc.frontend.source import ImportFailure, UnsupportedError
 
 
 def _add_in_place(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -24,7 +24,7 @@ def _gradient(x: torch.Tensor) -> torch.Tensor:
 
 X = torch.arange(16.0).view(4, 4)
 LONG = torch.arange(8.0)
-REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ...]], str]] = {
+REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], str]] = {
     "csr": (
         torch.mm,
         lambda: (X.to_sparse_csr(), X),
@@ -60,8 +60,26 @@ REFUSED: dict[str, tuple[Callable[..., Any], Callable[[], tuple[torch.Tensor, ..
     ),
     "transposed": (lambda x: x.t_() + 1, lambda: (X,), "gives an argument another shape, strides"),
     "resized": (lambda x: x.resize_(2) + 1, lambda: (LONG[:4],), "another shape, strides or mem"),
+    "unsqueezed": (lambda x: x.unsqueeze_(0) + 1, lambda: (X,), "another shape, strides or mem"),
+    "squeezed": (lambda x: x.squeeze_(0) + 1, lambda: (LONG[None],), "another shape, strides or"),
+    "flag": (lambda x, f: x[f], lambda: (X, torch.tensor(True)), r"and x\[flag\] of one bool do"),
+    "range": (
+        lambda x, r: sum(x[n] for n in r),
+        lambda: (X, range(2)),
+        r"the class range, expected tensors, numbers, .* or give list\(it\)",
+    ),
+    "packed": (
+        lambda x: torch.nn.LSTM(1, 2)(x)[0].data,
+        lambda: (torch.nn.utils.rnn.pack_padded_sequence(LONG.view(4, 2, 1), [4, 2]),),
+        "a PackedSequence, .* give the padded one",
+    ),
     "numpy": (lambda x: x.numpy(), lambda: (X,), "takes a tensor to NumPy"),
 }
+
+
+def test_a_number_of_data_is_no_place() -> None:
+    with pytest.raises(UnsupportedError, match=r"computed from data, .* as n in x\[:n\]"):
+        dlc.compile(lambda x, n: x[:n], (X, torch.tensor(1)), backend="host")
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
