@@ -11,7 +11,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from dlc.analysis.kernel.instruction_counts import counts_of
+from dlc.analysis.kernel.instruction_counts import counts_of, slots_of
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import host, kernel, loop, tile
 from dlc.ir.provenance import ops_of
@@ -19,7 +19,8 @@ from dlc.passes import CHOOSING, STEPS, Step
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.remarks import Remark
 from dlc.schedule.estimate import estimate
-from dlc.schedule.scheduled_time import scheduled_seconds
+from dlc.schedule.occupancy import occupancy
+from dlc.schedule.scheduled_time import guessed, scheduled_seconds
 from dlc.simulator.checker import Progress, check_module
 from dlc.target import Target, target_of
 from dlc.trace.lines import origins
@@ -125,7 +126,12 @@ def line_of(op: Operation) -> int:
 def _kernel(
     func: kernel.FuncOp, launches: int, tiles: _Tiles, checked: Checked | None, target: Target
 ) -> Kernel:
-    seconds = scheduled_seconds(func, target)
+    seconds, counts, shared = (
+        scheduled_seconds(func, target),
+        counts_of(func),
+        shared_slots(func)[1],
+    )
+    held = occupancy(target, func.block_size, guessed(counts).registers, shared)
     return Kernel(
         name=func.name_,
         launches=launches,
@@ -133,9 +139,11 @@ def _kernel(
         schedule="" if func.schedule is None else func.schedule.data,
         grid=func.grid_size,
         block=func.block_size,
-        shared_bytes=shared_slots(func)[1],
+        shared_bytes=shared,
         seconds=-1.0 if isinf(seconds) else seconds,
-        figures=asdict(counts_of(func)),
+        figures=asdict(counts),
+        slots={str(line_of(op)): slots for op, slots in slots_of(func).items() if slots},
+        blocks_per_sm=held.blocks,
         axes=tiles.axes.get(func.name_, ()),
         owners=tiles.owners.get(func.name_),
         banks=banks_of(func, line_of),

@@ -12,7 +12,8 @@
  * @typedef {{kind: string, name: string, extent: number}} Axis
  * @typedef {{name: string, launches: number, ops: string[], schedule: string, grid: number,
  *   block: number, shared_bytes: number, seconds: number, figures: Record<string, number>,
- *   axes: Axis[], owners: Owners | null, banks: Bank[], cost: Cost | null,
+ *   slots: Record<string, number>, blocks_per_sm: number, axes: Axis[],
+ *   owners: Owners | null, banks: Bank[], cost: Cost | null,
  *   checked: Checked | null}} Kernel
  * @typedef {{name: string, shape: number[], block: number[], threads: number[][]}} Owners
  * @typedef {{text: string, line: number, ways: number, lanes: number[], width: number}} Bank

@@ -15,7 +15,8 @@ function drawKernels() {
     const names = Object.keys(chosen.figures);
     parts.push(table(["a thread or warp executes", ""], names.map(
       (name) => [name.replaceAll("_", " "), figure(chosen.figures[name])])));
-    parts.push(...ownersPicture(chosen), ...banksPicture(chosen), ...checkedList(chosen));
+    parts.push(...ownersPicture(chosen), ...wavesPicture(chosen));
+    parts.push(...banksPicture(chosen), ...checkedList(chosen));
   }
   parts.push(...roofline());
   const rows = trace.kernels.map((kernel) => [

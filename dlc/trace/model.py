@@ -149,6 +149,10 @@ class Kernel:
     """Of a launch, as predicted of its Kernel IR; -1 where it does not fit on an SM."""
     figures: Mapping[str, float]
     """What a thread or a warp executes, by the names of `instruction_counts.Counts`."""
+    slots: Mapping[str, float]
+    """Issue slots of a thread by the line of the Kernel IR, where there are any."""
+    blocks_per_sm: int
+    """As many are on an SM at once, if registers are what the estimate guesses."""
     axes: Sequence[Axis]
     """Of its Tile IR; none where the program began as Kernel IR."""
     owners: Owners | None

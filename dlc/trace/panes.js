@@ -16,6 +16,18 @@ function shownLines(pane) {
   return at < pane.lines.length ? [...rest, [at, pane.lines.length]] : rest;
 }
 
+/** Shows in the margin of a line of Kernel IR which part of a thread's issue slots it takes.
+ * @param {HTMLElement} line @param {number} number */
+function addCost(line, number) {
+  const kernel = trace.kernels.find((k) => k.name === state.kernel);
+  const slots = kernel?.slots[number];
+  if (!kernel || !slots) return;
+  const share = slots / Math.max(kernel.figures.slots, 1);
+  line.classList.add("cost");
+  line.style.setProperty("--share", String(Math.max(0.08, share)));
+  line.title = `${figure(slots)} issue slots of a thread, ${(100 * share).toFixed(1)} %`;
+}
+
 /** @type {(Map<number, HTMLElement>)[]} */
 let drawn = [];
 
@@ -31,6 +43,7 @@ function drawPanes() {
       for (let n = begin; n < end; n++) {
         const line = codeLine(pane.lines[n]);
         line.dataset.line = String(n);
+        if (pane.ir === "kernel") addCost(line, n);
         drawn[p].set(n, line);
         inner.append(line);
       }

@@ -46,6 +46,29 @@ function ownersPicture(kernel) {
     picture(columns * side, rows * side, text, cells)];
 }
 
+/** The blocks of a grid in waves, a row for each: as many as the SMs hold at once.
+ * @param {Kernel} kernel @returns {Node[]} */
+function wavesPicture(kernel) {
+  const { sms } = trace.chip;
+  const once = sms * kernel.blocks_per_sm;
+  const title = make("h3", "", "Waves of blocks");
+  if (once === 0) return [title, make("p", "", "A block does not fit on an SM.")];
+  const waves = Math.ceil(kernel.grid / once);
+  const last = kernel.grid - (waves - 1) * once;
+  const text = `${counted(kernel.grid, "block")}, ${kernel.blocks_per_sm} at once on each of `
+    + `${sms} SMs: ${counted(waves, "wave")}, the last with ${counted(last, "block")} of ${once}`;
+  const [width, side, most] = [528, 10, 12];
+  const rows = [];
+  for (let wave = 0; wave < Math.min(waves, most); wave++) {
+    const share = (wave + 1 < waves ? once : last) / once;
+    const place = { x: 0, y: wave * side, height: side - 2 };
+    rows.push(draft("rect", { ...place, width, class: "cell" }));
+    rows.push(draft("rect", { ...place, width: width * share, class: "dot" }));
+  }
+  const more = waves > most ? `; the first ${most} are drawn` : "";
+  return [title, make("p", "", text + more), picture(width, rows.length * side / 2, text, rows)];
+}
+
 /** A map of lanes and banks for each access of shared memory. @param {Kernel} kernel */
 function banksPicture(kernel) {
   if (!kernel.banks.length) return [];

@@ -141,6 +141,15 @@ def test_the_picture_says_who_stores_what(product: Trace) -> None:
     assert owners.threads == [[row * 2 + c % 8 // 4 for c in range(16)] for row in range(16)]
 
 
+def test_costs_of_lines_are_those_of_the_kernel(product: Trace) -> None:
+    (kernel,) = product.kernels
+    pane = next(pane for pane in product.panes if pane.ir == "kernel")
+    fma = [line for line in kernel.slots if "math.fma" in pane.lines[int(line)]]
+    assert sum(kernel.slots[line] for line in fma) == kernel.figures["fmas"] == 16 * 64 * 16 / 32
+    assert sum(kernel.slots.values()) <= kernel.figures["slots"]
+    assert kernel.blocks_per_sm >= 1
+
+
 def test_accesses_of_shared_memory_have_lanes(product: Trace) -> None:
     banks = product.kernels[0].banks
     kernel = next(pane for pane in product.panes if pane.ir == "kernel")

@@ -58,6 +58,13 @@ def counts_of(func: kernel.FuncOp) -> Counts:
     return walk.counts
 
 
+def slots_of(func: kernel.FuncOp) -> dict[Operation, float]:
+    """The issue slots of a thread by the operation; those that loops count with are of none."""
+    walk = _Walk(func)
+    walk.visit(func.body.block, 1, 0, False)
+    return walk.slots
+
+
 def first_lanes(
     func: kernel.FuncOp, op: kernel.LoadOp | kernel.StoreOp | kernel.CpAsyncOp
 ) -> tuple[list[int], int]:
@@ -79,6 +86,8 @@ def first_lanes(
 class _Walk:
     def __init__(self, func: kernel.FuncOp) -> None:
         self.counts = Counts()
+        self.slots: dict[Operation, float] = {}
+        """Issue slots by the operation."""
         self.lanes = min(WARP, func.block_size)
         self.requests = 0
         """Copies so far that were asked for, in the text."""
@@ -101,7 +110,9 @@ class _Walk:
             elif isinstance(op, kernel.WaitOp | kernel.MbarrierWaitOp):
                 self._wait(op, times, self.requests > requests)
             else:
+                before = self.counts.slots
                 fetched |= self._count(op, times)
+                self.slots[op] = self.counts.slots - before
             most = max(most, held)
         if unrolled:  # what its iterations fetch is waited for together
             self.fetched |= fetched
