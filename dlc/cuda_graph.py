@@ -9,8 +9,8 @@ import torch
 
 from dlc.backend import BackendError
 from dlc.backend.executor import Backend, to_device
-from dlc.dialects.user_outputs import as_complex
 from dlc.frontend.imported import Argument, ImportedProgram
+from dlc.ir.leaves import as_complex
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
-from dlc.dialects.user_outputs import Constant, Output, View
 from dlc.frontend.imported import Argument, ImportedProgram
 from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.source import ImportFailure
+from dlc.ir.leaves import Constant, Output, View
 
 Run = Callable[[Sequence[torch.Tensor]], Any]
 """Makes the user's output of the tensors of `@main`."""

@@ -9,21 +9,23 @@ IR itself is parsed when somebody asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.printer import Printer
+from typing import TYPE_CHECKING
 
 from dlc.backend.bound_program import BoundProgram
-from dlc.backend.cache import Entry, content_key, lookup, lookup_or_build
+from dlc.backend.cache import content_key, lookup, lookup_or_build
 from dlc.backend.stored_program import program_of_json, program_to_json
 from dlc.ir.cached import cached
-from dlc.pipeline import Observer, run_pipeline
 from dlc.version import source_key
+
+if TYPE_CHECKING:
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import ModuleOp
+
+    from dlc.pipeline import Observer
 
 LABEL, FILE, PROGRAM = "kernel-ir", "kernel.mlir", "program.json"
 OVERLOADS = "overloads"
@@ -37,6 +39,8 @@ class Lowered:
     longest_reduction: int | None
     """The points of the longest reduce in its Loop IR, if that is known."""
     read: Callable[[], ModuleOp] = field(repr=False)
+    key: str | None = None
+    """Where it is found again, by `find`."""
 
     @cached
     def module(self) -> ModuleOp:
@@ -57,15 +61,16 @@ def lower(ctx: Context, module: ModuleOp, observers: Sequence[Observer] = ()) ->
     cannot be bound or printed.
     """
     key = content_key(_text(module), source_key())
-    if (entry := lookup(LABEL, key, FILE)) is not None:
-        return _found(ctx, entry)
+    if (found := find(key, lambda: ctx)) is not None:
+        return found
     from dlc.analysis.loop.loops import longest_reduction  # with the dialect of Loop IR
+    from dlc.pipeline import run_pipeline
 
     module = module.clone()
     run_pipeline(ctx, module, "loop", observers)
     longest = longest_reduction(module)
     run_pipeline(ctx, module, "kernel", observers)
-    lowered = Lowered.of(module, longest)
+    lowered = replace(Lowered.of(module, longest), key=key)
 
     def build(directory: Path) -> dict[str, int]:
         (directory / FILE).write_text(_text(module))
@@ -76,18 +81,23 @@ def lower(ctx: Context, module: ModuleOp, observers: Sequence[Observer] = ()) ->
     return lowered
 
 
-def _found(ctx: Context, entry: Entry) -> Lowered:
-    """What an entry holds; its Kernel IR was verified before it was written."""
+def find(key: str, context: Callable[[], Context]) -> Lowered | None:
+    """
+    What an entry holds, whose Kernel IR was verified before it was written; None if there is no
+    such entry. In the context the IR is parsed, when it is asked for.
+    """
+    if (entry := lookup(LABEL, key, FILE)) is None:
+        return None
     text, name = entry.path.read_text(), str(entry.path)
 
     def read() -> ModuleOp:
         from xdsl.parser import Parser
 
-        return Parser(ctx, text, name).parse_module()
+        return Parser(context(), text, name).parse_module()
 
     lowered: Lowered
     program = program_of_json(entry.path.with_name(PROGRAM).read_text(), lambda: lowered.module)
-    lowered = Lowered(program, entry.info["longest_reduction"], read)
+    lowered = Lowered(program, entry.info["longest_reduction"], read, key)
     return lowered
 
 
@@ -109,6 +119,8 @@ def lowered_overloads() -> frozenset[str]:
 
 
 def _text(module: ModuleOp) -> str:
+    from xdsl.printer import Printer
+
     stream = StringIO()
     Printer(stream, print_debuginfo=True).print_op(module)
     return stream.getvalue()

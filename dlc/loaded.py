@@ -16,9 +16,10 @@ from dlc.backend.executor import Backend, BackendLike, Executor, default_target,
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.main_function import attributes_of, attributes_of_results, main_of
-from dlc.dialects.user_outputs import Constant, mutated_by, outputs_of
+from dlc.dialects.user_outputs import mutated_by, outputs_of
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.ir.dominance import verify_dominance
+from dlc.ir.leaves import Constant
 from dlc.ir.locations import LocParser
 from dlc.passes import Printed
 from dlc.stages import Kernel, Stages, compiler_context

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation
+from typing import TYPE_CHECKING
 
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.ir.cached import cached
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import Operation
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -176,6 +178,8 @@ def target_hint(name: str) -> str:
 
 def set_target(module: ModuleOp, target: str) -> None:
     """Schedules of `module` are to be made for `target`; ValueError if there is none such."""
+    from xdsl.dialects.builtin import StringAttr
+
     module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target).name)
 
 
@@ -186,5 +190,7 @@ def target_of(module: ModuleOp) -> Target:
 
 def stated_target(module: Operation) -> str | None:
     """What a module's attribute `dlc.target` says, if it has one."""
+    from xdsl.dialects.builtin import StringAttr
+
     attribute = module.attributes.get(TARGET_ATTRIBUTE)
     return attribute.data if isinstance(attribute, StringAttr) else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 from functools import cache
-from pathlib import Path
 
 VERSION = "0.1.0"
 
@@ -13,9 +13,11 @@ VERSION = "0.1.0"
 @cache
 def source_key() -> str:
     """Differs after any change of dlc's own files, and for another release of xDSL."""
-    root = Path(__file__).parent
+    root = os.path.dirname(__file__)
     digest = hashlib.sha256(f"{VERSION} {importlib.metadata.version('xdsl')}".encode())
-    for path in sorted(root.rglob("*.py")):
-        state = path.stat()
-        digest.update(f"{path.relative_to(root)} {state.st_size} {state.st_mtime_ns}\n".encode())
+    found = (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
+    for path in sorted(path for path in found if path.endswith(".py")):
+        state = os.stat(path)
+        place = path.removeprefix(root)
+        digest.update(f"{place} {state.st_size} {state.st_mtime_ns}\n".encode())
     return digest.hexdigest()

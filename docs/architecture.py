@@ -40,7 +40,11 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"dlc.dialects": "the six IRs: operations, verifiers, text, canonical forms"},
     {"dlc.target": "what is a fact of a chip"},
     {"dlc.ir": "index expressions, monoids, scalars, elements", "dlc.registry": "names to classes"},
-    {"dlc.passes": "the list of passes", "dlc.log": "what DLC_LOG shows"},
+    {
+        "dlc.passes": "the list of passes",
+        "dlc.log": "what DLC_LOG shows",
+        "dlc.error_report": "errors as sentences",
+    },
     {
         "dlc.diagnostics": "errors with a place and a hint",
         "dlc.remarks": "what a pass did",

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
-from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import LaunchError
 from dlc.backend.bound_program import BoundProgram, Launch, Layout
 from dlc.backend.program_run import Backend, OnLaunch, Run
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 BACKENDS = ("host", "cuda")
 

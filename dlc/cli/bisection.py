@@ -16,8 +16,9 @@ from dlc.cli.job import Job
 from dlc.cli.pass_reproducer import write_reproducer
 from dlc.cli.program_input import Loaded
 from dlc.cli.status_line import progress
-from dlc.diagnostics import TextError, failed_pass, format_error
+from dlc.diagnostics import TextError, failed_pass
 from dlc.dialects.main_function import main_of
+from dlc.error_report import format_error
 from dlc.judge.random_inputs import random_arguments
 from dlc.judge.validation import Question, Validation
 from dlc.passes import STEPS, Step

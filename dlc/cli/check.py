@@ -24,9 +24,10 @@ from xdsl.ir import Operation
 from dlc.analysis.kernel.bank_accesses import report
 from dlc.cli.job import Job
 from dlc.cli.status_line import STATUS, bar, progress
-from dlc.diagnostics import OpError, file_line_col, format_error
+from dlc.diagnostics import OpError
 from dlc.dialects import tile
 from dlc.dialects.kernel import FuncOp
+from dlc.error_report import file_line_col, format_error
 from dlc.ir.locations import LocParser
 from dlc.passes import STEPS, Step
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of

@@ -10,26 +10,22 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError
 
-from dlc.cli.error_text import describe
-from dlc.cli.job import Job
+from dlc.cli.job import Job, new_context
 from dlc.cli.observers import Diffs, Remarks, Timing
 from dlc.cli.option_rules import settle
-from dlc.cli.outputs import compile_and_write
-from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.cli.program_input import Loaded, kind_of, load_model_program, load_module, load_program
 from dlc.cli.status_line import STATUS
 from dlc.diagnostics import UsageError, failed_pass
 from dlc.frontend.quick_imports import uncollected
-from dlc.pipeline import Observer
-from dlc.registry import register
 from dlc.text import wants_colour
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from dlc.judge.validation import Validation
+    from dlc.pipeline import Observer
 
 
 def run_command(options: argparse.Namespace, begin: float) -> int:
@@ -47,58 +43,62 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
     except BrokenPipeError:
         raise
     except (Exception, ArgSpecParseError) as error:
-        STATUS.clear()
-        if options.debug:
-            traceback.print_exception(error)
-        sys.stdout.flush()
-        print(describe(error, sources), file=sys.stderr)
-        if (failed := failed_pass(error)) is not None and not is_refusal(error):
-
-            def before() -> ModuleOp:
-                ctx = register(Context())
-                module = _load(ctx, options, sources, Timing()).module
-                advance(ctx, module, failed)
-                return module
-
-            print(reproduction(error, sources, failed, before), file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return _tell(error, options, sources)
     finally:
         STATUS.clear()
 
 
-def _load(
-    ctx: Context, options: argparse.Namespace, sources: dict[str, str], timing: Timing
-) -> Loaded:
+def _tell(error: BaseException, options: argparse.Namespace, sources: dict[str, str]) -> int:
+    """Prints an error and how to show it again: the exit code."""
+    from dlc.cli.error_text import describe  # with xDSL
+    from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
+
+    STATUS.clear()
+    if options.debug:
+        traceback.print_exception(error)
+    sys.stdout.flush()
+    print(describe(error, sources), file=sys.stderr)
+    if (failed := failed_pass(error)) is not None and not is_refusal(error):
+
+        def before() -> ModuleOp:
+            module = _load(options, sources, Timing()).module
+            advance(new_context(), module, failed)
+            return module
+
+        print(reproduction(error, sources, failed, before), file=sys.stderr)
+    return 2 if isinstance(error, UsageError) else 1
+
+
+def _load(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> Loaded:
     file: str | None = options.file
     kind = "text" if file is None else kind_of(file)
     if file is not None and kind == "module":
         from dlc.cli.edit_warnings import warn_of_oversights
 
         with timing.phase("dlc", "parsing"):
-            module = load_module(ctx, file, options.target, sources)
+            module = load_module(new_context(), file, options.target, sources)
             warn_of_oversights(module, sources)
-            return Loaded(module)
+            return Loaded.of(module)
     if file is not None and kind == "model":
         return load_model_program(file, options, timing)
     return load_program(options, options.text, file, options.target, timing)
 
 
 def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
-    ctx = register(Context())
-    loaded = _load(ctx, options, sources, timing)
-    validation = _validation(ctx, loaded, options, timing) if options.validate else None
+    loaded = _load(options, sources, timing)
+    validation = _validation(loaded, options, timing) if options.validate else None
     observers: list[Observer] = [timing, *filter(None, [validation])]
     if getattr(options, "tuned", False):
-        observers.insert(0, _tuned(ctx, options))
+        observers.insert(0, _tuned(options))
     if options.verbose > (options.command == "tune"):  # whose -v shows candidates
         observers.insert(0, Remarks())
     if options.verbose > 1:
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
-    job = Job(ctx, loaded, options, observers, timing, sources)
+    job = Job(loaded, options, observers, timing, sources)
     if (path := getattr(options, "trace", None)) is not None:
         from dlc.cli.trace_report import write_trace
 
-        write_trace(job, path, [_tuned(ctx, options)] if options.tuned else [])
+        write_trace(job, path, [_tuned(options)] if options.tuned else [])
     code = _run(job)
     sys.stdout.flush()
     if validation is not None:
@@ -109,7 +109,7 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     return code
 
 
-def _tuned(ctx: Context, options: argparse.Namespace) -> Observer:
+def _tuned(options: argparse.Namespace) -> Observer:
     """What gives kernels the schedules that were tuned for where they will run."""
     from dlc.backend.executor import default_backend
     from dlc.backend.schedule_database import ScheduleDatabase
@@ -117,23 +117,23 @@ def _tuned(ctx: Context, options: argparse.Namespace) -> Observer:
 
     given = "cuda" if options.command in ("compile", "trace") else options.backend
     database = ScheduleDatabase(None if options.db is None else Path(options.db))
-    return TunedSchedules(ctx, database, objectives_for(given or default_backend()))
+    return TunedSchedules(new_context(), database, objectives_for(given or default_backend()))
 
 
-def _validation(
-    ctx: Context, loaded: Loaded, options: argparse.Namespace, timing: Timing
-) -> Validation:
+def _validation(loaded: Loaded, options: argparse.Namespace, timing: Timing) -> Validation:
     from dlc.judge.validation import Question, Validation
 
     with timing.phase("dlc", "the results to validate by"):
-        question = Question.of(ctx, loaded.module, loaded.arguments(options.seed))
-    return Validation(ctx, question)
+        question = Question.of(new_context(), loaded.module, loaded.arguments(options.seed))
+    return Validation(new_context(), question)
 
 
 def _run(job: Job) -> int:
     """The command itself: its exit code."""
     match job.options.command:
         case "compile":
+            from dlc.cli.outputs import compile_and_write
+
             with uncollected():  # a whole model leaves 15 MiB of garbage
                 compile_and_write(job)
             return 0

@@ -35,14 +35,8 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 from dlc.cli.edit_warnings import warn_of_oversights
 from dlc.cli.option_rules import Need, check_needs
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
-from dlc.diagnostics import (
-    UsageError,
-    did_you_mean,
-    failed_pass,
-    format_error,
-    with_context,
-    with_hint,
-)
+from dlc.diagnostics import UsageError, did_you_mean, failed_pass, with_context, with_hint
+from dlc.error_report import format_error
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.analysis.loop.oversights import oversights
-from dlc.diagnostics import OpError, format_error
+from dlc.diagnostics import OpError
+from dlc.error_report import format_error
 
 
 def warn_of_oversights(module: ModuleOp, sources: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from dlc.backend import BackendError
-from dlc.diagnostics import format_error
+from dlc.error_report import format_error
 
 
 def describe(error: BaseException, sources: Mapping[str, str]) -> str:

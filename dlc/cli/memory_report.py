@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from xdsl.dialects.builtin import ModuleOp
+from typing import TYPE_CHECKING
 
 from dlc.backend.bound_program import BoundProgram
-from dlc.backend.memory_use import MemoryUse, eager_peak
+from dlc.backend.memory_use import MemoryUse
 from dlc.passes import Step
-from dlc.pipeline import stage_of
 from dlc.remarks import Remark
 from dlc.text import table
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 
 class MemoryReport:
     """Looks at the host program once it is planned, and at what eager PyTorch would need."""
 
-    def __init__(self) -> None:
+    def __init__(self, eager: int | None = None) -> None:
+        """`eager` are the bytes that eager PyTorch needs, where they are known."""
         self.use: MemoryUse | None = None
-        self.eager: int | None = None
+        self.eager = eager
 
     def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        from dlc.backend.eager_memory import eager_peak  # with the dialects of Torch IR
+        from dlc.pipeline import stage_of
+
         if stage_of(module) == "torch":
             self.eager = eager_peak(module)
         self.look(module)

@@ -7,27 +7,28 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-
-from xdsl.dialects.builtin import ModuleOp
+from typing import TYPE_CHECKING
 
 from dlc.cli.status_line import STATUS, bar, progress
 from dlc.passes import Step
-from dlc.pipeline import text_of
 from dlc.remarks import Remark
 from dlc.text import BOLD, diff, paint, table
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 
 class Remarks:
     """Prints to stderr what each pass did or why it declined, and whether it changed the text."""
 
     def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
-        self.text = text_of(module)
+        self.text = _text_of(module)
 
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
         STATUS.clear()
-        text = text_of(module)
+        text = _text_of(module)
         lines = [str(remark) for remark in remarks]
         if not lines:
             lines = [f"{step.pass_name}: {'nothing to do' if text == self.text else 'done'}"]
@@ -42,17 +43,23 @@ class Diffs:
         self.colour = colour
 
     def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
-        self.text = text_of(module)
+        self.text = _text_of(module)
 
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
         STATUS.clear()
-        text = text_of(module)
+        text = _text_of(module)
         print(paint(f">>> {step.name}", BOLD, self.colour))
         print(diff(self.text, text, self.colour))
         print(paint(f"<<< {step.name}", BOLD, self.colour))
         self.text = text
+
+
+def _text_of(module: ModuleOp) -> str:
+    from dlc.pipeline import text_of  # with xDSL
+
+    return text_of(module)
 
 
 class Timing:

@@ -8,22 +8,23 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 
 from dlc.cli.observers import Timing
 from dlc.diagnostics import UsageError, with_hint
 from dlc.frontend.quick_imports import quick_imports, uncollected
+from dlc.ir.cached import cached
 from dlc.target import DEFAULT_TARGET, TARGET_ATTRIBUTE, set_target
 from dlc.text import not_text
 
 if TYPE_CHECKING:
     import torch
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import ModuleOp
 
+    from dlc.frontend.exported_call import ExportedCall
     from dlc.frontend.imported import ImportedProgram
 
 
@@ -33,17 +34,43 @@ MODEL_ID = re.compile(r"[\w-]+/[\w.-]+")
 
 @dataclass
 class Loaded:
-    """A module, and what it was imported from if it was."""
+    """A module, and what it was imported from if it was: once the one or the other is asked for."""
 
-    module: ModuleOp
-    program: ImportedProgram | None = None
+    read: Callable[[], tuple[ModuleOp, ImportedProgram | None]]
+    call: ExportedCall | None = None
+    """What it is imported from."""
     args: tuple[Any, ...] = ()
+    target: str | None = None
+    """The target of such a program."""
+
+    @staticmethod
+    def of(module: ModuleOp) -> Loaded:
+        return Loaded(lambda: (module, None))
+
+    @property
+    def is_imported(self) -> bool:
+        """True if it is a program of PyTorch."""
+        return self.call is not None
+
+    @cached
+    def _imported(self) -> tuple[ModuleOp, ImportedProgram | None]:
+        return self.read()
+
+    @property
+    def module(self) -> ModuleOp:
+        return self._imported[0]
+
+    @property
+    def program(self) -> ImportedProgram | None:
+        return self._imported[1]
 
     def arguments(self, seed: int) -> list[torch.Tensor]:
         """The tensors that `@main` takes: those of the program, or else random ones."""
-        from dlc.judge.random_inputs import random_arguments, random_state
+        from dlc.frontend.draws import random_state
 
         if self.program is None:
+            from dlc.judge.random_inputs import random_arguments  # with xDSL
+
             return random_arguments(self.module, seed)
         bound = [t.detach() for t in self.program.bind(self.args)]
         for argument in self.program.arguments:
@@ -150,15 +177,28 @@ def _imported(
 ) -> Loaded:
     with timing.phase("dlc", "import of the frontend"), uncollected():
         from dlc.backend.executor import default_target
-        from dlc.frontend.fx import import_program
+        from dlc.frontend.exported_call import export_call
 
         whole = _overloads(options)
-    with timing.phase("dlc", "import to Torch IR"), uncollected():
+    with timing.phase("dlc", "export, but for PyTorch's part"), uncollected():
         exporting = timing.phase("torch", "torch.export")
-        program = import_program(module, args, exporting=exporting, whole=whole)
+        call = export_call(module, args, exporting=exporting, whole=whole)
     gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s
-    set_target(program.module, target or default_target())
-    return Loaded(program.module, program, args)
+    chip = target or default_target()
+
+    def read() -> tuple[ModuleOp, ImportedProgram]:
+        with timing.phase("dlc", "import to Torch IR"), uncollected():
+            from dlc.frontend.fx import import_call  # with xDSL
+
+            program = import_call(call)
+        gc.freeze()
+        set_target(program.module, chip)
+        return program.module, program
+
+    loaded = Loaded(read, call, args, chip)
+    if options.command != "run":  # which may know the program by what was exported
+        loaded.module
+    return loaded
 
 
 def _overloads(options: argparse.Namespace) -> Container[str]:

@@ -15,7 +15,8 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_op import tensor_of
 from dlc.dialects.torch import Argument, AtenOp
 from dlc.escapes import python_comment, python_string
-from dlc.judge.reference import VIEWS, default_epsilon, overload_of
+from dlc.judge.aten_calls import VIEWS
+from dlc.judge.reference import default_epsilon, overload_of
 from dlc.pipeline import stage_of, text_of
 
 _SCRIPT = '''\

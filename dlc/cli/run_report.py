@@ -8,24 +8,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend.executor import Backend, Executor, default_backend, get_backend
 from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.kernel_image import KernelImage
-from dlc.backend.memory_use import eager_peak
 from dlc.cli.job import Job
+from dlc.cli.known_run import keep, key_of, known_run
 from dlc.cli.memory_report import MemoryReport
 from dlc.cli.observers import Timing
+from dlc.cli.result_rows import Row, tensors_of
+from dlc.cli.run_subject import Subject
 from dlc.cli.status_line import progress
-from dlc.cli.user_results import Row, rows_of, tensors_of
-from dlc.diagnostics import UsageError, with_hint
-from dlc.dialects.main_function import main_of
+from dlc.judge.aten_calls import widened
 from dlc.judge.known_results import Known
-from dlc.judge.reference import evaluate, widened
-from dlc.models.weights import available_bytes
-from dlc.pipeline import run_pipeline, stage_of
 from dlc.text import GREEN, RED, counted, paint, seconds, table, wants_colour
 
 if TYPE_CHECKING:
@@ -34,60 +29,68 @@ if TYPE_CHECKING:
 
 def run_and_report(job: Job) -> int:
     """Runs what was loaded; 1 where a result is wrong, else 0."""
-    loaded, options, timing = job.loaded, job.options, job.timing
+    options, timing = job.options, job.timing
+    with timing.phase("dlc", "the program, looked up by its export"):
+        key = key_of(job)
+        known = None if key is None else known_run(key)
+    if known is None:
+        job.loaded.module
     backend = make_backend(options)
-    source = job.source()
-    arguments = source.arguments(options.seed)
-    reference = make_reference(source.module, arguments, timing)
-    memory, profile = MemoryReport(), _profile(options)
-    memory.start(loaded.module, ())
-    lowered = job.lower([profile] if profile else ())
-    memory.take(lowered.program)
-    longest = lowered.longest_reduction
-    if reference is None:
-        longest = 1
-    elif longest is None or source is not loaded:
-        longest = _longest_reduction(job.ctx, source.module.clone())
-    executor = Executor(lowered.program, backend)
+    profile = _profile(options)
+    source = job.loaded if known is not None else job.source()
+    subject = None if known is None else known.subject(job)
+    if subject is None:
+        from dlc.cli.compiled_run import compiled  # with xDSL
+
+        subject = compiled(job, source, [profile] if profile else ())
+        if key is not None:
+            keep(key, job.loaded, subject)
+    executor = Executor(subject.lowered.program, backend)
+    reference = subject.reference
     if reference is not None and len(executor.results) != len(reference[0]):
         raise ValueError(
             f"expected {len(reference[0])} results as -c has, @main of {options.file} has "
             f"{len(executor.results)}"
         )
     _compile_kernels(executor, timing)
-    results, times = timed_run(executor, arguments)
-    print(kernel_table(executor.funcs, times, backend.name))
-    print(f"\n{memory.line}\n" if memory.line else "")
-    main = main_of(source.module)
-    rows = rows_of(main)
-    shown = tensors_of(main, rows, results, arguments)
-    if reference is None:
-        print(statistics_table(rows, shown))
-        code = 0
-    else:
-        exact, eager = reference
-        told = Known(
-            tensors_of(main, rows, exact, [widened(t) for t in arguments]),
-            tensors_of(main, rows, eager, arguments),
-            longest,
-        )
-        code = report_accuracy(rows, shown, told, options, backend)
+    code = _run_and_judge(executor, subject, options)
     if options.bench:
         from dlc.cli.bench_report import report_bench
 
         print()
         code |= report_bench(
             executor,
-            arguments,
+            subject.arguments,
             source.program,
             None if reference is None else source.module,
-            longest,
+            subject.longest_reduction,
             options,
         )
     if profile is not None:
         print()
-        profile.report(lowered.module, executor)
+        profile.report(job.loaded.module, executor)
     return code
+
+
+def _run_and_judge(executor: Executor, subject: Subject, options: argparse.Namespace) -> int:
+    """Runs a program once and prints its kernels, its memory and its results: the exit code."""
+    backend, arguments, shown = executor.backend, subject.arguments, subject.shown
+    results, times = timed_run(executor, arguments)
+    print(kernel_table(executor.funcs, times, backend.name))
+    memory = MemoryReport(shown.eager_peak)
+    memory.take(subject.lowered.program)
+    print(f"\n{memory.line}\n" if memory.line else "")
+    tensors = tensors_of(shown.written, shown.rows, results, arguments)
+    if subject.reference is None:
+        print(statistics_table(shown.rows, tensors))
+        return 0
+    exact, eager = subject.reference
+    told = Known(
+        tensors_of(shown.written, shown.rows, exact, [widened(t) for t in arguments]),
+        tensors_of(shown.written, shown.rows, eager, arguments),
+        subject.longest_reduction,
+    )
+    return report_accuracy(shown.rows, tensors, told, options, backend)
 
 
 def _profile(options: argparse.Namespace) -> Profile | None:
@@ -115,39 +118,6 @@ def make_backend(options: argparse.Namespace) -> Backend:
     if (options.backend or default_backend()) == "host":
         return HostBackend(options.order, options.async_mode, options.seed)
     return get_backend("cuda", sync=options.sync)
-
-
-def make_reference(
-    module: ModuleOp, arguments: Sequence[torch.Tensor], timing: Timing
-) -> tuple[list[torch.Tensor], list[torch.Tensor]] | None:
-    """PyTorch's results in fp64 and in eager's dtypes, for a module in Torch IR."""
-    if stage_of(module) != "torch":
-        return None
-    check_memory(module, arguments)
-    with timing.phase("torch", "reference in fp64 and eager"):
-        eager = evaluate(module, arguments)  # first, as what it refuses is of the program's types
-        return evaluate(module, arguments, double=True), eager
-
-
-def _longest_reduction(ctx: Context, module: ModuleOp) -> int:
-    """The points of the longest reduce of Torch IR, which is taken to Loop IR."""
-    from dlc.analysis.loop.loops import longest_reduction
-
-    run_pipeline(ctx, module, "loop")
-    return longest_reduction(module)
-
-
-def check_memory(module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
-    """UsageError where a program in Torch IR does not fit into memory in fp64, with its results."""
-    wanted, free = 2 * eager_peak(module), available_bytes()
-    if free is not None and wanted > free and all(t.device.type == "cpu" for t in arguments):
-        raise with_hint(
-            UsageError(
-                f"the program's tensors take {wanted / 2**30:.1f} GiB in fp64, which it is "
-                f"compared with, and {free / 2**30:.1f} GiB of memory are free"
-            ),
-            "make it smaller, or compile it only: dlc compile",
-        )
 
 
 def timed_run(

@@ -1,27 +1,14 @@
-"""What a user of a program gets: its results, views and mutated arguments, told from `@main`."""
+"""The rows of what a user of a program gets, told from `@main`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import torch
 from xdsl.dialects.builtin import StringAttr
 from xdsl.dialects.func import FuncOp
 
+from dlc.cli.result_rows import Row
 from dlc.dialects.main_function import attributes_of
-from dlc.dialects.user_outputs import Constant, Output, mutated_by, outputs_of
-
-
-@dataclass(frozen=True)
-class Row:
-    """A leaf of the user's output, by its number, or what is left in an argument, by its name."""
-
-    label: str
-    what: str
-    """What it is beside a tensor of its own."""
-    of: Output | None
-    """Where its tensor is; None if it is none."""
+from dlc.dialects.user_outputs import mutated_by, outputs_of
+from dlc.ir.leaves import Constant, Output
 
 
 def rows_of(main: FuncOp) -> list[Row]:
@@ -48,21 +35,3 @@ def rows_of(main: FuncOp) -> list[Row]:
             name = names[argument]
             rows.append(Row(name, "written", Output(name, "argument", argument)))
     return rows
-
-
-def tensors_of(
-    main: FuncOp,
-    rows: Sequence[Row],
-    results: Sequence[torch.Tensor],
-    arguments: Sequence[torch.Tensor],
-) -> list[torch.Tensor]:
-    """The tensors of the rows that have one, for the results of `@main`; no argument changes."""
-    left = list(arguments)
-    for argument, result in zip(mutated_by(main), results, strict=True):
-        if argument is not None:
-            given = arguments[argument]
-            dtype = result.dtype if result.element_size() != given.element_size() else given.dtype
-            left[argument] = torch.empty_strided(
-                given.shape, given.stride(), dtype=dtype, device=given.device
-            ).copy_(result.view(dtype))
-    return [row.of.tensor(results, left) for row in rows if row.of is not None]

@@ -9,8 +9,8 @@ import torch
 from torch.fx import Node
 from torch.utils._pytree import tree_map
 
-from dlc.dialects.user_outputs import View
 from dlc.frontend.recurrent_layers import LAYERS
+from dlc.ir.leaves import View
 
 
 class AliasAnalysis:

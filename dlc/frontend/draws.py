@@ -56,6 +56,11 @@ def draws(operation: object, result: Tensor) -> int:
     return (2 if two else 1) * result.numel()
 
 
+def random_state(seed: int) -> Tensor:
+    """Seed and offset of a program that draws random numbers."""
+    return torch.tensor([seed, 0])
+
+
 def fresh_state() -> Tensor:
     """Seed and offset for one call: the next number of PyTorch's default generator, and 0."""
     return torch.cat([torch.empty(1, dtype=torch.int64).random_(), torch.zeros(1).long()])

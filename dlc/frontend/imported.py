@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_unflatten
-from xdsl.dialects.builtin import ModuleOp
 
-from dlc.dialects.user_outputs import Constant, Leaf
 from dlc.frontend.ambient import Ambient
 from dlc.frontend.calls import Calls
 from dlc.frontend.constants import same_constant
@@ -23,6 +21,10 @@ from dlc.frontend.held_tensors import Held, HeldTensors
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.frontend.source import ImportFailure
+from dlc.ir.leaves import Constant, Leaf
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
 
 Kind: TypeAlias = Literal["input", "parameter", "buffer", "constant", "random"]
 
@@ -159,7 +161,7 @@ class ImportedProgram:
         bound: list[torch.Tensor] = []
         for argument in self.arguments:
             if (tensor := held.get(argument.index)) is None:
-                tensor = self._tensor_of(argument, leaves)
+                tensor = tensor_of(argument, leaves, self.written)
                 if not isinstance(tensor, torch.Tensor) or not argument.guard.holds(tensor):
                     return None
                 tensor = pairs_of(tensor)
@@ -192,40 +194,16 @@ class ImportedProgram:
             raise ImportFailure(
                 f"expected a call with arguments of the structure {self.input_spec}, found {spec}"
             )
-        return [self._tensor_of(argument, leaves) for argument in self.arguments]
+        return [tensor_of(argument, leaves, self.written) for argument in self.arguments]
 
     def check_overlaps(self, bound: Sequence[torch.Tensor]) -> None:
         """ImportFailure if a tensor that is written to overlaps another."""
-        for result in self.results:
-            if result.argument is not None:
-                self._check_overlap(result.argument, bound)
+        check_overlaps(self.arguments, self.written, bound)
 
-    def _tensor_of(self, argument: Argument, leaves: Sequence[Any]) -> Any:
-        if argument.leaf is not None:
-            return self._resolved(argument, leaves[argument.leaf])
-        assert argument.fetch is not None
-        return argument.fetch()
-
-    def _resolved(self, argument: Argument, leaf: Any) -> Any:
-        """A leaf of a call as it is in memory; ImportFailure where it would be written to."""
-        if not isinstance(leaf, torch.Tensor) or not is_lazy(leaf):
-            return leaf
-        if any(result.argument == argument.index for result in self.results):
-            raise ImportFailure(
-                f"the program writes to '{argument.name}', whose memory holds its conjugates or "
-                "negatives; pass x.resolve_conj().resolve_neg() of it"
-            )
-        return resolved(leaf)
-
-    def _check_overlap(self, mutated: int, bound: Sequence[torch.Tensor]) -> None:
-        begin, end = _byte_range(bound[mutated])
-        for i, other in enumerate(bound):
-            lo, hi = _byte_range(other)
-            if i != mutated and lo < end and begin < hi:
-                raise ImportFailure(
-                    f"the program writes to '{self.arguments[mutated].name}', which shares memory "
-                    f"with '{self.arguments[i].name}'; pass a clone of one of them"
-                )
+    @cached_property
+    def written(self) -> list[int]:
+        """The arguments that the program writes to."""
+        return [result.argument for result in self.results if result.argument is not None]
 
     def unflatten(self, results: Sequence[torch.Tensor], bound: Sequence[torch.Tensor]) -> Any:
         """The user's output from `@main`'s results; writes mutated arguments back first."""
@@ -243,6 +221,40 @@ class ImportedProgram:
             for leaf in self.outputs
         ]
         return tree_unflatten(leaves, self.output_spec)
+
+
+def tensor_of(argument: Argument, leaves: Sequence[Any], written: Collection[int]) -> Any:
+    """
+    What a call with such leaves and the module have for an argument, as it is in memory.
+    ImportFailure where it would be written to, and is not so in memory.
+    """
+    if argument.leaf is None:
+        assert argument.fetch is not None
+        return argument.fetch()
+    leaf = leaves[argument.leaf]
+    if not isinstance(leaf, torch.Tensor) or not is_lazy(leaf):
+        return leaf
+    if argument.index in written:
+        raise ImportFailure(
+            f"the program writes to '{argument.name}', whose memory holds its conjugates or "
+            "negatives; pass x.resolve_conj().resolve_neg() of it"
+        )
+    return resolved(leaf)
+
+
+def check_overlaps(
+    arguments: Sequence[Argument], written: Collection[int], bound: Sequence[torch.Tensor]
+) -> None:
+    """ImportFailure if a tensor that is written to overlaps another."""
+    for mutated in written:
+        begin, end = _byte_range(bound[mutated])
+        for i, other in enumerate(bound):
+            lo, hi = _byte_range(other)
+            if i != mutated and lo < end and begin < hi:
+                raise ImportFailure(
+                    f"the program writes to '{arguments[mutated].name}', which shares memory "
+                    f"with '{arguments[i].name}'; pass a clone of one of them"
+                )
 
 
 def _byte_range(tensor: torch.Tensor) -> tuple[int, int]:

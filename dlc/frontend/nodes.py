@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch.fx import Node
@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from dlc.dialects import torch as torch_ir
 from dlc.frontend.draws import GENERATED, STATE, draws
 from dlc.frontend.eager_errors import check_eager
+from dlc.frontend.overloads import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
 from dlc.frontend.source import Place, location_of, place_of
 from dlc.ir.elements import ELEMENTS
 
@@ -32,11 +33,6 @@ WITHOUT_VALUE = frozenset(
 
 COPY = torch.ops.prims.copy_strided.default
 """What PyTorch's decompositions end with where the result must lie like an argument."""
-CHECKED_BY_EXPORT = torch.ops.aten._assert_tensor_metadata.default
-"""Compares dtypes, shapes and strides, all of which are static here; it has no result."""
-TO_DTYPE, TO_DEVICE = torch.ops.aten.to.dtype, torch.ops.aten.to.device
-"""Casts, both: where a tensor lies does not count."""
-
 Values: TypeAlias = SSAValue | list[SSAValue]
 """What a node stands for: a tensor, or the tensors of a tuple or list."""
 
@@ -70,12 +66,6 @@ def name_hint(name: str) -> str | None:
     """An SSA name from a name of the source: `layers.0.weight` is `%layers_0_weight`."""
     hint = re.sub(r"(_\d+)+$", "", re.sub(r"\W+", "_", name)).strip("_")
     return hint if hint and not hint[0].isdigit() else None
-
-
-def bind_arguments(node: Node) -> dict[str, Any]:
-    """The arguments that a node gives to its ATen overload, by the names of its schema."""
-    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
-    return dict(zip(names, node.args)) | dict(node.kwargs)
 
 
 def operation_of(node: Node) -> object:

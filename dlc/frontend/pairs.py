@@ -8,13 +8,8 @@ from typing import Literal
 
 import torch
 from torch.fx import Node
-from xdsl.dialects.builtin import ComplexType, TensorType
-from xdsl.ir import Block, SSAValue
 
-from dlc.dialects.layouts import shape_of
-from dlc.dialects.torch import AtenOp
-from dlc.dialects.user_outputs import Output, View
-from dlc.frontend.nodes import tensor_type
+from dlc.ir.leaves import Output, View
 
 
 def is_lazy(tensor: torch.Tensor) -> bool:
@@ -36,14 +31,6 @@ def strides_of_pairs(strides: Sequence[int]) -> tuple[int, ...]:
     return (*(2 * stride for stride in strides), 1)
 
 
-def main_type(value: object) -> TensorType:
-    """The type that `@main` has for a (fake) tensor; Unrepresentable if there is none."""
-    type = tensor_type(value)
-    if not isinstance(type.element_type, ComplexType):
-        return type
-    return TensorType(type.element_type.element_type, [*shape_of(type), 2])
-
-
 def output(
     path: str, of: Literal["result", "argument"], number: int, view: View | None, node: Node
 ) -> Output:
@@ -53,11 +40,3 @@ def output(
         strides = strides_of_pairs(view.strides)
         view = replace(view, shape=(*view.shape, 2), strides=strides, offset=2 * view.offset)
     return Output(path, of, number, view, is_complex)
-
-
-def converted(block: Block, value: SSAValue, overload: str, type: TensorType) -> SSAValue:
-    """`value` seen by `view_as_complex` or `view_as_real`, named as it is."""
-    op = AtenOp(overload, {"self": value}, {}, [type])
-    op.results[0].name_hint = value.name_hint
-    block.add_op(op)
-    return op.results[0]

@@ -20,7 +20,7 @@ from torch._ops import OperatorBase, OpOverload
 from torch.fx import Node
 from torch.nn import functional as F
 
-from dlc.frontend.nodes import bind_arguments
+from dlc.frontend.overloads import bind_arguments
 from dlc.frontend.source import ImportFailure
 
 aten = torch.ops.aten

@@ -11,11 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx.proxy import TracerBase
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, LocationAttr, StringAttr, UnknownLoc
 from xdsl.utils.exceptions import DiagnosticException
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import FileLineColLoc, LocationAttr
 
 TORCH = os.path.dirname(torch.__file__) + os.sep
 MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
@@ -48,10 +51,14 @@ class Place:
 
     @property
     def location(self) -> FileLineColLoc:
+        from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
+
         return FileLineColLoc(StringAttr(self.file), IntAttr(self.line), IntAttr(self.column))
 
 
 def location_of(place: Place | None) -> LocationAttr:
+    from xdsl.dialects.builtin import UnknownLoc
+
     return UnknownLoc() if place is None else place.location
 
 

@@ -27,15 +27,15 @@ from dlc.frontend.ambient import Ambient
 from dlc.frontend.bags import BAGS
 from dlc.frontend.beside_aten import beside_aten
 from dlc.frontend.composed import COMPOSED
-from dlc.frontend.control_flow import make_operands_distinct
 from dlc.frontend.counting import COUNTING
 from dlc.frontend.digits import DIGITS
+from dlc.frontend.distinct_operands import make_operands_distinct
 from dlc.frontend.draws import DRAWS, OwnGenerator
 from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
 from dlc.frontend.fractional import FRACTIONAL
-from dlc.frontend.nodes import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
+from dlc.frontend.overloads import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
 from dlc.frontend.recurrent_layers import RECURRENT, is_dropping, shapes_only
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback

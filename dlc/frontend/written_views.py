@@ -8,7 +8,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from dlc.frontend.nodes import bind_arguments
+from dlc.frontend.overloads import bind_arguments
 from dlc.frontend.source import ImportFailure, place_of
 
 UNFOLD = torch.ops.aten.unfold.default

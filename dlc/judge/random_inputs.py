@@ -19,6 +19,7 @@ from dlc.backend.dtypes import torch_dtype
 from dlc.diagnostics import fail
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
 from dlc.dialects.main_function import attributes_of, bounds_in, main_of
+from dlc.frontend.draws import random_state
 
 _MAX_INTEGER = 8
 
@@ -49,11 +50,6 @@ def random_arguments(module: ModuleOp, seed: int) -> list[torch.Tensor]:
 def _is_state(attributes: Mapping[str, Attribute]) -> bool:
     """True if an argument holds seed and offset of random numbers."""
     return attributes.get("dlc.kind") == StringAttr("random")
-
-
-def random_state(seed: int) -> torch.Tensor:
-    """Seed and offset of a program that draws random numbers."""
-    return torch.tensor([seed, 0])
 
 
 def _random(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -19,11 +18,8 @@ from dlc.diagnostics import fail
 from dlc.dialects import flow
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.main_function import main_of
-from dlc.dialects.torch import Argument, AtenOp
-from dlc.judge.drawn_numbers import drawn
-
-VIEWS = ("view.default", "_unsafe_view.default")
-ATTENTION = "scaled_dot_product_attention.default"
+from dlc.dialects.torch import AtenOp
+from dlc.judge.aten_calls import call, epsilon_of, widened, without_onednn
 
 Disturb: TypeAlias = Callable[[torch.Tensor, SSAValue], torch.Tensor]
 """What is used in place of a tensor that a value has."""
@@ -137,81 +133,58 @@ def _block_of(value: SSAValue) -> Block | None:
     return owner if isinstance(owner, Block) else owner.parent
 
 
-@contextmanager
-def without_onednn() -> Iterator[None]:
-    """Within it, a CPU gives what any other does at infinity: oneDNN's GELU of it may be NaN."""
-    enabled = torch._C._get_mkldnn_enabled()  # `torch.backends` warns of Intel's GPUs
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(enabled)
-
-
 def _call(
     op: AtenOp, values: dict[SSAValue, torch.Tensor], double: bool, within: Disturb | None
 ) -> list[torch.Tensor]:
-    overload = overload_of(op)
-    given: dict[str, Any] = {}
-    for argument in overload._schema.arguments:
-        if (value := op.operand(argument.name)) is not None:
-            given[argument.name] = values[value]
-        elif items := op.operand_list(argument.name):
-            given[argument.name] = [None if v is None else values[v] for v in items]
-        elif argument.name in op.arguments.data:
-            value = op.argument(argument.name)
-            given[argument.name] = _dtype(value, double) if argument.name == "dtype" else value
-        elif not argument.has_default_value():
-            given[argument.name] = None  # an absent tensor
-    if isinstance(generator := given.get("generator"), torch.Tensor):
-        kind = op.results[0].type
-        assert isinstance(kind, TensorType)
-        offset = op.argument("offset", 0)
-        numbers = drawn(
-            op.overload.data,
-            {**given, "offset": offset},
-            torch_dtype(kind.element_type),
-            double=double,
-        )
-        return [numbers.to(generator.device)]
-    if op.overload.data == "rms_norm.default" and given.get("eps") is None:
-        given["eps"] = default_epsilon(op)
-    if op.overload.data in VIEWS:
-        # Torch IR says nothing of strides, so a tensor may lie as no view of that shape can.
-        return [given["self"].reshape(given["size"])]
-    if op.overload.data == "view_as_complex.default":
-        given["self"] = given["self"].contiguous()
+    given = {name: resolved(value, values) for name, value in given_to(op).items()}
+    on_weights = None
+    if within is not None:
+        on_weights = lambda held: within(held, op.results[0])  # noqa: E731
     try:
-        if within is not None and op.overload.data == ATTENTION:
-            return [_attention(given, lambda held: within(held, op.results[0]))]
-        result = overload(**given)
+        return call(op.overload.data, given, result_dtype(op), double, on_weights)
     except torch.OutOfMemoryError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
         given_as = "what aten.{} is given, in fp64" if double else "what aten.{} is given"
         fail(op, f"PyTorch refuses {given_as.format(op.overload.data)}: {error}")
-    outputs = list(result) if isinstance(result, list | tuple) else [result]
-    outputs = [t.resolve_conj().resolve_neg() for t in outputs]
-    return [widened(t) if double else t for t in outputs]
 
 
-def _attention(
-    given: dict[str, Any], within: Callable[[torch.Tensor], torch.Tensor]
-) -> torch.Tensor:
-    """Attention, with probabilities as `within` makes them."""
-    _, weights = torch.ops.aten._scaled_dot_product_attention_math(**given)
-    value: torch.Tensor = given["value"]
-    if given.get("enable_gqa"):
-        value = value.repeat_interleave(weights.shape[-3] // value.shape[-3], -3)
-    return within(weights) @ value
+def given_to(op: AtenOp) -> dict[str, Any]:
+    """What an operation is given, by name: values, lists of these, and other arguments."""
+    given: dict[str, Any] = {}
+    for argument in overload_of(op)._schema.arguments:
+        if (value := op.operand(argument.name)) is not None:
+            given[argument.name] = value
+        elif items := op.operand_list(argument.name):
+            given[argument.name] = items
+        elif argument.name in op.arguments.data:
+            given[argument.name] = op.argument(argument.name)
+        elif not argument.has_default_value():
+            given[argument.name] = None  # an absent tensor
+    if op.operand("generator") is not None:
+        given["offset"] = op.argument("offset", 0)
+    return given
+
+
+def resolved(given: Any, values: Mapping[SSAValue, torch.Tensor]) -> Any:
+    """The same with tensors in place of values."""
+    if isinstance(given, SSAValue):
+        return values[given]
+    if isinstance(given, list):
+        return [resolved(item, values) for item in given]
+    return given
+
+
+def result_dtype(op: AtenOp) -> torch.dtype:
+    """That of the first result."""
+    kind = op.results[0].type
+    assert isinstance(kind, TensorType)
+    return torch_dtype(kind.element_type)
 
 
 def default_epsilon(op: AtenOp) -> float:
-    """The epsilon that None stands for in rms_norm: that of the type in which PyTorch calculates
-    the program's, fp32 for halves, even where the reference is calculated in fp64."""
-    kind = op.results[0].type
-    assert isinstance(kind, TensorType)
-    return torch.finfo(torch.promote_types(torch_dtype(kind.element_type), torch.float32)).eps
+    """The epsilon that None stands for in an rms_norm."""
+    return epsilon_of(result_dtype(op))
 
 
 def overload_of(op: AtenOp) -> Any:
@@ -222,22 +195,6 @@ def overload_of(op: AtenOp) -> Any:
     if not isinstance(found, torch._ops.OpOverload):
         fail(op, f"PyTorch {torch.__version__} has no operation aten.{op.overload.data}")
     return found
-
-
-def _dtype(value: Argument, double: bool) -> torch.dtype | None:
-    if value is None:
-        return None
-    dtype = getattr(torch, str(value))
-    if double and dtype.is_complex:
-        return torch.complex128
-    return torch.float64 if double and dtype.is_floating_point else dtype
-
-
-def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """A floating-point tensor in fp64, a complex one in pairs of these, another one as it is."""
-    if tensor.is_complex():
-        return tensor.to(torch.complex128)
-    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 class Widened(TorchDispatchMode):

@@ -11,7 +11,8 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation
 from xdsl.printer import Printer
 
-from dlc.diagnostics import OpError, file_line_col
+from dlc.diagnostics import OpError
+from dlc.error_report import file_line_col
 
 Kind: TypeAlias = Literal[
     "race",

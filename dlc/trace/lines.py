@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, IntAttr, ModuleOp, S
 from xdsl.ir import Attribute, Operation
 from xdsl.printer import Printer
 
-from dlc.diagnostics import file_line_col
 from dlc.dialects.kernel_op import KernelSignature
+from dlc.error_report import file_line_col
 from dlc.trace.model import Pane
 
 

@@ -17,9 +17,10 @@ from xdsl.parser import Parser
 from dlc.backend.cuda.print.printer import dynamic_shared_bytes, parameter_types, print_kernel
 from dlc.backend.host.host_backend import host_arguments
 from dlc.backend.host.host_kernel import HostKernel, compile_all
-from dlc.diagnostics import TextError, format_error
+from dlc.diagnostics import TextError
 from dlc.dialects import kernel, loop
 from dlc.dialects.access import IndexedOp
+from dlc.error_report import format_error
 from dlc.ir.bounds import within
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.expr import Expr

@@ -20,7 +20,8 @@ from xdsl.utils.exceptions import PassFailedException
 from dlc import registry
 from dlc.cli import dlc_opt
 from dlc.cli.pass_list import options_of
-from dlc.diagnostics import OpError, fail, format_error
+from dlc.diagnostics import OpError, fail
+from dlc.error_report import format_error
 from dlc.ir.dominance import DominanceError, verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.passes import APART, STEPS

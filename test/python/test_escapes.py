@@ -29,8 +29,9 @@ from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.export import export_program
 from dlc.cli.pass_reproducer import write_reproducer
 from dlc.cli.reproduce_kernel import kernel_script
-from dlc.diagnostics import OpError, fail, format_error
+from dlc.diagnostics import OpError, fail
 from dlc.dialects import host, kernel
+from dlc.error_report import format_error
 from dlc.escapes import c_comment, c_identifier, c_string, file_name, python_string
 from dlc.ir.locations import LocParser
 from dlc.ir.provenance import OPS

@@ -23,11 +23,12 @@ from xdsl.printer import Printer
 
 from dlc import dynamo
 from dlc.dialects.torch import AtenOp, Torch
-from dlc.dialects.user_outputs import Output, View, outputs_of
+from dlc.dialects.user_outputs import outputs_of
 from dlc.frontend.capture import capture_script, capture_text
 from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.source import ImportFailure, UnsupportedError
+from dlc.ir.leaves import Output, View
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 LAYER_NORM = """

@@ -17,8 +17,8 @@ from xdsl.parser import Parser
 from dlc.backend.cuda.print.interface import c_name, dynamic_shared_bytes, parameter_types
 from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.host.host_kernel import HostKernel
-from dlc.diagnostics import format_error
 from dlc.dialects import kernel
+from dlc.error_report import format_error
 from dlc.ir.locations import LocParser
 from dlc.registry import PASSES, parse_pipeline, register
 from dlc.simulator import Hazard, run_kernel, run_module

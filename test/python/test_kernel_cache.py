@@ -14,7 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from dlc import kernel_cache
+from dlc import kernel_cache, pipeline
 from dlc.backend import BackendError
 from dlc.backend.bound_program import flat
 from dlc.backend.cache import cache_directory, lookup_or_build
@@ -50,7 +50,7 @@ def lowered(factor: float = 2.0, target: str = "sm_90") -> Lowered:
 def test_a_program_is_lowered_once(cache: Path, monkeypatch: pytest.MonkeyPatch):
     first = lowered()
     other, elsewhere = lowered(3.0), lowered(target="sm_80")
-    monkeypatch.setattr(kernel_cache, "run_pipeline", lambda *_: pytest.fail("it is there"))
+    monkeypatch.setattr(pipeline, "run_pipeline", lambda *_: pytest.fail("it is there"))
     again = lowered()
     assert print_module(again.module) == print_module(first.module)
     assert again.longest_reduction == first.longest_reduction == 40
@@ -131,13 +131,13 @@ def test_a_damaged_entry_is_written_anew(cache: Path, monkeypatch: pytest.Monkey
     (entry,) = cache.iterdir()
     (entry / "program.json").write_text("{}")
     ran: list[str] = []
-    run = kernel_cache.run_pipeline
+    run = pipeline.run_pipeline
 
     def counted(ctx: Context, module: ModuleOp, until: Stage, observers: Sequence[Observer]):
         ran.append(until)
         run(ctx, module, until, observers)
 
-    monkeypatch.setattr(kernel_cache, "run_pipeline", counted)
+    monkeypatch.setattr(pipeline, "run_pipeline", counted)
     for _ in range(2):
         assert print_module(lowered().module) == print_module(first.module)
     assert ran == ["loop", "kernel"]
@@ -165,7 +165,7 @@ def test_the_second_run_says_the_same(
         assert dlc_cli.main(command) == 0
         lines = capsys.readouterr().out.splitlines()
         outputs.append("\n".join(line for line in lines if " ms" not in line and " us" not in line))
-        monkeypatch.setattr(kernel_cache, "run_pipeline", lambda *_: pytest.fail("it is there"))
+        monkeypatch.setattr(pipeline, "run_pipeline", lambda *_: pytest.fail("it is there"))
     assert outputs[0] == outputs[1]
     assert "OK" in outputs[0]
 

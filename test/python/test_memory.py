@@ -13,9 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 import dlc
 from dlc.analysis.kernel.placement import Buffer, live_bytes, place
 from dlc.backend.bound_program import Allocate
+from dlc.backend.eager_memory import eager_peak
 from dlc.backend.executor import Executor, get_backend
 from dlc.backend.host.host_backend import HostBackend
-from dlc.backend.memory_use import MemoryUse, eager_peak
+from dlc.backend.memory_use import MemoryUse
 from dlc.dialects import host
 from dlc.ir.locations import LocParser
 from dlc.registry import get_pass, register

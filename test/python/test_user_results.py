@@ -12,7 +12,8 @@ import dlc
 from dlc.cli.dlc_cli import main
 from dlc.diagnostics import OpError
 from dlc.dialects.main_function import main_of
-from dlc.dialects.user_outputs import Constant, Output, View, outputs_of
+from dlc.dialects.user_outputs import outputs_of
+from dlc.ir.leaves import Constant, Output, View
 from dlc.ir.locations import LocParser
 from dlc.passes import STAGES
 from dlc.stages import compiler_context

@@ -12,8 +12,9 @@ from xdsl.ir import Attribute
 from dlc.backend.bound_program import Layout
 from dlc.diagnostics import fail
 from dlc.dialects.main_function import attributes_of
-from dlc.dialects.user_outputs import Constant, Leaf, Output, mutated_by, outputs_of
+from dlc.dialects.user_outputs import mutated_by, outputs_of
 from dlc.escapes import file_name
+from dlc.ir.leaves import Constant, Leaf, Output
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from dlc.diagnostics import OpError, file_line_col, with_hint
+from dlc.diagnostics import OpError, with_hint
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.torch import AtenOp
+from dlc.error_report import file_line_col
 from dlc.transforms.tensor.decompositions import (
     COMPLEX,
     DECOMPOSITIONS,

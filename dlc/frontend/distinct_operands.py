@@ -1,0 +1,44 @@
+"""Control flow in exported graphs, and copies of its operands so that they are distinct."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+CONTROL_FLOW = ("cond", "while_loop", "scan", "map_impl")
+"""The operations that take functions, by PyTorch's names."""
+
+COPY = torch.ops.aten.clone.default
+
+
+def is_control_flow(node: Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.HigherOrderOperator) and target.name() in CONTROL_FLOW
+
+
+def make_operands_distinct(program: GraphModule) -> None:
+    """
+    Gives control flow copies of its operands: of two that share memory, PyTorch would not take it
+    apart. A copy is no work, as it is a value here.
+    """
+    for module in program.modules():
+        if not isinstance(module, GraphModule):
+            continue
+        for node in [n for n in module.graph.nodes if is_control_flow(n)]:
+            # Each use gets a copy of its own.
+            node.args = map_arg(node.args, partial(_copy_before, node))
+        module.recompile()
+
+
+def _copy_before(node: Node, argument: Node) -> Node:
+    """A copy of a tensor that a node is given."""
+    value = argument.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return argument
+    with node.graph.inserting_before(node):
+        made = node.graph.call_function(COPY, (argument,))
+    made.meta = {"val": value.clone(), "stack_trace": node.meta.get("stack_trace")}
+    return made

@@ -1,0 +1,262 @@
+"""
+A PyTorch module or function, exported as it is called with example arguments: what `@main` takes.
+
+`dlc/frontend/fx.py` makes Torch IR of it. Nothing here needs xDSL, so that a command that finds the
+program by `dlc/frontend/export_text.py` does without.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputSpec
+from torch.fx import Node
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only, tree_unflatten
+
+from dlc.frontend.ambient import FLAGS
+from dlc.frontend.calls import Calls, canonical_call, signature_of
+from dlc.frontend.exclusive import exclusive
+from dlc.frontend.free_variables import FreeVariables
+from dlc.frontend.function_module import FunctionModule
+from dlc.frontend.guard import Guard
+from dlc.frontend.held_tensors import Held
+from dlc.frontend.imported import Argument, Kind, check_overlaps, tensor_of
+from dlc.frontend.module_attributes import (
+    ModuleAttributes,
+    recorded_attributes,
+    unseen_bodies,
+)
+from dlc.frontend.pairs import pairs_of, resolved
+from dlc.frontend.questions import Questions
+from dlc.frontend.source import ImportFailure
+from dlc.frontend.torch_export import export
+
+KINDS: Mapping[str, Kind] = {
+    "PARAMETER": "parameter",
+    "BUFFER": "buffer",
+    "CONSTANT_TENSOR": "constant",
+}
+
+
+class ExportedCall:
+    """An exported program, the call that it was exported for, and the arguments of its `@main`."""
+
+    def __init__(
+        self,
+        root: torch.nn.Module,
+        eager: Callable[..., Any],
+        exported: torch.export.ExportedProgram,
+        calls: Calls,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        shown_as: Mapping[str, str],
+        attributes: ModuleAttributes,
+        questions: Questions,
+        free: FreeVariables,
+    ) -> None:
+        self.attributes = attributes
+        """What the code of the modules has read of them."""
+        self.questions, self.free = questions, free
+        self.root, self.eager, self.exported, self.calls = root, eager, exported, calls
+        self.leaves, self.input_spec = calls.flatten(args, kwargs)
+        self.leaf_names = leaf_names(calls.signature, args, kwargs)
+        self.shown_as = shown_as
+        graph = exported.graph_module.graph
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.compute = [n for n in graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
+        (returned,) = graph.find_nodes(op="output")[0].args
+        self.returned: Sequence[Any] = returned
+        self.arguments: list[Argument] = []
+        self.constants: dict[int, object] = {}
+        self.places = places_of(root)
+        self.holders: dict[Node, int] = {}
+        """The nodes that hold an argument: its placeholder, and the value it is left with."""
+        self.collect_arguments()
+
+    def collect_arguments(self) -> None:
+        """Inputs in the order of the call, then what the module holds, by first use."""
+        specs = self.exported.graph_signature.input_specs
+        inputs = [spec for spec in specs if spec.kind.name == "USER_INPUT"]
+        if len(inputs) != len(self.leaves):
+            raise ImportFailure(
+                f"torch.export found {len(inputs)} inputs in a call with {len(self.leaves)}; "
+                "pass tensors, numbers and containers of them"
+            )
+        for leaf, spec in enumerate(inputs):
+            value = self.leaves[leaf]
+            if isinstance(value, torch.Tensor):
+                self.add_argument(spec, self.leaf_names[leaf], "input", value, leaf)
+            else:
+                self.constants[leaf] = value
+        held = {spec.arg.name: spec for spec in specs if spec.kind.name in KINDS}
+        for node in [n for user in self.compute for n in user.all_input_nodes] + [
+            *(node for node in self.returned if isinstance(node, Node)),
+            *(self.nodes[name] for name in held if self.is_mutated(held[name])),
+        ]:
+            if (spec := held.pop(node.name, None)) is not None:
+                assert spec.target is not None
+                fetch = self.fetcher(spec.target)
+                tensor = fetch()
+                assert tensor is not None
+                kind = KINDS[spec.kind.name]
+                self.add_argument(spec, spec.target, kind, tensor, None, fetch)
+
+    def add_argument(
+        self,
+        spec: InputSpec,
+        name: str,
+        kind: Kind,
+        tensor: torch.Tensor,
+        leaf: int | None,
+        fetch: Callable[[], torch.Tensor | None] | None = None,
+    ) -> None:
+        index, guard = len(self.arguments), Guard.of(tensor, self.questions.for_gradients)
+        self.arguments.append(Argument(index, name, kind, guard, leaf, fetch))
+        self.holders[self.nodes[spec.arg.name]] = index
+
+    def is_mutated(self, spec: InputSpec) -> bool:
+        outputs = self.exported.graph_signature.output_specs
+        return any(o.kind.name != "USER_OUTPUT" and o.target == spec.target for o in outputs)
+
+    def fetcher(self, name: str) -> Callable[[], torch.Tensor | None]:
+        """Finds the module's tensor of that qualified name, or the constant that export made."""
+        prefix, _, leaf = name.rpartition(".")
+        try:
+            owner = self.root.get_submodule(prefix)
+        except AttributeError:
+            owner = None
+        if owner is not None and isinstance(getattr(owner, leaf, None), torch.Tensor):
+            return Held(self.places.get(id(getattr(owner, leaf)), ((owner, leaf),)))
+        constant = self.exported.constants[name]
+        assert isinstance(constant, torch.Tensor)
+        return lambda: constant
+
+    def example(self, argument: Argument) -> torch.Tensor:
+        if argument.leaf is not None:
+            return self.leaves[argument.leaf]
+        assert argument.tensor is not None
+        return argument.tensor
+
+    def bind(self, args: Sequence[Any], written: Collection[int]) -> list[torch.Tensor]:
+        """
+        The tensors of `@main`'s arguments for a call with `args`, where the program writes to those
+        that are `written`. ImportFailure as of `ImportedProgram.bind`.
+        """
+        leaves, _ = self.calls.flatten(args, None)
+        bound = [pairs_of(tensor_of(argument, leaves, written)) for argument in self.arguments]
+        check_overlaps(self.arguments, written, bound)
+        return bound
+
+    def output_paths(self) -> list[str]:
+        """Where each leaf stands in the user's output; `0` if that is a tensor."""
+        spec = self.exported.call_spec.out_spec
+        assert spec is not None
+        paths, _ = tree_flatten_with_path(tree_unflatten(range(spec.num_leaves), spec))
+        return [".".join(_key(key) for key in path) or "0" for path, _ in paths]
+
+
+def export_call(
+    module: torch.nn.Module | Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    sources: Mapping[str, str] | None = None,
+    exporting: AbstractContextManager[object] = nullcontext(),
+    whole: Container[str] | None = None,
+) -> ExportedCall:
+    """
+    Exports `module` (a module in the mode it is in, or a function) as called with `args` and
+    `kwargs`. `sources` maps file names of the program's code to the names to be shown in locations;
+    `exporting` is entered around PyTorch's own part. ATen overloads that are not in `whole` are
+    taken apart where PyTorch can. ImportFailure where PyTorch cannot export the program.
+    """
+    shown_as = sources or {}
+    signature = signature_of(module)
+    args, kwargs = tree_map_only(torch.Tensor, resolved, (args, kwargs))
+    args, kwargs = canonical_call(signature, args, kwargs)
+    check_layouts(signature, args, kwargs)
+    root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
+    followed = root.tensors.values() if isinstance(root, FunctionModule) else ()
+    free = FreeVariables(module, followed)
+    with (
+        exclusive(),
+        exporting,
+        recorded_attributes(free.reach_method) as attributes,
+        unseen_bodies(root, attributes),
+    ):
+        with Questions() as questions:
+            exported = export(root, args, kwargs, shown_as, whole)
+            questions.asked |= {name for name, flag in FLAGS.items() if free.reads(flag.ask)}
+            if questions.for_gradients:
+                exported = export(root, args, kwargs, shown_as, whole, gradients=True)
+        free.check_unchanged()
+    return ExportedCall(
+        root,
+        module,
+        exported,
+        Calls(signature),
+        args,
+        kwargs,
+        shown_as,
+        attributes,
+        questions,
+        free,
+    )
+
+
+def places_of(root: torch.nn.Module) -> dict[int, tuple[tuple[torch.nn.Module, str], ...]]:
+    """The modules and names where each tensor of a module is, by the identity of the tensor."""
+    places: dict[int, tuple[tuple[torch.nn.Module, str], ...]] = {}
+    for module in root.modules():
+        for names in (module._parameters, module._buffers, vars(module)):
+            for name, value in names.items():
+                if isinstance(value, torch.Tensor):
+                    places[id(value)] = (*places.get(id(value), ()), (module, name))
+    return places
+
+
+def check_layouts(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """ImportFailure for a tensor whose memory holds more than its elements, at strides."""
+    for leaf, value in enumerate(tree_leaves((args, kwargs))):
+        if not isinstance(value, torch.Tensor):
+            continue
+        kind, dense = str(value.layout), "to_dense()"
+        if value.is_nested:
+            kind, dense = "nested", "to_padded_tensor(0)"
+        elif value.is_quantized:
+            kind, dense = "quantized", "dequantize()"
+        elif value.layout is torch.strided:
+            continue
+        name = leaf_names(signature, args, kwargs)[leaf]
+        raise ImportFailure(
+            f"argument '{name}' is {kind}, expected a dense tensor; give {dense} of it"
+        )
+
+
+def leaf_names(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[str]:
+    """A name for every leaf of a call: the parameter, and the path within a container."""
+    arguments = signature.bind(*args, **kwargs).arguments
+    named: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            named |= value
+        else:
+            named[name] = value
+    paths, _ = tree_flatten_with_path(named)
+    return [".".join(_key(key) for key in path) for path, _ in paths]
+
+
+def _key(key: Any) -> str:
+    """One step of a path: of a mapping, a sequence or an object."""
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)

@@ -1,0 +1,70 @@
+"""The leaves of what a program returns to its user: tensors, views of their memory, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of a tensor's memory: strides and offset in elements, from its first one."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    def of(self, base: torch.Tensor) -> torch.Tensor:
+        return base.as_strided(self.shape, self.strides, base.storage_offset() + self.offset)
+
+    @property
+    def end(self) -> int:
+        """The first element after the view's last one."""
+        if 0 in self.shape:
+            return self.offset
+        steps = zip(self.shape, self.strides, strict=True)
+        return self.offset + 1 + sum((n - 1) * s for n, s in steps)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A tensor of the user's: result or argument `number` of `@main`, or a view of its memory."""
+
+    path: str
+    of: Literal["result", "argument"]
+    number: int
+    view: View | None = None
+    is_complex: bool = False
+    """True if its elements are pairs of reals to `@main`."""
+
+    def tensor(
+        self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
+    ) -> torch.Tensor:
+        """The tensor, given the arguments as the program leaves them."""
+        base = (results if self.of == "result" else arguments)[self.number]
+        tensor = base if self.view is None else self.view.of(base)
+        return as_complex(tensor) if self.is_complex else tensor
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What a program returns that is no tensor: a number, a string, None."""
+
+    path: str
+    value: object
+
+
+Leaf: TypeAlias = Output | Constant
+
+
+def as_complex(pairs: torch.Tensor) -> torch.Tensor:
+    """The complex tensor whose memory `@main` has as pairs of reals."""
+    import torch  # the dialects are read without it
+
+    if pairs.numel() == 0:  # whose strides are free, where PyTorch wants one of 1
+        pairs = pairs.clone(memory_format=torch.contiguous_format)
+    return torch.view_as_complex(pairs)
