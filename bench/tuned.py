@@ -26,7 +26,8 @@ PROGRAMS: dict[str, list[str]] = {
     "split GEMM": ["-c", "torch.randn(16, 2048) @ torch.randn(2048, 32)"],
     "attention": [
         "-c",
-        "F.scaled_dot_product_attention(*(torch.randn(1, 4, 64, 32) for _ in range(3)))",
+        "F.scaled_dot_product_attention(torch.randn(1, 4, 64, 32), torch.randn(1, 4, 64, 32), "
+        "torch.randn(1, 4, 64, 32))",
     ],
     "TinyLlama layer": [
         "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
