@@ -6,11 +6,12 @@ Computers and Games 2008: the child with the largest
 
     mean + C sqrt(ln visits / n) + sqrt((sum of squares - n mean^2 + D) / n), n its own visits,
 
-is followed, where a value is how many times as fast as the default schedule a candidate is. A node
+is followed, where a value is 1 + ln(g), and at least 0, of a candidate that is g times as fast as
+the default schedule: about g near it, and what is many times as fast is still told apart. A node
 has at most `WIDENING sqrt(visits)` children (progressive widening; Chaslot et al., "Progressive
 strategies for Monte-Carlo tree search", 2008), those closest to the default schedule first. A new
-child is completed some times at random, mostly as the default is; the prior says which of these is
-tried. A child of which all schedules are known is not followed again.
+child is completed some times at random, from mostly as the default is to evenly; the prior says
+which of these is tried. A child of which all schedules are known is not followed again.
 """
 
 from __future__ import annotations
@@ -25,11 +26,8 @@ EXPLORATION = 0.4
 UNCERTAINTY = 0.1
 """D of the formula."""
 WIDENING = 1.5
-CLOSENESS = 0.8
-"""How often a choice of a completion is the one closest to the default."""
 COMPLETIONS = 6
 """Of a new child, of which the prior chooses one."""
-MOST_VALUE = 8.0
 HOPELESS = 10
 """How many times the default's estimate a candidate may be predicted to take, to be tried."""
 
@@ -95,7 +93,7 @@ class TreeSearch(Completer):
             self.default_seconds = seconds
         value = 0.0
         if seconds and self.default_seconds:
-            value = min(self.default_seconds / seconds, MOST_VALUE)
+            value = max(0.0, 1 + log(self.default_seconds / seconds))
         for node in self.paths[schedule]:
             node.add(value)
 
@@ -140,7 +138,7 @@ class TreeSearch(Completer):
         whole = not self.space.choices(node.state)
         count = 1 if whole else COMPLETIONS
         for number in range(count if self.prior is not None else 1):
-            closeness = 1.0 if number == 0 and not node.visits else CLOSENESS
+            closeness = 1.0 if number == 0 and not node.visits else self.rng.random()
             state = self.complete(node.state, closeness)
             if state is not None and state.schedule not in {**self.paths, **found}:
                 found[state.schedule] = inf
