@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -52,17 +53,25 @@ class Subject:
     @cached_property
     def correction(self) -> float:
         """
-        How many times as long as its Kernel IR counts to with the default schedule the estimate is
-        by which kernels are fused and scheduled. Counts are multiplied by it, so that a schedule is
-        told what it takes in the same microseconds as `--explain` tells of the default one.
+        How many times as long as its Kernel IR counts to with the default schedule, launches aside,
+        the estimate is by which kernels are fused and scheduled.
         """
         module = self.module.clone()
         for op in module.walk():
             if isinstance(op, loop.KernelOp):
                 op.schedule = None
-        funcs = _funcs(Stages(module).module("kernel"))
-        counted = sum(scheduled_seconds(func, self.target) for func in funcs)
-        return estimate(self.kernel, self.target).seconds / counted
+        funcs, target = _funcs(Stages(module).module("kernel")), self.target
+        launches = len(funcs) * target.launch_seconds
+        counted = sum(scheduled_seconds(func, target) for func in funcs) - launches
+        return (estimate(self.kernel, target).seconds - launches) / counted if counted else 1.0
+
+    def corrected(self, seconds: Sequence[float]) -> float:
+        """
+        What its kernels take of which each counts to so many seconds, in the same microseconds as
+        `--explain` tells of the default schedule.
+        """
+        launches = len(seconds) * self.target.launch_seconds
+        return launches + self.correction * (sum(seconds) - launches)
 
     def arguments(self) -> list[torch.Tensor]:
         return random_arguments(self.module, self.seed)

@@ -102,18 +102,18 @@ def objective(name: str, *, elsewhere: bool = False) -> Objective:
 def by_estimate(subject: Subject, schedule: str, expected: Expected) -> Score:
     """The estimate of the kernels that the schedule makes."""
     target, funcs = subject.target, subject.funcs(schedule)
-    return Score(subject.correction * sum(scheduled_seconds(func, target) for func in funcs))
+    return Score(subject.corrected([scheduled_seconds(func, target) for func in funcs]))
 
 
 def by_machine_code(subject: Subject, schedule: str, expected: Expected) -> Score:
     """The same, with registers, spills and the share of multiply-adds of what nvcc makes."""
     target = subject.target
-    seconds, registers = 0.0, 0
+    seconds, registers = list[float](), 0
     for func in subject.funcs(schedule):
         cubin = compile_cubin(print_kernel(func), target.name)
-        seconds += scheduled_seconds(func, target, _compiled(cubin))
+        seconds.append(scheduled_seconds(func, target, _compiled(cubin)))
         registers = max(registers, cubin.registers)
-    return Score(subject.correction * seconds, registers)
+    return Score(subject.corrected(seconds), registers)
 
 
 def _compiled(cubin: Cubin) -> Compiled:
