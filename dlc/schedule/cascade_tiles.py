@@ -348,6 +348,11 @@ class CascadeCandidate:
         return max(self.issue_seconds, l2_seconds, self.memory_seconds) + self.combine_seconds
 
     @property
+    def ties(self) -> tuple[int, int]:
+        """Least for the first of equally fast ones: the least padding, then the largest tile."""
+        return self.blocks // self.splits * prod(self.block), -prod(self.thread)
+
+    @property
     def flops(self) -> float:
         p, (rows, _) = self.problem, self.block
         padded = p.batch * ceil(p.rows / rows) * rows
@@ -376,7 +381,7 @@ class CascadeCandidate:
 def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
     """The fastest tilings that fit, each of another block, the fastest first."""
     shapes: dict[object, CascadeCandidate] = {}
-    for candidate in sorted(_tiles(problem, target), key=lambda c: (c.seconds, -prod(c.thread))):
+    for candidate in sorted(_tiles(problem, target), key=lambda c: (c.seconds, c.ties)):
         shapes.setdefault((candidate.block, candidate.splits), candidate)
     return tuple(shapes.values())[:5]
 

@@ -18,12 +18,12 @@ from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
-from dlc.ir.provenance import ops_of, values_of
 from dlc.remarks import remark
 from dlc.target import Target, target_of
 from dlc.text import unique_name
 from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
+from dlc.transforms.loop.fusion.naming import joined_name, name_of
 
 FUSE = "fuse"
 """The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
@@ -31,15 +31,6 @@ kernels that read its result."""
 
 MAX_OPS = 400
 """No merged kernel has more operations: it could be neither read nor compiled."""
-
-_MOVES = frozenset(
-    "view reshape transpose permute expand unsqueeze squeeze slice select cat stack split clone "
-    "contiguous to to_copy alias detach t arange full flip roll unsafe_view".split()
-)
-"""Operations that name a kernel only if it does nothing else."""
-
-MAX_NAME = 40
-"""The length of a name that is made of the names of merged kernels."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +143,10 @@ class _Fusion:
                     self._try_in_pieces(kernel)
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
+        while any([self._try_two(k) for k in reversed(list(self._kernels()))]):
+            pass
+        while any([self._try(k, _anything) for k in reversed(list(self._kernels()))]):
+            pass
         while any([self._try_storing(k) for k in reversed(list(self._kernels()))]):
             pass
         self._rename()
@@ -168,7 +163,7 @@ class _Fusion:
         firsts = {self.merges.form(k): k for k in reversed(kernels)}
         self.names = {*self.elsewhere}
         for kernel in sorted(kernels, key=lambda k: firsts[self.merges.form(k)] is not k):
-            name = unique_name(_name_of(kernel), self.names)
+            name = unique_name(name_of(kernel), self.names)
             kernel.sym_name = StringAttr(name)
 
     def _kernels(self) -> Iterator[KernelOp]:
@@ -239,6 +234,37 @@ class _Fusion:
         if any(changed_by(consumer, producer.inputs) for consumer in consumers):
             return "it reads what is updated in place before its result is read"
         return self.merges.facts(producer).obstacle
+
+    def _try_two(self, producer: KernelOp) -> bool:
+        """
+        Merges a kernel with two readers, of which the one is all that reads the other, as a largest
+        is read by a sum and what is divided by that: all three become one, if that pays.
+        """
+        users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
+        readers = [u for u in users if isinstance(u, KernelOp) and u.parent is self.block]
+        if len(readers) != 2 or len(users) != 2 or self._obstacle(producer, readers) is not None:
+            return False
+        for first, last in (readers, readers[::-1]):
+            between = {u.operation for r in first.results for u in r.uses}
+            if between != {last} or self._obstacle(first, [last]) is not None:
+                continue
+            if (found := self.merges.merge(first, last)) is None:
+                continue
+            both = self.merges.build(found, first, last)
+            merged = self.merges.merge(producer, both)
+            apart = sum(self.merges.facts(k).seconds for k in (producer, first, last))
+            both.erase()
+            if merged is None or (facts := self.merges.facts_of(merged)).seconds >= apart:
+                continue
+            if facts.size > MAX_OPS:
+                continue
+            trial = _Trial(producer, (first, last), facts.seconds, apart)
+            both = self._replace(first, last, found, str(trial), rename=True)
+            self._erase(first)
+            self._replace(producer, both, merged, str(trial), rename=True)
+            self._erase(producer)
+            return True
+        return False
 
     def _try_in_pieces(self, kernel: KernelOp) -> None:
         """
@@ -344,7 +370,7 @@ class _Fusion:
         name = consumer.name_
         self.names.discard(name)
         if rename and not self._folds(producer, consumer):
-            name = _joined(producer.name_, name)
+            name = joined_name(producer.name_, name)
         kernel.sym_name = StringAttr(unique_name(name, self.names))
         Rewriter.replace_op(consumer, kernel, kernel.results[: len(consumer.results)])
         return kernel
@@ -403,26 +429,3 @@ def _wish(kernel: KernelOp) -> str | None:
             f"found {attribute}"
         )
     return attribute.data
-
-
-def _name_of(kernel: KernelOp) -> str:
-    """
-    A name of the program's operations in a kernel, as many of the last ones as are short enough;
-    for a kernel that does a part of one, with the name of its result, too.
-    """
-    names = [op.split(" ")[1].split(".")[0].strip("_") for op in ops_of(kernel)]
-    if not (words := [n for n in dict.fromkeys(names) if n not in _MOVES]):
-        return kernel.name_
-    if not any(values_of(kernel, len(kernel.results))):
-        words += [r.name_hint for r in kernel.results[:1] if r.name_hint]
-    kept = words.pop()
-    while words and len(longer := f"{words.pop()}_{kept}") <= MAX_NAME:
-        kept = longer
-    return kept
-
-
-def _joined(producer: str, consumer: str) -> str:
-    """The name of two kernels merged: the words of both, if that is short enough."""
-    words = dict.fromkeys([*producer.split("_"), *consumer.split("_")])
-    name = "_".join(w for w in words if not w.isdigit())
-    return name if len(name) <= MAX_NAME else consumer
