@@ -28,6 +28,8 @@ read half-way. Subscripts and conditions: `dlc.dialects.access`.
 
 from __future__ import annotations
 
+from math import isfinite
+
 from xdsl.ir import Dialect
 from xdsl.irdl import irdl_op_definition, lazy_traits_def, traits_def
 from xdsl.traits import HasParent, RecursivelySpeculatable, SingleBlockImplicitTerminator
@@ -37,8 +39,10 @@ from dlc.dialects.access import IndexOpBase, LoadOpBase, SelectOpBase, StoreOpBa
 from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.in_place import verify_points
 from dlc.dialects.kernel_op import KernelOpBase
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 from dlc.dialects.scan_ops import ScanOpBase
+from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 
 
@@ -111,9 +115,21 @@ class LoadOp(LoadOpBase):
 
 @irdl_op_definition
 class StoreOp(StoreOpBase):
-    """`loop.store %v, %y[expr, …] (where (condition, …))? : memref`"""
+    """`loop.store %v, %y[expr, …] (where (condition, …))? : memref`, inside of the buffer."""
 
     name = "loop.store"
+
+    def verify_(self) -> None:
+        super().verify_()
+        shape = shape_of(self.ref.type)
+        for number, extent in enumerate(() if 0 in shape else shape):
+            subscript = self.subscripts[number]
+            low, high = bounds(subscript)
+            if isfinite(low) and isfinite(high) and within(subscript, extent, self.where):
+                raise VerifyException(
+                    f"expected subscript {number} of %{self.ref.name_hint or 'output'} inside of "
+                    f"its {extent} elements, found {int(low)} to {int(high)}"
+                )
 
 
 @irdl_op_definition

@@ -53,6 +53,16 @@ def test_an_edit_is_told_at_its_place(
         assert file.read_text().splitlines()[row - 1][column - 1 :].startswith("loop.")
 
 
+def test_a_store_that_leaves_its_buffer_is_an_error(
+    file: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(file.read_text().replace("%i in 16", "%i in 17"))
+    for command in (["compile", str(file)], ["run", str(file)]):
+        assert dlc_cli.main(command) == 1
+        told = capfd.readouterr().err
+        assert "expected subscript 0 of %relu inside of its 16 elements, found 0 to 16" in told
+
+
 def test_bisect_compares_with_an_expression(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = file.read_text()
     for edited, code, words in (

@@ -1,10 +1,10 @@
 """
-What kernels of Loop IR do that nobody means: accesses that leave their buffers, outputs that
-nothing is stored to.
+What kernels of Loop IR do that nobody means: loads that leave their buffers, outputs that nothing
+is stored to.
 
-A load out of bounds gives 0 and a store there does nothing, so that such a kernel runs; but who
-edits an extent or a subscript by hand seldom means it. Conditions count, the access's own and those
-of the reduces around it. Where a subscript computed in the body leads is not known, and not told.
+A load out of bounds gives 0, so that such a kernel runs; but who edits an extent or a subscript by
+hand seldom means it. Conditions count, the load's own and those of the reduces around it. Where a
+subscript computed in the body leads is not known, and not told.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def oversights(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
     for op in module.walk():
         if isinstance(op, KernelOp):
             yield from _unwritten(op)
-        elif isinstance(op, LoadOp | StoreOp):
+        elif isinstance(op, LoadOp):
             yield from _outside(op)
 
 
@@ -38,23 +38,22 @@ def _unwritten(kernel: KernelOp) -> Iterator[tuple[Operation, str]]:
             yield kernel, f"@{kernel.name_} stores nothing to its output %{ref.name_hint}"
 
 
-def _outside(op: LoadOp | StoreOp) -> Iterator[tuple[Operation, str]]:
+def _outside(op: LoadOp) -> Iterator[tuple[Operation, str]]:
     known = list(_known(op))
     for number, extent in enumerate(shape_of(op.ref.type)):
         subscript = op.subscripts[number]
         low, high = bounds(subscript)
         if isinf(low) or isinf(high) or not within(subscript, extent, known):
             continue
-        then = "reads 0" if isinstance(op, LoadOp) else "writes nothing"
         yield (
             op,
             f"subscript {number} of %{op.ref.name_hint} goes from {int(low)} to {int(high)}, and "
-            f"there are {extent} elements along it: beyond them it {then}",
+            f"there are {extent} elements along it: beyond them it reads 0",
         )
 
 
-def _known(op: LoadOp | StoreOp) -> Iterator[Expr]:
-    """The conditions under which what an access gives is used."""
+def _known(op: LoadOp) -> Iterator[Expr]:
+    """The conditions under which what a load gives is used."""
     yield from op.where
     block = op.parent
     while block is not None:
