@@ -67,6 +67,8 @@ class _Tiles:
         self.ops: dict[str, list[str]] = {}
         self.owners: dict[str, Owners | None] = {}
         self.costs: dict[str, Cost] = {}
+        self.seconds: dict[str, float] = {}
+        """What `--explain` predicts of a launch of each, of the kernel that combines parts, too."""
 
     def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         self._predict(module)
@@ -87,6 +89,9 @@ class _Tiles:
             if isinstance(op, loop.KernelOp):
                 cost = estimate(op, target)
                 self.costs[op.name_] = Cost(cost.flops, cost.memory_bytes, cost.seconds)
+                self.seconds[op.name_] = cost.seconds - cost.combine_seconds
+                if cost.combine_seconds:
+                    self.seconds[f"{op.name_}_combine"] = cost.combine_seconds
 
     def _look(self, module: ModuleOp) -> None:
         for op in module.walk():
@@ -126,11 +131,8 @@ def line_of(op: Operation) -> int:
 def _kernel(
     func: kernel.FuncOp, launches: int, tiles: _Tiles, checked: Checked | None, target: Target
 ) -> Kernel:
-    seconds, counts, shared = (
-        scheduled_seconds(func, target),
-        counts_of(func),
-        shared_slots(func)[1],
-    )
+    counted, counts = scheduled_seconds(func, target), counts_of(func)
+    shared = shared_slots(func)[1]
     held = occupancy(target, func.block_size, guessed(counts).registers, shared)
     return Kernel(
         name=func.name_,
@@ -140,7 +142,7 @@ def _kernel(
         grid=func.grid_size,
         block=func.block_size,
         shared_bytes=shared,
-        seconds=-1.0 if isinf(seconds) else seconds,
+        seconds=-1.0 if isinf(counted) else tiles.seconds.get(func.name_, counted),
         figures=asdict(counts),
         slots={str(line_of(op)): slots for op, slots in slots_of(func).items() if slots},
         blocks_per_sm=held.blocks,

@@ -146,7 +146,8 @@ class Kernel:
     block: int
     shared_bytes: int
     seconds: float
-    """Of a launch, as predicted of its Kernel IR; -1 where it does not fit on an SM."""
+    """Of a launch, as `--explain` predicts it, or of its Kernel IR where the program began later;
+    -1 where it does not fit on an SM."""
     figures: Mapping[str, float]
     """What a thread or a warp executes, by the names of `instruction_counts.Counts`."""
     slots: Mapping[str, float]

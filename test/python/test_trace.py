@@ -15,13 +15,15 @@ import pytest
 from xdsl.context import Context
 
 from dlc.cli.dlc_cli import main
+from dlc.dialects.loop import KernelOp
 from dlc.escapes import html_json, html_text
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
 from dlc.passes import PRINTED
 from dlc.registry import register
+from dlc.schedule.estimate import estimate
 from dlc.stages import Stages
-from dlc.target import set_target
+from dlc.target import get_target, set_target
 from dlc.trace.build import trace_of
 from dlc.trace.edits import applied, edits
 from dlc.trace.model import Pane, Trace, as_json
@@ -120,6 +122,15 @@ def test_passes_tell_what_they_did(product: Trace) -> None:
     assert all(done.seconds > 0 for done in product.passes)
 
 
+def test_launches_take_what_explain_says() -> None:
+    trace, stages = traced("torch.randn(64, 8192) @ torch.randn(8192, 64)")
+    module = stages.module("loop")
+    target = get_target("sm_90")
+    said = sum(estimate(op, target).seconds for op in module.walk() if isinstance(op, KernelOp))
+    assert len(trace.kernels) == 2
+    assert sum(kernel.seconds for kernel in trace.kernels) == pytest.approx(said)
+
+
 def test_kernels_have_their_launch(product: Trace) -> None:
     (kernel,) = product.kernels
     assert (kernel.name, kernel.grid, kernel.block, kernel.launches) == (
@@ -128,7 +139,8 @@ def test_kernels_have_their_launch(product: Trace) -> None:
         32,
         1,
     )
-    assert kernel.seconds > 0
+    assert kernel.cost is not None
+    assert kernel.seconds == kernel.cost.seconds > 0
     assert kernel.figures["barriers"] > 0
     assert [axis.kind for axis in kernel.axes] == ["thread", "thread", "register", "register"]
 
