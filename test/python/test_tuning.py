@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -10,7 +11,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, TimeoutExpired
 
 import loop_cases
 import pytest
@@ -317,7 +318,10 @@ def test_interrupted_by_a_key_it_prints_what_was_found(tmp_path: Path) -> None:
         for line in process.stderr:
             if line.strip().startswith("3 "):
                 break
-        process.send_signal(signal.SIGINT)
+        while process.poll() is None:  # one that arrives in a finalizer is lost
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(TimeoutExpired):
+                process.wait(5)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in out.splitlines()[0]
