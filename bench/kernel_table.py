@@ -19,6 +19,12 @@ REASONS = {
     "sum, less than the sum takes to be stored: the convolution is at memory's rate, and its sums "
     "are read again, which the roofline does not count. One kernel would have to hold whole "
     "windows, groups or columns of channels in a block.",
+    r"convolution-chain/(group_norm|volume_max_pool)": "The convolution's sums are stored and read "
+    "twice by what needs all of a group or a window, which the roofline does not count.",
+    r"convolution/(conv2d_strided|conv3d)": "Elements of windows that are strided or in space are "
+    "copied one by one, and columns of blocks lie beyond images of 28 or 16 points a row.",
+    r"block/(dense_transition|transformer)": "What a product stores the next one reads, which the "
+    "roofline does not count; of the transformer's 15 launches most are of few rows.",
     r"convolution-chain/transposed_pool": "The sums of the transposed convolution are stored and "
     "read by the pool, twelve times the compulsory bytes.",
     r"convolution/transposed3d": "Blocks are 16 or 32 points wide, powers of 2, and images 17 or "
@@ -38,8 +44,8 @@ REASONS = {
     r"attention/full": "The scores are stored and read where the estimate says that one kernel, "
     "which has fewer registers for each product, takes longer.",
     r"attention/one_token": "Three launches for 4.3 MB: two of them wait for the one before.",
-    r"loss/|product/square.512|linear-chain/group_norm_min": "A launch or two more than one, for "
-    "sums that are split among blocks: 2 us each.",
+    r"loss/|product/square.512|linear-chain/.*128x1024x4096": "A launch or two more than one, 2 us "
+    "each, for sums that are split among blocks, as there are few rows.",
 }
 """Why programs are over `MOST` times the roofline, by the beginning of their names."""
 SASS = ("instructions", "in the loop", "registers", "spills")
