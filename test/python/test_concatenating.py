@@ -9,13 +9,14 @@ import pytest
 import torch
 from harness import apply, parse
 from torch import nn
+from xdsl.dialects.builtin import StringAttr
 
 import dlc
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
 from dlc.passes import STEPS
 from dlc.simulator import run_module
-from dlc.target import TARGETS
+from dlc.target import TARGETS, Target
 
 LOOPS = [step.pass_name for step in STEPS if step.stage == "loop"]
 AFTER = [step.pass_name for step in STEPS if step.stage in ("tile", "kernel")]
@@ -69,13 +70,17 @@ CASES: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int, float]] = {
 }
 
 
-def loops(name: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A program as Loop IR, for a chip so slow that small tensors are worth what large ones are."""
-    module, inputs, _, clock = CASES[name]
-    chip = dataclasses.replace(
+def slow_chip(clock: float) -> Target:
+    """A chip so slow that small tensors are worth what large ones are."""
+    return dataclasses.replace(
         TARGETS["sm_90"], launch_seconds=1e-8, memory_bandwidth=1e8, clock=clock
     )
-    monkeypatch.setitem(TARGETS, "sm_90", chip)
+
+
+def loops(name: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A program as Loop IR, for a slow chip."""
+    module, inputs, _, clock = CASES[name]
+    monkeypatch.setitem(TARGETS, "sm_90", slow_chip(clock))
     found = parse(dlc.compile(module, inputs, target="sm_90").ir("tensor"))
     for step in LOOPS:
         apply(found, step)
@@ -100,3 +105,30 @@ def test_every_state_computes_the_same(
         torch.testing.assert_close(found, expected, msg=lambda text: f"after {step}: {text}")
     (result,) = run_module(module, [t.numpy() for t in (*inputs, *parameters)])
     torch.testing.assert_close(torch.from_numpy(result), expected)
+
+
+class Scanned(nn.Module):
+    """What is scanned after a reduce, behind a product."""
+
+    def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return torch.cat([z @ x, x.softmax(1).cumsum(1)], 0)
+
+
+def test_what_scans_stores_no_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that reduces and scans already, as when kernels are fused a second time."""
+    inputs = torch.randn(17, 23), torch.randn(29, 17)
+    monkeypatch.setitem(TARGETS, "sm_90", slow_chip(1e4))
+    module = parse(dlc.compile(Scanned(), inputs, target="sm_90").ir("tensor"))
+    for step in LOOPS[: LOOPS.index("fuse-loops")]:
+        apply(module, step)
+    for kernel in kernels_in(module, KernelOp):
+        if kernel.name_ in {"matmul", "cumsum"}:
+            kernel.attributes["fuse"] = StringAttr("never")
+    apply(module, "fuse-loops")
+    for kernel in kernels_in(module, KernelOp):
+        kernel.attributes.pop("fuse", None)
+    assert "softmax_cumsum" in {kernel.name_ for kernel in kernels_in(module, KernelOp)}
+    for step in [*LOOPS[LOOPS.index("fuse-loops") :], *AFTER]:
+        apply(module, step)
+    (result,) = run_module(module, [t.numpy() for t in inputs])
+    torch.testing.assert_close(torch.from_numpy(result), Scanned()(*inputs))

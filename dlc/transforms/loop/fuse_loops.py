@@ -280,7 +280,7 @@ class _Fusion:
         merged = [self._piece_merged(piece, producers) for piece in found]
         seconds = sum(facts.seconds for facts, _ in merged)
         otherwise = self._seconds_whole(kernel, list(producers.values()))
-        if seconds >= otherwise:
+        if seconds >= otherwise or any(facts.size > MAX_OPS for facts, _ in merged):
             for piece in reversed(found):
                 piece.kernel.erase()
             return
@@ -304,7 +304,8 @@ class _Fusion:
             return None
         if {use.operation for use in tensor.uses} != {kernel}:
             return None
-        if not self.merges.facts(producer).reduces or self._obstacle(producer, [kernel]):
+        facts = self.merges.facts(producer)
+        if not facts.reduces or facts.scans or self._obstacle(producer, [kernel]):
             return None
         return producer
 
