@@ -58,13 +58,11 @@ class Domain:
     def check(self, option: str, value: object) -> None:
         """OptionError for a value out of bounds; None is no value."""
         for number in value if isinstance(value, tuple) else (value,):
-            if not isinstance(number, int):
+            if not isinstance(number, int) or self.least is None:
                 continue
-            if self.least is not None and number < self.least:
-                message = f"{option} must be at least {self.least}, not {number}"
-                raise OptionError(option, message)
-            if self.most is not None and number > self.most:
-                raise OptionError(option, f"{option} must be at most {self.most}, not {number}")
+            if number < self.least or (self.most is not None and number > self.most):
+                bounds = f"at least {self.least}" if self.most is None else self.bounds
+                raise OptionError(option, f"{option} must be {bounds}, not {number}")
 
     @property
     def bounds(self) -> str:

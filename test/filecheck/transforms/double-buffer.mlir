@@ -4,8 +4,8 @@
 // RUN: not dlc-opt %s -p 'double-buffer{depth=1}' 2>&1 | filecheck %s --check-prefix=LOW
 // RUN: not dlc-opt %s -p 'double-buffer{depth=5}' 2>&1 | filecheck %s --check-prefix=HIGH
 // RUN: sed 's/{depth=4}//' %s | not dlc-opt -p double-buffer 2>&1 | filecheck %s --check-prefix=BARE
-// LOW: <pipeline>:1:15: error: double-buffer: depth must be at least 2, not 1
-// HIGH: error: double-buffer: depth must be at most 4, not 5
+// LOW: <pipeline>:1:15: error: double-buffer: depth must be 2 to 4, not 1
+// HIGH: error: double-buffer: depth must be 2 to 4, not 5
 // BARE: error: schedule of mm: double-buffer: option 'depth' is missing
 
 // All rings of a loop are filled and acquired at its start, each is released after its last use.
