@@ -30,6 +30,8 @@ KIB, MIB = 1 << 10, 1 << 20
 
 MAX_THREADS = 1024
 """Threads that a block can have, on every chip."""
+MAX_REGISTERS = 255
+"""Registers that a thread can have, on every chip; what is more lies in memory."""
 WARP = 32
 """Lanes of a warp, on every chip so far: what shuffles, banks and copies go by. Estimates and
 schedules go by `Target.warp`."""

@@ -290,20 +290,14 @@ class Candidate:
 
     @cached
     def combine_seconds(self) -> float:
-        """
-        Writing and reading partial sums, and the launch of the kernel that adds them, which waits
-        for as many at once as it has in flight.
-        """
+        """Of the kernel that adds partial sums."""
         return self._combine_seconds(self.splits)
 
     def _combine_seconds(self, splits: int) -> float:
         if splits == 1:
             return 0
-        p, t = self.problem, self.target
-        partial = p.batch * p.results * splits * 4
-        rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
-        waits = (ceil(splits / IN_FLIGHT) - 1) * LATENCY / t.clock
-        return t.launch_seconds + 2 * partial / rate + waits
+        partial = self.problem.batch * self.problem.results * splits * 4
+        return combining_seconds(partial, splits, self.target)
 
     @cached
     def seconds(self) -> float:
@@ -351,6 +345,16 @@ class Candidate:
             f"{split}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
+
+
+def combining_seconds(partial: int, splits: int, target: Target) -> float:
+    """
+    Writing and reading so many bytes of partial results, and the launch of the kernel that combines
+    them, which waits for as many at once as it has in flight.
+    """
+    rate = target.l2_bandwidth if 2 * partial < target.l2_bytes else target.memory_bandwidth
+    waits = (ceil(splits / IN_FLIGHT) - 1) * LATENCY / target.clock
+    return target.launch_seconds + 2 * partial / rate + waits
 
 
 def _us(seconds: float) -> str:

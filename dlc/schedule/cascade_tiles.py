@@ -31,17 +31,17 @@ from dlc.ir.variance import Variance, variance
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
-    IN_FLIGHT,
     LATENCY,
     SCHEDULERS,
     START,
     UNHIDDEN,
     VECTOR,
     WAVEFRONTS,
+    combining_seconds,
 )
 from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.occupancy import occupancy
-from dlc.target import Target
+from dlc.target import MAX_REGISTERS, Target
 
 THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16), (1, 64),
            (1, 32))  # fmt: skip
@@ -275,7 +275,7 @@ class CascadeCandidate:
     @cached
     def resident(self) -> int:
         """Blocks that an SM runs at once; 0 if none fits."""
-        if self.registers > 255 or self.shared_bytes > self.target.shared_per_block:
+        if self.registers > MAX_REGISTERS or self.shared_bytes > self.target.shared_per_block:
             return 0
         return occupancy(self.target, self.thread_count, self.registers, self.shared_bytes).blocks
 
@@ -329,17 +329,12 @@ class CascadeCandidate:
 
     @cached
     def combine_seconds(self) -> float:
-        """Writing and reading what the parts give, and the launch of the kernel that folds it."""
+        """Of the kernel that folds what the parts give: its sums wait for the largest exponent."""
         if self.splits == 1:
             return 0
         p, t = self.problem, self.target
         partial = p.batch * p.rows * p.columns * p.results * self.splits * 4
-        rate = t.l2_bandwidth if 2 * partial < t.l2_bytes else t.memory_bandwidth
-        return (
-            t.launch_seconds
-            + 2 * partial / rate
-            + ceil(self.splits / IN_FLIGHT) * LATENCY / t.clock
-        )
+        return combining_seconds(partial, self.splits, t) + LATENCY / t.clock
 
     @cached
     def seconds(self) -> float:

@@ -20,12 +20,10 @@ from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of
 from dlc.schedule.candidate import LATENCY, SCHEDULERS, START
 from dlc.schedule.occupancy import occupancy
-from dlc.target import SECTOR_BYTES, Target
+from dlc.target import MAX_REGISTERS, SECTOR_BYTES, Target
 
 OTHER_REGISTERS = 24
 """Registers of a thread beside what it holds in arrays: addresses, counters."""
-MOST_REGISTERS = 255
-"""Registers that a thread can have; what is more lies in memory (CUDA C++ Programming Guide)."""
 SPILL_SLOTS = 4
 """Issue slots of a register that lies in memory, each time that a thread waits."""
 BARRIER = 30
@@ -47,8 +45,8 @@ class Compiled:
 def guessed(counts: Counts) -> Compiled:
     """What machine code may be like, of which nothing is known."""
     words = counts.registers + OTHER_REGISTERS
-    registers = min(words + -words % 8, MOST_REGISTERS)
-    return Compiled(registers, max(0, words - MOST_REGISTERS))
+    registers = min(words + -words % 8, MAX_REGISTERS)
+    return Compiled(registers, max(0, words - MAX_REGISTERS))
 
 
 def scheduled_seconds(
