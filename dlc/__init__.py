@@ -7,6 +7,7 @@ dlc: a hackable compiler from PyTorch programs to CUDA kernels, through six IRs.
     print(f.kernels[0].source)
     g = f.with_schedule({"matmul": "tileify,blockify-launch{block=64,64 thread=16,16}"})
     h = dlc.load("edited.mlir")
+    dlc.load_plugin("my_steps.py")
     print(dlc.tune(module_or_function, example_args, objective="static", budget="60s"))
 
 `import dlc` loads neither PyTorch nor xDSL; the first use of a name does.
@@ -22,6 +23,7 @@ from dlc.version import VERSION
 if TYPE_CHECKING:
     from dlc.compiler import CompiledProgram, compile, load_program
     from dlc.loaded import LoadedProgram, load
+    from dlc.plugins import load_plugin
     from dlc.stages import Kernel
     from dlc.tuning.tune_program import TunedKernels, tune
 
@@ -32,6 +34,7 @@ __all__ = [
     "TunedKernels",
     "compile",
     "load",
+    "load_plugin",
     "load_program",
     "tune",
 ]
@@ -41,6 +44,7 @@ _PLACES = {
     "Kernel": "stages",
     "LoadedProgram": "loaded",
     "load": "loaded",
+    "load_plugin": "plugins",
     "TunedKernels": "tuning.tune_program",
     "tune": "tuning.tune_program",
 }

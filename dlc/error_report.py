@@ -31,6 +31,7 @@ from xdsl.utils.exceptions import (
 )
 from xdsl.utils.lexer import Lexer, Span
 
+from dlc import plugins
 from dlc.diagnostics import CONTEXT, HINT, TextError, UsageError
 from dlc.escapes import printable
 
@@ -197,7 +198,9 @@ def _message(error: BaseException, op: Operation | None, frames: list[FrameType]
         case _ if type(error) in (Exception, NotImplementedError) and str(error):
             text = str(error).strip()
         case _:
-            text = f"internal error: {type(error).__name__}: {error}\n{HINT}--debug shows where"
+            blamed = plugins.blamed(error)
+            where = f"error in {blamed}" if blamed else "internal error"
+            text = f"{where}: {type(error).__name__}: {error}\n{HINT}--debug shows where"
     notes: list[str] = getattr(error, "__notes__", [])
     contexts = [n.removeprefix(CONTEXT) for n in notes if n.startswith(CONTEXT)]
     if not contexts and (running := _running_pass(frames)) is not None:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.analysis.kernel.bank_accesses import report
 from dlc.dialects import tile
 from dlc.ir.provenance import ops_of
-from dlc.passes import CHOOSING, STEPS, Step
+from dlc.passes import CHOOSING, Step, last_step
 from dlc.remarks import Remark
 from dlc.schedule.kernel_table import kernel_table
 from dlc.target import target_of
@@ -24,7 +24,6 @@ LABEL = 24
 """Columns of a label."""
 NO_BREAK = "\N{NO-BREAK SPACE}"
 UNNAMED = "the kernel's schedule does not name it"
-LAST_TILE_STEP = [step for step in STEPS if step.stage == "tile"][-1]
 
 
 class Explanation:
@@ -67,7 +66,7 @@ class Explanation:
         self._remarks += remarks
         if step.pass_name == CHOOSING:
             self._table = kernel_table(module, target_of(module))
-        if step == LAST_TILE_STEP:
+        if step == last_step("tile"):
             self._look(module)
 
     def _look(self, module: ModuleOp) -> None:

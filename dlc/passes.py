@@ -1,15 +1,21 @@
 """
 The standard pipeline: from Torch IR to Kernel IR, pass by pass.
 
-This list is the only one; passes that stand apart from it are below. A pass is a file of its own
-in the folder of its IR, and the names are one: `stage-inputs` is `StageInputsPass` in
-`dlc.transforms.tile.stage_inputs`.
+This list is dlc's own; passes that stand apart from it are below, and plug-ins place theirs between
+(`dlc.plugins`). A pass is a file of its own in the folder of its IR, and the names are one:
+`stage-inputs` is `StageInputsPass` in `dlc.transforms.tile.stage_inputs`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Literal, get_args
+
+from dlc import plugins
+from dlc.plugins import DLC
 
 Stage = Literal["torch", "tensor", "loop", "tile", "kernel"]
 Printed = Stage | Literal["cuda"]
@@ -62,6 +68,8 @@ PIPELINE: tuple[tuple[str, str], ...] = (
 
 CHOOSING = "schedule-kernels"
 """The pass that chooses schedules, under whose name a choice is remarked wherever it is made."""
+FIRST_STEP = "tileify"
+"""With which every schedule begins."""
 
 _LETTERS: dict[str, Stage] = {"d": "tensor", "l": "loop", "t": "tile", "k": "kernel"}
 
@@ -72,6 +80,8 @@ class Step:
 
     number: str
     pass_name: str
+    is_scheduling: bool = False
+    """True if schedules may name it."""
 
     @property
     def name(self) -> str:
@@ -84,13 +94,16 @@ class Step:
 
     @property
     def location(self) -> tuple[str, str]:
-        """The module and the class of the pass."""
+        """The module and the class of one of dlc's passes."""
         words = self.pass_name.split("-")
         module = f"dlc.transforms.{self.stage}.{'_'.join(words)}"
         return module, "".join(word.capitalize() for word in words) + "Pass"
 
 
-STEPS: tuple[Step, ...] = tuple(Step(*entry) for entry in PIPELINE)
+STEPS: tuple[Step, ...] = tuple(
+    Step(number, name, number.startswith("t")) for number, name in PIPELINE
+)
+"""dlc's own."""
 
 APART: tuple[Step, ...] = (
     Step("l", "join-contractions"),  # sums side by side that share an operand are one reduce
@@ -105,6 +118,103 @@ merges, and a kernel that `lift-to-loops` makes holds one reduce, which needs no
 """
 
 
+def _register() -> None:
+    for before, step in zip([None, *STEPS], STEPS, strict=False):
+        add = DLC.scheduling_step if step.is_scheduling else DLC.module_pass
+        add(step.pass_name, ":".join(step.location), after=before and before.pass_name)
+    for step in APART:
+        DLC.module_pass(step.pass_name, ":".join(step.location))
+
+
+_register()
+
+
+def steps() -> tuple[Step, ...]:
+    """The standard pipeline with the passes that plug-ins have placed in it."""
+    plugins.load_all()
+    while True:  # a plug-in whose pass is wrong is left out as a whole
+        version = plugins.PASSES.version
+        found = _steps(version)
+        if version == plugins.PASSES.version:
+            return found
+
+
+@lru_cache(maxsize=1)
+def _steps(version: int) -> tuple[Step, ...]:
+    found = list(STEPS)
+    for name in plugins.PASSES.foreign():
+        placed = plugins.PASSES.get(name)
+        if placed is not None and (placed.after or placed.before) and _is_fit(name, placed):
+            _place(found, name, placed)
+    return tuple(found)
+
+
+def _is_fit(name: str, placed: plugins.Placed) -> bool:
+    """True if there is such a pass; else its plug-in is left out."""
+    from xdsl.passes import ModulePass  # which a plug-in has loaded
+
+    try:
+        made = plugins.resolve(plugins.PASSES, name)
+    except plugins.PluginError as error:
+        _refuse(
+            name, f"its pass '{name}' cannot be loaded: {plugins.said(error.__cause__ or error)}"
+        )
+        return False
+    kind = "SchedulingPass" if placed.is_step else "ModulePass"
+    if not (isinstance(made, type) and issubclass(made, ModulePass)) or (
+        placed.is_step and not hasattr(made, "rewrite_tile")
+    ):
+        _refuse(name, f"its pass '{name}' is no {kind}: {made!r}")
+        return False
+    if made.name != name:
+        _refuse(name, f"its pass '{name}' has another name in its class: '{made.name}'")
+        return False
+    return True
+
+
+def _place(found: list[Step], name: str, placed: plugins.Placed) -> None:
+    """Inserts a plug-in's pass; the plug-in is left out if there is no such place."""
+    near = placed.after or placed.before
+    at = next((n for n, step in enumerate(found) if step.pass_name == near), None)
+    if at is None:
+        _refuse(name, f"its pass '{name}' is placed next to '{near}', and there is no such pass")
+        return
+    letter = found[at].number[0]
+    if placed.is_step and not (found[at].is_scheduling and placed.before != FIRST_STEP):
+        last = last_step("tile", STEPS).pass_name
+        _refuse(name, f"its step '{name}' has to stand between {FIRST_STEP} and {last}, or after")
+        return
+    if placed.after is not None:
+        at += 1
+        while at < len(found) and found[at].pass_name in _placed_after(near):
+            at += 1
+    own = [step.number for step in found[:at] if step in STEPS and step.number[0] == letter]
+    base = own[-1] if own else f"{letter}:000"
+    count = sum(step.number.startswith(f"{base}.") for step in found)
+    found.insert(at, Step(f"{base}.{count + 1}", name, placed.is_step))
+
+
+def _placed_after(near: str | None) -> set[str]:
+    """The passes that plug-ins have placed after another."""
+    return {name for name in plugins.PASSES.foreign() if plugins.PASSES[name].after == near}
+
+
+def _refuse(name: str, why: str) -> None:
+    plugin = plugins.PASSES.owner(name)
+    assert plugin is not None
+    plugins.refuse(plugin, plugins.PASSES.place(name), why)
+
+
+def last_step(stage: Stage, among: Sequence[Step] | None = None) -> Step:
+    """The last step that works towards an IR."""
+    return [step for step in among or steps() if step.stage == stage][-1]
+
+
+def step_before(name: str) -> Step:
+    """The step that runs before another."""
+    return next(step for step, after in pairwise(steps()) if after.pass_name == name)
+
+
 def steps_between(start: Stage, end: Stage) -> tuple[Step, ...]:
     """The steps that take a module of IR `start` to IR `end`; ValueError if `end` is earlier."""
     from dlc.diagnostics import did_you_mean, with_hint  # loads xDSL, which `dlc --help` does not
@@ -117,4 +227,4 @@ def steps_between(start: Stage, end: Stage) -> tuple[Step, ...]:
         later = " or ".join(STAGES[first:])
         error = ValueError(f"expected a module of the {end} IR or an earlier one, found {start} IR")
         raise with_hint(error, f"ask for {later}")
-    return tuple(step for step in STEPS if first < STAGES.index(step.stage) <= last)
+    return tuple(step for step in steps() if first < STAGES.index(step.stage) <= last)

@@ -1,19 +1,21 @@
-"""dlc's dialects, passes and targets by name. Nothing is imported until it is used."""
+"""
+Dialects, passes and output formats by name: xDSL's, dlc's and those of plug-ins. They are imported
+when they are used.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from functools import cache, partial
-from importlib import import_module
+from functools import cache, lru_cache, partial
 from types import NoneType
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from xdsl.context import Context
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
-from xdsl.universe import Universe
+from xdsl.universe import XDSL_UNIVERSE, Universe
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible
 from xdsl.utils.arg_spec import parse_pipeline as parse_specs
 from xdsl.utils.exceptions import ArgSpecParseError, ParseError
@@ -21,26 +23,23 @@ from xdsl.utils.hints import isa, type_repr
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.target import Target
 
+from dlc import plugins
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.passes import APART, STEPS
+from dlc.plugins import DLC, PluginError, Table
 
-DIALECTS: dict[str, tuple[str, str]] = {
-    "math": ("dlc.dialects.math_functions", "Math"),
-    "torch": ("dlc.dialects.torch", "Torch"),
-    "tensor_ir": ("dlc.dialects.tensor_ir", "TensorIR"),
-    "flow": ("dlc.dialects.flow", "Flow"),
-    "loop": ("dlc.dialects.loop", "Loop"),
-    "tile": ("dlc.dialects.tile", "Tile"),
-    "kernel": ("dlc.dialects.kernel", "Kernel"),
-    "host": ("dlc.dialects.host", "Host"),
-}
-"""The module and name of each dialect."""
+DLC.dialect("math", "dlc.dialects.math_functions:Math")
+DLC.dialect("torch", "dlc.dialects.torch:Torch")
+DLC.dialect("tensor_ir", "dlc.dialects.tensor_ir:TensorIR")
+DLC.dialect("flow", "dlc.dialects.flow:Flow")
+DLC.dialect("loop", "dlc.dialects.loop:Loop")
+DLC.dialect("tile", "dlc.dialects.tile:Tile")
+DLC.dialect("kernel", "dlc.dialects.kernel:Kernel")
+DLC.dialect("host", "dlc.dialects.host:Host")
+DLC.printer("cuda", "dlc.backend.cuda.print.printer:CudaTarget")
 
 PASSES: dict[str, tuple[str, str]] = {step.pass_name: step.location for step in (*STEPS, *APART)}
 """The module and class of each pass of ours: the standard pipeline in order, then the others."""
-
-TARGETS: dict[str, tuple[str, str]] = {"cuda": ("dlc.backend.cuda.print.printer", "CudaTarget")}
-"""The module and class of each output format of ours."""
 
 Factories = Mapping[str, Callable[[], type[ModulePass]]]
 T = TypeVar("T", bound=ArgSpecConvertible)
@@ -62,30 +61,53 @@ class OptionError(ValueError):
         self.hint = hint
 
 
-def _load(module: str, name: str) -> Any:
-    return getattr(import_module(module), name)
+def _factories(table: Table[Any], kind: type) -> dict[str, Callable[[], Any]]:
+    return {name: partial(_made, table, name, kind) for name in table}
 
 
-def _factories(table: dict[str, tuple[str, str]]) -> dict[str, Callable[[], Any]]:
-    return {name: partial(_load, *where) for name, where in table.items()}
+def _made(table: Table[Any], name: str, kind: type) -> Any:
+    """What a table names, imported now. PluginError for what is of another kind."""
+    found = plugins.resolve(table, name)
+    if (plugin := table.owner(name)) is not None:
+        fits = isinstance(found, type) and issubclass(found, kind)
+        if not (fits or isinstance(found, kind)):
+            raise PluginError(
+                f"{table.place(name)}: the {table.kind} '{name}' of the plug-in {plugin.name} is "
+                f"no {kind.__name__}: {found!r}"
+            )
+    return found
 
 
 @cache
+def _universe() -> Universe:
+    """What xDSL has, and what others bring to it, of which xDSL takes all or nothing."""
+    try:
+        return Universe.get_multiverse()
+    except Exception as error:
+        why = f"what entry points of xdsl.universe name is left out: {plugins.said(error)}"
+        plugins.LOGGER.warning("warning: %s", why)
+        return XDSL_UNIVERSE
+
+
 def dialect_factories() -> dict[str, Callable[[], Dialect]]:
     """xDSL's dialects and ours, each imported when its factory is called."""
-    return Universe.get_multiverse().all_dialects | _factories(DIALECTS)
+    return _universe().all_dialects | _factories(plugins.DIALECTS, Dialect)
 
 
-@cache
 def pass_factories() -> dict[str, Callable[[], type[ModulePass]]]:
     """xDSL's passes and ours."""
-    return Universe.get_multiverse().all_passes | _factories(PASSES)
+    plugins.load_all()
+    return _pass_factories(plugins.PASSES.version)
 
 
-@cache
+@lru_cache(maxsize=1)
+def _pass_factories(version: int) -> dict[str, Callable[[], type[ModulePass]]]:
+    return _universe().all_passes | _factories(plugins.PASSES, ModulePass)
+
+
 def target_factories() -> dict[str, Callable[[], type[Target]]]:
     """xDSL's output formats and ours."""
-    return Universe.get_multiverse().all_targets | _factories(TARGETS)
+    return _universe().all_targets | _factories(plugins.PRINTERS, Target)
 
 
 def register(ctx: Context) -> Context:
@@ -97,10 +119,14 @@ def register(ctx: Context) -> Context:
     return ctx
 
 
+def _hint(name: str) -> str | None:
+    return did_you_mean(name, pass_factories()) or plugins.refusals()
+
+
 def get_pass(name: str) -> type[ModulePass]:
     """The class of the pass `name`, xDSL's or ours; ValueError if there is none."""
     if name not in pass_factories():
-        raise with_hint(ValueError(f"unknown pass '{name}'"), did_you_mean(name, pass_factories()))
+        raise with_hint(ValueError(f"unknown pass '{name}'"), _hint(name))
     return pass_factories()[name]()
 
 
@@ -123,7 +149,7 @@ def parse_pipeline(
     for start, end in pieces(text):
         spec = _parse_spec(text, start, end, "<pipeline>")
         if spec.name not in known:
-            close = did_you_mean(spec.name, known) or holds
+            close = did_you_mean(spec.name, known) or plugins.refusals() or holds
             kind = "step" if holds else "pass"
             refuse(text, start, spec.name, f"unknown {kind} '{spec.name}'", close)
         found.append(_instantiate(known[spec.name](), spec, text, start, "<pipeline>"))

@@ -16,11 +16,14 @@ and on sm_100, where `tcgen05` does: there the rate of an SM of A100 is assumed,
 from __future__ import annotations
 
 import re
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dlc import plugins
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.ir.cached import cached
+from dlc.plugins import DLC
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -144,20 +147,22 @@ CPU_CORE = Core(64 * 6e9, 128 * 6e9)
 """Two multiply-adds and two loads of 64 bytes each in a clock, at 6 GHz."""
 
 
-TARGETS: dict[str, Target] = {
-    t.name: t
-    for t in (
-        Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32, False,
-               fp32_lanes=64, tensor_lanes=1024),
-        Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16, False),
-        Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24, False),
-        Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True,
-               tensor_lanes=2048, mma_share=0.63),
-        Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True,
-               tensor_lanes=4096, mma_share=0.25),
-        Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24, True),
-    )
-}  # fmt: skip
+_ROWS = (
+    Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32, False,
+           fp32_lanes=64, tensor_lanes=1024),
+    Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16, False),
+    Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24, False),
+    Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True,
+           tensor_lanes=2048, mma_share=0.63),
+    Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True,
+           tensor_lanes=4096, mma_share=0.25),
+    Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24, True),
+)  # fmt: skip
+for _row in _ROWS:
+    DLC.target(_row)
+
+TARGETS: MutableMapping[str, Target] = plugins.CHIPS
+"""By name, those of plug-ins included."""
 
 OLDEST_CAPABILITY = (8, 0)
 """Of the GPUs that kernels run on: cp.async came with it."""

@@ -51,7 +51,10 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.text": "tables, diffs",
         "dlc.version": "which dlc",
     },
-    {"dlc.escapes": "strings of programs in texts of other languages"},
+    {
+        "dlc.plugins": "what dlc and others bring, by kind and name",
+        "dlc.escapes": "strings of programs in texts of other languages",
+    },
 )
 """Top to bottom, each part with what it is: a module imports from its own part and from below."""
 

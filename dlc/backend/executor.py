@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from dlc.backend import LaunchError
+from dlc import plugins
+from dlc.backend import BACKENDS, LaunchError, backend_hint
 from dlc.backend.bound_program import BoundProgram, Launch, Layout
 from dlc.backend.program_run import Backend, OnLaunch, Run
-from dlc.diagnostics import did_you_mean, with_hint
+from dlc.diagnostics import with_hint
 from dlc.target import DEFAULT_TARGET, OLDEST_CAPABILITY, TARGETS
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
-
-BACKENDS = ("host", "cuda")
-
 
 BackendLike: TypeAlias = "Backend | str | None"
 
@@ -39,18 +37,25 @@ def get_backend(backend: BackendLike = None, sync: bool = False) -> Backend:
     """
     if backend is None:
         backend = default_backend()
-    if backend == "host":
-        from dlc.backend.host.host_backend import HostBackend
+    if not isinstance(backend, str):
+        return backend
+    if backend not in BACKENDS:
+        raise with_hint(ValueError(f"unknown backend '{backend}'"), backend_hint(backend))
+    return plugins.resolve(plugins.BACKENDS, backend)(sync)
 
-        return HostBackend()
-    if backend == "cuda":
-        from dlc.backend.cuda.run.gpu_backend import CudaBackend
 
-        return CudaBackend(sync=sync)
-    if isinstance(backend, str):
-        hint = did_you_mean(backend, BACKENDS) or f"the backends are {' and '.join(BACKENDS)}"
-        raise with_hint(ValueError(f"unknown backend '{backend}'"), hint)
-    return backend
+def host_backend(sync: bool) -> Backend:
+    """The CPU, which is always waited for."""
+    from dlc.backend.host.host_backend import HostBackend
+
+    return HostBackend()
+
+
+def cuda_backend(sync: bool) -> Backend:
+    """The GPU."""
+    from dlc.backend.cuda.run.gpu_backend import CudaBackend
+
+    return CudaBackend(sync=sync)
 
 
 @cache

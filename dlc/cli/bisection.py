@@ -21,7 +21,7 @@ from dlc.dialects.main_function import main_of
 from dlc.error_report import format_error
 from dlc.judge.random_inputs import random_arguments
 from dlc.judge.validation import Question, Validation
-from dlc.passes import STEPS, Step
+from dlc.passes import Step, steps
 from dlc.pipeline import Observer, apply_step, run_pipeline, text_of
 from dlc.remarks import Remark
 from dlc.text import counted, diff
@@ -70,7 +70,7 @@ class _States:
         except TextError:
             raise  # what a schedule asks for is no pass's fault
         except (Exception, ArgSpecParseError) as error:
-            step = next((s for s in STEPS if s.pass_name == failed_pass(error)), None)
+            step = next((s for s in steps() if s.pass_name == failed_pass(error)), None)
             if step is None:
                 raise
             self.found.append(_State(self.last, step))

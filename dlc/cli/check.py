@@ -29,7 +29,7 @@ from dlc.dialects import tile
 from dlc.dialects.kernel import FuncOp
 from dlc.error_report import file_line_col, format_error
 from dlc.ir.locations import LocParser
-from dlc.passes import STEPS, Step
+from dlc.passes import Step, last_step
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
 from dlc.remarks import Remark
 from dlc.simulator.checker import Verdict, check_module
@@ -40,7 +40,6 @@ COLOURS = {"clean": GREEN, "hazard": RED, "not checked": YELLOW}
 KERNEL_IR = "<kernel IR>"
 """The file that hazards of kernels name which were not read as Kernel IR."""
 Origins: TypeAlias = Mapping[Operation, FileLineColLoc]
-LAST_TILE_STEP = [step for step in STEPS if step.stage == "tile"][-1]
 Conflicts: TypeAlias = Mapping[str, Sequence[str]]
 """The bank conflicts of kernels, by their names."""
 
@@ -165,5 +164,5 @@ class Collected:
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
-        if step == LAST_TILE_STEP:
+        if step == last_step("tile"):
             self.conflicts |= bank_conflicts(module)

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dlc import __version__
+from dlc import __version__, plugins
 from dlc.cli.model_options import add_model_options, at_least
 from dlc.passes import PRINTED
 
@@ -85,7 +85,9 @@ def _add_tuned(command: argparse.ArgumentParser) -> None:
 
 def _add_run_options(command: argparse.ArgumentParser) -> None:
     flag = partial(command.add_argument, action="store_true")
-    command.add_argument("--backend", choices=("host", "cuda"), help="where it runs [cuda or host]")
+    command.add_argument(
+        "--backend", metavar="NAME", help="host or cuda, where it runs [cuda or host]"
+    )
     flag(
         "--sync",
         help="on a GPU, wait for each kernel, so that one that fails is named, and check indices",
@@ -130,7 +132,7 @@ def _add_check_options(command: argparse.ArgumentParser) -> None:
 
 
 def _add_bisect_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--backend", choices=("host", "cuda"), help="where states run [host]")
+    command.add_argument("--backend", metavar="NAME", help="where states run: host, cuda [host]")
     command.add_argument("--seed", type=int, help="of random inputs [0]")
     command.set_defaults(validate=False)
 
@@ -223,6 +225,13 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
         default="auto",
         help="of diffs and verdicts [auto: on a terminal]",
     )
+    command.add_argument(
+        plugins.OPTION,
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="a plug-in: steps, passes, operations, chips (docs/extending.md)",
+    )
     command.add_argument("--timing", action="store_true", help="print seconds per phase")
     command.add_argument("--debug", action="store_true", help="print tracebacks of errors")
 
@@ -274,6 +283,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.file is not None and options.text is not None:
         if options.command not in ("run", "bisect") or not options.file.endswith((".mlir", "-")):
             parser.error("expected one program, found a file and -c")
+    for path in options.load:
+        if not os.path.exists(path):
+            parser.error(f"{plugins.OPTION} {path}: no such file")
+    plugins.add_to_environment(options.load)
     begin = time.perf_counter()
     from dlc.cli.commands import run_command
 

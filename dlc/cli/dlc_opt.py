@@ -32,6 +32,7 @@ from xdsl.passes import ModulePass, PassPipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from dlc import plugins
 from dlc.cli.edit_warnings import warn_of_oversights
 from dlc.cli.option_rules import Need, check_needs
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
@@ -99,6 +100,7 @@ class DlcOptMain(xDSLOptMain):
         """The pass that fails if something does now: it runs, or what it left is looked at."""
         self._report = ""
         self._line_offset = 0
+        _load_plugins(sys.argv[1:] if args is None else args)
         try:
             super().__init__("Runs passes on a module, and prints what comes out.", args)
         except ArgSpecParseError:
@@ -121,6 +123,12 @@ class DlcOptMain(xDSLOptMain):
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         super().register_all_arguments(arg_parser)
+        arg_parser.add_argument(
+            plugins.OPTION,
+            action="append",
+            metavar="FILE.py",
+            help="A plug-in: dialects, passes, steps, targets (docs/extending.md)",
+        )
         arg_parser.add_argument(
             "--list-passes",
             action=_ListPasses,
@@ -287,6 +295,20 @@ class _ListPasses(argparse.Action):
 
         print(pass_table())
         parser.exit()
+
+
+def _load_plugins(arguments: Sequence[str]) -> None:
+    """Loads the plug-ins of a command line, whose other options may name what they bring."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument(plugins.OPTION, action="append", default=[])
+    try:
+        paths = parser.parse_known_args(arguments)[0].load
+    except argparse.ArgumentError:
+        return  # which the parser of all options says
+    for path in paths:
+        if not os.path.exists(path):
+            raise UsageError(f"{plugins.OPTION} {path}: no such file")
+    plugins.add_to_environment(paths)
 
 
 def _validation(ctx: Context, module: ModuleOp) -> Validation:

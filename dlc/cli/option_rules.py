@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from dlc.backend import BACKENDS, backend_hint
 from dlc.cli.program_input import kind_of, needs_weights
 from dlc.diagnostics import UsageError, with_hint
 from dlc.target import TARGETS, target_hint
@@ -92,6 +93,7 @@ NEEDS = (
 
 def settle(options: argparse.Namespace) -> None:
     """Fills in the defaults; UsageError for options that would be ignored, or name nothing."""
+    check_names(options)
     check_needs(options, NEEDS)
     if options.command == "compile":
         wanted = outputs(options)
@@ -99,8 +101,6 @@ def settle(options: argparse.Namespace) -> None:
             found = " and ".join(wanted.values())
             raise UsageError(f"expected one thing to print or to write, found {found}")
         options.output = next(iter(wanted), "cuda")
-    if (target := options.target) is not None and target not in TARGETS:
-        raise with_hint(UsageError(f"unknown target '{target}'"), target_hint(target))
     if _is_given(options, "contenders"):
         from dlc.cli.bench_report import contender_names
 
@@ -108,6 +108,14 @@ def settle(options: argparse.Namespace) -> None:
     for name, value in DEFAULTS.items():
         if getattr(options, name, value) is None:
             setattr(options, name, value)
+
+
+def check_names(options: argparse.Namespace) -> None:
+    """UsageError for a chip or a backend that there is not."""
+    if (target := options.target) is not None and target not in TARGETS:
+        raise with_hint(UsageError(f"unknown target '{target}'"), target_hint(target))
+    if (backend := getattr(options, "backend", None)) is not None and backend not in BACKENDS:
+        raise with_hint(UsageError(f"unknown backend '{backend}'"), backend_hint(backend))
 
 
 def check_needs(options: argparse.Namespace, needs: Iterable[Need]) -> None:

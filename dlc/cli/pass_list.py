@@ -10,8 +10,10 @@ from typing import NamedTuple, get_type_hints
 
 from xdsl.passes import ModulePass
 
-from dlc.passes import APART, STEPS
-from dlc.registry import PASSES, describe, get_pass, pass_factories
+from dlc import plugins
+from dlc.passes import APART, steps
+from dlc.plugins import PluginError
+from dlc.registry import describe, get_pass, pass_factories
 from dlc.text import table
 
 _WIDTH = 100
@@ -54,20 +56,37 @@ def summary_of(cls: type[ModulePass]) -> str:
     return (inspect.getdoc(cls) or "").partition("\n\n")[0].replace("\n", " ")
 
 
+def pass_names() -> list[str]:
+    """dlc's passes and those of plug-ins: the pipeline in order, then those that stand apart."""
+    placed = [step.pass_name for step in steps()]
+    apart = [step.pass_name for step in APART]
+    return [*placed, *apart, *(name for name in plugins.PASSES.foreign() if name not in placed)]
+
+
+def _found(name: str) -> type[ModulePass] | str:
+    """The class of a pass, or why a plug-in's has none."""
+    try:
+        return get_pass(name)
+    except PluginError as error:
+        return str(error)
+
+
 def pass_help() -> str:
     """dlc's passes, each with its options and a sentence, and the names of xDSL's."""
     parts = [
         "dlc's passes, in the order of the pipeline; from tileify to mark-unroll they are the "
         "steps\nof schedules. --list-passes says what the options mean."
     ]
-    for step in (*STEPS, *APART):
-        if step == APART[0]:
+    for name in pass_names():
+        if name == APART[0].pass_name:
             parts.append("Of no default compilation:")
-        cls = get_pass(step.pass_name)
+        if isinstance(cls := _found(name), str):
+            parts.append(f"  {name}\n{_indented(cls, 6)}")
+            continue
         options = " ".join(option.name for option in options_of(cls))
-        name = f"  {step.pass_name}{{{options}}}" if options else f"  {step.pass_name}"
-        parts.append(f"{name}\n{_indented(summary_of(cls), 6)}")
-    others = ", ".join(name for name in pass_factories() if name not in PASSES)
+        usage = f"  {name}{{{options}}}" if options else f"  {name}"
+        parts.append(f"{usage}\n{_indented(summary_of(cls), 6)}")
+    others = ", ".join(name for name in pass_factories() if name not in plugins.PASSES)
     names = _indented(others, 2)
     return "\n".join([*parts, "xDSL's passes:", names]) + "\n"
 
@@ -86,10 +105,12 @@ def pass_table() -> str:
 
 
 def _rows() -> Iterator[tuple[str, str, str, str]]:
-    for step in (*STEPS, *APART):
-        cls = get_pass(step.pass_name)
+    for name in pass_names():
+        if isinstance(cls := _found(name), str):
+            yield name, "", "", cls
+            continue
         types = get_type_hints(cls)
-        yield step.pass_name, "", "", summary_of(cls)
+        yield name, "", "", summary_of(cls)
         for option in options_of(cls):
             type = describe(types[option.name])
             yield "", option.name, typed(type, option.bounds), option.meaning

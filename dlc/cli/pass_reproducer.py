@@ -16,6 +16,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ArgSpecParseError, PassFailedException
 
+from dlc import plugins
 from dlc.cli.error_text import describe
 from dlc.diagnostics import UsageError
 from dlc.passes import steps_between
@@ -38,6 +39,7 @@ def write_reproducer(
     key = hashlib.sha256(f"{text}{passed}{arguments}".encode()).hexdigest()[:6]
     name = passed.partition("{")[0]
     path = (directory or Path(tempfile.gettempdir())) / f"dlc-{name}-{key}.mlir"
+    arguments = " ".join(filter(None, [arguments, plugins.options()]))
     command = f"dlc-opt {shlex.quote(str(path))} -p {shlex.quote(passed)} {arguments}".rstrip()
     comment = command.replace("\n", "\n// ")
     path.write_text(f"// {comment}\n{text}", encoding="utf-8")

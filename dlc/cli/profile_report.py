@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.backend.cuda.print.c_text import kernel_name
 from dlc.backend.executor import Executor
 from dlc.cli.status_line import progress
-from dlc.passes import STEPS, Step
+from dlc.passes import Step, last_step
 from dlc.pipeline import text_of
 from dlc.remarks import Remark
 from dlc.target import target_of
@@ -22,7 +22,6 @@ from dlc_bench.diagnosis import diagnose
 from dlc_bench.ncu import Counters, NoCounters, count
 
 Row = dict[str, Any]
-_LAST = {stage: [s for s in STEPS if s.stage == stage][-1] for stage in ("loop", "tile")}
 HEADER = ("kernel", "blocks", "threads", "registers", "spills", "shared", "warps", "FFMA", "loads",
           "ways")  # fmt: skip
 
@@ -47,9 +46,9 @@ class Profile:
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
-        if step == _LAST["loop"]:
+        if step == last_step("loop"):
             self.estimates = statics.estimates(module)
-        elif step == _LAST["tile"]:
+        elif step == last_step("tile"):
             self.ways = statics.bank_ways(module)
 
     def report(self, module: ModuleOp, executor: Executor) -> None:

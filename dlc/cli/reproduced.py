@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from dlc.analysis.loop.loops import longest_reduction
-from dlc.backend.executor import BACKENDS, Executor, get_backend
+from dlc.backend import BACKENDS
+from dlc.backend.executor import Executor, get_backend
 from dlc.cli.run_report import kernel_table, report_accuracy, timed_run
 from dlc.cli.user_results import rows_of
 from dlc.dialects.main_function import main_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -15,13 +14,12 @@ from dlc.backend.schedule_database import Entry, ScheduleDatabase, kernel_key
 from dlc.dialects import loop
 from dlc.dialects.kernel_op import TUNED
 from dlc.log import get_logger
-from dlc.passes import CHOOSING, STEPS, Step
+from dlc.passes import CHOOSING, Step, step_before
 from dlc.pipeline import run_pipeline, stage_of
 from dlc.remarks import Remark
 from dlc.target import target_of
 from dlc.version import source_key
 
-BEFORE = next(step for step, after in pairwise(STEPS) if after.pass_name == CHOOSING)
 """The pass before kernels get schedules."""
 
 
@@ -46,7 +44,7 @@ class TunedSchedules:
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
-        if step == BEFORE:
+        if step == step_before(CHOOSING):
             self.apply(module)
 
     def apply(self, module: ModuleOp) -> None:

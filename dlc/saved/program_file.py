@@ -27,9 +27,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError, PassFailedException
 
-from dlc.backend import BackendError
+from dlc.backend import BACKENDS, BackendError
 from dlc.backend.cache import content_key, lookup_or_build
-from dlc.backend.executor import BACKENDS, Backend
+from dlc.backend.executor import Backend
 from dlc.backend.host_program import HostProgram
 from dlc.backend.kernel_image import KernelImage
 from dlc.dialects.kernel import FuncOp

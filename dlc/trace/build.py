@@ -15,7 +15,7 @@ from dlc.analysis.kernel.instruction_counts import counts_of, slots_of
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import host, kernel, loop, tile
 from dlc.ir.provenance import ops_of
-from dlc.passes import CHOOSING, STEPS, Step
+from dlc.passes import CHOOSING, Step, last_step
 from dlc.pipeline import Observer, run_pipeline, stage_of
 from dlc.remarks import Remark
 from dlc.schedule.estimate import estimate
@@ -28,8 +28,6 @@ from dlc.trace.model import Access, Axis, Checked, Chip, Cost, Hazard, Kernel, O
 from dlc.trace.pictures import banks_of, owners_of
 from dlc.trace.recorder import Recorder
 from dlc.version import VERSION
-
-LAST_TILE_STEP = [step for step in STEPS if step.stage == "tile"][-1]
 
 
 def trace_of(
@@ -80,7 +78,7 @@ class _Tiles:
     ) -> None:
         if step.pass_name == CHOOSING:
             self._predict(module)
-        if step == LAST_TILE_STEP:
+        if step == last_step("tile"):
             self._look(module)
 
     def _predict(self, module: ModuleOp) -> None:

@@ -11,16 +11,13 @@ from xdsl.ir import Operation
 
 from dlc.backend.cuda.print.printer import print_with_lines
 from dlc.dialects import kernel
-from dlc.passes import STEPS, Stage, Step
+from dlc.passes import Stage, Step, last_step
 from dlc.pipeline import stage_of
 from dlc.registry import get_pass
 from dlc.remarks import Remark
 from dlc.trace.edits import section_edits
 from dlc.trace.lines import Lines, mark, origins, pane, places_of, split
 from dlc.trace.model import Pane, Pass, Said
-
-LAST_STEPS = {step.stage: step for step in STEPS}
-"""The last step to each IR."""
 
 
 class Recorder:
@@ -53,7 +50,7 @@ class Recorder:
         summary = first_sentence(get_pass(step.pass_name))
         self.passes.append(Pass(step.name, summary, seconds, said, edits))
         self._sections = sections
-        if step == LAST_STEPS[step.stage]:
+        if step == last_step(step.stage):
             before = self.panes[-1].ir
             links = {op: origins(op, before) for op in lines.spans}
             self._take(step.stage, module, lines, links)

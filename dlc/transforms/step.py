@@ -5,7 +5,7 @@ A step whose options are given acts on every kernel with these. A bare step take
 the kernel's schedule, a pipeline string on the kernel, and leaves kernels alone whose schedule
 does not name it. A kernel that has no schedule yet gets the default one of `heuristics`.
 
-A schedule names some of the sixteen steps, each once, in the order of the pipeline. It is obeyed,
+A schedule names some of the steps, each once, in the order of the pipeline. It is obeyed,
 or it is an error with its place in the text:
 
 - `Decline`: there is nothing for the step to do in this kernel, as without a contraction there is
@@ -31,14 +31,14 @@ from functools import lru_cache
 from typing import ClassVar, NoReturn, Self
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
-from dlc import registry
+from dlc import plugins, registry
 from dlc.diagnostics import TextError, with_hint
 from dlc.dialects import loop, tile
 from dlc.dialects.kernel_op import KernelSignature, kernels_in
-from dlc.passes import CHOOSING, STEPS
+from dlc.passes import CHOOSING, Step, steps
 from dlc.registry import OptionError, PipelineError
 from dlc.remarks import collect, remark
 from dlc.schedule.heuristics import choose_schedule
@@ -49,15 +49,21 @@ Kernel = loop.KernelOp | tile.KernelOp
 
 SKIPPED = "skipped, "
 """How the remark of a step that declined begins."""
+PLUGINS = "dlc.plugins"
+"""The attribute of a module that says of the steps of plug-ins which bring them."""
 HOLDS = "a schedule holds the sixteen scheduling steps, tileify to mark-unroll"
 """What is said of other passes in one."""
 
 
-NAMES: Mapping[str, int] = {
-    step.pass_name: number
-    for number, step in enumerate(step for step in STEPS if step.stage == "tile")
-}
-"""The names of the sixteen steps, with their places in the pipeline."""
+def scheduling_steps() -> Mapping[str, int]:
+    """The names of the steps of schedules, with their places in the pipeline."""
+    return _numbered(steps())
+
+
+@lru_cache(maxsize=1)
+def _numbered(pipeline: tuple[Step, ...]) -> dict[str, int]:
+    names = [step.pass_name for step in pipeline if step.is_scheduling]
+    return {name: number for number, name in enumerate(names)}
 
 
 class Decline(Exception):
@@ -74,7 +80,7 @@ class Misplaced(Exception):
 
 @dataclass(frozen=True)
 class SchedulingPass(ModulePass, ABC):
-    """Base of the sixteen steps. What no kernel can obey is an `OptionError` when it is made."""
+    """Base of steps. What no kernel can obey is an `OptionError` when it is made."""
 
     domains: ClassVar[Mapping[str, Domain]] = {}
     """What each of its options may be."""
@@ -93,6 +99,7 @@ class SchedulingPass(ModulePass, ABC):
         TextError if the kernel's schedule is malformed, or the step cannot be obeyed.
         """
         step, name = self._step_for(kernel, module), kernel.name_
+        _name_plugins(kernel, self.name, module)
         if step is None:
             remark(self.name, name, f"{SKIPPED}the kernel's schedule does not name it")
             return
@@ -109,7 +116,7 @@ class SchedulingPass(ModulePass, ABC):
         except OptionError as error:
             step._refuse(kernel, step is self, error.option, error, error.hint)
         else:
-            if schedule is not None and self.name in NAMES:
+            if schedule is not None and self.name in scheduling_steps():
                 _note(step, name, schedule.data, module)
         remark(self.name, name, done)
 
@@ -200,22 +207,23 @@ def parse_schedule(schedule: str) -> tuple[SchedulingPass, ...]:
     The steps of a schedule. PipelineError for what is no step, a step that is named twice or comes
     before one that it has to follow, and an option that is unknown, missing, or never obeyed.
     """
-    known = {name: registry.pass_factories()[name] for name in NAMES}
+    places = scheduling_steps()
+    known = {name: registry.pass_factories()[name] for name in places}
     named: list[str] = []
     for start, end in registry.pieces(schedule):
         name = schedule[start:end].partition("{")[0].strip()
-        if name in registry.pass_factories() and name not in NAMES:
+        if name in registry.pass_factories() and name not in places:
             message = f"'{name}' is a pass, but no scheduling step"
             registry.refuse(schedule, start, name, message, HOLDS)
         if name in named:
             message = f"step '{name}' is named twice"
             registry.refuse(schedule, start, name, message, "a schedule names a step once")
-        later = [other for other in named if NAMES.get(name, len(NAMES)) < NAMES[other]]
+        later = [other for other in named if places.get(name, len(places)) < places[other]]
         if later:
             message = f"step '{name}' is named after '{later[0]}'"
             hint = f"steps stand in the order of the pipeline: {name} before {later[0]}"
             registry.refuse(schedule, start, name, message, hint)
-        named += [name] if name in NAMES else []
+        named += [name] if name in places else []
     steps = registry.parse_pipeline(schedule, known, HOLDS)
     for step, (start, _) in zip(steps, registry.pieces(schedule), strict=True):
         assert isinstance(step, SchedulingPass)
@@ -235,9 +243,33 @@ def _steps_of(kernel: Kernel) -> tuple[SchedulingPass, ...]:
         place = error.span.start, error.span.end
         message = f"schedule of {kernel.name_}: {error.msg}"
         refusal = TextError(kernel, message, schedule, place, (0, len(schedule)))
+        if (plugin := _plugin_of(kernel, schedule[slice(*place)])) is not None:
+            hint = f"it is a step of the plug-in {plugin}: {plugins.OPTION} loads it"
+            raise with_hint(refusal, hint) from None
         for note in getattr(error, "__notes__", ()):
             refusal.add_note(note)
         raise refusal from None
+
+
+def _name_plugins(kernel: Kernel, running: str, module: ModuleOp) -> None:
+    """States on a module which plug-ins bring the steps that the schedule of a kernel names."""
+    names = {step.name for step in _steps_of(kernel)} | {running}
+    owners = {name: plugins.PASSES.owner(name) for name in sorted(names)}
+    brought = {name: StringAttr(owner.label) for name, owner in owners.items() if owner is not None}
+    if brought:
+        known = module.attributes.get(PLUGINS, DictionaryAttr({}))
+        assert isinstance(known, DictionaryAttr)
+        module.attributes[PLUGINS] = DictionaryAttr(dict(known.data) | brought)
+
+
+def _plugin_of(kernel: Kernel, name: str) -> str | None:
+    """The plug-in that brings a step, as the module of a kernel states it."""
+    above = kernel.parent_op()
+    while above is not None and above.parent_op() is not None:
+        above = above.parent_op()
+    stated = None if above is None else above.attributes.get(PLUGINS)
+    found = stated.data.get(name) if isinstance(stated, DictionaryAttr) else None
+    return found.data if isinstance(found, StringAttr) else None
 
 
 def kernels_of(module: ModuleOp) -> list[Kernel]:
@@ -321,5 +353,5 @@ def _note(step: SchedulingPass, name: str, schedule: str, module: ModuleOp) -> N
     for kernel in kernels_of(module):
         if isinstance(kernel, tile.KernelOp) and kernel.name_ == name:
             kernel.schedule = StringAttr(
-                ",".join(texts[n] for n in sorted(texts, key=NAMES.__getitem__))
+                ",".join(texts[n] for n in sorted(texts, key=scheduling_steps().__getitem__))
             )

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import islice
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc.backend.kernel_program import isolated
 from dlc.backend.schedule_database import kernel_key
 from dlc.dialects.loop import KernelOp
-from dlc.passes import STEPS, Step
+from dlc.passes import Step, step_before, steps
 from dlc.pipeline import apply_step, run_pipeline
 from dlc.remarks import Remark
 from dlc.stages import compiler_context
@@ -28,9 +28,12 @@ from dlc.tuning.tuner import Budget, tune_kernel
 from dlc.tuning.workers import Died
 
 FUSING, ATTRIBUTE = "fuse-loops", "fuse"
-BEFORE = next(step for step, after in pairwise(STEPS) if after.pass_name == FUSING)
-REST = [step for step in STEPS[STEPS.index(BEFORE) + 1 :] if step.stage == BEFORE.stage]
-"""From fusion on, those that make Loop IR."""
+
+
+def _from_fusion_on() -> list[Step]:
+    """From fusion on, the steps that make Loop IR."""
+    rest = steps()[steps().index(step_before(FUSING)) + 1 :]
+    return [step for step in rest if step.stage == "loop"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class _Unfused:
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
-        if step == BEFORE:
+        if step == step_before(FUSING):
             self.module = module.clone()
 
 
@@ -85,7 +88,7 @@ class PlanSearch:
     def run(self, most: int) -> Plan:
         """The best of so many plans; Died if the default one cannot be judged."""
         seen = _Unfused()
-        run_pipeline(compiler_context(), self.module.clone(), BEFORE.stage, [seen])
+        run_pipeline(compiler_context(), self.module.clone(), "loop", [seen])
         assert seen.module is not None, "a program before Loop IR is fused on its way"
         best = self._judged(seen.module, ())
         if best.refusal:
@@ -119,7 +122,7 @@ class PlanSearch:
             if isinstance(op, KernelOp) and op.name_ in wanted:
                 op.attributes[ATTRIBUTE] = StringAttr(wanted[op.name_])
         try:
-            for step in REST:
+            for step in _from_fusion_on():
                 apply_step(compiler_context(), module, step.pass_name)
             plan = Plan(wishes, module)
             if known is not None and tuple(plan.kernels) in known:

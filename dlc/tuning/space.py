@@ -28,7 +28,6 @@ from dlc.dialects import loop, tile
 from dlc.registry import OptionError, get_pass
 from dlc.target import target_of
 from dlc.transforms.step import (
-    NAMES,
     Decline,
     Kernel,
     Misplaced,
@@ -36,6 +35,7 @@ from dlc.transforms.step import (
     ensure_schedule,
     kernels_of,
     parse_schedule,
+    scheduling_steps,
 )
 from dlc.transforms.step_space import Situation, Value
 
@@ -97,9 +97,8 @@ class Space:
     def __init__(self, module: ModuleOp, name: str, first: str | None = None) -> None:
         self.module, self.name, self.first = module, name, first
         self.target = target_of(module)
-        names = sorted(NAMES, key=NAMES.__getitem__)
-        found = [get_pass(step) for step in names]
-        self.classes = [cls for cls in found if issubclass(cls, SchedulingPass)]
+        found = [get_pass(step) for step in scheduling_steps()]
+        self.classes = [cls for cls in found if issubclass(cls, SchedulingPass) and _is_open(cls)]
         self._choices: dict[tuple[object, ...], list[Choice]] = {}
 
     @cached_property
@@ -217,6 +216,11 @@ class Space:
         except (Misplaced, OptionError, TextError) as reason:
             raise Refused(f"{step.name}: {reason}") from None
         return State((*state.steps, step), state.number + 1, {}, module, as_usual)
+
+
+def _is_open(cls: type[SchedulingPass]) -> bool:
+    """True if a step says of each of its options what is worth a try, as a plug-in's may not."""
+    return all(option.name in cls.domains for option in fields(cls))
 
 
 def _same(a: Choice, b: Choice) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
+from dlc import plugins
 from dlc.dialects.torch import AtenOp
+from dlc.plugins import DLC
 from dlc.transforms.tensor.decompositions.builder import TensorBuilder, refuse
 from dlc.transforms.tensor.decompositions.scalar import Number
 
@@ -72,8 +74,8 @@ class Lowering(TensorBuilder):
 Lowered: TypeAlias = SSAValue | Sequence[SSAValue]
 Decomposition: TypeAlias = Callable[[Lowering], Lowered]
 
-DECOMPOSITIONS: dict[str, Decomposition] = {}
-"""What makes an ATen overload (`add.Tensor`) of simpler operations."""
+DECOMPOSITIONS: Mapping[str, Decomposition] = plugins.DECOMPOSITIONS
+"""What makes an ATen overload (`add.Tensor`) of simpler operations; those of plug-ins included."""
 
 
 def lower(*overloads: str) -> Callable[[Decomposition], Decomposition]:
@@ -81,9 +83,7 @@ def lower(*overloads: str) -> Callable[[Decomposition], Decomposition]:
 
     def register(decomposition: Decomposition) -> Decomposition:
         for overload in overloads:
-            name = overload if "." in overload else f"{overload}.default"
-            assert name not in DECOMPOSITIONS, f"{name} has two decompositions"
-            DECOMPOSITIONS[name] = decomposition
+            DLC.decomposition(overload, decomposition)
         return decomposition
 
     return register
