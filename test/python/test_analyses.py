@@ -143,4 +143,4 @@ def test_nothing_is_edited_between_a_question_and_its_repetition(
     steps = ",".join(step.pass_name for step in STEPS if step.stage in ("tile", "kernel"))
     module = scheduled(loop_cases.gemm(256, 256, 256, transposed=True), None, "sm_80")
     apply(module, steps, round_trip=False)
-    assert {"shared_loads", "run_of", "_fillings", "_subscripts"} <= (+repeated).keys()
+    assert {"shared_loads", "loop_of", "_fillings", "_subscripts"} <= (+repeated).keys()

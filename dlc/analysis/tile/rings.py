@@ -5,8 +5,9 @@ together, and which groups of asynchronous copies an acquire has to wait for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import product
+from typing import TypeAlias
 
 from xdsl.ir import Operation, SSAValue
 
@@ -17,6 +18,8 @@ from dlc.dialects.ring_ops import ASYNC
 from dlc.ir.analyses import Analyses
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
+
+Request: TypeAlias = tile.FillOp | tile.AcquireOp
 
 
 def rings_by_loop(root: Operation) -> dict[tile.ReduceOp | None, list[tile.RingOp]]:
@@ -49,31 +52,27 @@ def is_async(op: Operation | None) -> bool:
     return isinstance(op, tile.FillOp | tile.AcquireOp) and op.source.fill_kind == ASYNC
 
 
-def run_of(op: tile.FillOp | tile.AcquireOp) -> list[tile.FillOp | tile.AcquireOp]:
+def runs_in(root: Operation) -> dict[Request, list[Request]]:
     """
-    The neighbouring operations of the same name, on the same chunk of the rings of one loop that
-    are filled in the same way, that `op` belongs to. A run of asynchronous fills is one group of
-    copies, of which a run of acquires waits once; so does one of requests to the tensor memory
-    accelerator.
+    For every fill and acquire in `root`, the neighbouring operations of the same name, on the same
+    chunk of the rings of one loop that are filled in the same way, that it belongs to. A run of
+    asynchronous fills is one group of copies, of which a run of acquires waits once; so does one of
+    requests to the tensor memory accelerator.
     """
-    run = [op]
-    while (before := _neighbour(op, run[0].prev_op)) is not None:
-        run.insert(0, before)
-    while (after := _neighbour(op, run[-1].next_op)) is not None:
-        run.append(after)
-    return run
-
-
-def _neighbour(
-    op: tile.FillOp | tile.AcquireOp, other: Operation | None
-) -> tile.FillOp | tile.AcquireOp | None:
-    """`other`, if it belongs to the run of `op`."""
-    if not isinstance(other, tile.FillOp | tile.AcquireOp) or type(other) is not type(op):
-        return None
-    if other.source.fill_kind != op.source.fill_kind or other.chunk != op.chunk:
-        return None
-    same = other.source is op.source or loop_of(other.source) is loop_of(op.source)
-    return other if same else None
+    found: dict[Request, list[Request]] = {}
+    kinds: dict[Request, Hashable] = {}
+    analyses = Analyses()
+    for op in root.walk():
+        if not isinstance(op, tile.FillOp | tile.AcquireOp):
+            continue
+        ring, before = op.source, op.prev_op
+        kinds[op] = type(op), ring.fill_kind, op.chunk, analyses.get(loop_of, ring)
+        if isinstance(before, tile.FillOp | tile.AcquireOp) and kinds[before] == kinds[op]:
+            found[op] = found[before]
+        else:
+            found[op] = []
+        found[op].append(op)
+    return found
 
 
 def is_idle(op: tile.FillOp) -> bool:
@@ -89,15 +88,16 @@ def makes_group(op: tile.FillOp) -> bool:
     return op.source.chunks > 1 or not is_idle(op)
 
 
-def closes_group(op: tile.FillOp, pending: Iterable[int]) -> bool:
+def closes_group(run: Sequence[Request], pending: Iterable[int]) -> bool:
     """
-    True if a run of asynchronous fills, of which `op` is the first, needs a commit of its own: not
-    where all waits are for everything, `pending` being what they leave, and other fills follow
-    before any of them.
+    True if a run of asynchronous fills needs a commit of its own: not where all waits are for
+    everything, `pending` being what they leave, and other fills follow before any of them.
     """
+    op = run[0]
+    assert isinstance(op, tile.FillOp)
     if not makes_group(op) or any(pending):
         return makes_group(op)
-    later = run_of(op)[-1].next_op
+    later = run[-1].next_op
     while later is not None and not later.regions and not isinstance(later, tile.AcquireOp):
         if isinstance(later, tile.FillOp) and is_async(later) and makes_group(later):
             return False
@@ -105,7 +105,9 @@ def closes_group(op: tile.FillOp, pending: Iterable[int]) -> bool:
     return True
 
 
-def pending_groups(root: tile.LaunchOp | kernel.FuncOp) -> dict[tile.AcquireOp, int]:
+def pending_groups(
+    root: tile.LaunchOp | kernel.FuncOp, runs: Mapping[Request, Sequence[Request]]
+) -> dict[tile.AcquireOp, int]:
     """
     For the first acquire of every run: how many of the newest groups may be unfinished when it
     goes on. Found by playing through its fills and acquires, every loop up to where
@@ -114,12 +116,12 @@ def pending_groups(root: tile.LaunchOp | kernel.FuncOp) -> dict[tile.AcquireOp, 
     """
     pending: dict[tile.AcquireOp, int] = {}
     group_of: dict[tuple[tile.RingOp, Expr], int] = {}
-    groups, analyses = 0, Analyses()
+    groups = 0
 
     def visit(op: Operation, at: dict[SSAValue, int]) -> None:
         nonlocal groups
         assert isinstance(op, tile.FillOp | tile.AcquireOp)
-        run = analyses.get(run_of, op)
+        run = runs[op]
         if op is not run[0] or (isinstance(op, tile.FillOp) and not makes_group(op)):
             return
         chunks = [(member.source, member.chunk.substitute(at.get)) for member in run]

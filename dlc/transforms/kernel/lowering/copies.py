@@ -9,7 +9,7 @@ from itertools import groupby
 from xdsl.ir import SSAValue
 
 from dlc.analysis.tile.fragments import copy_width
-from dlc.analysis.tile.rings import closes_group, is_async, is_idle, loop_of, run_of
+from dlc.analysis.tile.rings import closes_group, is_async, is_idle, loop_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.layouts import shape_of
@@ -33,7 +33,7 @@ def lower_fill(to: StageLowering, op: tile.FillOp) -> None:
     Inserts the copies of a run of fills, which request the same chunk of several rings; those of
     asynchronous rings are closed as one group.
     """
-    run = run_of(op)
+    run = to.runs[op]
     if run[0] is not op:
         return
     chunk = to.expr(op.chunk)
@@ -44,7 +44,7 @@ def lower_fill(to: StageLowering, op: tile.FillOp) -> None:
                 slot = _Slot(to.buffers[ring], (to.slot(chunk, ring.depth),))
                 base = to.exprs(ring.slab.subscripts, {ring.chunk: chunk})
                 _copy(to, ring.slab, base, slot, where, asynchronous=is_async(op))
-    if is_async(op) and closes_group(op, to.pending.values()):
+    if is_async(op) and closes_group(run, to.pending.values()):
         to.builder.insert(kernel.CommitOp())
 
 
@@ -59,8 +59,9 @@ def _requested(to: StageLowering, ring: tile.RingOp, chunk: Expr) -> list[Expr]:
 def lower_acquire(to: StageLowering, op: tile.AcquireOp) -> None:
     """Names a chunk's slot; the first acquire of an asynchronous run waits for its copies."""
     ring = op.source
-    to.before(run_of(op)[0])  # neighbours stay neighbours
-    if is_async(op) and run_of(op)[0] is op:
+    first = to.runs[op][0]
+    to.before(first)  # neighbours stay neighbours
+    if is_async(op) and first is op:
         to.builder.insert(kernel.WaitOp(to.pending[op]))
     if ring.fill_kind == TMA:
         tma.lower_acquire(to, op)

@@ -8,7 +8,7 @@ from math import prod
 
 from xdsl.ir import Block, SSAValue
 
-from dlc.analysis.tile.rings import pending_groups
+from dlc.analysis.tile.rings import pending_groups, runs_in
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import SERIAL
@@ -46,7 +46,8 @@ class StageLowering(KernelBuilder):
         self.buffers: dict[tile.RingOp, SSAValue] = {}
         self.slabs: dict[SSAValue, tuple[SSAValue, tuple[Expr, ...]]] = {}
         """Where stages and acquired slots lie: a buffer, and subscripts in front of their own."""
-        self.pending = pending_groups(func)
+        self.runs = runs_in(func)
+        self.pending = pending_groups(func, self.runs)
         self.pipelines: dict[tile.RingOp, Pipeline] = {}
         self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
         self._slot_numbers: dict[tuple[Block | None, Expr, int], Expr] = {}

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from dlc.analysis.tile.rings import is_idle, rings_by_loop, run_of
+from dlc.analysis.tile.rings import is_idle, rings_by_loop
 from dlc.analysis.tile.tma_rings import loop_obstacle, ring_box, ring_obstacle, slot_obstacle
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
@@ -87,7 +87,7 @@ def _first_thread(to: StageLowering) -> list[Expr]:
 def lower_fill(to: StageLowering, op: tile.FillOp) -> None:
     """Inserts the request of a chunk for all rings of a loop, at the first of their fills."""
     pipeline = to.pipelines[op.source]
-    run = run_of(op)
+    run = to.runs[op]
     if run[0] is not op or is_idle(op):
         return
     if {fill.source for fill in run} != set(pipeline.rings):
@@ -127,7 +127,7 @@ def _loads(to: StageLowering, ring: tile.RingOp, chunk: Expr, slot: Expr) -> lis
 def lower_acquire(to: StageLowering, op: tile.AcquireOp) -> None:
     """Inserts the wait for a chunk, at the first of neighbouring acquires."""
     pipeline = to.pipelines[op.source]
-    if run_of(op)[0] is op:
+    if to.runs[op][0] is op:
         depth, chunk = op.source.depth, to.expr(op.chunk)
         parity = (chunk // depth) % 2
         to.builder.insert(kernel.MbarrierWaitOp(pipeline.full, to.slot(chunk, depth), parity))
