@@ -44,14 +44,17 @@ class Updating(Protocol):
 
 
 def verify_partial(tensors: Iterable[SSAValue]) -> None:
-    """Checks that tensors of which a part is stored are used by what stores more of them alone."""
+    """
+    Checks that tensors of which a part is stored are used by kernels alone: by those that store
+    more of them, and by those that read of them what is there (`stored_parts.py`).
+    """
     for tensor in tensors:
         for use in tensor.uses:
             user = use.operation
-            if not isinstance(user, Updating) or not user.changes(tensor):
+            if not isinstance(user, Updating):
                 raise VerifyException(
                     f"expected %{tensor.name_hint or 'value'}, of which a part is stored, to be "
-                    f"updated, found '{user.name}', which reads it"
+                    f"updated, found '{user.name}', which uses it"
                 )
 
 

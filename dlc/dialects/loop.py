@@ -42,6 +42,7 @@ from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 from dlc.dialects.scan_ops import ScanOpBase
+from dlc.dialects.stored_parts import verify_reads_of_parts
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 
@@ -56,6 +57,7 @@ class KernelOp(KernelOpBase):
         super().verify_()
         for output, input in self.updated_refs.items():
             verify_points(output, input)
+        verify_reads_of_parts(self)
 
 
 @irdl_op_definition

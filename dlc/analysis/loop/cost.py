@@ -27,6 +27,7 @@ from dlc.dialects.axes import AxesOp, loops_around
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, scans_in
+from dlc.ir.bounds import least, most
 from dlc.ir.monoid import MONOIDS
 from dlc.ir.scalar_ops import SCALARS
 from dlc.ir.variance import Variance, variance
@@ -191,7 +192,7 @@ class _Walk:
         outermost = _outermost_axes(op)
         varies = self.along[op.result]
         total = _numel(op.ref.type)
-        touched = min(points, total, prod(self.extents.get(a, 1) for a in varies))
+        touched = min(points, _reach(op), prod(self.extents.get(a, 1) for a in varies))
         rows = prod(self.extents[a] for a in varies if a in outermost)
         held = _bytes(op.ref.type, touched / max(rows, 1)) <= self.target.shared_per_sm
         sweep = (op.ref, None if held else op.parent)
@@ -202,6 +203,12 @@ class _Walk:
         if load not in self.l2:
             self.memory[sweep] = min(_bytes(op.ref.type, total), known + size)
         return load
+
+
+def _reach(op: LoadOp) -> int:
+    """The elements that a load's subscripts can name."""
+    sides = zip(op.subscripts, shape_of(op.ref.type), strict=True)
+    return prod(int(min(most(at), extent - 1) - max(least(at), 0)) + 1 for at, extent in sides)
 
 
 def _signature(op: LoadOp, names: dict[SSAValue, int]) -> object:

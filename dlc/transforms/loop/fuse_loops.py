@@ -24,6 +24,7 @@ from dlc.text import unique_name
 from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
+from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
 
 FUSE = "fuse"
 """The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
@@ -148,6 +149,8 @@ class _Fusion:
         while any([self._try(k, _anything) for k in reversed(list(self._kernels()))]):
             pass
         while any([self._try_storing(k) for k in reversed(list(self._kernels()))]):
+            pass
+        while self._try_side_by_side():
             pass
         self._rename()
         for kernel in self._kernels():
@@ -296,6 +299,36 @@ class _Fusion:
             if piece.tensor is not None and new is not None:
                 self._replace(producers[piece.tensor], piece.kernel, new, told, rename=True)
                 self._erase(producers[piece.tensor])
+
+    def _try_side_by_side(self) -> bool:
+        """Stores in one tensor what is read as parts of one, if that does not cost anything."""
+        kernels = list(self._kernels())
+        for kernel in kernels:
+            self.merges.fill(kernel)
+        for group in groups_in(kernels):
+            found = moved(group, kernels)
+            seconds = sum(self.merges.facts(k).seconds for k in found.values())
+            if seconds > sum(self.merges.facts(k).seconds for k in found):
+                for kernel in reversed(found.values()):
+                    kernel.erase()
+                continue
+            told = f"stored in one tensor, as parts of which {len(group.places)} are read"
+            for old, new in found.items():
+                Rewriter.insert_op(new, InsertPoint.before(old))
+                self.history[new] = (*self.history.get(old, ()), told)
+                if old in self.kept:
+                    self.kept[new] = self.kept[old]
+                if old.outputs[0] not in group.places:
+                    old.outputs[0].replace_all_uses_with(new.outputs[0])
+            for old in reversed(found):
+                old.detach()
+                old.erase()
+            for new in found.values():
+                if (whole := copied_by(new)) is not None:
+                    new.outputs[0].replace_all_uses_with(whole)
+                    self._erase(new)
+            return True
+        return False
 
     def _folded_for(self, kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
         """The kernel that folds a tensor which `kernel` alone reads, if it may be merged."""

@@ -126,7 +126,7 @@ def _built(
         narrow(around, around.axes[axis.index], part.begin, part.end)
         normalize_kernel(copy)
         if found:
-            _update(copy, found[-1].kernel.results[0])
+            update(copy, found[-1].kernel.results[0])
         else:
             copy.set_updates({}, copy.output_refs)
         copy.results[0].name_hint = kernel.results[0].name_hint
@@ -136,7 +136,7 @@ def _built(
     return found
 
 
-def _update(kernel: KernelOp, tensor: SSAValue) -> None:
+def update(kernel: KernelOp, tensor: SSAValue) -> None:
     """Makes the only output of a kernel an update of a tensor."""
     (output,) = kernel.output_refs
     ref = kernel.body.block.insert_arg(output.type, len(kernel.inputs))

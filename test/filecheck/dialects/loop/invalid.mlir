@@ -346,7 +346,7 @@ func.func @main() -> () {
 
 // -----
 
-// A part of a tensor is not read before the rest is stored.
+// A tensor of which a part is stored is no result.
 
 func.func @main() -> tensor<4xf32> {
   %y = loop.kernel @half() -> (%y: memref<4xf32> partial) {
@@ -357,4 +357,25 @@ func.func @main() -> tensor<4xf32> {
   }
   func.return %y : tensor<4xf32>
 }
-// CHECK: expected %y, of which a part is stored, to be updated, found 'func.return', which reads it
+// CHECK: expected %y, of which a part is stored, to be updated, found 'func.return', which uses it
+
+// -----
+
+// Of a tensor of which a part is stored, that part may be read.
+
+func.func @main() -> tensor<3xf32> {
+  %y = loop.kernel @half() -> (%y: memref<4xf32> partial) {
+    %z = arith.constant 0.0 : f32
+    loop.for %i in 2 {
+      loop.store %z, %y[%i] : memref<4xf32>
+    }
+  }
+  %w = loop.kernel @reads(%y: memref<4xf32> = %y) -> (%w: memref<3xf32>) {
+    loop.for %i in 3 {
+      %v = loop.load %y[%i] : memref<4xf32>
+      loop.store %v, %w[%i] : memref<3xf32>
+    }
+  }
+  func.return %w : tensor<3xf32>
+}
+// CHECK: expected to load of %y, of which a part is stored, what is there, found an element that may not be
