@@ -25,6 +25,7 @@ from dlc.backend.executor import (
 from dlc.backend.memory_use import MemoryUse
 from dlc.cuda_graph import Graph, GraphedCall, check_capturing
 from dlc.diagnostics import with_hint
+from dlc.dialects.fusion_plan import FusionPlan
 from dlc.dialects.main_function import main_of
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.fx import import_program
@@ -157,12 +158,14 @@ class CompiledProgram:
         graphed: bool = False,
         schedules: Mapping[str, str] | None = None,
         tuned: bool = False,
+        plan: str | None = None,
     ) -> None:
         if graphed:
             check_capturing(backend)
         self.graphed = graphed
         self.schedules = dict(schedules or {})
         self.tuned = tuned
+        self.plan = plan
         self.function = function
         self.target = get_target(target).name
         self.backend = backend
@@ -219,7 +222,8 @@ class CompiledProgram:
             program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target)
             tuned = objectives_for(self.backend.name) if self.tuned else ()
-            stages = Stages(program.module, self.schedules, tuned=tuned)
+            plan = None if self.plan is None else FusionPlan.of(self.plan)
+            stages = Stages(program.module, self.schedules, tuned=tuned, plan=plan)
             self.variants.append(Variant(program, self.backend, stages))
             self._log()
             return self.variants[-1], program.bind(args, kwargs)
@@ -272,6 +276,7 @@ class CompiledProgram:
             self.graphed,
             {**self.schedules, **schedules},
             self.tuned,
+            self.plan,
         )
         for variant in self.variants:
             stages = variant.stages.with_schedules(schedules)
@@ -298,7 +303,7 @@ class CompiledProgram:
         if self.function is absent:
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
-        return _again, (*given, self.graphed, self.schedules, self.tuned)
+        return _again, (*given, self.graphed, self.schedules, self.tuned, self.plan)
 
     @property
     def memory(self) -> MemoryUse:
@@ -323,6 +328,7 @@ def compile(
     sync: bool = False,
     schedules: Mapping[str, str] | None = None,
     tuned: bool = False,
+    plan: str | None = None,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
@@ -339,7 +345,8 @@ def compile(
     by the next one. With `sync`, each kernel is waited for, so that one that fails is named.
     `schedules` are lines of text for kernels by name, in place of the default ones:
     `f.kernels[0].schedule` is one to begin with. With `tuned`, other kernels get the schedules that
-    `dlc.tune` has found for their like, by a measurement for this backend.
+    `dlc.tune` has found for their like, by a measurement for this backend. `plan` says which
+    kernels merge, where the estimate is not to decide: `exp:never,add:always`.
 
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
@@ -352,7 +359,7 @@ def compile(
         error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
         raise with_hint(error, "of one tensor: dlc.compile(f, (x,))")
     where = get_backend(backend, sync)
-    program = CompiledProgram(f, target or default_target(), where, graph, schedules, tuned)
+    program = CompiledProgram(f, target or default_target(), where, graph, schedules, tuned, plan)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
 
@@ -385,8 +392,10 @@ def _again(
     graphed: bool,
     schedules: Mapping[str, str],
     tuned: bool,
+    plan: str | None,
 ) -> CompiledProgram:
-    return CompiledProgram(function, target, get_backend(backend, sync), graphed, schedules, tuned)
+    where = get_backend(backend, sync)
+    return CompiledProgram(function, target, where, graphed, schedules, tuned, plan)
 
 
 def _call_of(program: ImportedProgram, most: int = 6) -> str:

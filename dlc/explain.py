@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from textwrap import wrap
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc.analysis.kernel.bank_accesses import report
 from dlc.dialects import tile
+from dlc.dialects.fusion_plan import FUSING, FusionPlan
+from dlc.dialects.kernel_op import TUNED
 from dlc.ir.provenance import ops_of
-from dlc.passes import CHOOSING, Step, last_step
+from dlc.passes import CHOOSING, Step, last_step, step_before
 from dlc.remarks import Remark
 from dlc.schedule.kernel_table import kernel_table
 from dlc.target import target_of
@@ -51,6 +53,7 @@ class Explanation:
         self._remarks: list[Remark] = []
         self._target = ""
         self._table = ""
+        self._plan = ""
         self._ops: dict[str, list[str]] = {}
         self._schedules: dict[str, str] = {}
         self._banks: dict[str, list[str]] = {}
@@ -64,6 +67,8 @@ class Explanation:
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
         self._remarks += remarks
+        if step == step_before(FUSING):
+            self._plan = _plan(module)
         if step.pass_name == CHOOSING:
             self._table = kernel_table(module, target_of(module))
         if step == last_step("tile"):
@@ -81,7 +86,7 @@ class Explanation:
     def __str__(self) -> str:
         made = [r.kernel for r in self._remarks if r.pass_name == "bind-axes"]
         kernels = dict.fromkeys(made)
-        parts = [self._table] if self._table else []
+        parts = [part for part in (self._table, self._plan) if part]
         return "\n\n".join([*parts, *map(self._kernel, kernels)]) or "no kernel was scheduled"
 
     def _kernel(self, name: str) -> str:
@@ -127,6 +132,13 @@ class Explanation:
                 if word == "with":
                     step, _, why = rest.partition(": ")
                     yield step, why
+
+
+def _plan(module: ModuleOp) -> str:
+    """What was said of which kernels merge, and by which tuning; empty if nothing was."""
+    said, tuned = FusionPlan.written(module), module.attributes.get(TUNED)
+    by = f", {tuned.data}" if isinstance(tuned, StringAttr) else ""
+    return f"plan: {said}{by}" if said.wishes else ""
 
 
 def _wrapped(text: str) -> list[str]:

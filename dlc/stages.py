@@ -17,11 +17,12 @@ from dlc.backend.kernel_image import KernelImage
 from dlc.backend.schedule_database import ScheduleDatabase
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
+from dlc.dialects.fusion_plan import FUSING, FusionPlan
 from dlc.dialects.kernel_op import TUNED, KernelSignature
 from dlc.explain import Explanation
 from dlc.judge.tuned_schedules import TunedSchedules
 from dlc.log import dump_directory
-from dlc.passes import PRINTED, STAGES, Printed, Stage, steps_between
+from dlc.passes import PRINTED, STAGES, Printed, Stage, step_before, steps_between
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
 from dlc.registry import register
 from dlc.transforms.step import parse_schedule
@@ -49,11 +50,14 @@ class Stages:
         schedules: Mapping[str, str] | None = None,
         kernels: ModuleOp | None = None,
         tuned: Sequence[str] = (),
+        plan: FusionPlan | None = None,
     ) -> None:
         """
         `kernels` is the Kernel IR, where it is known already. Kernels without a schedule of the
-        user's get what tuning has found by the objectives `tuned`.
+        user's get what tuning has found by the objectives `tuned`. Which kernels merge, `plan` says
+        in the place of what tuning has found or the estimate.
         """
+        self.plan = plan
         self.tuned = tuple(tuned)
         self.first: Stage = stage_of(module)
         self.schedules = dict(schedules or {})
@@ -81,8 +85,10 @@ class Stages:
         context = compiler_context()
         if self.tuned:
             observers = [TunedSchedules(context, ScheduleDatabase(), self.tuned), *observers]
-        steps = [step.stage for step in steps_between(stage_of(module), until)]
-        if self.schedules and "loop" in steps:
+        steps = steps_between(stage_of(module), until)
+        if self.plan is not None and step_before(FUSING) in steps:
+            observers = [self.plan, *observers]
+        if self.schedules and any(step.stage == "loop" for step in steps):
             run_pipeline(context, module, "loop", observers)
             self._give(module)
         run_pipeline(context, module, until, observers)
@@ -108,7 +114,7 @@ class Stages:
                 f"schedules are for kernels of the loop IR, and the program is {self.first} IR"
             )
         given = {**self.schedules, **schedules}
-        return Stages(self._modules[self.first], given, tuned=self.tuned)
+        return Stages(self._modules[self.first], given, tuned=self.tuned, plan=self.plan)
 
     def text(self, stage: Printed) -> str:
         """The program at a stage: torch, tensor, loop, tile, kernel or cuda."""

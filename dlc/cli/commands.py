@@ -88,8 +88,8 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     loaded = _load(options, sources, timing)
     validation = _validation(loaded, options, timing) if options.validate else None
     observers: list[Observer] = [timing, *filter(None, [validation])]
-    if getattr(options, "tuned", False):
-        observers.insert(0, _tuned(options))
+    writers = _writers(options, loaded.module)
+    observers[:0] = writers
     if options.verbose > (options.command == "tune"):  # whose -v shows candidates
         observers.insert(0, Remarks())
     if options.verbose > 1:
@@ -98,7 +98,7 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     if (path := getattr(options, "trace", None)) is not None:
         from dlc.cli.trace_report import write_trace
 
-        write_trace(job, path, [_tuned(options)] if options.tuned else [])
+        write_trace(job, path, writers)
     code = _run(job)
     sys.stdout.flush()
     if validation is not None:
@@ -107,6 +107,23 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     if options.timing:
         print(timing, file=sys.stderr)
     return code
+
+
+def _writers(options: argparse.Namespace, module: ModuleOp) -> list[Observer]:
+    """What says which kernels merge, and gives them schedules."""
+    found: list[Observer] = []
+    if (text := getattr(options, "plan", None)) is not None:
+        from dlc.dialects.fusion_plan import FusionPlan
+        from dlc.pipeline import stage_of
+
+        if (stage := stage_of(module)) not in ("torch", "tensor"):
+            raise UsageError(
+                f"--plan is for programs whose kernels are not made yet, not {stage} IR"
+            )
+        found.append(FusionPlan.of(text))
+    if getattr(options, "tuned", False):
+        found.append(_tuned(options))
+    return found
 
 
 def _tuned(options: argparse.Namespace) -> Observer:

@@ -81,6 +81,15 @@ def _add_tuned(command: argparse.ArgumentParser) -> None:
         help="take schedules that dlc tune has found for such kernels",
     )
     command.add_argument("--db", metavar="FILE", help="of tuned schedules [beside the cache]")
+    _add_plan(command)
+
+
+def _add_plan(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--plan",
+        metavar="TEXT",
+        help="which kernels merge, such as exp:never,add:always [what is estimated to be faster]",
+    )
 
 
 def _add_run_options(command: argparse.ArgumentParser) -> None:
@@ -161,6 +170,7 @@ def _add_tune_options(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of N plans of which kernels merge, take the best by the objective first [1]",
     )
+    _add_plan(command)
     command.add_argument(
         "-j", type=at_least(1), default=1, metavar="N", help="judge N candidates at once [1]"
     )

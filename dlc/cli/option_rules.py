@@ -71,6 +71,10 @@ def _runs_on(backend: str) -> Callable[[argparse.Namespace], bool]:
     return is_met
 
 
+def _goes_past_fusion(options: argparse.Namespace) -> bool:
+    return getattr(options, "ir", None) not in ("torch", "tensor")
+
+
 MODEL = "a model: a directory, a configuration or an id such as Qwen/Qwen2.5-7B"
 PROGRAM = "a program of PyTorch: -c, a script or a model"
 NEEDS = (
@@ -85,6 +89,8 @@ NEEDS = (
     Need("--contenders", "--bench", lambda options: options.bench),
     Need("--contenders", PROGRAM, _has_program),
     Need("--db", "--tuned", lambda options: options.command == "tune" or options.tuned),
+    Need("--plan", "an IR that comes after fusion", _goes_past_fusion),
+    Need("--plan", "no --plans, which search for one", lambda o: getattr(o, "plans", 1) == 1),
     Need("--sync", "--backend cuda", _runs_on("cuda")),
     Need("--order", "--backend host", _runs_on("host")),
     Need("--async-mode", "--backend host", _runs_on("host")),

@@ -26,7 +26,7 @@ from dlc.pipeline import stage_of, text_of
 from dlc.text import counted
 from dlc.tuning.fusion_plans import PlanSearch
 from dlc.tuning.objectives import Objective
-from dlc.tuning.tune_program import get_objective, tune_module
+from dlc.tuning.tune_program import get_objective, keep_plan, tune_module
 from dlc.tuning.tuner import Budget, Trial, Tuning
 from dlc.tuning.tuning_plot import plot
 from dlc.tuning.tuning_report import difference, report
@@ -43,9 +43,10 @@ def tune_and_report(job: Job) -> int:
         budget, judge = Budget.of(options.budget), get_objective(options.objective, options.ray)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    database = ScheduleDatabase(None if options.db is None else Path(options.db))
     with progress("tuning …"):
         if options.plans > 1:
-            module = _planned(module, judge, options)
+            module = _planned(module, judge, options, database)
         else:
             job.run_passes("loop")
         shown = _Shown(budget, options.verbose > 0)
@@ -59,7 +60,7 @@ def tune_and_report(job: Job) -> int:
             ray=options.ray,
             on_trial=shown.trial,
             on_kernel=shown.kernel,
-            database=ScheduleDatabase(None if options.db is None else Path(options.db)),
+            database=database,
         )
     if options.plot is not None:
         plot(found.tunings, Path(options.plot))
@@ -68,12 +69,15 @@ def tune_and_report(job: Job) -> int:
     return 130 if any(tuning.interrupted for tuning in found.tunings) else 0
 
 
-def _planned(module: ModuleOp, judge: Objective, options: argparse.Namespace) -> ModuleOp:
-    """The Loop IR of the best plan of which kernels merge; all are printed."""
+def _planned(
+    module: ModuleOp, judge: Objective, options: argparse.Namespace, database: ScheduleDatabase
+) -> ModuleOp:
+    """The Loop IR of the best plan of which kernels merge, which is kept; all are printed."""
     if stage_of(module) == "loop":
         raise UsageError("--plans is for programs whose kernels are not made yet, not for Loop IR")
     search = PlanSearch(module, judge, options.seed or 0)
     best = search.run(options.plans)
+    keep_plan(search, database)
     STATUS.clear()
     print(f"{search}\nthe best plan: {best}", end="\n\n")
     return best.module

@@ -1,4 +1,4 @@
-"""Schedules of the database on the kernels of a module, those that make what they made."""
+"""What the database has on a program: plans of which kernels merge, schedules of its kernels."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.kernel_program import isolated
 from dlc.backend.schedule_database import Entry, ScheduleDatabase, kernel_key
 from dlc.dialects import loop
+from dlc.dialects.fusion_plan import FUSING, FusionPlan
 from dlc.dialects.kernel_op import TUNED
 from dlc.log import get_logger
-from dlc.passes import CHOOSING, Step, step_before
-from dlc.pipeline import run_pipeline, stage_of
+from dlc.passes import CHOOSING, Step, step_before, steps
+from dlc.pipeline import apply_step, run_pipeline, stage_of, text_of
 from dlc.remarks import Remark
 from dlc.target import target_of
 from dlc.version import source_key
 
-"""The pass before kernels get schedules."""
+PLAN = "which kernels merge"
+"""What the entry of a plan has in the place of a kernel's name."""
 
 
 def objectives_for(backend: str) -> Sequence[str]:
@@ -30,8 +32,9 @@ def objectives_for(backend: str) -> Sequence[str]:
 
 class TunedSchedules:
     """
-    An observer that writes what the database has on kernels without a schedule, before they would
-    get the default one.
+    An observer that writes what the database has: on kernels that are about to merge the plan for
+    them, unless there is one; on kernels without a schedule that, before they would get the default
+    one.
     """
 
     def __init__(self, ctx: Context, database: ScheduleDatabase, objectives: Sequence[str]) -> None:
@@ -44,8 +47,29 @@ class TunedSchedules:
     def passed(
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
+        if step == step_before(FUSING):
+            self.apply_plan(module)
         if step == step_before(CHOOSING):
             self.apply(module)
+
+    def apply_plan(self, module: ModuleOp) -> None:
+        """The plan of the database on a program whose kernels are about to merge."""
+        if FusionPlan.written(module).wishes:
+            return
+        entry = self.database.find(program_key(module), target_of(module).name, self.objectives)
+        if entry is None or not entry.schedule:
+            return
+        plan = FusionPlan.of(entry.schedule)
+        if entry.source != source_key():
+            if content_key(text_of(merged(self.ctx, module, plan))) != entry.digest:
+                get_logger("compile").warning(
+                    "the tuned plan %s makes other kernels than when it was tuned, and is left "
+                    "out: tune it again",
+                    plan,
+                )
+                return
+        plan.write(module)
+        module.attributes[TUNED] = StringAttr(str(entry))
 
     def apply(self, module: ModuleOp) -> None:
         """The schedules of the database on the kernels of a module of Loop IR."""
@@ -66,6 +90,21 @@ class TunedSchedules:
                 continue
             kernel.schedule = StringAttr(entry.schedule)
             kernel.attributes[TUNED] = StringAttr(str(entry))
+
+
+def program_key(module: ModuleOp) -> str:
+    """The key of a program whose kernels are about to merge."""
+    return content_key(text_of(module))
+
+
+def merged(ctx: Context, module: ModuleOp, plan: FusionPlan) -> ModuleOp:
+    """The Loop IR that a plan makes of a program whose kernels are about to merge."""
+    module = module.clone()
+    plan.write(module)
+    rest = steps()[steps().index(step_before(FUSING)) + 1 :]
+    for step in (step for step in rest if step.stage == "loop"):
+        apply_step(ctx, module, step.pass_name)
+    return module
 
 
 def still_makes(ctx: Context, alone: ModuleOp, entry: Entry) -> bool:

@@ -1,9 +1,9 @@
 """
 Which kernels merge, as a part of the search: plans beside the one that fusion makes by itself.
 
-A plan is what the attribute `fuse` says of kernels as they are before `fuse-loops`: `exp:never`,
-`add:always`. Each is judged by the sum of what its kernels take with their default schedules. The
-search goes from the best plan so far to those that say one thing more.
+A plan is a text (`dlc.dialects.fusion_plan`): `exp:never,add:always`. Each is judged by the
+sum of what its kernels take with their default schedules. The search goes from the best plan so far
+to those that say one thing more.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend.kernel_program import isolated
 from dlc.backend.schedule_database import kernel_key
+from dlc.dialects.fusion_plan import FUSING, FusionPlan
 from dlc.dialects.loop import KernelOp
-from dlc.passes import Step, step_before, steps
-from dlc.pipeline import apply_step, run_pipeline
+from dlc.judge.tuned_schedules import merged
+from dlc.passes import Step, step_before
+from dlc.pipeline import run_pipeline
 from dlc.remarks import Remark
 from dlc.stages import compiler_context
 from dlc.text import counted, table
@@ -27,21 +29,13 @@ from dlc.tuning.objectives import Objective
 from dlc.tuning.tuner import Budget, tune_kernel
 from dlc.tuning.workers import Died
 
-FUSING, ATTRIBUTE = "fuse-loops", "fuse"
-
-
-def _from_fusion_on() -> list[Step]:
-    """From fusion on, the steps that make Loop IR."""
-    rest = steps()[steps().index(step_before(FUSING)) + 1 :]
-    return [step for step in rest if step.stage == "loop"]
-
 
 @dataclass(frozen=True)
 class Plan:
     """A plan, and what came of it."""
 
-    wishes: tuple[tuple[str, str], ...]
-    """Kernels by name, each with `never` or `always`; nothing in the default plan."""
+    said: FusionPlan
+    """Nothing in the default plan."""
     module: ModuleOp = field(repr=False)
     """The Loop IR that it makes."""
     seconds: float | None = None
@@ -53,7 +47,7 @@ class Plan:
         return [op.name_ for op in self.module.walk() if isinstance(op, KernelOp)]
 
     def __str__(self) -> str:
-        return ",".join(f"{name}:{wish}" for name, wish in self.wishes) or "default"
+        return str(self.said) or "default"
 
 
 class _Unfused:
@@ -82,6 +76,10 @@ class PlanSearch:
     seed: int = 0
     tried: list[Plan] = field(default_factory=list)
     """The default plan first."""
+    best: Plan | None = None
+    """Of those that were tried."""
+    unfused: ModuleOp | None = None
+    """The program before kernels merge, once it was searched."""
     _seconds: dict[str, float] = field(default_factory=dict)
     """Of kernels, by their structure."""
 
@@ -90,14 +88,15 @@ class PlanSearch:
         seen = _Unfused()
         run_pipeline(compiler_context(), self.module.clone(), "loop", [seen])
         assert seen.module is not None, "a program before Loop IR is fused on its way"
-        best = self._judged(seen.module, ())
+        self.unfused = seen.module
+        best = self.best = self._judged(seen.module, FusionPlan())
         if best.refusal:
             raise Died(f"the default plan cannot be judged: {best.refusal}")
         known = {tuple(best.kernels)}
         for wishes in islice(self._neighbours(seen.module), most - 1):
-            plan = self._judged(seen.module, (*best.wishes, wishes), known)
+            plan = self._judged(seen.module, FusionPlan((*best.said.wishes, wishes)), known)
             if plan.seconds is not None and plan.seconds < (best.seconds or 0):
-                best = plan
+                best = self.best = plan
         return best
 
     def _neighbours(self, module: ModuleOp) -> Iterator[tuple[str, str]]:
@@ -112,27 +111,21 @@ class PlanSearch:
     def _judged(
         self,
         module: ModuleOp,
-        wishes: tuple[tuple[str, str], ...],
+        said: FusionPlan,
         known: set[tuple[str, ...]] | None = None,
     ) -> Plan:
         """A plan with its time; one that makes the same kernels as another is refused."""
-        module = module.clone()
-        wanted = dict(wishes)
-        for op in module.walk():
-            if isinstance(op, KernelOp) and op.name_ in wanted:
-                op.attributes[ATTRIBUTE] = StringAttr(wanted[op.name_])
         try:
-            for step in _from_fusion_on():
-                apply_step(compiler_context(), module, step.pass_name)
-            plan = Plan(wishes, module)
+            module = merged(compiler_context(), module, said)
+            plan = Plan(said, module)
             if known is not None and tuple(plan.kernels) in known:
-                plan = Plan(wishes, module, None, "its kernels are those of another plan")
+                plan = Plan(said, module, None, "its kernels are those of another plan")
             else:
-                plan = Plan(wishes, module, sum(map(self._time, _subjects(module, self.seed))))
+                plan = Plan(said, module, sum(map(self._time, _subjects(module, self.seed))))
                 if known is not None:
                     known.add(tuple(plan.kernels))
         except Died as reason:
-            plan = Plan(wishes, module, None, str(reason))
+            plan = Plan(said, module, None, str(reason))
         self.tried.append(plan)
         return plan
 

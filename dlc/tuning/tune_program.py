@@ -3,7 +3,7 @@ Tuning of all kernels of a program, one after the other; the program with the be
 
     found = dlc.tune(f, args, objective="static", budget="200")
     print(found)
-    g = dlc.compile(f, args, schedules=found.schedules)
+    g = dlc.compile(f, args, plan=found.plan, schedules=found.schedules)
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from dlc.backend import BackendError
+from dlc.backend.cache import content_key
 from dlc.backend.executor import default_backend
 from dlc.backend.kernel_program import isolated
 from dlc.backend.schedule_database import Entry, ScheduleDatabase, kernel_key
 from dlc.compiler import compile
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
-from dlc.judge.tuned_schedules import still_makes, text_digest
+from dlc.judge.tuned_schedules import PLAN, program_key, still_makes, text_digest
 from dlc.log import get_logger
+from dlc.pipeline import text_of
 from dlc.stages import compiler_context
+from dlc.target import target_of
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.fusion_plans import PlanSearch
 from dlc.tuning.objectives import Objective, objective
@@ -49,6 +52,12 @@ class TunedKernels:
     def module(self) -> ModuleOp:
         """The Loop IR with the schedules that were found."""
         return with_schedules(self.program, self.schedules)
+
+    @property
+    def plan(self) -> str | None:
+        """The best plan of which kernels merge, where that is not the default."""
+        best = None if self.plans is None else self.plans.best
+        return str(best.said) if best is not None and best.said.wishes else None
 
     @property
     def schedules(self) -> dict[str, str]:
@@ -164,6 +173,17 @@ def entry_of(tuning: Tuning) -> Entry:
     )
 
 
+def keep_plan(search: PlanSearch, database: ScheduleDatabase) -> None:
+    """Writes the best plan to a database, where it is not the default."""
+    best, default, unfused = search.best, search.tried[0], search.unfused
+    if best is None or unfused is None or best is default:
+        return
+    seconds, usual = best.seconds or 0.0, default.seconds or 0.0
+    digest = content_key(text_of(best.module))
+    by = program_key(unfused), target_of(unfused).name, search.objective.name
+    database.put(Entry(*by, PLAN, str(best), seconds, usual, digest, source_key()))
+
+
 def with_schedules(module: ModuleOp, schedules: Mapping[str, str]) -> ModuleOp:
     """A module of Loop IR with schedules written on its kernels."""
     module = module.clone()
@@ -195,7 +215,7 @@ def tune(
     machine code that nvcc makes, `host`: the CPU's clock, `estimate`. `budget` is of each kernel:
     `"60s"`, or a number of candidates. The first candidate is the default schedule, so that none
     that is slower by the objective is chosen. Of so many `plans` of which kernels merge, the best
-    is taken first; where it is not the default one, the text of `module` is what `dlc.load` runs.
+    is taken first: `dlc.compile(f, args, plan=found.plan, schedules=found.schedules)` takes it.
     What is found goes to the database beside the cache, which `dlc.compile(…, tuned=True)` reads;
     to the file `database` if it is one, or nowhere.
     `jobs` candidates are judged at once, in processes or, with an address `ray`, as tasks of a Ray
@@ -210,6 +230,9 @@ def tune(
     if search is not None:
         module = search.run(plans).module
     where = Path(database) if isinstance(database, str | Path) else None
+    kept = ScheduleDatabase(where) if database else None
+    if search is not None and kept is not None:
+        keep_plan(search, kept)
     found = tune_module(
         module,
         judge,
@@ -218,7 +241,7 @@ def tune(
         seed=seed,
         jobs=jobs,
         ray=ray,
-        database=ScheduleDatabase(where) if database else None,
+        database=kept,
     )
     found.plans = search
     return found

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import dlc
+from dlc.backend.schedule_database import ScheduleDatabase
 from dlc.cli.dlc_cli import main
+from dlc.dialects.fusion_plan import FusionPlan
+from dlc.dialects.kernel_op import kernels_in
+from dlc.dialects.loop import KernelOp
+from dlc.stages import Stages
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.fusion_plans import PlanSearch
 from dlc.tuning.objectives import Objective, Score, objective
+from dlc.tuning.tune_program import keep_plan
 from dlc.tuning.workers import Died
 
 
@@ -39,8 +47,8 @@ def by_name(seconds: dict[str, float]) -> Objective:
 def test_kernels_that_are_better_apart_stay_apart() -> None:
     found = search(by_name({"exp": 1.0, "sum": 3.0, "exp_add_sum": 9.0}))
     best = found.run(6)
-    assert best.wishes
-    assert {wish for _, wish in best.wishes} == {"never"}
+    assert best is found.best
+    assert {wish for _, wish in best.said.wishes} == {"never"}
     assert len(best.kernels) == 2
     assert best.seconds == 4.0
     assert str(found.tried[0]) == "default"
@@ -50,7 +58,7 @@ def test_kernels_that_are_better_apart_stay_apart() -> None:
 
 def test_the_default_plan_is_the_best_by_the_estimate_that_made_it() -> None:
     found = search(objective("estimate"))
-    assert found.run(6).wishes == ()
+    assert found.run(6).said == FusionPlan()
     assert any("of another plan" in plan.refusal for plan in found.tried)
     assert len(found.tried) <= 6
 
@@ -62,7 +70,7 @@ def test_a_plan_that_cannot_be_judged_is_not_taken() -> None:
         raise ValueError("no such kernel")
 
     found = search(Objective("static", score, False, "made up"))
-    assert found.run(4).wishes == ()
+    assert found.run(4).said == FusionPlan()
     assert any("no such kernel" in plan.refusal for plan in found.tried)
 
 
@@ -92,3 +100,61 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "the best plan: default" in capsys.readouterr().out
     assert main(["tune", file, *options, "--plans", "4"]) == 2
     assert "--plans is for programs whose kernels are not made yet" in capsys.readouterr().err
+
+
+def test_a_plan_is_replayed_as_text() -> None:
+    made = dlc.compile(program, ARGS, "sm_90", "host", plan="exp:never")
+    assert [kernel.name for kernel in made.kernels] == ["exp_kernel", "add_sum"]
+    torch.testing.assert_close(made(*ARGS), program(*ARGS))
+    assert "plan: exp:never" in made.explain()
+    again = made.with_schedule({"exp": made.kernels[0].schedule})
+    assert [kernel.name for kernel in again.kernels] == ["exp_kernel", "add_sum"]
+    assert pickle.loads(pickle.dumps(dlc.compile(torch.relu, ARGS, plan="relu:never"))).plan
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("exp", "expected a kernel and always or never, found 'exp'"),
+        ("exp:maybe", "found 'exp:maybe'"),
+        ("", "found ''"),
+        ("epx:never", "the plan names 'epx', and there is no such kernel"),
+    ],
+)
+def test_a_plan_that_is_none_is_an_error(plan: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        dlc.compile(program, ARGS, "sm_90", "host", plan=plan)
+
+
+def test_plans_are_kept_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DLC_CACHE", str(tmp_path))
+    found = search(by_name({"exp": 1.0, "sum": 3.0, "exp_add_sum": 9.0}))
+    best = found.run(6)
+    keep_plan(found, database := ScheduleDatabase())
+    stages = Stages(found.module, tuned=["static"])
+    assert len(kernels_in(stages.module("loop"), KernelOp)) == 2
+    assert f"plan: {best}, tuned: by its machine code (predicted 4" in stages.explain()
+    given = Stages(found.module, tuned=["static"], plan=FusionPlan.of("exp:always"))
+    assert len(kernels_in(given.module("loop"), KernelOp)) == 1
+    (entry,) = database.entries()
+    database.put(replace(entry, source="another dlc"))
+    assert len(kernels_in(Stages(found.module, tuned=["static"]).module("loop"), KernelOp)) == 2
+    database.put(replace(entry, source="another dlc", digest="other kernels"))
+    assert len(kernels_in(Stages(found.module, tuned=["static"]).module("loop"), KernelOp)) == 1
+
+
+def test_a_plan_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = ["-c", "(torch.randn(9, 64).exp() + 1).sum(-1)", "--target", "sm_90"]
+    assert main(["compile", *text, "--plan", "exp:never", "--explain"]) == 0
+    told = capsys.readouterr().out
+    assert "plan: exp:never" in told
+    assert "\nadd_sum for sm_90" in told
+    assert main(["run", *text, "--backend", "host", "--plan", "exp:never"]) == 0
+    assert main(["compile", *text, "--plan", "epx:never"]) == 1
+    assert "did you mean exp?" in capsys.readouterr().err
+    assert main(["compile", *text, "--plan", "exp:never", "--ir", "tensor"]) == 2
+    assert main(["tune", *text, "--plan", "exp:never", "--plans", "2"]) == 2
+    file = tmp_path / "loop.mlir"
+    assert main(["compile", *text, "--ir", "loop", "-o", str(file)]) == 0
+    assert main(["compile", str(file), "--plan", "exp:never"]) == 2
+    assert "--plan is for programs whose kernels are not made yet" in capsys.readouterr().err

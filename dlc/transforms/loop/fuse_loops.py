@@ -15,6 +15,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.analysis.loop.updates import changed_by
+from dlc.dialects.fusion_plan import FUSE, WISHES
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
@@ -25,10 +26,6 @@ from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
 from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
-
-FUSE = "fuse"
-"""The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
-kernels that read its result."""
 
 MAX_OPS = 400
 """No merged kernel has more operations: it could be neither read nor compiled."""
@@ -457,7 +454,7 @@ def _wish(kernel: KernelOp) -> str | None:
     attribute = kernel.attributes.get(FUSE)
     if attribute is None:
         return None
-    if not isinstance(attribute, StringAttr) or attribute.data not in ("always", "never"):
+    if not isinstance(attribute, StringAttr) or attribute.data not in WISHES:
         raise DiagnosticException(
             f'kernel \'{kernel.name_}\': expected `{FUSE}` to be "always" or "never", '
             f"found {attribute}"
