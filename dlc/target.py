@@ -2,23 +2,24 @@
 The facts about the chips that kernels are scheduled for: the only place that holds any.
 
 Sources: NVIDIA's CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"
-(limits), and its architecture whitepapers and data sheets of A100 SXM 80 GB, GeForce RTX 3090,
+(limits), and its architecture whitepapers and data sheets of T4, A100 SXM 80 GB, GeForce RTX 3090,
 GeForce RTX 4090, H100 SXM, B200 and GeForce RTX 5090 (SMs, boost clocks, memory rates, L2 sizes),
 one product for each compute capability.
 
 Tensor cores: dense products of f16 and bf16 with sums in f32, from the same whitepapers (TFLOP/s:
-A100 312, RTX 3090 71, RTX 4090 165, H100 989, B200 2250, RTX 5090 210; tf32 half of that), over SMs
-and boost clock. `mma` reaches these rates but on sm_90, where `wgmma` does: 63 % of it (Luo et al.,
-"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking", IPDPS 2024),
-and on sm_100, where `tcgen05` does: there the rate of an SM of A100 is assumed, a quarter.
+T4 65, A100 312, RTX 3090 71, RTX 4090 165, H100 989, B200 2250, RTX 5090 210; tf32 half of that),
+over SMs and boost clock. `mma` reaches these rates but on sm_90, where `wgmma` does: 63 % of it
+(Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking",
+IPDPS 2024), and on sm_100, where `tcgen05` does: there the rate of an SM of A100 is assumed, a
+quarter.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dlc import plugins
 from dlc.diagnostics import did_you_mean, with_hint
@@ -60,13 +61,23 @@ BLOCK_THREADS = 256
 """Threads of a block that is free to have any number: a multiple of which every SM holds."""
 REGISTER_UNIT, WARP_UNIT = 256, 4
 """Registers are dealt to a warp in units of so many, and to so many warps at once."""
-SHARED_UNIT, RESERVED_SHARED = 128, 1 * KIB
-"""Bytes of shared memory are dealt to a block in such units, beside those that each reserves."""
+SHARED_UNIT = 128
+"""Bytes of shared memory are dealt to a block in such units."""
 STATIC_SHARED_LIMIT = 48 * KIB
 """Bytes of shared memory that a block gets without opting in, on every chip."""
 
 DEFAULT_TARGET = "sm_90"
 TARGET_ATTRIBUTE = "dlc.target"
+
+
+Feature = Literal["cp.async", "mma", "stmatrix", "tma"]
+FEATURES: Mapping[Feature, tuple[int, str]] = {
+    "cp.async": (80, "cp.async"),
+    "mma": (80, "mma.m16n8k16"),
+    "stmatrix": (90, "stmatrix"),
+    "tma": (90, "tensor memory accelerator"),
+}
+"""What not every chip has: the first instruction set that has it (PTX ISA), and its name."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +95,12 @@ class Target:
     shared_per_sm: int
     threads_per_sm: int
     blocks_per_sm: int
-    has_tma: bool
     warp: int = WARP
     """Lanes of a warp."""
+    reserved_shared: int = 1 * KIB
+    """Bytes of shared memory that each block takes beside its own."""
+    lacks: tuple[Feature, ...] = ()
+    """What it has not, though its instruction set is new enough."""
     fp32_lanes: int = 128
     """Fused multiply-adds that an SM starts in a clock."""
     issue_lanes: int = 128
@@ -99,10 +113,24 @@ class Target:
     mma_share: float = 1.0
     """The share of that rate which warps reach by `mma`."""
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"sm_\d+", self.name):
+            raise ValueError(f"a chip is called by its compute capability, sm_90, not {self.name}")
+
     @property
-    def has_stmatrix(self) -> bool:
-        """True if its warps store matrices (PTX ISA, "stmatrix": sm_90 or later)."""
-        return int(self.name.removeprefix("sm_")) >= 90
+    def instructions(self) -> int:
+        """The instruction set that kernels are compiled for: 75 of sm_75."""
+        return int(self.name.removeprefix("sm_"))
+
+    def has(self, feature: Feature) -> bool:
+        """True if kernels can use a feature."""
+        return self.instructions >= FEATURES[feature][0] and feature not in self.lacks
+
+    def lacking(self, feature: Feature) -> str:
+        """That it has not a feature, as a sentence."""
+        oldest, words = FEATURES[feature]
+        older = f" (PTX ISA: sm_{oldest} or later)" if self.instructions < oldest else ""
+        return f"{self.name} has no {words}{older}"
 
     @property
     def mma_lanes(self) -> float:
@@ -148,15 +176,17 @@ CPU_CORE = Core(64 * 6e9, 128 * 6e9)
 
 
 _ROWS = (
-    Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32, False,
+    Target("sm_75", 40, 1.59e9, 0.32e12, 4 * MIB, 64 * KIB, 64 * KIB, 1024, 16,
+           reserved_shared=0, fp32_lanes=64, tensor_lanes=512),
+    Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32,
            fp32_lanes=64, tensor_lanes=1024),
-    Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16, False),
-    Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24, False),
-    Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True,
+    Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16),
+    Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
+    Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
            tensor_lanes=2048, mma_share=0.63),
-    Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32, True,
+    Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
            tensor_lanes=4096, mma_share=0.25),
-    Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24, True),
+    Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
 )  # fmt: skip
 for _row in _ROWS:
     DLC.target(_row)
@@ -164,8 +194,8 @@ for _row in _ROWS:
 TARGETS: MutableMapping[str, Target] = plugins.CHIPS
 """By name, those of plug-ins included."""
 
-OLDEST_CAPABILITY = (8, 0)
-"""Of the GPUs that kernels run on: cp.async came with it."""
+OLDEST_CAPABILITY = divmod(min(row.instructions for row in _ROWS), 10)
+"""Of the GPUs that kernels run on."""
 
 
 def get_target(name: str) -> Target:

@@ -260,7 +260,7 @@ class StmatrixOp(MatrixRowsOp):
         module = self.parent_op()
         while module is not None and not isinstance(module, ModuleOp):
             module = module.parent_op()
-        if module is not None and not (target := target_of(module)).has_stmatrix:
+        if module is not None and not (target := target_of(module)).has("stmatrix"):
             raise VerifyException(
                 f"expected a chip that stores matrices, sm_90 or later, found {target.name}"
             )

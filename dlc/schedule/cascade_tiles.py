@@ -41,6 +41,7 @@ from dlc.schedule.candidate import (
 )
 from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.occupancy import occupancy
+from dlc.schedule.tiling import rings
 from dlc.target import MAX_REGISTERS, Target
 
 THREADS = ((16, 8), (8, 8), (8, 16), (16, 16), (4, 16), (4, 8), (4, 32), (2, 32), (2, 16), (1, 64),
@@ -421,7 +422,7 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
         f"stage-inputs{{budget={best.slab_bytes} compute=true points={rows},{keys}}}",
         f"register-tile{{extents={registers}}}",
         "permute-register-tile",
-        *([f"double-buffer{{depth={best.depth}}}", "async-copy"] if best.chunks > 1 else []),
+        *(rings(best.depth, best.target) if best.chunks > 1 else []),
         "pad-smem",
         *(["pipeline-k-outer"] if best.chunks > 1 else []),
         f"mark-unroll{{limit={max(best.chunk, 64) // VECTOR}}}",

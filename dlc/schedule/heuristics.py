@@ -32,7 +32,7 @@ from dlc.schedule.rows import (
     run_of,
     split_axis,
 )
-from dlc.schedule.tiling import candidates
+from dlc.schedule.tiling import candidates, rings
 from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 
@@ -124,8 +124,8 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     ]
     lost = [str(other) for other in fitting[1:]]
     if best.rings:
-        steps += [f"double-buffer{{depth={best.depth}}}", "async-copy"]
-        lost += [_without_tma(best)] if target.has_tma else []
+        steps += rings(best.depth, target)
+        lost += [_without_tma(best)] if target.has("tma") else []
     steps.append("pad-smem")
     if best.rings:
         steps.append("pipeline-k-outer")

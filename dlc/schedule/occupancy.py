@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dlc.target import REGISTER_UNIT, RESERVED_SHARED, SHARED_UNIT, WARP_UNIT, Target
+from dlc.target import REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, Target
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ def occupancy(target: Target, threads: int, registers: int, shared_bytes: int) -
     warps = -(-threads // target.warp)
     per_warp = _round_up(max(registers, 1) * target.warp, REGISTER_UNIT)
     register_warps = target.registers_per_sm // per_warp // WARP_UNIT * WARP_UNIT
-    shared = _round_up(shared_bytes + RESERVED_SHARED, SHARED_UNIT)
+    shared = _round_up(shared_bytes + target.reserved_shared, SHARED_UNIT)
     limits = {
         "threads": target.threads_per_sm // target.warp // warps,
         "blocks": target.blocks_per_sm,
         "registers": register_warps // warps,
-        "shared": target.shared_per_sm // shared,
+        "shared": target.shared_per_sm // max(shared, SHARED_UNIT),
     }
     limit = min(limits, key=lambda name: limits[name])
     blocks = limits[limit]

@@ -52,6 +52,12 @@ SHAPES = 5
 
 
 @lru_cache(maxsize=256)
+def rings(depth: int, target: Target) -> list[str]:
+    """The steps that make stages rings, and have them filled without waiting where that can be."""
+    filled = ["async-copy"] if target.has("cp.async") else []
+    return [f"double-buffer{{depth={depth}}}", *filled]
+
+
 def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
     """
     The best candidate of those that fit, and the next best ones that differ from it and from each
@@ -125,7 +131,7 @@ def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
 
 def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
     """Tiles for tensor cores, if these can compute the sums."""
-    if problem.tensor is None:
+    if problem.tensor is None or not target.has("mma"):
         return
     for warp, warps, chunk in product(WARP_TILES, WARPS, WARP_CHUNKS):
         tile = WarpCandidate(problem, target, warp, warps, chunk, 2, 1)

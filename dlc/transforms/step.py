@@ -42,7 +42,7 @@ from dlc.passes import CHOOSING, Step, steps
 from dlc.registry import OptionError, PipelineError
 from dlc.remarks import collect, remark
 from dlc.schedule.heuristics import choose_schedule
-from dlc.target import target_of
+from dlc.target import Feature, target_of
 from dlc.transforms.step_space import Domain
 
 Kernel = loop.KernelOp | tile.KernelOp
@@ -84,6 +84,8 @@ class SchedulingPass(ModulePass, ABC):
 
     domains: ClassVar[Mapping[str, Domain]] = {}
     """What each of its options may be."""
+    needs: ClassVar[tuple[Feature, ...]] = ()
+    """What a target has to have; on others there is nothing to do."""
 
     def __post_init__(self) -> None:
         for option, domain in self.domains.items():
@@ -164,6 +166,10 @@ class SchedulingPass(ModulePass, ABC):
         """
         if isinstance(kernel, loop.KernelOp):
             raise Misplaced("tileify has not run", "run tileify first")
+        target = target_of(module)
+        for feature in self.needs:
+            if not target.has(feature):
+                raise Decline(target.lacking(feature))
         step, why = self.decided(kernel, module)
         done = step.rewrite_tile(kernel, module)
         return step, why or done

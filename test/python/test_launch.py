@@ -458,8 +458,8 @@ def test_what_torch_raises_is_said_in_a_sentence(
 
 
 def test_a_gpu_that_is_too_old_is_refused(new: Make):
-    with pytest.raises(BackendError, match=r"need a GPU of .* 8.0 or newer, and Fake GPU has 7.5"):
-        new(FakeGpu(capability=(7, 5)))
+    with pytest.raises(BackendError, match=r"need a GPU of .* 7.5 or newer, and Fake GPU has 7.0"):
+        new(FakeGpu(capability=(7, 0)))
 
 
 def test_a_schedule_for_a_newer_gpu_is_refused(new: Make):

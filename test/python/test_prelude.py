@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlc.backend import BackendError
-from dlc.backend.cuda.print.prelude import PRELUDE, prelude_for
+from dlc.backend.cuda.print.prelude import NEWEST, PRELUDE, prelude_for
 from dlc.backend.cuda.run.nvcc import compile_cubin, find_nvcc
 from dlc.backend.host import cxx as compiler
 from dlc.backend.host import host_kernel as runtime
@@ -136,7 +136,7 @@ def test_needs_come_first_and_are_in_the_table() -> None:
     for name, function in PRELUDE.items():
         assert set(function.needs) <= seen
         assert name == function.name
-        assert name in function.text
+        assert name in function.text(NEWEST)
         seen.add(name)
 
 

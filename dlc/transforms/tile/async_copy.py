@@ -19,7 +19,7 @@ class AsyncCopyPass(SchedulingPass):
     Rings that threads fill themselves are filled by cp.async, 16 bytes at a time where strides and
     alignment allow.
 
-    *Legal when* runs of 4, 8 or 16 bytes lie together; every target has cp.async (sm_80 and later).
+    *Legal when* runs of 4, 8 or 16 bytes lie together; the target has cp.async (sm_80 and later).
     *Faster because* copies pass no registers and go on while the threads compute.
 
     ```
@@ -32,6 +32,7 @@ class AsyncCopyPass(SchedulingPass):
     """
 
     name = "async-copy"
+    needs = ("cp.async",)
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         rings = [op for op in kernel.launch.walk() if isinstance(op, tile.RingOp)]

@@ -15,6 +15,7 @@ from dlc.dialects.axes import REGISTER, SERIAL
 from dlc.dialects.mma_layouts import OF_HALVES
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
+from dlc.target import target_of
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_options import divisors, per_axis
@@ -90,6 +91,8 @@ class RegisterTilePass(SchedulingPass):
                 message = f"{size} does not divide the {points} points of a thread along"
                 hint = divisors(points)
                 raise OptionError("extents", f"{message} %{axis.name_hint}", hint)
+        if self.mma and not (target := target_of(module)).has("mma"):
+            raise OptionError("mma", target.lacking("mma"), "leave mma out: threads add products")
         if self.mma:
             return deal_to_warps(launch, serial, sizes, self.mma)
         kept = {a: keep(a, launch) for a in launch.axes if a not in serial}

@@ -12,7 +12,7 @@ from dlc.analysis.tile.tma_rings import loop_obstacle, ring_obstacle
 from dlc.dialects import tile
 from dlc.dialects.layouts import SwizzleAttr, strides_of
 from dlc.dialects.ring_ops import TMA
-from dlc.target import TMA_ALIGNMENT, target_of
+from dlc.target import TMA_ALIGNMENT
 from dlc.transforms.step import Decline, SchedulingPass
 
 
@@ -44,11 +44,9 @@ class TmaCopyPass(SchedulingPass):
     """
 
     name = "tma-copy"
+    needs = ("tma",)
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        target = target_of(module)
-        if not target.has_tma:
-            raise Decline(f"{target.name} has no tensor memory accelerator")
         loops = rings_by_loop(kernel.launch)
         if not loops:
             raise Decline("it has no ring (double-buffer makes them)")

@@ -57,6 +57,7 @@ def _cp_async(size: int) -> Function:
         f'                "r"(pred ? {size} : 0) : "memory");',
         f"dlc_cp_async(shared, global, {size}, pred);",
         ("shared_address",),
+        80,
     )
 
 
@@ -119,13 +120,16 @@ return (T)((unsigned long long)c1 << 32 | c0);"""
 
 
 def _nan_extremum(kind: str, relation: str) -> Function:
+    by_comparing = f"return a {relation} b || a != a ? a : b;"
     return Function(
         f"{kind}_nan",
         f"The {kind}imum as torch has it: NaN if either is (PTX ISA: {kind}.NaN).",
         f"{INLINE} float {kind}_nan(float a, float b)",
         f'float result;\nasm("{kind}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));\n'
         "return result;",
-        f"return a {relation} b || a != a ? a : b;",
+        by_comparing,
+        min_arch=80,
+        older=by_comparing,
     )
 
 
@@ -217,6 +221,7 @@ _FUNCTIONS = [
         f"{INLINE} void cp_async_commit()",
         'asm volatile("cp.async.commit_group;" ::: "memory");',
         "dlc_cp_async_commit();",
+        min_arch=80,
     ),
     Function(
         "cp_async_wait",
@@ -224,6 +229,7 @@ _FUNCTIONS = [
         f"template <int N>\n{INLINE} void cp_async_wait()",
         'asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");',
         "dlc_cp_async_wait(N);",
+        min_arch=80,
     ),
     _mbarrier(
         "mbarrier_init",
@@ -354,10 +360,14 @@ PRELUDE: dict[str, Function] = {function.name: function for function in _FUNCTIO
 """Every function by name, each after those that it needs."""
 
 
-def prelude_for(names: Iterable[str]) -> str:
+NEWEST = max(function.min_arch for function in _FUNCTIONS)
+"""From which on there is every function."""
+
+
+def prelude_for(names: Iterable[str], arch: int = NEWEST) -> str:
     """
-    The text of the named functions and of what they need, in the table's order, one blank line
-    after each; empty for no names. `KeyError` if a name is not in the table.
+    The text of the named functions and of what they need, for a compute capability, in the table's
+    order, one blank line after each; empty for no names. `KeyError` if a name is not in the table.
     """
     wanted: set[str] = set()
     todo = list(names)
@@ -368,4 +378,4 @@ def prelude_for(names: Iterable[str]) -> str:
         if name not in wanted:
             wanted.add(name)
             todo.extend(PRELUDE[name].needs)
-    return "".join(f"{function.text}\n" for function in _FUNCTIONS if function.name in wanted)
+    return "".join(f"{function.text(arch)}\n" for function in _FUNCTIONS if function.name in wanted)

@@ -20,17 +20,18 @@ class Function:
     """Body for the host's compiler where it differs."""
     needs: tuple[str, ...] = ()
     """Names of the entries that the body mentions."""
-    min_arch: int = 80
+    min_arch: int = 75
     """The first compute capability (80 = sm_80) that has the instruction."""
+    older: str = ""
+    """Body for nvcc on older ones, if there is another way."""
     device_only: bool = False
     """The host's text does not mention it."""
 
-    @property
-    def text(self) -> str:
-        """The definition as it stands in a printed kernel."""
+    def text(self, arch: int) -> str:
+        """The definition as it stands in a printed kernel for a compute capability."""
         if not self.device:
             return f"// {self.summary}\n{self.signature}\n"
-        body = _indent(self.device)
+        body = _indent((arch < self.min_arch and self.older) or self.device)
         if self.host:
             body = f"#ifdef __CUDACC__\n{body}#else\n{_indent(self.host)}#endif\n"
         text = f"// {self.summary}\n{self.signature} {{\n{body}}}\n"

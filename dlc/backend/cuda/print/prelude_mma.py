@@ -113,6 +113,7 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
         device,
         host,
         needs,
+        80,
     )
 
 

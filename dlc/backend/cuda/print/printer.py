@@ -45,13 +45,13 @@ from dlc.backend.cuda.print.interface import (
     parameter_types,
     shared_bytes,
 )
-from dlc.backend.cuda.print.prelude import prelude_for
+from dlc.backend.cuda.print.prelude import NEWEST, PRELUDE, prelude_for
 from dlc.backend.cuda.print.prelude_mma import mma_name
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.ir.expr import constant_of
-from dlc.target import WARP
+from dlc.target import WARP, get_target, stated_target
 
 __all__ = [
     "CudaTarget",
@@ -100,13 +100,33 @@ def _independent(func: kernel.FuncOp) -> kernel.FuncOp:
     return func
 
 
+def _instructions(func: kernel.FuncOp) -> int:
+    """The compute capability that a kernel is for; with none stated, the newest."""
+    module = func.parent_op()
+    stated = None if module is None else stated_target(module)
+    return NEWEST if stated is None else get_target(stated).instructions
+
+
+def _check_instructions(printer: _KernelPrinter, arch: int) -> None:
+    """OpError for a kernel with instructions that its target has not."""
+    for function in map(PRELUDE.__getitem__, sorted(printer.helpers)):
+        if function.min_arch > arch and not function.older:
+            what = (
+                f"@{printer.func.name_} calls {function.name}, of sm_{function.min_arch} or later"
+            )
+            fail(printer.func, f"{what}, and its target is sm_{arch}", "schedule it for its target")
+
+
 def _print(funcs: Sequence[kernel.FuncOp]) -> tuple[str, dict[Operation, range]]:
     """Kernels after their prelude, and the lines that each operation wrote."""
     check_names(funcs)
     printers = [_KernelPrinter(_independent(func)) for func in funcs]
     texts = [printer.print() for printer in printers]
     helpers = {name for printer in printers for name in printer.helpers}
-    prelude = prelude_for(helpers)
+    arch = min((_instructions(func) for func in funcs), default=NEWEST)
+    for printer in printers:
+        _check_instructions(printer, arch)
+    prelude = prelude_for(helpers, arch)
     written: dict[Operation, range] = {}
     first = prelude.count("\n")
     for printer, text in zip(printers, texts, strict=True):
