@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from textwrap import wrap
 
@@ -28,6 +28,14 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 UNNAMED = "the kernel's schedule does not name it"
 
 
+OptionsOf = Callable[[ModuleOp, Step], Iterable[tuple[str, str]]]
+"""Names of kernels, each with a step and what its options may be."""
+
+
+def _no_options(module: ModuleOp, step: Step) -> Iterable[tuple[str, str]]:
+    return ()
+
+
 class Explanation:
     """
     Collects what was decided about each kernel; `str` is the account of it:
@@ -45,11 +53,15 @@ class Explanation:
       tileify                 thread axes %i, %j
       …
       shared memory           read of x_ring, 16 bytes: 1 way
+      options                 chunk-matmul-k: bk 4, 8, 16, 32; vector 2, 4
     ```
     """
 
-    def __init__(self, colour: bool) -> None:
+    def __init__(self, colour: bool, options: OptionsOf = _no_options) -> None:
+        """`options` tells, of a module after a pass, what the next step may do with kernels."""
         self._colour = colour
+        self._options_of = options
+        self._options: list[tuple[str, str]] = []
         self._remarks: list[Remark] = []
         self._target = ""
         self._table = ""
@@ -67,6 +79,8 @@ class Explanation:
         self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
     ) -> None:
         self._remarks += remarks
+        if step.stage == "tile":
+            self._options += self._options_of(module, step)
         if step == step_before(FUSING):
             self._plan = _plan(module)
         if step.pass_name == CHOOSING:
@@ -123,6 +137,7 @@ class Explanation:
                 yield "  rather than", rest.removeprefix("than ")
         for access in self._banks.get(name, ()):
             yield "shared memory", access
+        yield from (("options", text) for kernel, text in self._options if kernel == name)
 
     def _decided(self, name: str) -> Iterator[tuple[str, str]]:
         """The steps whose options were decided by the kernel itself, each with the reason."""

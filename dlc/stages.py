@@ -26,6 +26,7 @@ from dlc.passes import PRINTED, STAGES, Printed, Stage, step_before, steps_betwe
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
 from dlc.registry import register
 from dlc.transforms.step import parse_schedule
+from dlc.transforms.step_choices import options_after
 
 if TYPE_CHECKING:
     from dlc.simulator.checker import Verdict
@@ -135,7 +136,7 @@ class Stages:
 
     def explain(self) -> str:
         """For each kernel its schedule, what was preferred to what, and why."""
-        explanation = Explanation(colour=False)
+        explanation = Explanation(False, options_after)
         module = self._modules[self.first].clone()
         self._run(module, "kernel", [explanation])
         return str(explanation)

@@ -57,8 +57,9 @@ def _cubins(job: Job) -> Output:
 def _explanation(job: Job) -> Output:
     from dlc.cli.memory_report import MemoryReport
     from dlc.explain import Explanation
+    from dlc.transforms.step_choices import options_after
 
-    explanation = Explanation(job.colour)
+    explanation = Explanation(job.colour, options_after)
     memory = MemoryReport()
     return Output("kernel", lambda: f"{explanation}\n\n{memory}\n", [explanation, memory])
 

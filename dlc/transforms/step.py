@@ -193,14 +193,14 @@ class SchedulingPass(ModulePass, ABC):
     def __str__(self) -> str:
         """The step as a schedule states it."""
         options = (
-            f"{name}={','.join(map(_written, values))}"
+            f"{name}={','.join(map(written, values))}"
             for name, values in self.spec().parameters.items()
         )
         text = " ".join(options)
         return f"{self.name}{{{text}}}" if text else self.name
 
 
-def _written(value: object) -> str:
+def written(value: object) -> str:
     """A value of an option; names need no quotes."""
     if isinstance(value, str):
         return value if re.fullmatch(r"[A-Za-z_][\w-]*", value, re.ASCII) else f'"{value}"'
