@@ -38,9 +38,13 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list
     return [first, "|" + "---|" * len(header), *others]
 
 
-def write_record(path: Path, record: dict[str, Any], text: str) -> None:
-    """Writes a record as JSON, and as the text that is also printed, in files beside each other."""
+def write_record(path: Path, record: dict[str, Any], text: str, *, quiet: bool = False) -> None:
+    """
+    Writes a record as JSON and as text, in files beside each other; the text is printed unless
+    `quiet`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n")
     path.with_suffix(".md").write_text(text)
-    print(text, end="")
+    if not quiet:
+        print(text, end="")
