@@ -1,5 +1,6 @@
 """
-Runs docs/tutorial.md and writes what its commands print into it: python docs/tutorial.py
+Runs docs/tutorial.md and docs/extending.md and writes what their commands print into them:
+python docs/tutorial.py, or with the name of one of them
 
 The commands run in a folder of their own, on a copy of dlc. A block ```console holds commands
 (`$ …`) and what they print. One of another language whose first line is a comment that names a file
@@ -25,7 +26,7 @@ from tempfile import TemporaryDirectory
 from warnings import catch_warnings
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = Path(__file__).with_name("tutorial.md")
+PAGES = {name: Path(__file__).with_name(f"{name}.md") for name in ("tutorial", "extending")}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"(?:#|//) ([\w/.-]+\.(?:py|mlir))(, at the end)?\n+")
 COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*\n", re.MULTILINE)
@@ -154,8 +155,10 @@ def import_torch() -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "test"))
-    made = page(PAGE.read_text())
-    if sys.argv[1:] == ["-"]:
-        print(made, end="")
-    else:
-        PAGE.write_text(made)
+    shown = "-" in sys.argv
+    for name in set(sys.argv[1:]) - {"-"} or PAGES:
+        made = page(PAGES[name].read_text())
+        if shown:
+            print(made, end="")
+        else:
+            PAGES[name].write_text(made)

@@ -7,6 +7,7 @@ import sys
 
 import architecture
 import passes
+import pytest
 import tutorial
 
 
@@ -29,8 +30,19 @@ def test_the_picture_of_the_layers_is_current() -> None:
     assert made == architecture.PICTURE.read_text(), "run python docs/architecture.py"
 
 
-def test_the_tutorial_shows_what_its_commands_print() -> None:
-    command = [sys.executable, tutorial.__file__, "-"]
+@pytest.mark.parametrize("name", tutorial.PAGES)
+def test_the_tutorials_show_what_their_commands_print(name: str) -> None:
+    command = [sys.executable, tutorial.__file__, name, "-"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == tutorial.PAGE.read_text(), "run python docs/tutorial.py"
+    assert done.stdout == tutorial.PAGES[name].read_text(), f"run python docs/tutorial.py {name}"
+
+
+@pytest.mark.parametrize(
+    ("file", "most"), [("activation.py", 10), ("order_blocks.py", 80), ("orin.py", 10)]
+)
+def test_plugins_are_short(file: str, most: int) -> None:
+    blocks = tutorial.BLOCK.findall(tutorial.PAGES["extending"].read_text())
+    (text,) = (body for _, body in blocks if body.startswith(f"# {file}\n"))
+    lines = [line for line in text.splitlines()[1:] if line.strip()]
+    assert len(lines) <= most

@@ -134,6 +134,24 @@ def test_a_step_stands_in_schedules_in_the_help_and_in_the_explanation(folder: P
     assert "Blocks are numbered along another axis of the grid." in page
 
 
+def test_the_fuzzer_of_schedules_draws_a_step(folder: Path):
+    domains = '    domains: ClassVar = {"axis": Domain(("bi", "bj"))}\n\n    axis: str'
+    domain = "from dlc.transforms.step_space import Domain\nfrom dlc.registry"
+    text = STEP.replace("    axis: str", domains).replace("from dlc.registry", domain)
+    (folder / "order.py").write_text(text)
+    code = """
+import random
+from fuzzing.schedules import as_schedule, random_schedule
+
+for seed in range(20):
+    print(as_schedule(random_schedule(random.Random(seed))))
+"""
+    out, _ = python("-c", code, folder=folder, load="order.py")
+    assert {"order-blocks{axis=bi}", "order-blocks{axis=bj}"} <= set(re.findall("order.*}", out))
+    out, _ = python("-c", code, folder=folder)
+    assert "order-blocks" not in out
+
+
 def test_printed_ir_needs_the_plugin_and_says_so(folder: Path, loops: Path):
     out, _ = tool("dlc", "compile", "k.mlir", "--ir", "tile", folder=folder, load="order.py")
     assert 'dlc.plugins = {"order-blocks" = "order.py"}' in out

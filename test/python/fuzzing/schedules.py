@@ -12,7 +12,7 @@ from typing import TypeVar
 from harness import STEPS
 
 from dlc.registry import get_pass
-from dlc.transforms.step import SchedulingPass
+from dlc.transforms.step import SchedulingPass, scheduling_steps
 from dlc.transforms.step_space import Value
 
 T = TypeVar("T")
@@ -83,6 +83,8 @@ def random_schedule(rng: random.Random) -> list[str]:
         f"mark-unroll{{limit={number('mark-unroll.limit', 16)}}}",
     ]
     assert [step.split("{")[0] for step in steps] == list(STEPS)
+    others = [name for name in scheduling_steps() if name not in STEPS]
+    steps = _ordered([*steps, *(_of_plugin(rng, name) for name in others)])
     rare = {"cooperative-reduce": 0.5, "split-matmul-k": 0.5, "tma-copy": 0.6, "tileify": 1.0}
     kept = [step for step in steps if rng.random() < rare.get(step.split("{")[0], 0.85)]
     if rng.random() < 0.25:
@@ -95,12 +97,12 @@ def random_schedule(rng: random.Random) -> list[str]:
 
 def as_schedule(steps: Sequence[str]) -> str:
     """Steps in the order in which a schedule names them."""
-    return ",".join(sorted(steps, key=lambda step: STEPS.index(step.split("{")[0])))
+    return ",".join(_ordered(steps))
 
 
 def random_mistake(rng: random.Random, steps: Sequence[str]) -> str:
     """A schedule with a mistake that no kernel makes good."""
-    texts = sorted(steps, key=lambda step: STEPS.index(step.split("{")[0]))
+    texts = _ordered(steps)
     at = rng.randrange(len(texts))
     name = texts[at].split("{")[0]
     match rng.randrange(5):
@@ -117,6 +119,20 @@ def random_mistake(rng: random.Random, steps: Sequence[str]) -> str:
         case _:
             texts.append("mark-unroll{limit=-1}")
     return ",".join(texts)
+
+
+def _of_plugin(rng: random.Random, name: str) -> str:
+    """A step of a plug-in, each option of the values that it declares, or not stated."""
+    cls = get_pass(name)
+    assert issubclass(cls, SchedulingPass)
+    chosen = {option: rng.choice(domain.values) for option, domain in cls.domains.items()}
+    stated = (f"{option}={_text(v)}" for option, v in chosen.items() if v is not None)
+    return f"{name}{_braced(' '.join(stated))}"
+
+
+def _ordered(steps: Sequence[str]) -> list[str]:
+    """Steps in the order of the pipeline."""
+    return sorted(steps, key=lambda step: scheduling_steps()[step.split("{")[0]])
 
 
 def _list(items: Sequence[object]) -> str:
