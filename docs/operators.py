@@ -22,8 +22,9 @@ from dlc.transforms.tensor.decompositions.refusals import UNKNOWN, reason_agains
 REFUSED = """\
 ## Refused
 
-Of PyTorch's own tests of operators (`docs/op_db.md`) these are refused; derivatives, own generators
-and what has no other reason above are beside them.
+Of PyTorch's own tests of operators (`docs/op_db.md`, by whose names they are called here) these are
+refused, some only in the cases told; derivatives, own generators and what has no other reason above
+are beside them.
 
 | what | why | instead |
 |---|---|---|
@@ -31,20 +32,50 @@ and what has no other reason above are beside them.
 `torch.nonzero_static(x, size=n)`, `torch.where` |
 | `unique`, `unique_consecutive` | the shape depends on data | outside of the program |
 | `repeat_interleave(x, n)` of a tensor `n` | the shape depends on data | `output_size=` |
-| `tensor_split(x, t)` of a tensor `t` | the shapes depend on data | a list of numbers |
+| `tensor_split` at places of a tensor | the shapes depend on data | a list of numbers |
 | `equal`, `allclose` | a bool of Python depends on data | `torch.eq(a, b).all()`, \
 `torch.isclose(a, b).all()` |
 | `item` | a number of Python depends on data | the tensor of one element |
-| `one_hot(x)` without a number of classes | the shape depends on data | `num_classes=` |
+| `nn.functional.one_hot` without a number of classes | the shape depends on data | `num_classes=` |
 | `bincount` | the shape depends on data | \
 `torch.zeros(n, dtype=torch.int64).index_add(0, x, torch.ones_like(x))` |
 | `resize_` of no element to one | PyTorch does not export it | `torch.zeros` |
-| `to_sparse`, `sparse.mm`, `sparse.sampled_addmm` | tensors are dense | masks |
+| `to_sparse`, `sparse.mm.reduce`, `sparse.sampled_addmm` | tensors are dense | masks |
 | `chalf`; `complex`, `view_as_complex` of halves | there is no complex32 | `cfloat` |
 | `hash_tensor` | there is no uint64 | outside of the program |
-| `linalg.` `cholesky`, `det`, `eig`, `inv`, `lstsq`, `lu`, `matrix_exp`, `pinv`, `qr`, `solve`, \
-`svd`, norms by singular values | factorizations are not compiled | outside of the program |
+FACTORED
+
 """
+FACTORED = {
+    "triangular systems": "linalg.solve_triangular triangular_solve cholesky_inverse "
+    "cholesky_solve linalg.lu_solve lu_solve linalg.ldl_solve",
+    "Cholesky, LU and LDL": "cholesky linalg.cholesky linalg.cholesky_ex linalg.lu "
+    "linalg.lu_factor linalg.lu_factor_ex lu lu_unpack linalg.ldl_factor linalg.ldl_factor_ex",
+    "determinants": "linalg.det linalg.slogdet logdet",
+    "inverses and systems": "linalg.inv linalg.inv_ex linalg.solve linalg.solve_ex "
+    "linalg.tensorinv linalg.tensorsolve",
+    "negative powers": "linalg.matrix_power",
+    "QR": "qr linalg.qr geqrf ormqr linalg.householder_product pca_lowrank svd_lowrank",
+    "eigenvalues": "linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh",
+    "singular values": "svd linalg.svd linalg.svdvals",
+    "pseudoinverses and least squares": "linalg.pinv linalg.pinv.hermitian linalg.pinv.singular "
+    "pinverse linalg.lstsq linalg.lstsq.grad_oriented",
+    "the exponential": "matrix_exp",
+    "ranks, conditions and norms by singular values or eigenvalues": "linalg.matrix_rank "
+    "linalg.matrix_rank.hermitian linalg.cond linalg.matrix_norm linalg.norm "
+    "linalg.norm.subgradients_at_zero norm.nuc",
+}
+"""Linear algebra by what it is of: a matrix that is taken apart, or has to be."""
+
+
+def refused() -> str:
+    """The section of what is refused."""
+    rows = (
+        f"| {', '.join(f'`{name}`' for name in names.split())} ({kind}) | factorizations are not "
+        "compiled | outside of the program |"
+        for kind, names in FACTORED.items()
+    )
+    return REFUSED.replace("FACTORED\n", "\n".join(rows)).rstrip() + "\n"
 
 
 def core_operations() -> Iterator[OpOverload]:
@@ -101,7 +132,7 @@ def table() -> str:
         lines += ["", f"**{module}**: {', '.join(sorted(names))}"]
     names = [f"`{name.removesuffix('.default')}`" for name in COMPLEX]
     lines += ["", "## Of complex numbers", "", ", ".join(sorted(names))]
-    return "\n".join([*lines, "", REFUSED])
+    return "\n".join([*lines, "", refused()])
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from functools import partial
 
 from dlc import __version__, plugins
 from dlc.cli.model_options import add_model_options, at_least
+from dlc.cli.usage import CommandParser
 from dlc.passes import PRINTED
 
 _PROGRAM = """
@@ -32,8 +33,8 @@ and returns what it computes last. torch, nn, F and math are at hand.
 """
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def make_parser() -> CommandParser:
+    parser = CommandParser(
         "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
     )
     parser.add_argument("--version", action="version", version=f"dlc {__version__}")
@@ -44,6 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=_PROGRAM + more)
         add_options(command)
         _add_common_options(command)
+    parser.commands = commands.choices
     return parser
 
 
@@ -286,7 +288,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on `argv` (default: the command line) and return its exit code."""
     parser = make_parser()
-    options = parser.parse_args(argv)
+    options = parser.parse_command(argv)
     transfers = options.command == "tune" and (options.export or options.read)
     if options.file is None and options.text is None and not transfers:
         parser.error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")

@@ -36,7 +36,8 @@ from dlc import plugins
 from dlc.cli.edit_warnings import warn_of_oversights
 from dlc.cli.option_rules import Need, check_needs
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
-from dlc.diagnostics import UsageError, did_you_mean, failed_pass, with_context, with_hint
+from dlc.cli.usage import usage_hint
+from dlc.diagnostics import UsageError, failed_pass, with_context, with_hint
 from dlc.error_report import format_error
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
@@ -159,7 +160,8 @@ class DlcOptMain(xDSLOptMain):
         options_help = arg_parser.format_help
 
         def refuse(message: str) -> NoReturn:
-            raise _usage_error(message, re.findall(r"--[\w-]+", options_help()))
+            options = re.findall(r"--[\w-]+", options_help())
+            raise with_hint(UsageError(message), usage_hint(message, options))
 
         def format_help() -> str:
             from dlc.cli.pass_list import pass_help
@@ -319,16 +321,6 @@ def _validation(ctx: Context, module: ModuleOp) -> Validation:
     validation = Validation(ctx, Question.of(ctx, module, random_arguments(module, seed=0)))
     validation.start(module, ())
     return validation
-
-
-def _usage_error(message: str, options: Sequence[str]) -> UsageError:
-    """An error of argparse's, with the closest option or value that exists."""
-    error = UsageError(message)
-    if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
-        return with_hint(error, did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2])))
-    if unknown := re.search(r"unrecognized arguments: (--[\w-]+)", message):
-        return with_hint(error, did_you_mean(unknown[1], options) or "--help lists the options")
-    return with_hint(error, "--help lists the options")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

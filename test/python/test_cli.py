@@ -257,6 +257,27 @@ def test_usage_errors(argv: list[str], capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        ("run -c x --taget sm_90", "dlc run: error: unrecognized arguments: --taget\n"
+         "hint: did you mean --target?"),
+        ("compil x", "hint: did you mean compile?"),
+        ("run x --order revers", "hint: did you mean reverse?"),
+        ("check x --helpp", "hint: did you mean --help?"),
+        ("tune x --zzz", "dlc tune: error: unrecognized arguments: --zzz\n"
+         "hint: --help lists the options"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_word_is_told_the_closest(
+    argv: str, error: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as exit:
+        main(argv.split())
+    assert exit.value.code == 2
+    assert error in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
         ("compile -c x --block", "--layer or --block needs a model: a directory,"),

@@ -18,6 +18,12 @@ from verdicts import REFUSED, RIGHT, WRONG
 
 WHOLE = bool(os.environ.get("DLC_PREFIX"))
 TABLE = Path(__file__).parents[2] / "docs" / "op_db.md"
+REASONS = re.findall(
+    r"^\| (.*?) \|",
+    (TABLE.parent / "operators.md").read_text("utf-8").partition("## Refused")[2],
+    re.MULTILINE,
+)
+"""What `docs/operators.md` says is refused, a row each."""
 TABLED = dict(re.findall(r"^\| `(.+?)` \| (\w[\w ]*?) \|", TABLE.read_text("utf-8"), re.MULTILINE))
 
 
@@ -45,6 +51,16 @@ def test_a_sample_of_some_entries_is_as_the_table_says() -> None:
 def test_nothing_is_wrong() -> None:
     assert set(TABLED) == set(entries(torch.float32))
     assert WRONG not in TABLED.values()
+
+
+def test_what_is_refused_is_told_with_its_reason() -> None:
+    told = {name for row in REASONS for name in re.findall(r"`([\w.]+)`", row)}
+    elsewhere = re.findall(r"`([\w.]+)` \(refused\)", TABLE.read_text("utf-8"))
+    refused = {name for name, kind in TABLED.items() if kind == REFUSED}
+    assert refused.union(elsewhere) <= told
+    # Nothing that is right is said to be refused, but for the cases that are told.
+    mixed = {"complex", "view_as_complex", "bincount", "nn.functional.one_hot"}
+    assert {name for name in told if TABLED.get(name) == RIGHT} <= mixed
 
 
 @pytest.mark.skipif(not WHOLE, reason="takes hours")

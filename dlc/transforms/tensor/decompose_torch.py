@@ -31,7 +31,7 @@ from dlc.transforms.tensor.decompositions import (
     Refused,
     is_complex,
 )
-from dlc.transforms.tensor.decompositions.refusals import reason_against
+from dlc.transforms.tensor.decompositions.refusals import UNKNOWN, reason_against
 from dlc.transforms.tensor.decompositions.scalar import is_unsigned, storage_type
 
 
@@ -124,7 +124,8 @@ def decompose_complex(op: AtenOp, number: int, parts: Parts) -> str | None:
         return None
     decomposition = COMPLEX.get(op.overload.data)
     if decomposition is None:
-        return "it is not compiled for complex numbers"
+        reason = reason_against(op.overload.data)
+        return "it is not compiled for complex numbers" if reason == UNKNOWN else reason
     lowering = PairLowering(op, number, parts)
     try:
         lowering.finish(decomposition(lowering))

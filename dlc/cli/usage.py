@@ -1,0 +1,42 @@
+"""What a command line that cannot be taken is told: argparse's error, and what is meant by it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+HELP = "--help lists the options"
+
+
+def usage_hint(message: str, options: Sequence[str]) -> str | None:
+    """
+    The option or value closest to the one that the error `message` of argparse's names, of all
+    `options`, or where they are listed.
+    """
+    from dlc.diagnostics import did_you_mean
+
+    if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+        return did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]))
+    if unknown := re.search(r"unrecognized arguments: (--[\w-]+)", message):
+        return did_you_mean(unknown[1], options) or HELP
+    return HELP
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose errors have a hint, those of a command its own usage and options."""
+
+    commands: Mapping[str, CommandParser]
+    """The parser of each command, by name."""
+
+    def error(self, message: str) -> NoReturn:
+        hint = usage_hint(message, re.findall(r"--[\w-]+", self.format_help()))
+        super().error(f"{message}\nhint: {hint}" if hint else message)
+
+    def parse_command(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """The options of a command line; those that a command does not have are its error."""
+        options, unknown = self.parse_known_args(argv)
+        if unknown:
+            self.commands[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options
