@@ -264,6 +264,9 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
     table[torch.ops.prims.convert_element_type.default] = lambda value, dtype: (
         torch.ops.aten._to_copy.default(value, dtype=dtype)
     )
+    # Dynamo writes addcmul_ and addcdiv_ with a primitive of Inductor's, known once it is imported.
+    if fma := getattr(torch.ops.prims, "fma", None):
+        table[fma.default] = lambda a, b, c: a * b + c
     return table
 
 

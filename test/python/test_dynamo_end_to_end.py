@@ -62,6 +62,22 @@ def test_inputs_are_written_and_the_graph_may_break():
         assert heard[-1] == expected.sum().item()
 
 
+def test_a_step_of_an_optimizer_is_compiled_as_a_whole():
+    def step(weight: torch.Tensor, mean: torch.Tensor, square: torch.Tensor, slope: torch.Tensor):
+        mean.mul_(0.9).add_(slope, alpha=0.1)
+        square.mul_(0.999).addcmul_(slope, slope, value=0.001)
+        weight.addcdiv_(mean, square.sqrt() + 1e-8, value=-0.01)
+
+    compiled = torch.compile(step, backend="dlc", options={"fallback": False})
+    for dtype in (torch.float32, torch.float64):
+        ours = [torch.rand(33).to(dtype) for _ in range(4)]
+        eagers = [x.clone() for x in ours]
+        for _ in range(2):
+            compiled(*ours)
+            step(*eagers)
+        torch.testing.assert_close(ours, eagers)
+
+
 def test_integers_among_the_arguments():
     compiled = torch.compile(lambda x, n: x.roll(n, 0) + n, backend="dlc", dynamic=True)
     x = torch.randn(5)
