@@ -50,6 +50,7 @@ PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]
     "exp 65536x2": (_exp, (torch.empty(65536, 2),)),
     "silu_mul 65536x2": (_silu_mul, (torch.empty(65536, 2), torch.empty(65536, 2))),
     "exp 65536x4": (_exp, (torch.empty(65536, 4),)),
+    "exp 65536x8": (_exp, (torch.empty(65536, 8),)),
 }
 
 

@@ -9,9 +9,11 @@ Computers and Games 2008: the child with the largest
 is followed, where a value is 1 + ln(g), and at least 0, of a candidate that is g times as fast as
 the default schedule: about g near it, and what is many times as fast is still told apart. A node
 has at most `WIDENING sqrt(visits)` children (progressive widening; Chaslot et al., "Progressive
-strategies for Monte-Carlo tree search", 2008), those closest to the default schedule first. A new
-child is completed some times at random, from mostly as the default is to evenly; the prior says
-which of these is tried. A child of which all schedules are known is not followed again.
+strategies for Monte-Carlo tree search", 2008): as often the one that is closest to the default
+schedule as any of them, as the default may be far from the best. A new child is completed some
+times at random, from mostly as the default is to evenly; the prior says which of these is tried,
+and without one there is one, at random. A child of which all schedules are known is not followed
+again.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ EXPLORATION = 0.4
 UNCERTAINTY = 0.1
 """D of the formula."""
 WIDENING = 1.5
+CLOSEST = 0.5
+"""How often a new child is the one that is closest to the default schedule."""
 COMPLETIONS = 6
 """Of a new child, of which the prior chooses one."""
 HOPELESS = 10
@@ -118,7 +122,9 @@ class TreeSearch(Completer):
 
     def _expanded(self, node: Node) -> Node | None:
         """A new child, past all that there is no choice about; None for one that is refused."""
-        state = self.take(node.state, node.untried.pop())
+        near = self.rng.random() < CLOSEST
+        place = -1 if near else self.rng.randrange(len(node.untried))
+        state = self.take(node.state, node.untried.pop(place))
         while state is not None:
             choices = self.space.choices(state)
             if state.key in self.states:  # as where a step has nothing to do
@@ -136,9 +142,10 @@ class TreeSearch(Completer):
         """A schedule below a node that is not known yet; of several the one of the best prior."""
         found: dict[str, float] = {}
         whole = not self.space.choices(node.state)
-        count = 1 if whole else COMPLETIONS
-        for number in range(count if self.prior is not None else 1):
-            closeness = 1.0 if number == 0 and not node.visits else self.rng.random()
+        count = 1 if whole or self.prior is None else COMPLETIONS
+        for number in range(count):
+            as_default = number == 0 and not node.visits and self.prior is not None
+            closeness = 1.0 if as_default else self.rng.random()
             state = self.complete(node.state, closeness)
             if state is not None and state.schedule not in {**self.paths, **found}:
                 found[state.schedule] = inf
