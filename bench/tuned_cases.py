@@ -113,9 +113,10 @@ def text(record: Row) -> str:
     lines = [
         "# The 84 cases by machine code, default schedules against searched ones",
         "",
-        f"`python bench/tuned_cases.py`, {record['date']}, {record['target']}: of each kernel "
-        f"{record['candidates']} candidates by the estimate, the best {record['compiled']} "
-        "compiled by nvcc and judged by `--objective static`. Nothing is measured on a GPU.",
+        f"`python bench/tuned_cases.py --candidates {record['candidates']} --compiled "
+        f"{record['compiled']}`, {record['date']}, {record['target']}: of each kernel so many "
+        "candidates by the estimate, the best of them compiled by nvcc and judged by "
+        "`--objective static`. Nothing is measured on a GPU.",
         "",
         f"**{better} of {len(found)} cases are better by 3 % or more** with a schedule that the "
         "search found.",
