@@ -10,14 +10,18 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import YieldOpBase
 from dlc.dialects.axes import FRAGMENT, REGISTER, THREAD, AxesOp
-from dlc.dialects.mma_layouts import MmaAttr
+from dlc.dialects.mma_layouts import TF32, MmaAttr
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.bounds import most
 
 
-def verify_fragments(reduce: ReduceOpBase, mma: MmaAttr | None, lanes: Sequence[SSAValue]) -> None:
+def verify_fragments(
+    reduce: ReduceOpBase, mma: MmaAttr | None, lanes: Sequence[SSAValue], *, split: bool
+) -> None:
     """Checks a reduce by the product of matrices and the lanes that it names."""
     fragments = [reduce.extent(axis) for axis in reduce.axes_of(FRAGMENT)]
+    if split and (mma is None or mma.factors.data != TF32):
+        raise VerifyException(f"expected `by` a product of matrices of {TF32} for what is `split`")
     if mma is None:
         if fragments or lanes:
             raise VerifyException("expected `by` a product of matrices for a fragment axis")

@@ -87,11 +87,16 @@ SHAPES: dict[tuple[str, str], Shape] = {
 }
 """By the name of the shape and the type of the factors."""
 OF_HALVES = sorted({name for (name, _), shape in SHAPES.items() if shape is _HALVES})
-"""The names of the shapes whose factors have 16 bits: those that tiles are folded by."""
+"""The names of the shapes whose factors have 16 bits."""
+OF_FLOATS = sorted({name for (name, _), shape in SHAPES.items() if shape is _TF32})
+"""Those whose factors are the leading 19 bits of f32."""
+TF32 = "tf32"
+TF32_MASK = -(1 << 13)
+"""The bits of f32 that are read of it, as an integer of 32 bits."""
 _FACTORS: dict[str, Attribute] = {
     "f16": Float16Type(),
     "bf16": BFloat16Type(),
-    "tf32": Float32Type(),
+    TF32: Float32Type(),
 }
 _SUMS: dict[str, tuple[Attribute, ...]] = {
     "f16": (Float32Type(), Float16Type()),
@@ -144,13 +149,15 @@ class MmaAttr(ParametrizedAttribute):
         return SHAPES[self.shape.data, self.factors.data]
 
     @property
+    def element(self) -> Attribute:
+        """The type of the factors' elements."""
+        return _FACTORS[self.factors.data]
+
+    @property
     def types(self) -> tuple[VectorType, VectorType]:
         """The types of a lane's parts of A and B."""
-        element = _FACTORS[self.factors.data]
-        return (
-            VectorType(element, [self.sizes.a.width]),
-            VectorType(element, [self.sizes.b.width]),
-        )
+        a, b = self.sizes.a.width, self.sizes.b.width
+        return VectorType(self.element, [a]), VectorType(self.element, [b])
 
     @property
     def sums(self) -> tuple[VectorType, ...]:

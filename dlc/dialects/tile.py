@@ -196,15 +196,21 @@ class ReduceOp(ReduceOpBase):
     `%half * 8 + %group`, and one that varies along its columns, `%member * 2 + %pair`, where
     `%group * 4 + %member` is the lane, by `kernel.mma`: `%group` and `%member` are the last thread
     axes of the launch, `%half` and `%pair` its last register axes.
+
+    One that is `split`, as in `tile.reduce add by <m16n8k8, tf32>(…) split serial(%ki in 4)
+    fragment(%kf in 8) -> f32`, takes each factor apart into a sum of two of tf32, and adds three of
+    their four products, all but that of both small ones. It has accumulators of its own, which are
+    added to those of a reduce around it in f32: what tensor cores add does not grow long.
     """
 
     name = "tile.reduce"
     skips = opt_prop_def(UnitAttr)
     mma = opt_prop_def(MmaAttr)
     lanes = var_operand_def(IndexType())
+    split = opt_prop_def(UnitAttr)
     assembly_format = (
         "custom<Name>($monoid) (`skipping` $skips^)? (`by` $mma^ `(` $lanes `)`)?"
-        " custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
+        " (`split` $split^)? custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
     )
     KINDS: ClassVar = (SERIAL, REGISTER, FRAGMENT)
     traits = traits_def(SingleBlockImplicitTerminator(YieldOp))
@@ -226,13 +232,14 @@ class ReduceOp(ReduceOpBase):
             result_types=[list(result_types)],
         )
 
-    def set_mma(self, mma: MmaAttr, lanes: Sequence[SSAValue]) -> None:
+    def set_mma(self, mma: MmaAttr, lanes: Sequence[SSAValue], *, split: bool = False) -> None:
         """Says how warps fold the fragment axis, and what numbers the places of a fragment."""
         self.mma, self.operands = mma, list(lanes)
+        self.split = UnitAttr() if split else None
 
     def verify_(self) -> None:
         super().verify_()
-        verify_fragments(self, self.mma, self.lanes)
+        verify_fragments(self, self.mma, self.lanes, split=self.split is not None)
 
 
 @irdl_op_definition

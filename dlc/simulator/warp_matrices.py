@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dlc.dialects import kernel
 from dlc.dialects.layouts import static_shape
-from dlc.dialects.mma_layouts import Fragment
+from dlc.dialects.mma_layouts import TF32_MASK, Fragment
 from dlc.simulator.clocks import Lanes
 from dlc.simulator.divergence import Step, Wait
 from dlc.simulator.executable import Program
@@ -23,7 +23,6 @@ from dlc.simulator.scalars import Value, dtype_of
 from dlc.target import WARP
 
 Array = NDArray[Any]
-_TF32_MASK = np.uint32(0xFFFFE000)
 
 
 def _places(fragment: Fragment) -> tuple[Array, Array]:
@@ -75,7 +74,7 @@ def _matrices(registers: Array, fragment: Fragment, places: tuple[Array, Array])
 
 def _tf32(x: Array) -> Array:
     """Without what tf32 does not read."""
-    return (np.ascontiguousarray(x).view(np.uint32) & _TF32_MASK).view(np.float32)
+    return (np.ascontiguousarray(x).view(np.int32) & np.int32(TF32_MASK)).view(np.float32)
 
 
 class _Rows:

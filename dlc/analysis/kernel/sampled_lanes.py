@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from dlc.analysis.kernel.banks import Lanes
 from dlc.analysis.kernel.layout import holds_alike, linear_offset, offset_in, vector_width
-from dlc.analysis.tile.fragment_rows import RUN, row_of_lane
+from dlc.analysis.tile.fragment_rows import row_of_lane, run_of
 from dlc.analysis.tile.fragments import fragment_axis
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL, THREAD, loops_around
@@ -153,7 +153,7 @@ class Access:
         axis, width = access_width(op, type, alignment, analyses)
         subscripts = analyses.get(_subscripts, op)
         if isinstance(op, tile.LoadOp) and (row := row_of_lane(op, subscripts, type)) is not None:
-            axis, width, subscripts = None, RUN, tuple(row)
+            axis, width, subscripts = None, run_of(type.element_type), tuple(row)
         mentioned = {v for e in subscripts for v in e.values()}
         steps: dict[SSAValue, tuple[int, int]] = {}
         times = serial_trips(op)

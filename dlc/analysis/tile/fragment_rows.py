@@ -22,8 +22,8 @@ from dlc.ir.expr import Expr, from_affine
 
 At = dict[SSAValue, Expr]
 """What axes are at an element."""
-RUN = 8
-"""Elements of a row that a lane points to."""
+ROWS = 8
+"""Rows of 16 bytes that are a matrix; where it is transposed, the elements of a row, too."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Side:
     """The axes at a row (or column) of the fragment and a point of K."""
     run: At
     """How much each axis that numbers rows (or columns) is worth, in runs of 8 of them."""
+    element_type: Attribute
     rows_first: bool
     """True if the fragment's rows are the product's, and its columns points of K."""
 
@@ -47,12 +48,13 @@ class Side:
 
     def row(self, subscripts: Sequence[Expr], lane: Expr) -> list[Expr]:
         """The subscripts of the run to which a lane points."""
-        number = lane // RUN % (self.fragment.width // 2)
+        places = run_of(self.element_type) // 4
+        number = lane // ROWS % (self.fragment.width // places)
         corner = self.fragment.layout.results
-        row, column = (from_affine(e, [Expr(), number * 2]) for e in corner)
+        row, column = (from_affine(e, [Expr(), number * places]) for e in corner)
         if self.is_transposed(subscripts) == self.rows_first:
-            return self._at(subscripts, row, column + lane % RUN)
-        return self._at(subscripts, row + lane % RUN, column)
+            return self._at(subscripts, row, column + lane % ROWS)
+        return self._at(subscripts, row + lane % ROWS, column)
 
     def is_transposed(self, subscripts: Sequence[Expr]) -> bool:
         """True unless neighbours along K are neighbours in memory."""
@@ -62,26 +64,34 @@ class Side:
         self, subscripts: Sequence[Expr], type: MemRefType[Attribute], lane: Expr
     ) -> bool:
         """
-        True if what is loaded lies in a buffer in runs of 8 elements that begin at multiples of 16
-        bytes, along K or along the axis that numbers rows or columns.
+        True if what is loaded lies in a buffer in runs of 16 bytes that begin at multiples of 16
+        bytes, along K or, of 8 elements, along the axis that numbers rows or columns.
         """
         shape, strides = shape_of(type), strides_of(type)
-        if not shape or element_bytes(type.element_type) * RUN != UNIT:
+        run = run_of(self.element_type)
+        if not shape or type.element_type != self.element_type:
             return False
         *outer, inner = strides
         groups = Groups.of(type)
         outer += [] if groups is None else [groups.stride]
-        if inner != 1 or any(n % RUN for n in (*outer, shape[-1])):
+        if inner != 1 or any(n % run for n in (*outer, shape[-1])):
             return False
-        if self.is_transposed(subscripts) and not _goes_along(subscripts, self.run):
+        if self.is_transposed(subscripts) and not (
+            run == ROWS and _goes_along(subscripts, self.run)
+        ):
             return False
         row = self.row(subscripts, lane)
         beyond = [c for s, n in zip(row, shape, strict=True) for c in within(s, n)]
-        return not beyond and known_divisor(row[-1]) % RUN == 0
+        return not beyond and known_divisor(row[-1]) % run == 0
 
     def _at(self, exprs: Sequence[Expr], row: Expr, column: Expr) -> list[Expr]:
         at = self.place(row, column) if self.rows_first else self.place(column, row)
         return [e.substitute(at.get) for e in exprs]
+
+
+def run_of(element: Attribute) -> int:
+    """The elements of a row of 16 bytes."""
+    return UNIT // element_bytes(element)
 
 
 def _goes_along(subscripts: Sequence[Expr], run: At) -> bool:
@@ -97,7 +107,7 @@ def sides(reduce: tile.ReduceOp) -> tuple[Side, Side]:
     assert reduce.mma is not None
     group, member, half, pair = reduce.lanes
     (k,) = reduce.axes_of(FRAGMENT)
-    sizes = reduce.mma.sizes
+    sizes, element = reduce.mma.sizes, reduce.mma.element
 
     def row(n: Expr, along_k: Expr) -> At:
         return {half: n // 8, group: n % 8, k: along_k}
@@ -106,8 +116,10 @@ def sides(reduce: tile.ReduceOp) -> tuple[Side, Side]:
         return {member: n // 2, pair: n % 2, k: along_k}
 
     return (
-        Side(sizes.a, k, row, {group: Expr((), 1)}, rows_first=True),
-        Side(sizes.b, k, column, {member: Expr((), 2), pair: Expr((), 1)}, rows_first=False),
+        Side(sizes.a, k, row, {group: Expr((), 1)}, element, rows_first=True),
+        Side(
+            sizes.b, k, column, {member: Expr((), 2), pair: Expr((), 1)}, element, rows_first=False
+        ),
     )
 
 

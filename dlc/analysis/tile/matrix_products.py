@@ -18,7 +18,7 @@ from dlc.ir.variance import Variance
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of a product: a loaded element, in f32."""
+    """A factor of a product: a loaded element, as it is or converted to f32."""
 
     value: SSAValue
     load: tile.LoadOp
@@ -26,9 +26,7 @@ class Factor:
     @staticmethod
     def of(value: SSAValue) -> Factor | None:
         """None if a value is anything else."""
-        if not isinstance(value.owner, arith.ExtFOp):
-            return None
-        load = value.owner.input.owner
+        load = value.owner.input.owner if isinstance(value.owner, arith.ExtFOp) else value.owner
         return Factor(value, load) if isinstance(load, tile.LoadOp) else None
 
 
@@ -76,19 +74,24 @@ def instruction(
         return f"expected conditions that vary along neither of {names}: a warp sums whole matrices"
     loads = [f.load for p in products if p is not None for f in (p.row, p.column)]
     types = {str(load.result.type) for load in loads}
-    if len(types) > 1 or (shape, *types) not in SHAPES:
-        known = " or ".join(factors for name, factors in SHAPES if name == shape)
+    found = {mma for name, n in SHAPES if name == shape and _takes(mma := MmaAttr(name, n), types)}
+    if not found:
+        known = " or ".join(str(MmaAttr(*names).element) for names in SHAPES if names[0] == shape)
         return f"expected factors of one type, {known}, found {' and '.join(sorted(types))}"
     if not all(map(is_numbered, loads)):
         return "expected factors at places that axes alone number"
     if not all(load.default is None or _is_zero(load.default) for load in loads):
         return "expected factors that are 0 where they are not loaded"
-    mma = MmaAttr(shape, *types)
+    (mma,) = found
     runs = [reduce.extent(axis) for axis in reduce.axes_of(REGISTER)]
     if runs != [mma.sizes.k]:
         depth = mma.sizes.k
         return f"expected K in runs of {depth} (chunk-matmul-k{{vector={depth}}}), found {runs}"
     return mma
+
+
+def _takes(mma: MmaAttr, types: set[str]) -> bool:
+    return types == {str(mma.element)}
 
 
 def _is_zero(value: SSAValue) -> bool:

@@ -12,7 +12,7 @@ from xdsl.ir import BlockArgument
 
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
-from dlc.dialects.mma_layouts import OF_HALVES
+from dlc.dialects.mma_layouts import OF_FLOATS, OF_HALVES
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
 from dlc.target import target_of
@@ -21,6 +21,13 @@ from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_options import divisors, per_axis
 from dlc.transforms.step_space import Domain, Situation, Value, combinations, divisors_of
 from dlc.transforms.tile.tensor_cores.warp_tile import deal_to_warps
+
+PRECISIONS = ("3xtf32", "tf32")
+"""In what tensor cores multiply f32."""
+_PRECISION_HINT = (
+    "tensor cores multiply f32 by mma=m16n8k8 with precision=3xtf32, about as exact as f32, or "
+    "precision=tf32, of 11 bits"
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,14 @@ class RegisterTilePass(SchedulingPass):
       %p = tile.reduce add by <m16n8k16, bf16>(%group, %member, %half, %pair)
           serial(%ki in 4) fragment(%kv in 16) -> f32 { … }
     ```
+
+    Factors in f32 take `mma=m16n8k8`, with K in runs of 8, and are multiplied in a precision that
+    is to be said: `tf32` reads their first 11 bits; `3xtf32` takes each apart into two of these,
+    adds three of the four products, and sums each chunk of K apart: see `docs/tensor-cores.md`.
+    ```
+      %p = tile.reduce add by <m16n8k8, tf32>(%group, %member, %half, %pair) split
+          serial(%ki in 4) fragment(%kv in 8) -> f32 { … }
+    ```
     """
 
     name = "register-tile"
@@ -64,17 +79,28 @@ class RegisterTilePass(SchedulingPass):
     extents: tuple[int, ...] | None = None
     """Points of each serial axis held at once, aligned from the right; must divide the axis."""
     mma: str = ""
-    """A shape of products of matrices that a warp computes at once, `m16n8k16`; none if empty."""
+    """A shape of products of matrices that a warp computes at once, `m16n8k16` of halves or
+    `m16n8k8` of f32; none if empty."""
+    precision: str = "f32"
+    """In what f32 is multiplied: `tf32`, of 11 bits, once, or `3xtf32`, three times; else as it
+    is."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "extents": Domain((1, 2, 3, 4, 8, 16), least=1, narrowed=lambda s: _extents(s)),
         "mma": Domain(("", *OF_HALVES), narrowed=lambda s: _products(s)),
+        "precision": Domain(("f32",)),
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mma and self.mma not in OF_HALVES:
-            raise OptionError("mma", f"expected {' or '.join(OF_HALVES)}, found {self.mma}")
+        known = (*OF_HALVES, *OF_FLOATS)
+        if self.mma and self.mma not in known:
+            raise OptionError("mma", f"expected {' or '.join(known)}, found {self.mma}")
+        fitting = PRECISIONS if self.mma in OF_FLOATS else ("f32",)
+        if self.precision not in fitting:
+            shape = f"mma={self.mma}" if self.mma else "products by threads"
+            message = f"expected {' or '.join(fitting)} for {shape}, found {self.precision}"
+            raise OptionError("precision", message, _PRECISION_HINT)
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -94,7 +120,8 @@ class RegisterTilePass(SchedulingPass):
         if self.mma and not (target := target_of(module)).has("mma"):
             raise OptionError("mma", target.lacking("mma"), "leave mma out: threads add products")
         if self.mma:
-            return deal_to_warps(launch, serial, sizes, self.mma)
+            split = self.precision == "3xtf32"
+            return deal_to_warps(launch, serial, sizes, self.mma, split=split)
         kept = {a: keep(a, launch) for a in launch.axes if a not in serial}
         rest = {
             a: Axis(a.name_hint, launch.extent(a) // n, SERIAL)

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import VectorType
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, VectorType, f32, i32
 from xdsl.ir import BlockArgument, SSAValue
 from xdsl.rewriter import Rewriter
 
 from dlc.analysis.tile.fragment_rows import At, Side, lane_of, sides
 from dlc.analysis.tile.matrix_products import Factor, matrix_product
 from dlc.dialects import kernel, tile
-from dlc.dialects.kernel_memory import is_shared, memref_of
+from dlc.dialects.kernel_memory import element_bytes, is_shared, memref_of
+from dlc.dialects.layouts import UNIT
+from dlc.dialects.mma_layouts import TF32_MASK
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
 from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering, Totals, registers_around
@@ -35,6 +38,7 @@ class _Part:
     width: int
     tiles: int
     """How many points of the last axis follow each other in a vector."""
+    shape: tuple[int, ...]
 
     def place(self, at: At) -> list[Expr]:
         """The subscripts of the vector at a point."""
@@ -53,6 +57,7 @@ class MmaLowering:
         self._half, self._pair = op.lanes[2:]
         self._rows, self._columns = sides(op)
         self._lane = Expr()
+        self._apart: dict[_Part, list[_Part]] = {}
 
     def lower(self, totals: Totals) -> None:
         """Adds the products that the body yields to totals, as products of matrices."""
@@ -67,7 +72,13 @@ class MmaLowering:
             for factor, side in sides:
                 if factor.value not in parts:
                     parts[factor.value] = self._read(factor, side)
-            self._multiply(parts[product.row.value], parts[product.column.value], ref, totals)
+            a, b = parts[product.row.value], parts[product.column.value]
+            if op.split is None:
+                self._multiply(a, b, ref, totals)
+                continue
+            (a_all, a_big, a_small), (b_all, b_big, b_small) = self._split(a), self._split(b)
+            for rows, columns in ((a_small, b_big), (a_big, b_small), (a_all, b_all)):
+                self._multiply(rows, columns, ref, totals)
         Rewriter.replace_op(op.yielded, tile.YieldOp(), [])
         self._erase_unused()
 
@@ -89,7 +100,8 @@ class MmaLowering:
         element, width, name = load.result.type, side.fragment.width, load.result.name_hint
         counts, tiles = [extent_of_register(axis) for axis in axes], 1
         in_rows = self._lies_in_runs(load, side)
-        if in_rows and width == 4 and counts and counts[-1] % 2 == 0:
+        half_full = element_bytes(element) * width == UNIT // 2
+        if in_rows and half_full and counts and counts[-1] % 2 == 0:
             counts[-1], tiles = counts[-1] // 2, 2
         shape = [*counts, width * tiles]
         array = to.insert(kernel.AllocLocalOp(element, shape), f"{name or 'factor'}_part")
@@ -108,7 +120,41 @@ class MmaLowering:
                 for n in range(width):
                     value = self._insert_element(load, side, at, n)
                     self._insert_store(value, array, [*place, Expr((), n)])
-        return _Part(array, axes, width, tiles)
+        return _Part(array, axes, width, tiles, (*counts, width * tiles))
+
+    def _split(self, part: _Part) -> list[_Part]:
+        """
+        What tf32 has of each element, the same but 0 for what is infinite, and the rest: all three
+        products of an infinite element but the first are then 0, none is 0 times infinity.
+        """
+        if part not in self._apart:
+            to, name = self._to, part.ref.name_hint
+            whole = part.ref.type
+            assert isinstance(whole, MemRefType)
+            arrays = [
+                to.insert(kernel.AllocLocalOp(whole.element_type, part.shape), f"{name}_{kind}")
+                for kind in ("all", "big", "small")
+            ]
+            with ExitStack() as stack:
+                loops = [stack.enter_context(to.loop(n, "n", unroll=True)) for n in part.shape]
+                at = [Expr.of(index) for index in loops]
+                value = to.insert(kernel.LoadOp(part.ref, at), name)
+                for each, array in zip(self._taken_apart(value), arrays, strict=True):
+                    self._insert_store(each, array, at)
+            self._apart[part] = [replace(part, ref=array) for array in arrays]
+        return self._apart[part]
+
+    def _taken_apart(self, value: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+        to = self._to
+        bits = to.insert(arith.BitcastOp(value, i32))
+        kept = to.insert(arith.AndIOp(bits, to.constant(IntegerAttr(TF32_MASK, i32))))
+        big = to.insert(arith.BitcastOp(kept, f32), "big")
+        rest = to.insert(arith.SubfOp(value, big), "rest")
+        size = to.insert(math.AbsFOp(value))
+        endless = to.insert(arith.CmpfOp(size, to.constant(FloatAttr(inf, f32)), "oeq"), "endless")
+        zero = to.constant(FloatAttr(0.0, f32))
+        finite, small = (to.insert(arith.SelectOp(endless, zero, v)) for v in (big, rest))
+        return big, finite, small
 
     def _insert_store(self, value: SSAValue, array: SSAValue, at: Sequence[Expr]) -> None:
         self._to.builder.insert(kernel.StoreOp(value, array, at))

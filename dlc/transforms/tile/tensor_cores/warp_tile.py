@@ -23,11 +23,17 @@ ROWS, COLUMNS = 16, 8
 
 
 def deal_to_warps(
-    launch: tile.LaunchOp, serial: Sequence[BlockArgument], sizes: Sequence[int], shape: str
+    launch: tile.LaunchOp,
+    serial: Sequence[BlockArgument],
+    sizes: Sequence[int],
+    shape: str,
+    *,
+    split: bool,
 ) -> str:
     """
     Makes the threads of a launch warps, and deals so many points of the serial axes to their lanes
-    and registers. OptionError for what tensor cores cannot compute.
+    and registers; factors are taken apart if they are to be split. OptionError for what tensor
+    cores cannot compute.
     """
     folds = _products(launch, serial, sizes, shape)
     rows, columns = serial[-2:]
@@ -55,7 +61,7 @@ def deal_to_warps(
     for reduce, mma in folds.items():
         kinds = [FRAGMENT if reduce.kind(a) == REGISTER else reduce.kind(a) for a in reduce.axes]
         reduce.set_axes(reduce.static_extents, kinds)
-        reduce.set_mma(mma, [arguments[a] for a in (*lanes, *inside)])
+        reduce.set_mma(mma, [arguments[a] for a in (*lanes, *inside)], split=split)
     tiles = " x ".join(str(held[a].extent) for a in serial)
     return f"{tiles} tiles of {ROWS} x {COLUMNS} points a warp, by {next(iter(folds.values()))}"
 
@@ -83,6 +89,6 @@ def _products(
             raise OptionError("mma", how)
         found[reduce] = how
     if not found:
-        hint = "chunk-matmul-k{vector=16} makes them"
+        hint = "chunk-matmul-k{vector=16} makes them, or vector=8 for m16n8k8"
         raise OptionError("mma", "it has no contraction along K in runs", hint)
     return found

@@ -99,3 +99,18 @@
   }
 }
 // CHECK: expected conditions that hold for all rows and columns of a fragment or for none, found one that varies along %g, %h
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf32>
+%y = tile.kernel @split(%x: memref<64xf32> = %x) -> (%y: memref<8x4x2x2xf32>) {
+  tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) split fragment(%k in 16) -> f32 {
+      %v = tile.load %x[%k] : memref<64xf32>
+      %w = arith.mulf %v, %v : f32
+      tile.yield %w : f32
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf32>
+  }
+}
+// CHECK: expected `by` a product of matrices of tf32 for what is `split`
