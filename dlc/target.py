@@ -208,7 +208,7 @@ def get_target(name: str) -> Target:
 def target_hint(name: str) -> str:
     """What to write for an unknown target; an older chip's name is no misspelling of another's."""
     chip = re.fullmatch(r"sm_(\d+)", name)
-    if chip and int(chip[1]) < 10 * OLDEST_CAPABILITY[0]:
+    if chip and divmod(int(chip[1]), 10) < OLDEST_CAPABILITY:
         return f"it is older than all that dlc knows: {', '.join(TARGETS)}"
     return did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
 

@@ -39,6 +39,8 @@ are beside them.
 | `nn.functional.one_hot` without a number of classes | the shape depends on data | `num_classes=` |
 | `bincount` | the shape depends on data | \
 `torch.zeros(n, dtype=torch.int64).index_add(0, x, torch.ones_like(x))` |
+| `linalg.lstsq`, `linalg.lstsq.grad_oriented` | the shape depends on data | outside of the \
+program |
 | `resize_` of no element to one | PyTorch does not export it | `torch.zeros` |
 | `to_sparse`, `sparse.mm.reduce`, `sparse.sampled_addmm` | tensors are dense | masks |
 | `chalf`; `complex`, `view_as_complex` of halves | there is no complex32 | `cfloat` |
@@ -58,8 +60,7 @@ FACTORED = {
     "QR": "qr linalg.qr geqrf ormqr linalg.householder_product pca_lowrank svd_lowrank",
     "eigenvalues": "linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh",
     "singular values": "svd linalg.svd linalg.svdvals",
-    "pseudoinverses and least squares": "linalg.pinv linalg.pinv.hermitian linalg.pinv.singular "
-    "pinverse linalg.lstsq linalg.lstsq.grad_oriented",
+    "pseudoinverses": "linalg.pinv linalg.pinv.hermitian linalg.pinv.singular pinverse",
     "the exponential": "matrix_exp",
     "ranks, conditions and norms by singular values or eigenvalues": "linalg.matrix_rank "
     "linalg.matrix_rank.hermitian linalg.cond linalg.matrix_norm linalg.norm "

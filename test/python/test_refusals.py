@@ -143,7 +143,7 @@ def test_arguments_stand_in_a_tuple(args: Any) -> None:
 
 @pytest.mark.parametrize(
     ("target", "hint"),
-    [("sm_75", "it is older than all that dlc knows: sm_80, "), ("sm90", "did you mean sm_90?")],
+    [("sm_70", "it is older than all that dlc knows: sm_75, "), ("sm90", "did you mean sm_90?")],
 )
 def test_targets_are_hinted_at_alike(
     target: str, hint: str, capsys: pytest.CaptureFixture[str]
