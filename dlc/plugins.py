@@ -154,11 +154,10 @@ class Table(MutableMapping[str, T]):
 DIALECTS: Table[Any] = Table("dialect")
 PASSES: Table[Placed] = Table("pass")
 DECOMPOSITIONS: Table[Any] = Table("decomposition")
-SCALARS: Table[Any] = Table("scalar operation")
 CHIPS: Table[Any] = Table("target")
 PRINTERS: Table[Any] = Table("printer")
 BACKENDS: Table[Any] = Table("backend")
-TABLES = (DIALECTS, PASSES, DECOMPOSITIONS, SCALARS, CHIPS, PRINTERS, BACKENDS)
+TABLES = (DIALECTS, PASSES, DECOMPOSITIONS, CHIPS, PRINTERS, BACKENDS)
 
 
 class Registry:
@@ -193,10 +192,6 @@ class Registry:
             raise PluginError(f"the decomposition of '{overload}' is no function")
         name = overload if "." in overload else f"{overload}.default"
         self._add(DECOMPOSITIONS, name, function)
-
-    def scalar(self, name: str, row: Any) -> None:
-        """A scalar operation, a row such as those of `dlc/ir/scalar_ops.py`."""
-        self._add(SCALARS, name, row)
 
     def target(self, row: Named) -> None:
         """A chip, a row such as those of `dlc/target.py`."""

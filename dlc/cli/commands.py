@@ -88,7 +88,7 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     loaded = _load(options, sources, timing)
     validation = _validation(loaded, options, timing) if options.validate else None
     observers: list[Observer] = [timing, *filter(None, [validation])]
-    writers = _writers(options, loaded.module)
+    writers = _writers(options, loaded)
     observers[:0] = writers
     if options.verbose > (options.command == "tune"):  # whose -v shows candidates
         observers.insert(0, Remarks())
@@ -109,14 +109,14 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     return code
 
 
-def _writers(options: argparse.Namespace, module: ModuleOp) -> list[Observer]:
-    """What says which kernels merge, and gives them schedules."""
+def _writers(options: argparse.Namespace, loaded: Loaded) -> list[Observer]:
+    """What says which kernels merge, and gives them schedules. IR is made for a plan alone."""
     found: list[Observer] = []
     if (text := getattr(options, "plan", None)) is not None:
         from dlc.dialects.fusion_plan import FusionPlan
         from dlc.pipeline import stage_of
 
-        if (stage := stage_of(module)) not in ("torch", "tensor"):
+        if (stage := stage_of(loaded.module)) not in ("torch", "tensor"):
             raise UsageError(
                 f"--plan is for programs whose kernels are not made yet, not {stage} IR"
             )

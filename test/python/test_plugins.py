@@ -312,6 +312,62 @@ def test_a_pass_that_raises_is_named_with_its_place(
     assert re.search(r"reproduce with: dlc-opt .* -p order-blocks --load .*order\.py", error)
 
 
+KINDS = """
+from dataclasses import dataclass
+
+from xdsl.ir import Dialect
+from xdsl.irdl import IRDLOperation, irdl_op_definition
+from xdsl.utils.target import Target
+
+from dlc.backend.host.host_backend import HostBackend
+
+
+@irdl_op_definition
+class MarkOp(IRDLOperation):
+    name = "mine.mark"
+    assembly_format = "attr-dict"
+
+
+@dataclass(frozen=True)
+class Names(Target):
+    name = "names"
+
+    def emit(self, ctx, module, output):
+        print(*(op.name for op in module.walk()), file=output)
+
+
+def backend(sync):
+    return HostBackend(name="mine")
+
+
+def register(registry):
+    registry.dialect("mine", Dialect("mine", [MarkOp]))
+    registry.printer("names", Names)
+    registry.backend("mine", backend)
+"""
+
+
+def test_dialects_printers_and_backends(folder: Path):
+    (folder / "kinds.py").write_text(KINDS)
+    (folder / "m.mlir").write_text("mine.mark")
+    load = ("--load", "kinds.py")
+    out, _ = tool("dlc-opt", "m.mlir", "-t", "names", *load, folder=folder)
+    assert out.split() == ["builtin.module", "mine.mark"]
+    code = """
+import dlc, torch
+
+dlc.load_plugin("kinds.py")
+a = torch.arange(1, 7)
+f = dlc.compile(torch.add, (a, a), backend="mine")
+assert f.backend.name == "mine"
+assert torch.equal(f(a, a), 2 * a)
+"""
+    python("-c", code, folder=folder)
+    command = ("run", "-c", "torch.randn(4) + 1", "--backend", "his")
+    _, error = tool("dlc", *command, folder=folder, code=2)
+    assert "unknown backend 'his'" in error
+
+
 def test_files_to_load_have_to_be_there(folder: Path, loops: Path):
     command = ("compile", "k.mlir", "--load", "none.py")
     assert "--load none.py: no such file" in tool("dlc", *command, folder=folder, code=2)[1]
