@@ -63,7 +63,7 @@ class Entry:
 
     def one_of(self, choices: Collection[str]) -> str:
         """A text out of some."""
-        if self.value not in choices or not isinstance(self.value, str):
+        if not isinstance(self.value, str) or self.value not in choices:
             self.fail(f"one of {', '.join(choices)}")
         return self.value
 
