@@ -6,6 +6,7 @@ attributes of Python modules and classes.
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial, partialmethod
@@ -25,6 +26,19 @@ CALLED = ("__call__",)
 CALLED_CLASS = ("__init__", "__post_init__")
 CALLED_MODULE = ("forward", *CALLED)
 """What runs without being named where an object is called."""
+
+NAME_LOADS = {
+    dis.opmap[name]: (name in ("LOAD_GLOBAL", "LOAD_NAME"), flags)
+    for name, flags in {
+        "LOAD_GLOBAL": 1,
+        "LOAD_NAME": 0,
+        "LOAD_METHOD": 0,
+        "LOAD_ATTR": int(sys.version_info >= (3, 12)),
+        "LOAD_SUPER_ATTR": 2,
+    }.items()
+    if name in dis.opmap
+}
+"""Bytecode that reads a name: True if a global's, and the bits of its argument below the name's."""
 
 Holder: TypeAlias = "CellType | dict[str, Any] | type | FunctionType"
 
@@ -175,7 +189,7 @@ class Bindings:
         yield _wrapped(function), owners
         if is_foreign(function.__globals__.get("__name__")):
             return
-        attributes = _names(function.__code__)[1]
+        attributes = names_in_code(function.__code__)[1]
         for owner in owners:
             yield from self._members(owner, attributes, owners)
         for binding in _bindings(function):
@@ -241,25 +255,27 @@ def _bindings(function: FunctionType) -> Iterator[Binding]:
     cells = function.__closure__ or ()
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
         yield Binding(cell, name)
-    for name in _names(function.__code__)[0]:
+    for name in names_in_code(function.__code__)[0]:
         yield Binding(function.__globals__, name)
     for name in DEFAULTS:
         yield Binding(function, name)
 
 
 @cache
-def _names(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def names_in_code(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The globals that code reads, and the attributes, that of functions in it included."""
-    globals: dict[str, None] = {}
-    attributes: dict[str, None] = {}
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            globals[instruction.argval] = None
-        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
-            attributes[instruction.argval] = None
+    read: dict[bool, dict[str, None]] = {True: {}, False: {}}
+    bytecode, high = code.co_code, 0
+    for operation, low in zip(bytecode[::2], bytecode[1::2], strict=True):
+        argument = high | low
+        high = argument << 8 if operation == dis.EXTENDED_ARG else 0
+        if (load := NAME_LOADS.get(operation)) is not None:
+            is_global, flags = load
+            read[is_global][code.co_names[argument >> flags]] = None
+    globals, attributes = read[True], read[False]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            more = _names(constant)
+            more = names_in_code(constant)
             globals |= dict.fromkeys(more[0])
             attributes |= dict.fromkeys(more[1])
     return tuple(globals), tuple(attributes)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
+import dis
 import functools
 import subprocess
 import sys
 from collections.abc import Callable
 from fractions import Fraction
-from types import ModuleType
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +21,7 @@ from torch import nn
 import dlc
 from dlc.frontend.ambient import FLAGS
 from dlc.frontend.free_variables import FreeVariables
-from dlc.frontend.names_read import Bindings
+from dlc.frontend.names_read import Bindings, names_in_code
 from dlc.frontend.source import ImportFailure
 
 X = torch.arange(6.0).view(2, 3) - 2
@@ -381,3 +385,28 @@ print(torch.compile(pad, backend="eager", fullgraph=True)(x).shape)
     command = [sys.executable, "-c", script]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.stdout == "torch.Size([3, 2, 6])\n", ran.stderr[-2000:]
+
+
+def names_by_dis(code: CodeType) -> tuple[set[str], set[str]]:
+    """Globals and attributes that code reads, by Python's own disassembler."""
+    globals: set[str] = set()
+    attributes: set[str] = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            globals.add(instruction.argval)
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
+            attributes.add(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            more = names_by_dis(constant)
+            globals |= more[0]
+            attributes |= more[1]
+    return globals, attributes
+
+
+@pytest.mark.parametrize("module", [argparse, ast, dis, functools, nn.functional])
+def test_names_in_bytecode(module: ModuleType):
+    assert module.__file__ is not None
+    code = compile(Path(module.__file__).read_text(), module.__file__, "exec")
+    globals, attributes = names_in_code(code)
+    assert (set(globals), set(attributes)) == names_by_dis(code)
