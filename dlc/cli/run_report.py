@@ -68,7 +68,7 @@ def run_and_report(job: Job) -> int:
         )
     if profile is not None:
         print()
-        profile.report(job.loaded.module, executor)
+        profile.report(subject.lowered.module, executor)
     return code
 
 
