@@ -70,7 +70,8 @@ class Gradients:
                 continue
             computes = output.of == "result"
             tensor = tensors[output.number, output.view] if computes else output.tensor((), bound)
-            leaves.append(tensor if requires or not tensor.requires_grad else tensor.detach())
+            tensor = tensor if requires or not tensor.requires_grad else tensor.detach()
+            leaves.append(tensor.item() if output.is_number else tensor)
         return tree_unflatten(leaves, program.output_spec)
 
     def requiring(self, bound: Sequence[torch.Tensor]) -> list[bool]:
@@ -100,7 +101,7 @@ class _Recomputed(torch.autograd.Function):
         *bound: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         leaves = tree_leaves(run(bound))
-        results = tuple(leaves[place].detach() for place in places)
+        results = tuple(_as_tensor(leaves[place]) for place in places)
         constant = (r for r, p in zip(results, places, strict=True) if not require[p])
         ctx.mark_non_differentiable(*constant)
         ctx.set_materialize_grads(False)
@@ -132,6 +133,13 @@ class _Recomputed(torch.autograd.Function):
         left = dict(zip(wanted, found, strict=True))
         taken = [left.pop(id(tensor), None) for tensor in own]
         return (*[None] * 4, *(g if g is None else pairs_of(resolved(g)) for g in taken))
+
+
+def _as_tensor(leaf: torch.Tensor | float) -> torch.Tensor:
+    """A leaf of the output without its gradient; a number of Python with all of its digits."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach()
+    return torch.tensor(leaf, dtype=torch.float64 if isinstance(leaf, float) else None)
 
 
 def _leaves_of_call(program: ImportedProgram, bound: Sequence[torch.Tensor]) -> list[torch.Tensor]:

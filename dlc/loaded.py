@@ -19,7 +19,6 @@ from dlc.dialects.main_function import attributes_of, attributes_of_results, mai
 from dlc.dialects.user_outputs import mutated_by, outputs_of
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.ir.dominance import verify_dominance
-from dlc.ir.leaves import Constant
 from dlc.ir.locations import LocParser
 from dlc.passes import Printed
 from dlc.stages import Kernel, Stages, compiler_context
@@ -129,10 +128,7 @@ class LoadedProgram:
             for result, argument in zip(results, self._mutated, strict=True):
                 if argument is not None and given[argument].data_ptr() != result.data_ptr():
                     given[argument].copy_(result)
-        leaves = [
-            leaf.value if isinstance(leaf, Constant) else leaf.tensor(results, given)
-            for leaf in self._outputs
-        ]
+        leaves = [leaf.returned(results, given) for leaf in self._outputs]
         return leaves[0] if len(leaves) == 1 else tuple(leaves)
 
     def _arguments(

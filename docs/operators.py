@@ -24,7 +24,8 @@ REFUSED = """\
 
 Of PyTorch's own tests of operators (`docs/op_db.md`, by whose names they are called here) these are
 refused, some only in the cases told; derivatives, own generators and what has no other reason above
-are beside them.
+are beside them. A program may return numbers and flags of Python, as `x.sum().item()`,
+`torch.equal` and `torch.allclose` give them; what computes with one, or branches on it, is refused.
 
 | what | why | instead |
 |---|---|---|
@@ -33,9 +34,6 @@ are beside them.
 | `unique`, `unique_consecutive` | the shape depends on data | outside of the program |
 | `repeat_interleave(x, n)` of a tensor `n` | the shape depends on data | `output_size=` |
 | `tensor_split` at places of a tensor | the shapes depend on data | a list of numbers |
-| `equal`, `allclose` | a bool of Python depends on data | `torch.eq(a, b).all()`, \
-`torch.isclose(a, b).all()` |
-| `item` | a number of Python depends on data | the tensor of one element |
 | `nn.functional.one_hot` without a number of classes | the shape depends on data | `num_classes=` |
 | `bincount` | the shape depends on data | \
 `torch.zeros(n, dtype=torch.int64).index_add(0, x, torch.ones_like(x))` |

@@ -25,6 +25,8 @@ def rows_of(main: FuncOp) -> list[Row]:
             continue
         place = first.setdefault((leaf.of, leaf.number), number)
         what = "" if place == number else f"result {place}"
+        if leaf.is_number:
+            what = "number"
         if leaf.of == "argument":
             what = names[leaf.number]
         if what and leaf.view is not None:

@@ -9,13 +9,15 @@ func.func @main(%x: tensor<3x4xf32>, %c: tensor<1xf32>)
       {path = "1.new", argument = 1 : i64},
       {path = "1.old", constant = "None"},
       {path = "2", argument = 0 : i64, shape = array<i64: 4, 3>, strides = array<i64: 1, 4>,
-       offset = 0 : i64}]}
+       offset = 0 : i64},
+      {path = "3", number, result = 0 : i64}]}
 ```
 
 Output 0 is a result of `@main`, the next one an argument itself, after the program has written to
-it (`dlc.mutates`), then comes what is no tensor, and last a view of an argument's memory. `path` is
-the place in the user's own structure; offsets and strides are in elements. Without the attribute
-the outputs are the results of `@main` that mutate no argument, in order.
+it (`dlc.mutates`), then come what is no tensor, a view of an argument's memory, and last a number
+of Python: the one element of a result. `path` is the place in the user's own structure; offsets and
+strides are in elements. Without the attribute the outputs are the results of `@main` that mutate no
+argument, in order.
 
 Complex tensors are pairs of reals in `@main`, along a last dimension of two: `dlc.dtype` of such an
 argument or result is `complex64` or `complex128`, and views of its memory are views of the pairs.
@@ -26,6 +28,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
@@ -34,16 +37,19 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     IntegerAttr,
     StringAttr,
+    UnitAttr,
     i64,
 )
 from xdsl.ir import Attribute
 
 from dlc.diagnostics import fail
+from dlc.dialects.layouts import shape_of
 from dlc.ir.leaves import Constant, Leaf, Output, View
 
 OUTPUTS = "dlc.outputs"
 MUTATES = "dlc.mutates"
 DTYPE = "dlc.dtype"
+NUMBER = "number"
 
 
 def is_complex(attributes: Mapping[str, Attribute]) -> bool:
@@ -74,6 +80,8 @@ def _fields(leaf: Leaf) -> dict[str, Attribute]:
     if isinstance(leaf, Constant):
         return fields | {"constant": StringAttr(repr(leaf.value))}
     fields[leaf.of] = IntegerAttr(leaf.number, i64)
+    if leaf.is_number:
+        fields[NUMBER] = UnitAttr()
     if (view := leaf.view) is not None:
         fields["shape"] = DenseArrayBase.from_list(i64, list(view.shape))
         fields["strides"] = DenseArrayBase.from_list(i64, list(view.strides))
@@ -137,7 +145,12 @@ def _output(
     attributes: Sequence[Mapping[str, Attribute]],
 ) -> Output:
     _check(main, whole.number, len(attributes), f"{OUTPUTS} to name {whole.of}s of @main")
-    whole = replace(whole, is_complex=is_complex(attributes[whole.number]))
+    marked = is_complex(attributes[whole.number])
+    whole = replace(whole, is_complex=marked, is_number=NUMBER in fields)
+    types = main.function_type.outputs if whole.of == "result" else main.function_type.inputs
+    type = types.data[whole.number]
+    if whole.is_number and prod(shape_of(type)) != (2 if marked else 1):
+        fail(main, f"expected a number in {OUTPUTS} to be a tensor of one element, found {type}")
     if not fields.keys() & {"shape", "strides", "offset"}:
         return whole
     shape, strides = _numbers(fields.get("shape")), _numbers(fields.get("strides"))

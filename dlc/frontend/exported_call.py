@@ -32,6 +32,7 @@ from dlc.frontend.module_attributes import (
 )
 from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.questions import Questions
+from dlc.frontend.returned_numbers import returned_numbers
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.torch_export import export
 
@@ -66,6 +67,8 @@ class ExportedCall:
         self.leaf_names = leaf_names(calls.signature, args, kwargs)
         self.shown_as = shown_as
         graph = exported.graph_module.graph
+        self.numbers = returned_numbers(graph)
+        """The tensors whose element the user gets as a number of Python."""
         self.nodes = {node.name: node for node in graph.nodes}
         self.compute = [n for n in graph.nodes if n.op not in ("placeholder", "output", "get_attr")]
         (returned,) = graph.find_nodes(op="output")[0].args

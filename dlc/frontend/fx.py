@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -197,7 +198,8 @@ class _Importer:
                 if base not in returned:
                     results.append(Result(len(results), base.name, "output"))
                     returned.append(base)
-                outputs.append(output(path, "result", returned.index(base), view, node))
+                made = output(path, "result", returned.index(base), view, node)
+                outputs.append(replace(made, is_number=node in self.call.numbers))
         return results, outputs, returned
 
 

@@ -21,7 +21,7 @@ from dlc.frontend.held_tensors import Held, HeldTensors
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.frontend.source import ImportFailure
-from dlc.ir.leaves import Constant, Leaf
+from dlc.ir.leaves import Leaf
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -216,10 +216,7 @@ class ImportedProgram:
                             torch.autograd.graph.increment_version(mutated)  # updated in place
                         else:
                             mutated.copy_(made)
-        leaves = [
-            leaf.value if isinstance(leaf, Constant) else leaf.tensor(results, bound)
-            for leaf in self.outputs
-        ]
+        leaves = [leaf.returned(results, bound) for leaf in self.outputs]
         return tree_unflatten(leaves, self.output_spec)
 
 

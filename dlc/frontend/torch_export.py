@@ -41,7 +41,7 @@ from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
 from dlc.frontend.strided import STRIDED, NotRowMajor
 from dlc.frontend.subscripts import at_tensors
-from dlc.frontend.unchecked import GivesBool, Unchecked
+from dlc.frontend.unchecked import Unchecked
 from dlc.frontend.written_views import check_writes
 
 LEFT = frozenset(
@@ -167,7 +167,7 @@ def _is_functional(op: object) -> bool:
 def explain(error: Exception) -> str:
     """One sentence for what PyTorch raised while it exported a program."""
     text = str(error)
-    if isinstance(error, NotRowMajor | OwnGenerator | GivesBool):
+    if isinstance(error, NotRowMajor | OwnGenerator):
         return text.splitlines()[0]
     kind = type(error).__name__
     if found := re.match("Unsupported input type <class '(.*?)'>", text):

@@ -105,24 +105,23 @@ def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False
     return input[torch.tensor(found, dtype=torch.int64).reshape(len(found), r)]
 
 
-class GivesBool(Exception):
-    """Says of a function that its result is no tensor."""
+def equal(input: torch.Tensor, other: torch.Tensor) -> Any:
+    """torch.equal: it takes its flag of no tensor that a program could compute."""
+    check(torch.equal, input, other)
+    return input.shape == other.shape and torch.eq(input, other).all().item()
 
 
-def refusing(name: str, instead: str) -> Callable[..., Any]:
-    """A function of PyTorch whose result is a Python bool that depends on values."""
+def allclose(
+    input: torch.Tensor,
+    other: torch.Tensor,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+) -> Any:
+    """torch.allclose, by a tensor, too."""
+    check(torch.allclose, input, other, rtol, atol, equal_nan)
+    return torch.isclose(input, other, rtol, atol, equal_nan).all().item()
 
-    def function(*args: Any, **kwargs: Any) -> Any:
-        raise GivesBool(
-            f"torch.{name} gives a bool of Python: the program branches on values of a tensor, "
-            f"expected one path for all values; use {instead}, which is a tensor"
-        )
-
-    return function
-
-
-equal = refusing("equal", "torch.eq(a, b).all()")
-allclose = refusing("allclose", "torch.isclose(a, b).all()")
 
 UNCHECKED: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.cov: cov,

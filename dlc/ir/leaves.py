@@ -1,4 +1,4 @@
-"""The leaves of what a program returns to its user: tensors, views of their memory, constants."""
+"""The leaves of what a program returns to its user: tensors, their views, numbers, constants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class View:
 
 @dataclass(frozen=True)
 class Output:
-    """A tensor of the user's: result or argument `number` of `@main`, or a view of its memory."""
+    """A tensor or number of the user's: result or argument `number` of `@main`, or a view of it."""
 
     path: str
     of: Literal["result", "argument"]
@@ -40,6 +40,15 @@ class Output:
     view: View | None = None
     is_complex: bool = False
     """True if its elements are pairs of reals to `@main`."""
+    is_number: bool = False
+    """True if the user gets its one element, as a number of Python."""
+
+    def returned(
+        self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
+    ) -> torch.Tensor | float | bool:
+        """What the user gets, given the arguments as the program leaves them."""
+        tensor = self.tensor(results, arguments)
+        return tensor.item() if self.is_number else tensor
 
     def tensor(
         self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
@@ -52,10 +61,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Constant:
-    """What a program returns that is no tensor: a number, a string, None."""
+    """What a program returns that depends on no tensor: a number, a string, None."""
 
     path: str
     value: object
+
+    def returned(
+        self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
+    ) -> object:
+        """What the user gets."""
+        return self.value
 
 
 Leaf: TypeAlias = Output | Constant

@@ -254,7 +254,10 @@ REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "random numbers": (lambda x: torch.poisson(x), "it draws random numbers"),
     "shapes from data": (lambda x: x.nonzero(), "depends on data"),
     "several from data": (lambda x: torch.linalg.lstsq(x, x), "depends on its values"),
-    "a branch within": (lambda x: torch.allclose(x, x), "branches on values of a tensor"),
+    "a branch within": (
+        lambda x: x + 1 if torch.allclose(x, x) else x,
+        "branches on values of a tensor",
+    ),
     "an inverse": (lambda x: torch.linalg.inv(x[:, :3]), "factorizations are not compiled"),
     "own generators": (
         lambda x: x + torch.randn(4, generator=torch.Generator()),

@@ -35,9 +35,10 @@ inputs          [{name, kind, buffer, file}], inputs of the program's call in or
 mutations       [{name, buffer, argument, file}]: after the last step the elements of `buffer` are
                 copied to the buffer `argument`, and are what the program leaves in `name`
 results         the leaves of the program's output, in order: {path, buffer, shape, strides, offset,
-                file} and, where it shares memory, {relation}; or {path, constant} of what is no
-                tensor. `path` is the place in the output's structure, `offset` in elements; it
-                is read after the mutations
+                file} and, where it shares memory, {relation}, or where its one element is a number
+                of Python to the user, {number: true}; or {path, constant} of what is no tensor.
+                `path` is the place in the output's structure, `offset` in elements; it is read
+                after the mutations
 ```
 """
 
@@ -102,7 +103,9 @@ def manifest(plan: ExportPlan) -> dict[str, Any]:
 def _result(result: Result | Other) -> dict[str, Any]:
     if isinstance(result, Other):
         return {"path": result.path, "constant": result.value}
-    said = {"relation": result.relation} if result.relation else {}
+    said: dict[str, Any] = {"relation": result.relation} if result.relation else {}
+    if result.is_number:
+        said["number"] = True
     return {
         "path": result.path,
         "buffer": result.buffer,

@@ -86,7 +86,7 @@ def usage(plan: ExportPlan) -> list[str]:
             f"RESULTS/{r.number}.npy",
             _shown(plan, r.buffer, r.layout),
             plain(r.path),
-            plain(r.relation),
+            "a number" if r.is_number else plain(r.relation),
         ]
         for r in signature.results
     ]

@@ -51,6 +51,8 @@ class Result:
     """In elements."""
     relation: str
     """How it shares memory, such as `a view of x`; empty if it is a tensor of its own."""
+    is_number: bool = False
+    """True if it is a number of Python in the output."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ class _Reader:
         buffer = self.arguments[leaf.number].buffer if ours else self.results[leaf.number]
         layout = self.layouts[buffer]
         if leaf.view is None:
-            return Result(number, leaf.path, buffer, layout, 0, self._relation(number, leaf))
+            relation = self._relation(number, leaf)
+            return Result(number, leaf.path, buffer, layout, 0, relation, leaf.is_number)
         if leaf.view.end * layout.dtype.itemsize > layout.bytes:
             fail(self.main, f"expected output {number} to lie in {buffer}, found {leaf.view}")
         seen = Layout(leaf.view.shape, leaf.view.strides, layout.dtype)
