@@ -27,6 +27,10 @@ refused, some only in the cases told; derivatives, own generators and what has n
 are beside them. A program may return numbers and flags of Python, as `x.sum().item()`,
 `torch.equal` and `torch.allclose` give them; what computes with one, or branches on it, is refused.
 
+Cholesky's and LU factors of real matrices, and what is solved by them, are loops of the host program
+over columns. They raise no errors: of a matrix that has no such factors, or no inverse, the result
+has infinities or NaNs (`linalg.cholesky_ex`, `inv_ex`, `solve_ex` and `lu_factor_ex` tell which).
+
 | what | why | instead |
 |---|---|---|
 | `nonzero`, `argwhere`, `masked_select`, `x[mask]` | the shape depends on data | \
@@ -47,14 +51,7 @@ FACTORED
 
 """
 FACTORED = {
-    "triangular systems": "linalg.solve_triangular triangular_solve cholesky_inverse "
-    "cholesky_solve linalg.lu_solve lu_solve linalg.ldl_solve",
-    "Cholesky, LU and LDL": "cholesky linalg.cholesky linalg.cholesky_ex linalg.lu "
-    "linalg.lu_factor linalg.lu_factor_ex lu lu_unpack linalg.ldl_factor linalg.ldl_factor_ex",
-    "determinants": "linalg.det linalg.slogdet logdet",
-    "inverses and systems": "linalg.inv linalg.inv_ex linalg.solve linalg.solve_ex "
-    "linalg.tensorinv linalg.tensorsolve",
-    "negative powers": "linalg.matrix_power",
+    "LDL": "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve",
     "QR": "qr linalg.qr geqrf ormqr linalg.householder_product pca_lowrank svd_lowrank",
     "eigenvalues": "linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh",
     "singular values": "svd linalg.svd linalg.svdvals",

@@ -172,6 +172,16 @@ class LoopOp(Carrying, ABC):
         """The buffers that the last body goes on with."""
         return _yielded(self.regions[-1])
 
+    def buffers_of(self, name: SSAValue) -> Sequence[SSAValue]:
+        """A turn hands each on under the name that is yielded in its place."""
+        (place,) = {v.index(name) for v in map(list, (*self.names, self.last)) if name in v}
+        found: list[int] = []
+        own, given = list(self.names[-1]), self.next
+        while place not in found:
+            found.append(place)
+            place = own.index(given[place])
+        return [self.inits[n] for n in found]
+
     @abstractmethod
     def turn(self, state: Contents) -> None:
         """The effects of one turn."""

@@ -55,6 +55,10 @@ class Carrying(Ordered, ABC):
     def carried(self) -> Sequence[SSAValue]:
         """The buffers that it is given."""
 
+    @abstractmethod
+    def buffers_of(self, name: SSAValue) -> Sequence[SSAValue]:
+        """Those of them that one of its results, or a name in a body, may be."""
+
 
 class PartOp(IRDLOperation, ABC):
     """An operation whose result is a part of the memory that is its first operand."""
@@ -98,7 +102,7 @@ class Extent:
         """What gives the memory."""
         if (loop := self.loop) is None:
             return self.root.owner
-        return Extent.of(loop.carried[0]).source
+        return Extent.of(loop.buffers_of(self.root)[0]).source
 
     def meets(self, other: Extent) -> bool:
         """True if the two may share bytes."""
@@ -110,9 +114,9 @@ class Extent:
         if self.begin == self.end or other.begin == other.end:
             return False
         if mine is not None and (its is None or not mine.is_ancestor(its)):
-            return any(Extent.of(v).meets(other) for v in mine.carried)
+            return any(Extent.of(v).meets(other) for v in mine.buffers_of(self.root))
         if its is not None:
-            return any(Extent.of(v).meets(self) for v in its.carried)
+            return any(Extent.of(v).meets(self) for v in its.buffers_of(other.root))
         return False
 
 

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from dlc.dialects import torch as torch_ir
 from dlc.frontend.draws import GENERATED, STATE, draws
 from dlc.frontend.eager_errors import check_eager
-from dlc.frontend.overloads import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
+from dlc.frontend.overloads import TO_DEVICE, TO_DTYPE, UNCHECKED, bind_arguments
 from dlc.frontend.source import Place, location_of, place_of
 from dlc.ir.elements import ELEMENTS
 
@@ -134,8 +134,6 @@ class GraphImporter:
 
     def import_node(self, node: Node) -> None:
         target = node.target
-        if operation_of(node) is torch.ops.aten._linalg_check_errors.default:
-            raise Unrepresentable("factorizations are not compiled; compute it outside")
         if operation_of(node) is not target:
             raise Unrepresentable(
                 "it has effects beside its results, such as an error that it raises"
@@ -152,7 +150,7 @@ class GraphImporter:
             raise Unrepresentable("it runs a function of its own")
         if not isinstance(target, torch._ops.OpOverload):
             raise Unrepresentable("it computes with a number that depends on data")
-        if target is CHECKED_BY_EXPORT:
+        if target in UNCHECKED:
             return
         if target.namespace == "transformers":
             raise Unrepresentable(

@@ -9,6 +9,8 @@ from torch.fx import Node
 
 CHECKED_BY_EXPORT = torch.ops.aten._assert_tensor_metadata.default
 """Compares dtypes, shapes and strides, all of which are static here; it has no result."""
+UNCHECKED = frozenset((CHECKED_BY_EXPORT, torch.ops.aten._linalg_check_errors.default))
+"""What computes nothing: that, and the errors of matrices that cannot be factored."""
 TO_DTYPE, TO_DEVICE = torch.ops.aten.to.dtype, torch.ops.aten.to.device
 """Casts, both: where a tensor lies does not count."""
 

@@ -31,6 +31,8 @@ from dlc.frontend.counting import COUNTING
 from dlc.frontend.digits import DIGITS
 from dlc.frontend.distinct_operands import make_operands_distinct
 from dlc.frontend.draws import DRAWS, OwnGenerator
+from dlc.frontend.factorizations import FACTORIZATIONS
+from dlc.frontend.factorizations.errors import unchecked_factors
 from dlc.frontend.fast_paths import FAST_PATHS
 from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
@@ -86,6 +88,7 @@ def export(
             stack.enter_context(torch.no_grad())
         stack.enter_context(_quiet())
         stack.enter_context(Unchecked())
+        stack.enter_context(unchecked_factors())
         stack.enter_context(all_frames_recorded())
         stack.enter_context(shapes_only(whole))
         if isinstance(root, GraphModule):
@@ -273,7 +276,7 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
 def _own() -> dict[OperatorBase, Callable[..., Any]]:
     """dlc's functions for ATen overloads, which go before PyTorch's."""
     first = (FAST_PATHS, COMPOSED, BAGS, COUNTING, DIGITS, FOURIER, FRACTIONAL, DRAWS)
-    tables = (*first, RESAMPLING, STRIDED, RECURRENT)
+    tables = (*first, RESAMPLING, STRIDED, RECURRENT, FACTORIZATIONS)
     return {op: function for table in tables for op, function in table.items()}
 
 

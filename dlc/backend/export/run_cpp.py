@@ -46,7 +46,7 @@ _ENTRY = """\
 
 extern "C" void {name}_thread(void** args) {{
   (void)args;
-  {name}({values});
+  ::{name}({values});
 }}
 """
 

@@ -1,0 +1,233 @@
+"""
+Factorizations of matrices, and what is solved by them, against fp64: loops over columns.
+
+Sizes of 0, 1, a prime and more than a block; batches, matrices that lie otherwise in memory, NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from exported import as_array, build, run
+from test_operators import interpreted
+from torch import Tensor, linalg
+
+import dlc
+from dlc.backend.export import export_program
+from dlc.diagnostics import OpError
+from dlc.dialects.host_flow import ForOp
+from dlc.frontend.fx import import_program
+from dlc.frontend.source import UnsupportedError
+from dlc.judge.accuracy import compare
+
+Program = Callable[..., Any]
+
+
+def general(*shape: int) -> Tensor:
+    return torch.randn(*shape)
+
+
+def positive(*shape: int) -> Tensor:
+    half = torch.randn(*shape)
+    return half @ half.mT + shape[-1] * torch.eye(shape[-1])
+
+
+def triangle(*shape: int) -> Tensor:
+    return torch.randn(*shape) / shape[-1] ** 0.5 + 2 * torch.eye(shape[-1])
+
+
+SQUARE: dict[str, tuple[Program, Callable[..., Tensor]]] = {
+    "cholesky": (linalg.cholesky, positive),
+    "cholesky, upper": (lambda a: linalg.cholesky(a, upper=True), positive),
+    "cholesky_ex": (linalg.cholesky_ex, positive),
+    "cholesky_inverse": (torch.cholesky_inverse, triangle),
+    "lu_factor": (linalg.lu_factor, general),
+    "lu": (linalg.lu, general),
+    "inv": (linalg.inv, triangle),
+    "inv_ex": (linalg.inv_ex, triangle),
+    "det": (linalg.det, triangle),
+    "slogdet": (linalg.slogdet, triangle),
+    "logdet": (torch.logdet, positive),
+    "a negative power": (lambda a: linalg.matrix_power(a, -3), triangle),
+}
+SOLVING: dict[str, tuple[Program, Callable[..., Tensor]]] = {
+    "solve": (linalg.solve, triangle),
+    "solve, from the right": (lambda a, b: linalg.solve(a, b.mT, left=False), triangle),
+    "lower": (lambda a, b: linalg.solve_triangular(a, b, upper=False), triangle),
+    "upper, of ones": (
+        lambda a, b: linalg.solve_triangular(a, b, upper=True, unitriangular=True),
+        triangle,
+    ),
+    "from the right": (
+        lambda a, b: linalg.solve_triangular(a, b.mT, upper=True, left=False),
+        triangle,
+    ),
+    "triangular_solve": (lambda a, b: torch.triangular_solve(b, a, transpose=True), triangle),
+    "cholesky_solve": (lambda a, b: torch.cholesky_solve(b, a), triangle),
+    "lu_solve": (lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), triangle),
+    "lu_solve, adjoint": (
+        lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b, adjoint=True),
+        triangle,
+    ),
+}
+SHAPES = ((0, 0), (1, 1), (7, 7), (2, 1, 5, 5), (0, 3, 3))
+
+
+def judge(function: Program, args: tuple[Tensor, ...], found: Any, *, lies: bool = False) -> None:
+    """
+    Shapes and dtypes are eager's, with `lies` strides too; floats are as near to fp64, integers are
+    the same.
+    """
+    eager, exact = function(*args), function(*(a.double() for a in args))
+    results = [
+        [r] if isinstance(r, Tensor) else list(r) for r in (found, eager, exact)
+    ]  # named tuples
+    for ours, theirs, wide in zip(*results, strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        if lies:
+            assert ours.stride() == theirs.stride()
+        if not ours.is_floating_point():
+            assert torch.equal(ours, theirs)
+        elif ours.numel():
+            verdict = compare(ours, wide, theirs, args[0].shape[-1])
+            assert verdict.ok, verdict
+
+
+def check(function: Program, *args: Tensor) -> None:
+    judge(function, args, interpreted(function, list(args))[0][-1])
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:.*torch.t")
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_square_matrices(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    for function, made in SQUARE.values():
+        check(function, made(*shape))
+    for function in (linalg.inv, linalg.det):  # column after column in memory
+        check(function, triangle(*shape).mT.contiguous().mT)
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated", "ignore:.*torch.t")
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_systems(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    for function, made in SOLVING.values():
+        check(function, made(*shape), torch.randn(*shape[:-1], 3))
+    for columns in (0, 1):
+        check(linalg.solve, triangle(*shape), torch.randn(*shape[:-1], columns))
+    check(linalg.solve, triangle(*shape), torch.randn(shape[:-1]))
+
+
+def test_batches_are_broadcast() -> None:
+    a, b = triangle(2, 1, 4, 4), torch.randn(3, 4, 2)
+    check(lambda a, b: linalg.solve_triangular(a, b, upper=True), a, b)
+    check(linalg.solve, a, b)
+    check(lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), a, b)
+    check(lambda a, b: torch.cholesky_solve(b, a, upper=True), a, b)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 1), (0, 5), (5, 0)], ids=str)
+def test_matrices_that_are_not_square(shape: tuple[int, ...]) -> None:
+    check(linalg.lu, torch.randn(shape))
+    check(linalg.lu_factor, torch.randn(shape))
+    check(lambda a: torch.lu_unpack(*linalg.lu_factor(a)), torch.randn(shape))
+    check(lambda a: torch.lu_unpack(*linalg.lu_factor(a), unpack_data=False), torch.randn(shape))
+
+
+def test_fp64_is_computed_in_fp64() -> None:
+    a = triangle(9, 9).double()
+    (found,) = dlc.compile(lambda a: (linalg.inv(a),), (a,), backend="host")(a)
+    assert (found @ a - torch.eye(9)).abs().max() < 1e-14
+
+
+@pytest.mark.parametrize("name", ["cholesky", "lu_factor", "lu", "inv", "slogdet"])
+def test_on_the_host_and_under_torch_compile(name: str) -> None:
+    function, made = SQUARE[name]
+    a = made(2, 67, 67)
+    judge(function, (a,), dlc.compile(function, (a,), backend="host")(a), lies=True)
+    torch._dynamo.reset()
+    dynamo = torch.compile(lambda a: function(a), backend="dlc", options={"backend": "host"})
+    judge(function, (a,), dynamo(a), lies=True)
+
+
+@pytest.mark.parametrize("name", ["solve", "from the right", "cholesky_solve"])
+def test_systems_on_the_host(name: str) -> None:
+    function, made = SOLVING[name]
+    args = made(2, 37, 37), torch.randn(2, 37, 3)
+    judge(function, args, dlc.compile(function, args, backend="host")(*args), lies=True)
+
+
+def test_solutions_in_an_exported_program(tmp_path: Path, scheduler: Path) -> None:
+    args = triangle(5, 5), torch.randn(5, 2)
+    compiled = dlc.compile(linalg.solve, args, backend="host")
+    export_program(compiled.variants[0].module("kernel"), tmp_path)
+    build(tmp_path, scheduler)
+    for argument, tensor in zip(compiled.variants[0].program.arguments, args, strict=True):
+        np.save(tmp_path / argument.name, as_array(tensor))
+    assert run(tmp_path).stderr == ""
+    np.testing.assert_allclose(
+        np.load(tmp_path / "out" / "0.npy"), linalg.solve(*args), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_loop_takes_the_columns_however_many_there_are() -> None:
+    kernels = set[int]()
+    for size in (5, 50):
+        compiled = dlc.compile(linalg.lu_factor, (general(size, size),), backend="host")
+        loops = [o for o in compiled.variants[0].module("kernel").walk() if isinstance(o, ForOp)]
+        assert [loop.trips for loop in loops] == [size]
+        kernels.add(len(compiled.kernels))
+    assert len(kernels) == 1
+
+
+def test_matrices_without_factors() -> None:
+    a = torch.tensor([[1.0, 2.0, 3.0], [2.0, 4.0, 7.0], [1.0, 2.0, 1.0]])  # singular
+    for function in (linalg.inv_ex, linalg.lu_factor_ex, lambda a: linalg.solve_ex(a, a)):
+        found, eager = interpreted(function, [a])[0][-1], function(a)
+        assert torch.equal(found[-1], eager[-1])  # the pivot that is 0
+    assert interpreted(linalg.det, [a])[0][-1] == 0
+    sign, log = interpreted(lambda a: tuple(linalg.slogdet(a)), [a])[0][-1]
+    assert (sign, log) == (0, -math.inf)
+    assert not interpreted(linalg.inv, [a])[0][-1].isfinite().all()
+    b = torch.tensor([[4.0, 2.0, 0.0], [2.0, 1.0, 3.0], [0.0, 3.0, 5.0]])  # not positive definite
+    factor, failed = interpreted(linalg.cholesky_ex, [b])[0][-1]
+    assert failed == linalg.cholesky_ex(b).info == 2
+    assert torch.equal(factor[:, 0], torch.tensor([2.0, 1.0, 0.0]))
+    assert factor[2, 2].isnan()
+
+
+def test_nan_stays() -> None:
+    a = triangle(4, 4)
+    a[2, 1] = math.nan
+    for function in (linalg.inv, linalg.det, linalg.cholesky):
+        assert interpreted(function, [a])[0][-1].isnan().any()
+
+
+def test_the_other_half_is_not_read() -> None:
+    a = positive(4, 4)
+    spoilt = a.tril() + torch.full((4, 4), math.nan).triu(1)
+    assert torch.equal(*(interpreted(linalg.cholesky, [m])[0][-1] for m in (a, spoilt)))
+    solve = lambda a: linalg.solve_triangular(a, torch.ones(4, 2), upper=False)  # noqa: E731
+    assert torch.equal(*(interpreted(solve, [m])[0][-1] for m in (a, spoilt)))
+
+
+def test_complex_matrices_are_refused() -> None:
+    with pytest.raises((UnsupportedError, OpError), match="factorizations are not compiled"):
+        dlc.compile(linalg.inv, (torch.eye(2) + 0j,), backend="host")
+
+
+def test_gradients_are_eagers() -> None:
+    x, own = (triangle(3, 3).requires_grad_() for _ in range(2))
+    own.data.copy_(x.data)
+    dlc.compile(lambda a: linalg.inv(a).sum(), (x,), backend="host")(x).backward()
+    linalg.inv(own).sum().backward()
+    assert x.grad is not None
+    assert own.grad is not None
+    assert torch.allclose(x.grad, own.grad, atol=1e-5)
+    assert import_program(linalg.inv, (x.detach(),)).arguments
