@@ -27,9 +27,9 @@ refused, some only in the cases told; derivatives, own generators and what has n
 are beside them. A program may return numbers and flags of Python, as `x.sum().item()`,
 `torch.equal` and `torch.allclose` give them; what computes with one, or branches on it, is refused.
 
-Cholesky's and LU factors of real matrices, and what is solved by them, are loops of the host program
-over columns. They raise no errors: of a matrix that has no such factors, or no inverse, the result
-has infinities or NaNs (`linalg.cholesky_ex`, `inv_ex`, `solve_ex` and `lu_factor_ex` tell which).
+Cholesky's and LU factors of real matrices, and what is solved by them, are loops of the host
+program over columns. They raise no errors: of a matrix that has no such factors, or no inverse, the
+result has infinities or NaNs (`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_factor_ex` tell it).
 
 | what | why | instead |
 |---|---|---|

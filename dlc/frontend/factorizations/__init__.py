@@ -13,5 +13,9 @@ from dlc.frontend.factorizations.cholesky import CHOLESKY
 from dlc.frontend.factorizations.lu import LU
 from dlc.frontend.factorizations.triangular import TRIANGULAR
 
-FACTORIZATIONS: Mapping[OperatorBase, Callable[..., object]] = TRIANGULAR | CHOLESKY | LU
+FACTORIZATIONS: Mapping[OperatorBase, Callable[..., object]] = {
+    **TRIANGULAR,
+    **CHOLESKY,
+    **LU,
+}
 """Functions for operations, as `run_decompositions` takes them."""

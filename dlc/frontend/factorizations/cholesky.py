@@ -6,8 +6,11 @@ That of another matrix has NaNs from the first column on that has none; eager ra
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
+from torch._ops import OperatorBase
 
 from dlc.frontend.factorizations.columns import column, laid_out, line, over, places
 from dlc.frontend.factorizations.triangular import of_one_batch, solved
@@ -74,7 +77,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
     return both_solved(factor, one.expand(factor.shape), upper)
 
 
-CHOLESKY = {
+CHOLESKY: Mapping[OperatorBase, Callable[..., object]] = {
     aten.linalg_cholesky_ex.default: cholesky_ex,
     aten.cholesky.default: cholesky,
     aten.cholesky_solve.default: cholesky_solve,

@@ -7,8 +7,11 @@ A singular matrix has no inverse: what should hold it has infinities or NaNs; ea
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
+from torch._ops import OperatorBase
 
 from dlc.frontend.factorizations.columns import column, laid_out, line, over, places
 from dlc.frontend.factorizations.triangular import of_one_batch, solved
@@ -187,7 +190,7 @@ def slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return sign, diagonal.abs().log().sum(-1), factors, pivots
 
 
-LU = {
+LU: Mapping[OperatorBase, Callable[..., object]] = {
     aten.linalg_lu_factor_ex.default: lu_factor_ex,
     aten.linalg_lu.default: lu,
     aten.lu_unpack.default: lu_unpack,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
+from torch._ops import OperatorBase
 
 from dlc.frontend.factorizations.columns import column, laid_out, line, over, places
 
@@ -64,7 +67,7 @@ def triangular_solve(
     return found, matrix.clone()
 
 
-TRIANGULAR = {
+TRIANGULAR: Mapping[OperatorBase, Callable[..., object]] = {
     aten.linalg_solve_triangular.default: solve_triangular,
     aten.triangular_solve.default: triangular_solve,
 }
