@@ -346,7 +346,7 @@ def compile(
     `schedules` are lines of text for kernels by name, in place of the default ones:
     `f.kernels[0].schedule` is one to begin with. With `tuned`, other kernels get the schedules that
     `dlc.tune` has found for their like, by a measurement for this backend. `plan` says which
-    kernels merge, where the estimate is not to decide: `exp:never,add:always`.
+    kernels merge, where the estimate is not to decide: `exp,add+sum`.
 
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`

@@ -153,7 +153,7 @@ def _plan(module: ModuleOp) -> str:
     """What was said of which kernels merge, and by which tuning; empty if nothing was."""
     said, tuned = FusionPlan.written(module), module.attributes.get(TUNED)
     by = f", {tuned.data}" if isinstance(tuned, StringAttr) else ""
-    return f"plan: {said}{by}" if said.wishes else ""
+    return f"plan: {said}{by}" if said.groups else ""
 
 
 def _wrapped(text: str) -> list[str]:

@@ -90,7 +90,7 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--plan",
         metavar="TEXT",
-        help="which kernels merge, such as exp:never,add:always [what is estimated to be faster]",
+        help="groups of kernels that merge, such as exp,add+sum [what is estimated to be faster]",
     )
 
 

@@ -79,7 +79,7 @@ def _planned(
     best = search.run(options.plans)
     keep_plan(search, database)
     STATUS.clear()
-    print(f"{search}\nthe best plan: {best}", end="\n\n")
+    print(search, end="\n\n")
     return best.module
 
 

@@ -1,19 +1,21 @@
 """
-Plans of which kernels merge, as text: `exp:never,add:always`.
+Plans of which kernels merge, as text: `exp,add+sum`.
 
-    FusionPlan.of("exp:never").write(module)       # Loop IR that is not fused yet
-    run_pipeline(ctx, module, "kernel", [FusionPlan.of("exp:never")])
+    FusionPlan.of("exp,add+sum").write(module)     # Loop IR that is not fused yet
+    run_pipeline(ctx, module, "kernel", [FusionPlan.of("exp,add+sum")])
 
-A plan names kernels as they are before `fuse-loops`, each with what its attribute `fuse` shall say;
-of all others the estimate decides.
+A plan is groups of kernels by their names before `fuse-loops`: those of a group become one kernel,
+and merge with none that is not in it. A kernel in two groups is computed in both. Of kernels that
+are in no group the estimate decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.ir import Operation
 
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects.loop import KernelOp
@@ -24,46 +26,63 @@ FUSE = "fuse"
 """The attribute of a kernel that forces (`"always"`) or forbids (`"never"`) merging it into the
 kernels that read its result."""
 WISHES = ("always", "never")
+GROUPS = "groups"
+"""The attribute of a kernel that has the texts of its groups in a plan."""
+MEMBERS = "members"
+"""The attribute of a kernel that has the names of those before fusion that it was made of."""
 FUSING = "fuse-loops"
 """The pass before which plans are written."""
+
+Group = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class FusionPlan:
     """A plan; as an observer of the pipeline, it is written where kernels are about to merge."""
 
-    wishes: tuple[tuple[str, str], ...] = ()
-    """Kernels by name, each with `never` or `always`."""
+    groups: tuple[Group, ...] = ()
+    """Of names of kernels."""
 
     @staticmethod
     def of(text: str) -> FusionPlan:
         """The plan of a text; ValueError for one that is none."""
-        pairs = [part.strip().partition(":") for part in text.split(",")]
-        for name, _, wish in pairs:
-            if not name or wish not in WISHES:
-                found = f"{name}:{wish}" if wish else name
-                error = ValueError(f"expected a kernel and always or never, found '{found}'")
-                raise with_hint(error, "such as exp:never,add:always")
-        return FusionPlan(tuple((name, wish) for name, _, wish in pairs))
+        groups = [tuple(name.strip() for name in part.split("+")) for part in text.split(",")]
+        for group in groups:
+            if not all(name.replace("_", "").isalnum() for name in group):
+                error = ValueError(
+                    f"expected names of kernels with + between them, found '{'+'.join(group)}'"
+                )
+                raise with_hint(error, "such as exp,add+sum")
+        return FusionPlan(tuple(dict.fromkeys(groups)))
 
     @staticmethod
     def written(module: ModuleOp) -> FusionPlan:
-        """What the kernels of a module say."""
-        said = [(kernel.name_, kernel.attributes.get(FUSE)) for kernel in _kernels(module)]
-        return FusionPlan(tuple((n, a.data) for n, a in said if isinstance(a, StringAttr)))
+        """The plan that was written on the kernels of a module."""
+        found = dict.fromkeys(group for k in _kernels(module) for group in groups_of(k))
+        return FusionPlan(tuple(tuple(group.split("+")) for group in found))
+
+    @staticmethod
+    def made(module: ModuleOp) -> FusionPlan:
+        """
+        The plan by which a module became what it is, all kernels in a group, where `note_members`
+        was called before fusion; what it noted is gone.
+        """
+        members = (_texts(k.attributes.pop(MEMBERS, None)) for k in _kernels(module))
+        return FusionPlan(tuple(dict.fromkeys(tuple(names) for names in members if names)))
 
     def write(self, module: ModuleOp) -> None:
-        """Says it of the kernels of a module; ValueError if it has no such kernel."""
+        """Writes it on the kernels of a module; ValueError if it has no such kernel."""
         kernels = _kernels(module)
         names = [kernel.name_ for kernel in kernels]
-        for name, wish in self.wishes:
+        for name in (name for group in self.groups for name in group):
             if name not in names:
                 error = ValueError(f"the plan names '{name}', and there is no such kernel")
                 known = f"before fusion they are {', '.join(dict.fromkeys(names))}"
                 raise with_hint(error, did_you_mean(name, names) or known)
-            for kernel in kernels:
-                if kernel.name_ == name:
-                    kernel.attributes[FUSE] = StringAttr(wish)
+        for kernel in kernels:
+            own = ["+".join(group) for group in self.groups if kernel.name_ in group]
+            if own:
+                kernel.attributes[GROUPS] = ArrayAttr(map(StringAttr, own))
 
     def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
         pass
@@ -75,7 +94,31 @@ class FusionPlan:
             self.write(module)
 
     def __str__(self) -> str:
-        return ",".join(f"{name}:{wish}" for name, wish in self.wishes)
+        return ",".join(map("+".join, self.groups))
+
+
+def groups_of(kernel: Operation) -> list[str]:
+    """The texts of the groups of a kernel in a plan."""
+    return _texts(kernel.attributes.get(GROUPS))
+
+
+def note_members(module: ModuleOp) -> None:
+    """Writes on each kernel its name, so that one that was merged says which it was made of."""
+    for kernel in _kernels(module):
+        kernel.attributes[MEMBERS] = ArrayAttr([StringAttr(kernel.name_)])
+
+
+def join_members(merged: KernelOp, origins: Iterable[Operation]) -> None:
+    """Writes on a kernel the names of those that it was made of, where they were noted."""
+    found = dict.fromkeys(n for op in origins for n in _texts(op.attributes.get(MEMBERS)))
+    if found:
+        merged.attributes[MEMBERS] = ArrayAttr(map(StringAttr, found))
+
+
+def _texts(attribute: object) -> list[str]:
+    if not isinstance(attribute, ArrayAttr):
+        return []
+    return [item.data for item in attribute.data if isinstance(item, StringAttr)]
 
 
 def _kernels(module: ModuleOp) -> list[KernelOp]:

@@ -54,7 +54,7 @@ class TunedSchedules:
 
     def apply_plan(self, module: ModuleOp) -> None:
         """The plan of the database on a program whose kernels are about to merge."""
-        if FusionPlan.written(module).wishes:
+        if FusionPlan.written(module).groups:
             return
         entry = self.database.find(program_key(module), target_of(module).name, self.objectives)
         if entry is None or not entry.schedule:

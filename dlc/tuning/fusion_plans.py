@@ -1,22 +1,24 @@
 """
 Which kernels merge, as a part of the search: plans beside the one that fusion makes by itself.
 
-A plan is a text (`dlc.dialects.fusion_plan`): `exp:never,add:always`. Each is judged by the
-sum of what its kernels take with their default schedules. The search goes from the best plan so far
-to those that say one thing more.
+A plan is a text (`dlc.dialects.fusion_plan`): `exp,add+sum`. Each is judged by the sum of what its
+kernels take with their default schedules. The search goes from the best plan so far to those in
+which a group falls in two, at one of its kernels, or becomes one with those that read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.backend.kernel_program import isolated
 from dlc.backend.schedule_database import kernel_key
-from dlc.dialects.fusion_plan import FUSING, FusionPlan
+from dlc.dialects.fusion_plan import FUSING, FusionPlan, Group, note_members
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
 from dlc.judge.tuned_schedules import merged
 from dlc.passes import Step, step_before
@@ -29,6 +31,8 @@ from dlc.tuning.objectives import Objective
 from dlc.tuning.tuner import Budget, tune_kernel
 from dlc.tuning.workers import Died
 
+DEFAULT = FusionPlan()
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -38,13 +42,15 @@ class Plan:
     """Nothing in the default plan."""
     module: ModuleOp = field(repr=False)
     """The Loop IR that it makes."""
+    made: FusionPlan = DEFAULT
+    """What it makes, all kernels in groups."""
     seconds: float | None = None
     refusal: str = ""
 
     @property
     def kernels(self) -> list[str]:
         """The names of its kernels."""
-        return [op.name_ for op in self.module.walk() if isinstance(op, KernelOp)]
+        return [op.name_ for op in kernels_in(self.module, KernelOp)]
 
     def __str__(self) -> str:
         return str(self.said) or "default"
@@ -89,43 +95,41 @@ class PlanSearch:
         run_pipeline(compiler_context(), self.module.clone(), "loop", [seen])
         assert seen.module is not None, "a program before Loop IR is fused on its way"
         self.unfused = seen.module
-        best = self.best = self._judged(seen.module, FusionPlan())
+        best = self.best = self._judged(seen.module, DEFAULT)
         if best.refusal:
             raise Died(f"the default plan cannot be judged: {best.refusal}")
-        known = {tuple(best.kernels)}
-        for wishes in islice(self._neighbours(seen.module), most - 1):
-            plan = self._judged(seen.module, FusionPlan((*best.said.wishes, wishes)), known)
-            if plan.seconds is not None and plan.seconds < (best.seconds or 0):
-                best = self.best = plan
-        return best
+        for said in islice(self._neighbours(seen.module), most - 1):
+            plan = self._judged(seen.module, said)
+            if plan.seconds is not None and plan.seconds < (self.best.seconds or 0):
+                self.best = plan
+        return self.best
 
-    def _neighbours(self, module: ModuleOp) -> Iterator[tuple[str, str]]:
-        """What may be said of kernels that others read."""
-        for kernel in module.walk():
-            if isinstance(kernel, KernelOp):
-                uses = (use.operation for result in kernel.results for use in result.uses)
-                if any(isinstance(user, KernelOp) for user in uses):
-                    yield kernel.name_, "never"
-                    yield kernel.name_, "always"
+    def _neighbours(self, module: ModuleOp) -> Iterator[FusionPlan]:
+        """Plans that are the best so far but for the groups of one kernel that others read."""
+        readers = {kernel.name_: _readers(kernel) for kernel in kernels_in(module, KernelOp)}
+        for name in readers:
+            for move in (_apart, _together):
+                assert self.best is not None
+                for old, new in move(name, readers, self.best.made.groups):
+                    gone = list(map(set, old))
+                    kept = [g for g in self.best.said.groups if set(g) not in gone]
+                    yield FusionPlan(tuple(dict.fromkeys((*kept, *new))))
 
-    def _judged(
-        self,
-        module: ModuleOp,
-        said: FusionPlan,
-        known: set[tuple[str, ...]] | None = None,
-    ) -> Plan:
+    def _judged(self, module: ModuleOp, said: FusionPlan) -> Plan:
         """A plan with its time; one that makes the same kernels as another is refused."""
+        module = module.clone()
+        note_members(module)
+        plan = Plan(said, module)
         try:
             module = merged(compiler_context(), module, said)
-            plan = Plan(said, module)
-            if known is not None and tuple(plan.kernels) in known:
-                plan = Plan(said, module, None, "its kernels are those of another plan")
+            plan = Plan(said, module, FusionPlan.made(module))
+            if set(plan.made.groups) in (set(other.made.groups) for other in self.tried):
+                plan = replace(plan, refusal="its kernels are those of another plan")
             else:
-                plan = Plan(said, module, sum(map(self._time, _subjects(module, self.seed))))
-                if known is not None:
-                    known.add(tuple(plan.kernels))
-        except Died as reason:
-            plan = Plan(said, module, None, str(reason))
+                seconds = sum(map(self._time, _subjects(module, self.seed)))
+                plan = replace(plan, seconds=seconds)
+        except (Died, DiagnosticException) as reason:
+            plan = replace(plan, refusal=str(reason))
         self.tried.append(plan)
         return plan
 
@@ -138,17 +142,66 @@ class PlanSearch:
         return self._seconds[key]
 
     def __str__(self) -> str:
-        """The table of the plans."""
+        """The table of the plans, and the groups of the best one."""
         rows = [
             [str(plan), "-" if plan.seconds is None else f"{plan.seconds * 1e6:.2f}", _told(plan)]
             for plan in self.tried
         ]
         what = f"{counted(len(self.tried), 'plan')}, {self.objective.measures}"
-        return f"{what}\n{table(('plan', 'us', 'kernels'), rows)}"
+        best = "" if self.best is None else f"\nthe best plan: {self.best}"
+        if self.best is not None and not self.best.said.groups:
+            best += f", which is {self.best.made}"
+        return f"{what}\n{table(('plan', 'us', 'kernels'), rows)}{best}"
+
+
+Groups = tuple[Group, ...]
+Change = tuple[Groups, Groups]
+"""Groups, and those that take their place."""
+
+
+def _apart(name: str, readers: Mapping[str, Sequence[str]], groups: Groups) -> Iterator[Change]:
+    """
+    Groups in which a kernel and what it is computed from are apart from what reads it there: what
+    both need is stored by the first, or, if it can be told apart, computed in both.
+    """
+    for group in groups:
+        if name in group and any(reader in group for reader in readers[name]):
+            first = _before(name, readers, group)
+            rest = tuple(member for member in group if member not in first)
+            yield (group,), (first, rest)
+            shared = [m for m in first if m != name and set(readers[m]).intersection(rest)]
+            again = {m for other in shared for m in _before(other, readers, group)}
+            if again:
+                yield (group,), (first, tuple(m for m in group if m in again or m in rest))
+
+
+def _together(name: str, readers: Mapping[str, Sequence[str]], groups: Groups) -> Iterator[Change]:
+    """The groups of a kernel joined to each one that reads it."""
+    for group in groups:
+        others = [g for g in groups if g != group and set(readers[name]).intersection(g)]
+        if name in group and others:
+            yield (group, *others), tuple(_joined(group, other) for other in others)
+
+
+def _joined(group: Group, other: Group) -> Group:
+    return tuple(dict.fromkeys((*group, *other)))
+
+
+def _before(name: str, readers: Mapping[str, Sequence[str]], group: Group) -> Group:
+    """A kernel and those of a group that it is computed from."""
+    found = {name}
+    while more := {m for m in group if m not in found and found.intersection(readers[m])}:
+        found |= more
+    return tuple(member for member in group if member in found)
+
+
+def _readers(kernel: KernelOp) -> list[str]:
+    users = (use.operation for result in kernel.results for use in result.uses)
+    return list(dict.fromkeys(user.name_ for user in users if isinstance(user, KernelOp)))
 
 
 def _told(plan: Plan) -> str:
-    return plan.refusal or " | ".join(plan.kernels)
+    return plan.refusal.partition("\n")[0] or " | ".join(plan.kernels)
 
 
 def _subjects(module: ModuleOp, seed: int) -> Iterator[Subject]:

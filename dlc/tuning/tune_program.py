@@ -57,7 +57,7 @@ class TunedKernels:
     def plan(self) -> str | None:
         """The best plan of which kernels merge, where that is not the default."""
         best = None if self.plans is None else self.plans.best
-        return str(best.said) if best is not None and best.said.wishes else None
+        return str(best.said) if best is not None and best.said.groups else None
 
     @property
     def schedules(self) -> dict[str, str]:

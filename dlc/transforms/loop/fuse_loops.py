@@ -12,10 +12,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.analysis.loop.updates import changed_by
-from dlc.dialects.fusion_plan import FUSE, WISHES
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
@@ -26,6 +24,7 @@ from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
 from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
+from dlc.transforms.loop.fusion.wishes import check_groups, demanded, forbidden, planned
 
 MAX_OPS = 400
 """No merged kernel has more operations: it could be neither read nor compiled."""
@@ -51,6 +50,8 @@ class FuseLoopsPass(ModulePass):
     A result that others read, too, is merged into its first reader alone, if that reads each
     element at a point of its own: there it is stored for the others. So a sum with a residual is
     stored by the norm of it, and a largest by the sum that is relative to it.
+
+    A plan (`dlc.dialects.fusion_plan`) takes the place of the estimate where it says so.
 
     A reader of several elements of a product at constant distances, as a rotation is, would compute
     as many sums at each of its points. If these lie parts of an axis from each other, the merged
@@ -120,6 +121,7 @@ class _Fusion:
     def __post_init__(self) -> None:
         self.merges = Merges(self.target)
         self.merges.normalize(self._kernels())
+        self.groups = planned(self._kernels())
         self.kept: dict[KernelOp, str | _Trial] = {}
         self.history: dict[KernelOp, tuple[str, ...]] = {}
         """The merges that made a kernel."""
@@ -127,15 +129,8 @@ class _Fusion:
         self.names = {k.name_ for k in self._kernels()} | self.elsewhere
 
     def run(self) -> None:
-        stages = (
-            self._contracts,
-            self._folds,
-            self._chains,
-            self._follows,
-            self._keeps_tiles,
-            _anything,
-        )
-        for stage in stages:
+        early = (self._contracts, self._folds, self._chains)
+        for stage in (*early, self._follows, self._keeps_tiles, _anything):
             if stage == self._follows:
                 for kernel in list(self._kernels()):
                     self._try_in_pieces(kernel)
@@ -150,6 +145,7 @@ class _Fusion:
         while self._try_side_by_side():
             pass
         self._rename()
+        check_groups(self.groups, list(self._kernels()), self.kept)
         for kernel in self._kernels():
             self.merges.fill(kernel)
             for text in dict.fromkeys(self.history.get(kernel, ())):
@@ -171,7 +167,6 @@ class _Fusion:
 
     def _try(self, producer: KernelOp, stage: Callable[[KernelOp, KernelOp], bool]) -> bool:
         """Merges `producer` into its consumers if the stage allows it, it is legal and it pays."""
-        must = _wish(producer) == "always"
         users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
         # A body computes again and again: what is computed before it stays there.
         consumers = [u for u in users if isinstance(u, KernelOp) and u.parent is self.block]
@@ -185,6 +180,7 @@ class _Fusion:
         self.tried.add((producer, *consumers))
         stays = len(users) > len(consumers)
         old = [*consumers] if stays else [*consumers, producer]
+        must = demanded(producer, consumers)
         trial, merged = self._merged(producer, consumers, old, must=must)
         if isinstance(trial, str) or len(merged) < len(consumers):
             self.kept[producer] = trial
@@ -227,8 +223,8 @@ class _Fusion:
 
     def _obstacle(self, producer: KernelOp, consumers: Sequence[KernelOp]) -> str | None:
         """The reason why a kernel is not merged into those that read its result, if any."""
-        if _wish(producer) == "never":
-            return "the attribute `fuse` forbids it"
+        if (reason := forbidden(producer, consumers)) is not None:
+            return reason
         if any(producer.outputs[0] in c.updated_of(c.inputs) for c in consumers):
             return "its result is updated in place"
         if any(changed_by(consumer, producer.inputs) for consumer in consumers):
@@ -254,9 +250,9 @@ class _Fusion:
             merged = self.merges.merge(producer, both)
             apart = sum(self.merges.facts(k).seconds for k in (producer, first, last))
             both.erase()
-            if merged is None or (facts := self.merges.facts_of(merged)).seconds >= apart:
+            if merged is None or (facts := self.merges.facts_of(merged)).size > MAX_OPS:
                 continue
-            if facts.size > MAX_OPS:
+            if facts.seconds >= apart and not demanded(producer, readers):
                 continue
             trial = _Trial(producer, (first, last), facts.seconds, apart)
             both = self._replace(first, last, found, str(trial), rename=True)
@@ -383,7 +379,7 @@ class _Fusion:
         facts, old = self.merges.facts_of(merged), (producer, first)
         apart = sum(self.merges.facts(k).seconds for k in old)
         trial = _Trial(producer, (first,), facts.seconds, apart)
-        if facts.seconds >= apart or facts.size > MAX_OPS:
+        if facts.size > MAX_OPS or (facts.seconds >= apart and not demanded(producer, [first])):
             return False
         told = f"{trial}, the result of @{producer.name_} stored, too"
         result = producer.results[0]
@@ -448,15 +444,3 @@ def _anything(producer: KernelOp, consumer: KernelOp) -> bool:
 
 def _elements(kernel: KernelOp) -> int:
     return max((prod(shape_of(r)) for r in kernel.outputs), default=0)
-
-
-def _wish(kernel: KernelOp) -> str | None:
-    attribute = kernel.attributes.get(FUSE)
-    if attribute is None:
-        return None
-    if not isinstance(attribute, StringAttr) or attribute.data not in WISHES:
-        raise DiagnosticException(
-            f'kernel \'{kernel.name_}\': expected `{FUSE}` to be "always" or "never", '
-            f"found {attribute}"
-        )
-    return attribute.data

@@ -14,6 +14,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.analysis.loop.contraction import contractions
+from dlc.dialects.fusion_plan import join_members
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp
 from dlc.ir.provenance import ops_of, set_ops, set_values, values_of
 from dlc.ir.structure import structure
@@ -203,6 +204,7 @@ class Merges:
         )
         kernel.location = consumer.location
         set_ops(kernel, ops_of(producer, consumer))
+        join_members(kernel, (producer, consumer))
         for old, new in zip(results, kernel.results, strict=True):
             new.name_hint = old.name_hint
         if len(results) > len(consumer.results):
