@@ -25,6 +25,7 @@ from dlc.passes import STAGES
 from dlc.pipeline import stage_of, text_of
 from dlc.text import counted
 from dlc.tuning.fusion_plans import PlanSearch
+from dlc.tuning.interrupts import interruptible
 from dlc.tuning.objectives import Objective
 from dlc.tuning.tune_program import get_objective, keep_plan, tune_module
 from dlc.tuning.tuner import Budget, Trial, Tuning
@@ -44,7 +45,7 @@ def tune_and_report(job: Job) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     database = ScheduleDatabase(None if options.db is None else Path(options.db))
-    with progress("tuning …"):
+    with progress("tuning …"), interruptible():
         if options.plans > 1:
             module = _planned(module, judge, options, database)
         else:
@@ -66,7 +67,7 @@ def tune_and_report(job: Job) -> int:
         plot(found.tunings, Path(options.plot))
     if options.o is not None:
         Path(options.o).write_text(text_of(found.module))
-    return 130 if any(tuning.interrupted for tuning in found.tunings) else 0
+    return 130 if found.interrupted else 0
 
 
 def _planned(

@@ -27,6 +27,7 @@ from dlc.remarks import Remark
 from dlc.stages import compiler_context
 from dlc.text import counted, table
 from dlc.tuning.candidate_program import Subject
+from dlc.tuning.interrupts import interrupted
 from dlc.tuning.objectives import Objective
 from dlc.tuning.tuner import Budget, tune_kernel
 from dlc.tuning.workers import Died
@@ -90,7 +91,9 @@ class PlanSearch:
     """Of kernels, by their structure."""
 
     def run(self, most: int) -> Plan:
-        """The best of so many plans; Died if the default one cannot be judged."""
+        """
+        The best of so many plans, of fewer after Ctrl-C; Died if the default one cannot be judged.
+        """
         seen = _Unfused()
         run_pipeline(compiler_context(), self.module.clone(), "loop", [seen])
         assert seen.module is not None, "a program before Loop IR is fused on its way"
@@ -99,6 +102,8 @@ class PlanSearch:
         if best.refusal:
             raise Died(f"the default plan cannot be judged: {best.refusal}")
         for said in islice(self._neighbours(seen.module), most - 1):
+            if interrupted():
+                break
             plan = self._judged(seen.module, said)
             if plan.seconds is not None and plan.seconds < (self.best.seconds or 0):
                 self.best = plan

@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import Any, Generic, Self
 
 from dlc.diagnostics import UsageError, with_hint
-from dlc.tuning.workers import Died, Key, Limits, isolated_call
+from dlc.tuning.interrupts import check
+from dlc.tuning.workers import LOOK_SECONDS, Died, Key, Limits, isolated_call
 
 RESOURCES: dict[str, dict[str, Any]] = {
     "gpu": {"num_gpus": 1},
@@ -63,7 +64,11 @@ class RayWorkers(Generic[Key]):
 
     def next_answer(self) -> tuple[Key, Any]:
         """The key and the answer of the call that is done next; `Died` in the place of one."""
-        (done,), _ = self._ray.wait(list(self.running), num_returns=1)
+        ready: list[Any] = []
+        while not ready:
+            check()
+            ready, _ = self._ray.wait(list(self.running), num_returns=1, timeout=LOOK_SECONDS)
+        (done,) = ready
         key = self.running.pop(done)
         try:
             return key, self._ray.get(done)

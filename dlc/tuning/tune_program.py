@@ -30,9 +30,11 @@ from dlc.stages import compiler_context
 from dlc.target import target_of
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.fusion_plans import PlanSearch
+from dlc.tuning.interrupts import interrupted, interruptible
 from dlc.tuning.objectives import Objective, objective
 from dlc.tuning.tuner import Budget, OnTrial, Trial, Tuning, tune_kernel
 from dlc.tuning.tuning_report import report, verdict
+from dlc.tuning.workers import Died
 from dlc.version import source_key
 
 BUDGET = "200"
@@ -45,6 +47,8 @@ class TunedKernels:
     program: ModuleOp
     """The Loop IR that was tuned."""
     tunings: list[Tuning] = field(default_factory=list)
+    interrupted: bool = False
+    """True if Ctrl-C ended it."""
     plans: PlanSearch | None = None
     """The search for which kernels merge, if there was one."""
 
@@ -104,23 +108,33 @@ def tune_module(
     better than all before goes to the database, if there is one, as it is found.
     """
     found = TunedKernels(module)
-    for subject in subjects(module, kernel, seed):
-        keeper = None if database is None else _Keeper(database)
+    with interruptible():
+        for subject in subjects(module, kernel, seed):
+            if found.interrupted or interrupted():
+                found.interrupted = True
+                break
+            keeper = None if database is None else _Keeper(database)
 
-        def noted(tuning: Tuning, trial: Trial, keeper: _Keeper | None = keeper) -> None:
-            if keeper is not None and trial is tuning.best:
+            def noted(tuning: Tuning, trial: Trial, keeper: _Keeper | None = keeper) -> None:
+                if keeper is not None and trial is tuning.best:
+                    keeper.keep(tuning)
+                if on_trial is not None:
+                    on_trial(tuning, trial)
+
+            options: dict[str, Any] = {"seed": seed, "jobs": jobs, "ray": ray}
+            try:
+                tuning = tune_kernel(subject, judge, budget, **options, on_trial=noted)
+            except Died:
+                if not interrupted():
+                    raise
+                found.interrupted = True
+                break
+            found.tunings.append(tuning)
+            found.interrupted = tuning.interrupted
+            if keeper is not None and tuning.best.score is not None:
                 keeper.keep(tuning)
-            if on_trial is not None:
-                on_trial(tuning, trial)
-
-        tuning = tune_kernel(subject, judge, budget, seed=seed, jobs=jobs, ray=ray, on_trial=noted)
-        found.tunings.append(tuning)
-        if keeper is not None and tuning.best.score is not None:
-            keeper.keep(tuning)
-        if on_kernel is not None:
-            on_kernel(tuning)
-        if tuning.interrupted:
-            break
+            if on_kernel is not None:
+                on_kernel(tuning)
     return found
 
 
@@ -219,30 +233,31 @@ def tune(
     What is found goes to the database beside the cache, which `dlc.compile(…, tuned=True)` reads;
     to the file `database` if it is one, or nowhere.
     `jobs` candidates are judged at once, in processes or, with an address `ray`, as tasks of a Ray
-    cluster. Errors as of `dlc.compile`; BackendError where the objective cannot be had, `Died`
-    where a default schedule cannot be judged.
+    cluster. Ctrl-C ends it, with what was found by then. Errors as of `dlc.compile`; BackendError
+    where the objective cannot be had, `Died` where a default schedule cannot be judged.
     """
     judge = get_objective(objective, ray)
     program = compile(f, args, target, "host", kwargs)
     stages = program.variants[0]
     module = stages.module("loop")
     search = PlanSearch(stages.module("tensor"), judge, seed) if plans > 1 else None
-    if search is not None:
-        module = search.run(plans).module
     where = Path(database) if isinstance(database, str | Path) else None
     kept = ScheduleDatabase(where) if database else None
-    if search is not None and kept is not None:
-        keep_plan(search, kept)
-    found = tune_module(
-        module,
-        judge,
-        Budget.of(str(budget)),
-        kernel=kernel,
-        seed=seed,
-        jobs=jobs,
-        ray=ray,
-        database=kept,
-    )
+    with interruptible():
+        if search is not None:
+            module = search.run(plans).module
+            if kept is not None:
+                keep_plan(search, kept)
+        found = tune_module(
+            module,
+            judge,
+            Budget.of(str(budget)),
+            kernel=kernel,
+            seed=seed,
+            jobs=jobs,
+            ray=ray,
+            database=kept,
+        )
     found.plans = search
     return found
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from dlc.tuning.candidate_program import Subject
+from dlc.tuning.interrupts import check, interruptible
 from dlc.tuning.objectives import Objective, Score, by_estimate
 from dlc.tuning.ray_workers import RayWorkers
 from dlc.tuning.searches import GreedySearch, RandomSearch, Search
@@ -140,14 +141,15 @@ def tune_kernel(
     tuning = Tuning(subject, judge)
     run = _Run(tuning, space, limits, jobs, on_trial, ray)
     prior = None if judge.name == "estimate" else run.estimated
-    try:
-        run.expect()
-        found = SEARCHES[search](space, seed, prior)
-        tuning.refusals = found.refusals
-        run.go(found, budget)
-        run.again()
-    except KeyboardInterrupt:
-        tuning.interrupted = True
+    with interruptible():
+        try:
+            run.expect()
+            found = SEARCHES[search](space, seed, prior)
+            tuning.refusals = found.refusals
+            run.go(found, budget)
+            run.again()
+        except KeyboardInterrupt:
+            tuning.interrupted = True
     if not tuning.trials or (tuning.default.score is None and not tuning.interrupted):
         why = tuning.default.refusal if tuning.trials else "it was interrupted"
         raise Died(f"the default schedule of {subject.name} cannot be judged: {why}")
@@ -196,6 +198,7 @@ class _Run:
         begin = time.monotonic()
         with self.pool(self.limits) as workers:
             while True:
+                check()
                 spent = time.monotonic() - begin > budget.seconds
                 full = len(self.tuning.trials) >= budget.candidates
                 schedule = None if spent or full else search.propose()

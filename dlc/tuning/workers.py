@@ -16,9 +16,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
+from dlc.tuning.interrupts import check
+
 _FORK, _SERVER = multiprocessing.get_context("fork"), multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["dlc.tuning.objectives"])
 Key = TypeVar("Key")
+LOOK_SECONDS = 0.2
+"""How often it is looked whether a call takes too long, or all shall end."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,13 @@ class Workers(Generic[Key]):
         self.running[mine] = key, process, time.monotonic()
 
     def next_answer(self) -> tuple[Key, Any]:
-        """The key and the answer of the call that is done next; `Died` in the place of one."""
+        """
+        The key and the answer of the call that is done next; `Died` in the place of one.
+        KeyboardInterrupt where Ctrl-C was pressed.
+        """
         while True:
-            ready = wait(list(self.running), timeout=0.2)
+            check()
+            ready = wait(list(self.running), timeout=LOOK_SECONDS)
             for connection, (key, process, begin) in list(self.running.items()):
                 late = time.monotonic() - begin > self.limits.seconds
                 if connection in ready or late:

@@ -7,7 +7,7 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -27,12 +27,13 @@ from dlc.dialects import loop
 from dlc.schedule.estimate import estimate
 from dlc.target import get_target
 from dlc.tuning.candidate_program import Subject
+from dlc.tuning.interrupts import interrupted, interruptible
 from dlc.tuning.objectives import Failure, Objective, Score, objective
 from dlc.tuning.searches import GreedySearch
 from dlc.tuning.space import Refused, Space
 from dlc.tuning.tree_search import TreeSearch
-from dlc.tuning.tune_program import with_schedules
-from dlc.tuning.tuner import SEARCHES, Budget, tune_kernel
+from dlc.tuning.tune_program import tune_module, with_schedules
+from dlc.tuning.tuner import SEARCHES, Budget, Trial, Tuning, tune_kernel
 from dlc.tuning.tuning_plot import plot
 from dlc.tuning.tuning_report import difference, report
 from dlc.tuning.workers import Died, Limits, isolated_call
@@ -200,6 +201,66 @@ def test_interrupted_tunings_keep_what_was_found() -> None:
     assert "interrupted" in report(tuning)
 
 
+class _PressesKey:
+    """Ctrl-C while it is finalized, where Python cannot raise anything."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C is heard, also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_keys_are_heard_in_finalizers(jobs: int, heard: None) -> None:
+    of = subject(CASES[2])
+
+    def stop(tuning: Tuning, trial: Trial) -> None:
+        if len(tuning.trials) == 4:
+            _PressesKey()
+
+    tuning = tune_kernel(of, fixed(len), Budget(candidates=50), jobs=jobs, on_trial=stop)
+    assert tuning.interrupted
+    assert len(tuning.trials) <= 4 + jobs
+
+
+def test_a_key_ends_a_candidate_that_runs(heard: None) -> None:
+    """It is looked at while one is waited for; of a program, later kernels are not begun."""
+    module = dlc.compile(two_kernels, (torch.randn(9, 64),), "sm_90").variants[0].module("loop")
+
+    def score(of: Subject, schedule: str, expected: object) -> Score:
+        if parents:
+            os.kill(parents.pop(), signal.SIGINT)
+            time.sleep(60)
+        return Score(1.0)
+
+    def first(tuning: Tuning, trial: Trial) -> None:
+        parents.append(os.getpid())
+
+    parents: list[int] = []
+    begin = time.monotonic()
+    judge = Objective("static", score, True, "made up")
+    found = tune_module(module, judge, Budget(candidates=9), on_trial=first)
+    assert found.interrupted
+    assert len(found.tunings) == 1
+    assert time.monotonic() - begin < 30
+
+
+def test_the_second_key_ends_all_at_once(heard: None) -> None:
+    with interruptible():
+        signal.raise_signal(signal.SIGINT)
+        assert interrupted()
+        with interruptible(), pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert not interrupted()
+
+
 def test_budgets() -> None:
     assert Budget.of("60s") == Budget(seconds=60)
     assert Budget.of("200") == Budget(candidates=200)
@@ -274,6 +335,10 @@ def test_the_best_are_measured_again(crash: bool) -> None:
 
 
 # Programs.
+
+
+def two_kernels(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.softmax(-1), x.cumsum(0)
 
 
 def program(x: torch.Tensor) -> torch.Tensor:
