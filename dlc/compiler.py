@@ -35,10 +35,11 @@ from dlc.frontend.tracers import is_traced, leaves_of
 from dlc.judge.tuned_schedules import objectives_for
 from dlc.log import get_logger
 from dlc.passes import Printed, Stage
+from dlc.precision import Precision, default_precision, get_precision
 from dlc.saved.call import absent
 from dlc.saved.program_file import ProgramFile, Saved, save
 from dlc.stages import Kernel, Stages, compiler_context
-from dlc.target import get_target, set_target
+from dlc.target import get_target, precision_of, set_target
 from dlc.text import counted
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc.version import VERSION
@@ -59,6 +60,7 @@ class Variant:
         self.program = program
         self.backend = backend
         self.stages = stages or Stages(program.module)
+        self.precision: Precision = precision_of(program.module)
         types = main_of(program.module).function_type.outputs.data
         # Tensor IR has no unsigned bytes: the results of its kernels are seen as what they are.
         self._dtypes = [
@@ -159,9 +161,11 @@ class CompiledProgram:
         schedules: Mapping[str, str] | None = None,
         tuned: bool = False,
         plan: str | None = None,
+        precision: str | None = None,
     ) -> None:
         if graphed:
             check_capturing(backend)
+        self.asked: Precision | None = None if precision is None else get_precision(precision)
         self.graphed = graphed
         self.schedules = dict(schedules or {})
         self.tuned = tuned
@@ -205,6 +209,16 @@ class CompiledProgram:
         variant, bound = self._bound(args, kwargs)
         return GraphedCall(variant.program, variant.capture(bound), variant.finish)
 
+    @property
+    def precision(self) -> Precision:
+        """
+        What products of f32 may be computed in at a call: what was asked for, or what PyTorch is
+        told; of a loaded program what it was saved with.
+        """
+        if self.function is absent and self.variants:
+            return self.variants[0].precision
+        return self.asked or default_precision()
+
     def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Variant:
         """The variant for such a call, compiled now if there is none yet."""
         with torch.random.fork_rng(devices=()):  # nothing is run, so nothing is drawn
@@ -220,7 +234,7 @@ class CompiledProgram:
             if (found := self._compiled(args, kwargs)) is not None:
                 return found
             program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
-            set_target(program.module, self.target)
+            set_target(program.module, self.target, self.precision)
             tuned = objectives_for(self.backend.name) if self.tuned else ()
             plan = None if self.plan is None else FusionPlan.of(self.plan)
             stages = Stages(program.module, self.schedules, tuned=tuned, plan=plan)
@@ -232,7 +246,10 @@ class CompiledProgram:
         self, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ) -> tuple[Variant, list[torch.Tensor]] | None:
         """The same, if there is such a variant."""
+        precision = self.precision
         for variant in self.variants:
+            if variant.precision != precision:
+                continue
             bound = variant.program.tensors_of(args, kwargs)
             if bound is not None:
                 variant.program.check_overlaps(bound)
@@ -277,6 +294,7 @@ class CompiledProgram:
             {**self.schedules, **schedules},
             self.tuned,
             self.plan,
+            self.asked,
         )
         for variant in self.variants:
             stages = variant.stages.with_schedules(schedules)
@@ -287,10 +305,11 @@ class CompiledProgram:
     def save(self, path: str | Path) -> None:
         """
         Writes the program as it is compiled so far, its parameters and machine code included, to a
-        file for `load_program`. There it stays as its modules are now: variants for other
-        attributes or parameters are left out. BackendError for what has no form there.
+        file for `load_program`. There it stays as its modules and its precision are now: variants
+        for other ones are left out. BackendError for what has no form there.
         """
-        present = [v for v in self.variants if v.program.is_present()]
+        precision = self.precision
+        present = [v for v in self.variants if v.program.is_present() and v.precision == precision]
         if not present:
             raise BackendError(
                 "cannot save a program that is not compiled for what its modules are: call it first"
@@ -303,7 +322,7 @@ class CompiledProgram:
         if self.function is absent:
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
-        return _again, (*given, self.graphed, self.schedules, self.tuned, self.plan)
+        return _again, (*given, self.graphed, self.schedules, self.tuned, self.plan, self.asked)
 
     @property
     def memory(self) -> MemoryUse:
@@ -329,6 +348,7 @@ def compile(
     schedules: Mapping[str, str] | None = None,
     tuned: bool = False,
     plan: str | None = None,
+    precision: str | None = None,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
@@ -348,18 +368,24 @@ def compile(
     `dlc.tune` has found for their like, by a measurement for this backend. `plan` says which
     kernels merge, where the estimate is not to decide: `exp,add+sum`.
 
+    `precision` is what products of f32 may be computed in, where that is estimated to be faster:
+    `f32`, `3xtf32` (three products on tensor cores, about as exact) or `tf32` (one, of 11 bits). By
+    default it is what PyTorch is told at the call, `tf32` if `torch.set_float32_matmul_precision`
+    or `torch.backends.cuda.matmul` allow that, else `f32`.
+
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
     if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
     call. Raises ImportFailure and UnsupportedError for programs that cannot be imported, OpError
-    for operations that cannot be compiled, ValueError for an unknown target or backend, and
-    TypeError for arguments in no tuple.
+    for operations that cannot be compiled, ValueError for an unknown target, backend or precision,
+    and TypeError for arguments in no tuple.
     """
     if not isinstance(args, tuple | list):
         error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
         raise with_hint(error, "of one tensor: dlc.compile(f, (x,))")
     where = get_backend(backend, sync)
-    program = CompiledProgram(f, target or default_target(), where, graph, schedules, tuned, plan)
+    chip = target or default_target()
+    program = CompiledProgram(f, chip, where, graph, schedules, tuned, plan, precision)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
 
@@ -393,9 +419,10 @@ def _again(
     schedules: Mapping[str, str],
     tuned: bool,
     plan: str | None,
+    precision: str | None,
 ) -> CompiledProgram:
     where = get_backend(backend, sync)
-    return CompiledProgram(function, target, where, graphed, schedules, tuned, plan)
+    return CompiledProgram(function, target, where, graphed, schedules, tuned, plan, precision)
 
 
 def _call_of(program: ImportedProgram, most: int = 6) -> str:

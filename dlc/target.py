@@ -7,24 +7,26 @@ GeForce RTX 4090, H100 SXM, B200 and GeForce RTX 5090 (SMs, boost clocks, memory
 one product for each compute capability.
 
 Tensor cores: dense products of f16 and bf16 with sums in f32, from the same whitepapers (TFLOP/s:
-T4 65, A100 312, RTX 3090 71, RTX 4090 165, H100 989, B200 2250, RTX 5090 210; tf32 half of that),
-over SMs and boost clock. `mma` reaches these rates but on sm_90, where `wgmma` does: 63 % of it
-(Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking",
-IPDPS 2024), and on sm_100, where `tcgen05` does: there the rate of an SM of A100 is assumed, a
-quarter.
+T4 65, A100 312, RTX 3090 71, RTX 4090 165, H100 989, B200 2250, RTX 5090 210; tf32 half of that but
+on T4, which has none), over SMs and boost clock. `mma` reaches these rates but on sm_90, where
+`wgmma` does: 63 % of it (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+Architecture via Microbenchmarking", IPDPS 2024), and on sm_100, where `tcgen05` does: there the
+rate of an SM of A100 is assumed, a quarter.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from dlc import plugins
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.ir.cached import cached
 from dlc.plugins import DLC
+from dlc.precision import Precision, get_precision
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -68,13 +70,15 @@ STATIC_SHARED_LIMIT = 48 * KIB
 
 DEFAULT_TARGET = "sm_90"
 TARGET_ATTRIBUTE = "dlc.target"
+PRECISION_ATTRIBUTE = "dlc.precision"
 
 
-Feature = Literal["cp.async", "mma", "stmatrix", "tma"]
+Feature = Literal["cp.async", "mma", "stmatrix", "tf32", "tma"]
 FEATURES: Mapping[Feature, tuple[int, str]] = {
     "cp.async": (80, "cp.async"),
     "mma": (80, "mma.m16n8k16"),
     "stmatrix": (90, "stmatrix"),
+    "tf32": (80, "mma.m16n8k8 of tf32"),
     "tma": (90, "tensor memory accelerator"),
 }
 """What not every chip has: the first instruction set that has it (PTX ISA), and its name."""
@@ -112,6 +116,11 @@ class Target:
     """Multiply-adds of f16 or bf16 that the tensor cores of an SM do in a clock, sums in f32."""
     mma_share: float = 1.0
     """The share of that rate which warps reach by `mma`."""
+    tf32_lanes: int = 128
+    """As `tensor_lanes`, of tf32."""
+    precision: Precision = "f32"
+    """What products of f32 may be computed in beside f32. Not of the chip: of who compiles for
+    it."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"sm_\d+", self.name):
@@ -133,9 +142,19 @@ class Target:
         return f"{self.name} has no {words}{older}"
 
     @property
+    def label(self) -> str:
+        """What schedules are told apart by: the name, and the precision if it is not f32."""
+        return self.name if self.precision == "f32" else f"{self.name} {self.precision}"
+
+    @property
     def mma_lanes(self) -> float:
-        """Multiply-adds that an SM does by `mma` in a clock."""
+        """Multiply-adds of f16 or bf16 that an SM does by `mma` in a clock."""
         return self.tensor_lanes * self.mma_share
+
+    @property
+    def mma_tf32_lanes(self) -> float:
+        """Those of tf32."""
+        return self.tf32_lanes * self.mma_share
 
     @property
     def tensor_flops(self) -> float:
@@ -177,15 +196,15 @@ CPU_CORE = Core(64 * 6e9, 128 * 6e9)
 
 _ROWS = (
     Target("sm_75", 40, 1.59e9, 0.32e12, 4 * MIB, 64 * KIB, 64 * KIB, 1024, 16,
-           reserved_shared=0, fp32_lanes=64, tensor_lanes=512),
+           reserved_shared=0, fp32_lanes=64, tensor_lanes=512, tf32_lanes=0),
     Target("sm_80", 108, 1.41e9, 2.04e12, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32,
-           fp32_lanes=64, tensor_lanes=1024),
+           fp32_lanes=64, tensor_lanes=1024, tf32_lanes=512),
     Target("sm_86", 82, 1.70e9, 0.936e12, 6 * MIB, 99 * KIB, 100 * KIB, 1536, 16),
     Target("sm_89", 128, 2.52e9, 1.01e12, 72 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
     Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=2048, mma_share=0.63),
+           tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63),
     Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=4096, mma_share=0.25),
+           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25),
     Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
 )  # fmt: skip
 for _row in _ROWS:
@@ -213,21 +232,44 @@ def target_hint(name: str) -> str:
     return did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
 
 
-def set_target(module: ModuleOp, target: str) -> None:
-    """Schedules of `module` are to be made for `target`; ValueError if there is none such."""
+def set_target(module: ModuleOp, target: str, precision: str = "f32") -> None:
+    """
+    Schedules of `module` are to be made for `target`, with products of f32 in `precision`;
+    ValueError if there is none such.
+    """
     from xdsl.dialects.builtin import StringAttr
 
     module.attributes[TARGET_ATTRIBUTE] = StringAttr(get_target(target).name)
+    module.attributes.pop(PRECISION_ATTRIBUTE, None)
+    if get_precision(precision) != "f32":
+        module.attributes[PRECISION_ATTRIBUTE] = StringAttr(precision)
 
 
 def target_of(module: ModuleOp) -> Target:
-    """The target of a module's attribute `dlc.target`, by default sm_90."""
-    return get_target(stated_target(module) or DEFAULT_TARGET)
+    """
+    The target of a module's attribute `dlc.target`, by default sm_90, and the precision of its
+    attribute `dlc.precision`, by default f32. ValueError if there is none such.
+    """
+    return _asked(get_target(stated_target(module) or DEFAULT_TARGET), precision_of(module))
+
+
+@lru_cache
+def _asked(target: Target, precision: Precision) -> Target:
+    return target if precision == target.precision else replace(target, precision=precision)
 
 
 def stated_target(module: Operation) -> str | None:
     """What a module's attribute `dlc.target` says, if it has one."""
+    return _stated(module, TARGET_ATTRIBUTE)
+
+
+def precision_of(module: Operation) -> Precision:
+    """What products of f32 in a module may be computed in."""
+    return get_precision(_stated(module, PRECISION_ATTRIBUTE) or "f32")
+
+
+def _stated(module: Operation, name: str) -> str | None:
     from xdsl.dialects.builtin import StringAttr
 
-    attribute = module.attributes.get(TARGET_ATTRIBUTE)
+    attribute = module.attributes.get(name)
     return attribute.data if isinstance(attribute, StringAttr) else None

@@ -39,7 +39,11 @@ LAYERS: tuple[dict[str, str], ...] = (
     },
     {"dlc.dialects": "the six IRs: operations, verifiers, text, canonical forms"},
     {"dlc.target": "what is a fact of a chip"},
-    {"dlc.ir": "index expressions, monoids, scalars, elements", "dlc.registry": "names to classes"},
+    {
+        "dlc.ir": "index expressions, monoids, scalars, elements",
+        "dlc.registry": "names to classes",
+        "dlc.precision": "what products of f32 may be computed in",
+    },
     {
         "dlc.passes": "the list of passes",
         "dlc.log": "what DLC_LOG shows",

@@ -23,9 +23,14 @@ _QUERY = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.
 
 def forbid_tf32() -> None:
     """Products of fp32 numbers are of fp32 numbers, in PyTorch and in what it calls."""
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    settle_tf32(False)
+
+
+def settle_tf32(allowed: bool) -> None:
+    """Whether products of fp32 numbers may be of tf32, in PyTorch and in what it calls."""
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
 
 
 def tf32_allowed() -> bool:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import torch
 
 from dlc.judge.accuracy import Accuracy, compare
+from dlc.precision import Precision
 from dlc_bench.contender import RUN_SECONDS, Contender
 from dlc_bench.device import Device
 from dlc_bench.graphs import GraphTimer, check_alive
@@ -84,13 +85,15 @@ class Reference:
     eager: list[torch.Tensor] | list[None]
     longest_reduction: int
     backend: str
+    precision: Precision = "f32"
+    """What products of f32 may be computed in."""
 
     def judge(self, results: Sequence[torch.Tensor]) -> Accuracy:
         """The worst of a contender's results. ValueError if their number or shapes are wrong."""
         if len(results) != len(self.exact):
             raise ValueError(f"expected {len(self.exact)} results, found {len(results)}")
         judged = [
-            compare(r, x, e, self.longest_reduction, self.backend)
+            compare(r, x, e, self.longest_reduction, self.backend, self.precision)
             for r, x, e in zip(results, self.exact, self.eager, strict=True)
         ]
         return max(judged, key=lambda a: (not a.ok, a.error))
@@ -115,6 +118,7 @@ def measure(
     plan: Plan | None = None,
     announce: Announce | None = None,
     longest_reduction: int = 1,
+    precision: Precision = "f32",
     timer: Timer | None = None,
 ) -> dict[str, Result]:
     """
@@ -129,7 +133,7 @@ def measure(
         announce("reference", "results in fp64 and eager", RUN_SECONDS)
         exact = subject.exact()
         eager = _eager(subject) if exact and subject.has_eager else [None] * len(exact)
-        reference = Reference(exact, eager, longest_reduction, device.backend)
+        reference = Reference(exact, eager, longest_reduction, device.backend, precision)
         for contender in contenders:
             result = results[contender.name]
             staged = _prepare(subject, contender, timer, reference, result, announce)

@@ -40,6 +40,7 @@ class Entry:
     kernel: str
     """The key of its structure."""
     target: str
+    """The label of the target: `sm_90`, or `sm_90 tf32` where products may be of tf32."""
     objective: str
     name: str
     """The kernel's name in the program where it was tuned."""

@@ -13,10 +13,11 @@ from dlc.cli.status_line import progress
 from dlc.compiler import Variant
 from dlc.diagnostics import UsageError, did_you_mean, with_hint
 from dlc.frontend.imported import ImportedProgram
+from dlc.target import precision_of
 from dlc_bench.ceilings import measure_ceilings
 from dlc_bench.contender import AUTOTUNE, COMPILE, DLC, EAGER, PEERS, Contender, dlc_module
 from dlc_bench.device import find_device
-from dlc_bench.environment import forbid_tf32, tf32_allowed
+from dlc_bench.environment import settle_tf32, tf32_allowed
 from dlc_bench.measure import make_timer, measure
 from dlc_bench.program import module_subject, program_subject
 from dlc_bench.table import device_lines, results_table
@@ -57,7 +58,8 @@ def report_bench(
     Prints what was measured; 1 where a contender has wrong results or an impossible time. A module
     that comes from no program runs alone and unchecked.
     """
-    forbid_tf32()
+    precision = "f32" if torch_ir is None else precision_of(torch_ir)
+    settle_tf32(precision == "tf32")
     device = find_device(executor.backend.name)
     arguments = [to_device(t, device.torch) for t in arguments]
     names = contender_names(options.contenders, device.backend)
@@ -74,7 +76,12 @@ def report_bench(
         with progress("measuring …"):
             ceilings = measure_ceilings(device)
             results = measure(
-                subject, contenders, device, longest_reduction=longest_reduction, timer=timer
+                subject,
+                contenders,
+                device,
+                longest_reduction=longest_reduction,
+                precision=precision,
+                timer=timer,
             )
     device = device.measured(ceilings.gemm_flops, ceilings.copy_bandwidth)
     print(device_lines(device, ceilings, timer.method, tf32_allowed()))

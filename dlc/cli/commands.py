@@ -76,7 +76,7 @@ def _load(options: argparse.Namespace, sources: dict[str, str], timing: Timing) 
         from dlc.cli.edit_warnings import warn_of_oversights
 
         with timing.phase("dlc", "parsing"):
-            module = load_module(new_context(), file, options.target, sources)
+            module = load_module(new_context(), file, options, sources)
             warn_of_oversights(module, sources)
             return Loaded.of(module)
     if file is not None and kind == "model":

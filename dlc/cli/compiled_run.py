@@ -18,6 +18,7 @@ from dlc.dialects.main_function import main_of
 from dlc.dialects.user_outputs import mutated_by
 from dlc.judge.reference import evaluate
 from dlc.pipeline import Observer, run_pipeline, stage_of
+from dlc.target import precision_of
 
 
 def compiled(job: Job, source: Loaded, observers: Sequence[Observer]) -> Subject:
@@ -37,7 +38,8 @@ def compiled(job: Job, source: Loaded, observers: Sequence[Observer]) -> Subject
         longest = _longest_reduction(job.ctx, source.module.clone())
     main = main_of(source.module)
     shown = Shown(rows_of(main), mutated_by(main), peak)
-    return Subject(lowered, arguments, reference, longest, shown)
+    precision = precision_of(loaded.module)
+    return Subject(lowered, arguments, reference, longest, shown, precision)
 
 
 def make_reference(

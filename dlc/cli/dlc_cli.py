@@ -25,6 +25,7 @@ from dlc import __version__, plugins
 from dlc.cli.model_options import add_model_options, at_least
 from dlc.cli.usage import CommandParser
 from dlc.passes import PRINTED
+from dlc.precision import PRECISIONS
 
 _PROGRAM = """
 A program is text (-c), a script, a file of any of dlc's IRs, or a model. Tensors that a text or
@@ -224,6 +225,12 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
     add_model_options(command)
     command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
+    command.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        help="what products of f32 may be computed in (docs/tensor-cores.md) [as PyTorch is told "
+        "to, f32 or tf32]",
+    )
     command.add_argument(
         "-v",
         action="count",

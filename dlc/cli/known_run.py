@@ -36,7 +36,8 @@ def key_of(job: Job) -> str | None:
     watched = options.bench or options.profile or job.observers != [job.timing]
     if call is None or watched or (text := text_of_export(call)) is None:
         return None
-    return content_key(text, job.loaded.target or "", torch.__version__, source_key())
+    target, precision = job.loaded.target or "", job.loaded.precision
+    return content_key(text, target, precision, torch.__version__, source_key())
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ class KnownRun:
             return None
         longest = self.lowered.longest_reduction
         assert longest is not None
-        return Subject(self.lowered, arguments, (exact, eager), longest, self.shown)
+        return Subject(
+            self.lowered, arguments, (exact, eager), longest, self.shown, job.loaded.precision
+        )
 
     def _arguments(self, loaded: Loaded, seed: int) -> list[torch.Tensor]:
         assert loaded.call is not None

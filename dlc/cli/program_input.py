@@ -16,7 +16,8 @@ from dlc.cli.observers import Timing
 from dlc.diagnostics import UsageError, with_hint
 from dlc.frontend.quick_imports import quick_imports, uncollected
 from dlc.ir.cached import cached
-from dlc.target import DEFAULT_TARGET, TARGET_ATTRIBUTE, set_target
+from dlc.precision import Precision
+from dlc.target import DEFAULT_TARGET, precision_of, set_target, stated_target
 from dlc.text import not_text
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Loaded:
     args: tuple[Any, ...] = ()
     target: str | None = None
     """The target of such a program."""
+    precision: Precision = "f32"
+    """What its products of f32 may be computed in."""
 
     @staticmethod
     def of(module: ModuleOp) -> Loaded:
@@ -79,10 +82,13 @@ class Loaded:
         return bound
 
 
-def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, str]) -> ModuleOp:
+def load_module(
+    ctx: Context, file: str, options: argparse.Namespace, sources: dict[str, str]
+) -> ModuleOp:
     """
     The module in an .mlir file (`-`: on stdin), verified. `sources` gets its text; from there that
-    of stdin is taken the second time. The target is the given one, or the module's own, or sm_90.
+    of stdin is taken the second time. The target is the one in the options, or the module's own, or
+    sm_90; the precision in the options, or the module's own, or f32.
     """
     from dlc.ir.dominance import verify_dominance
     from dlc.ir.locations import LocParser
@@ -106,8 +112,8 @@ def load_module(ctx: Context, file: str, target: str | None, sources: dict[str, 
         raise
     module.verify()
     verify_dominance(module)
-    if target is not None or TARGET_ATTRIBUTE not in module.attributes:
-        set_target(module, target or DEFAULT_TARGET)
+    target = options.target or stated_target(module) or DEFAULT_TARGET
+    set_target(module, target, options.precision or precision_of(module))
     return module
 
 
@@ -178,6 +184,7 @@ def _imported(
     with timing.phase("dlc", "import of the frontend"), uncollected():
         from dlc.backend.executor import default_target
         from dlc.frontend.exported_call import export_call
+        from dlc.precision import default_precision
 
         whole = _overloads(options)
     with timing.phase("dlc", "export, but for PyTorch's part"), uncollected():
@@ -185,6 +192,7 @@ def _imported(
         call = export_call(module, args, exporting=exporting, whole=whole)
     gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s
     chip = target or default_target()
+    precision = options.precision or default_precision()
 
     def read() -> tuple[ModuleOp, ImportedProgram]:
         with timing.phase("dlc", "import to Torch IR"), uncollected():
@@ -192,10 +200,10 @@ def _imported(
 
             program = import_call(call)
         gc.freeze()
-        set_target(program.module, chip)
+        set_target(program.module, chip, precision)
         return program.module, program
 
-    loaded = Loaded(read, call, args, chip)
+    loaded = Loaded(read, call, args, chip, precision)
     if options.command != "run":  # which may know the program by what was exported
         loaded.module
     return loaded

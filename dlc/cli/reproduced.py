@@ -18,6 +18,7 @@ from dlc.judge.known_results import Known
 from dlc.judge.random_inputs import random_arguments
 from dlc.judge.reference import Widened, widened
 from dlc.stages import compiler_context
+from dlc.target import precision_of
 
 
 def check_kernel(
@@ -46,5 +47,5 @@ def check_kernel(
     results, times = timed_run(executor, arguments)
     print(kernel_table(executor.funcs, times, backend.name))
     print()
-    question = Known(exact, eager, longest_reduction(module))
+    question = Known(exact, eager, longest_reduction(module), precision=precision_of(module))
     return report_accuracy(rows_of(main_of(module)), results, question, options, backend)

@@ -89,6 +89,7 @@ def _run_and_judge(executor: Executor, subject: Subject, options: argparse.Names
         tensors_of(shown.written, shown.rows, exact, [widened(t) for t in arguments]),
         tensors_of(shown.written, shown.rows, eager, arguments),
         subject.longest_reduction,
+        precision=subject.precision,
     )
     return report_accuracy(shown.rows, tensors, told, options, backend)
 

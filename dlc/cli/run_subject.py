@@ -11,6 +11,7 @@ from dlc.cli.result_rows import Row
 from dlc.diagnostics import UsageError, with_hint
 from dlc.kernel_cache import Lowered
 from dlc.models.weights import available_bytes
+from dlc.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Subject:
     reference: tuple[list[torch.Tensor], list[torch.Tensor]] | None
     longest_reduction: int
     shown: Shown
+    precision: Precision
+    """What products of f32 may be computed in."""
 
 
 def check_memory(eager_peak: int, arguments: Sequence[torch.Tensor]) -> None:

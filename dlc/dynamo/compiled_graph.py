@@ -25,7 +25,9 @@ class CompiledGraph(torch.nn.Module):
         super().__init__()
         self.graph = graph
         self.fallback = options.fallback
-        self.program = CompiledProgram(graph, options.chip(), options.place(), options.graph)
+        self.program = CompiledProgram(
+            graph, options.chip(), options.place(), options.graph, precision=options.precision
+        )
         self.left: set[Hashable] = set()
         """The calls that are left to PyTorch, by their keys."""
 

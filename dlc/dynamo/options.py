@@ -9,6 +9,7 @@ from typing import Any
 from dlc.backend.executor import Backend, BackendLike, default_target, get_backend
 from dlc.cuda_graph import Capturing
 from dlc.diagnostics import did_you_mean
+from dlc.precision import get_precision
 from dlc.target import get_target
 
 MODES = ("default", "reduce-overhead")
@@ -17,14 +18,15 @@ MODES = ("default", "reduce-overhead")
 @dataclass(frozen=True)
 class Options:
     """
-    `target`, `backend`, `graph` and `sync` are those of `dlc.compile`. With `fallback`, PyTorch
-    runs what dlc cannot compile; without it that is an error.
+    `target`, `backend`, `graph`, `sync` and `precision` are those of `dlc.compile`. With
+    `fallback`, PyTorch runs what dlc cannot compile; without it that is an error.
     """
 
     target: str | None = None
     backend: BackendLike = None
     graph: bool = False
     sync: bool = False
+    precision: str | None = None
     fallback: bool = True
 
     @staticmethod
@@ -44,6 +46,8 @@ class Options:
             if isinstance(known[name], bool) and not isinstance(value, bool):
                 raise TypeError(f"the option {name} is True or False, not {value!r}")
         chosen = Options(**(options or {}))
+        if chosen.precision is not None:
+            get_precision(chosen.precision)
         if mode != "reduce-overhead" or "graph" in (options or {}):
             return chosen
         graph = isinstance(chosen.place(), Capturing)

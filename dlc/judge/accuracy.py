@@ -4,7 +4,9 @@ The accuracy that a result must have: dlc's rule, in one place.
 An error is max |y - y64| over a tensor relative to max |y64|, both over what is finite. It may be
 c times eager PyTorch's error or 4 ulp of the result's dtype, whichever is more: c is 2 on a GPU,
 and on the host max(2, sqrt(K) / 4) for a program whose longest reduction has K terms, since CPU
-libraries sum in many partial sums where a kernel sums in order.
+libraries sum in many partial sums where a kernel sums in order. Where products of f32 may be
+computed in tf32 (`dlc.precision`), an ulp is that of tf32, if that is more; three products of tf32
+are judged as f32.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from math import sqrt
 
 import torch
 
+from dlc.precision import Precision
+
 ULPS = 4
+TF32_EPS = 2.0**-10
+"""An ulp of tf32, which has 10 bits of a fraction."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ def compare(
     eager: torch.Tensor | None,
     longest_reduction: int = 1,
     backend: str = "host",
+    precision: Precision = "f32",
 ) -> Accuracy:
     """
     Judges `result` against the program in fp64, beside eager PyTorch in the result's dtype.
@@ -83,7 +90,8 @@ def compare(
     eager_finite = eager.isfinite() & rounded.isfinite()
     eager_error = _largest(eager.double() - reference64, eager_finite) / (scale or 1.0)
     factor = 2.0 if backend == "cuda" else max(2.0, sqrt(longest_reduction) / 4)
-    bound = max(factor * eager_error, ulps * torch.finfo(result.dtype).eps)
+    eps = max(torch.finfo(result.dtype).eps, TF32_EPS if precision == "tf32" else 0.0)
+    bound = max(factor * eager_error, ulps * eps)
     return Accuracy(error, eager_error, bound, int((exact & ~same).sum()))
 
 

@@ -15,6 +15,9 @@ sums in one order or another. There are two kinds of disturbance:
   of these errors, taken as independent, is within the largest of 24 samples but for one chance in
   10^10; a comparison that half an ulp decides is decided otherwise in one of them but for one in
   10^5.
+
+Where products of f32 may be computed in tf32, which any of f32 may turn out to be, every number in
+f32 is disturbed coarsely, as if it had been rounded to tf32.
 """
 
 from __future__ import annotations
@@ -24,11 +27,13 @@ from functools import cached_property
 from math import ceil
 
 import torch
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp, TensorType
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from dlc.backend.dtypes import torch_dtype
+from dlc.judge.accuracy import TF32_EPS
 from dlc.judge.reference import evaluate
+from dlc.target import precision_of
 
 SAMPLES, COARSE_SAMPLES = 4, 24
 FURTHER_SAMPLES = 60
@@ -43,7 +48,8 @@ class Expected:
     """The results of a program in Torch IR, and how exactly they are known; errors as raised."""
 
     def __init__(self, module: ModuleOp, arguments: Sequence[torch.Tensor]) -> None:
-        self._program, self._noise = (module, arguments), _Noise()
+        tf32 = precision_of(module) == "tf32"
+        self._program, self._noise = (module, arguments), _Noise(tf32)
         noise = self._noise
         self.exact = evaluate(module, arguments, double=True)
         self.eager = evaluate(module, arguments)
@@ -51,10 +57,11 @@ class Expected:
             evaluate(module, arguments, double=True, disturb=noise.fine)
             for _ in noise.turns(SAMPLES)
         ]
-        halves = any(_is_rounded(value) for op in module.walk() for value in op.results)
+        values = (value for op in module.walk() for value in (*op.results, *op.operands))
+        rounded = any(map(noise.is_rounded, values))
         self.moved_far = [
             evaluate(module, arguments, double=True, disturb=noise.coarse, within=noise.coarse)
-            for _ in noise.turns(COARSE_SAMPLES if halves else 0)
+            for _ in noise.turns(COARSE_SAMPLES if rounded else 0)
         ]
 
     @cached_property
@@ -89,9 +96,10 @@ class Expected:
 class _Noise:
     """Disturbs numbers, differently each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, tf32: bool) -> None:
         self._generator = torch.Generator().manual_seed(0)
         self._sign = 1.0
+        self._tf32 = tf32
 
     def turns(self, count: int) -> Iterator[int]:
         """
@@ -115,11 +123,24 @@ class _Noise:
         return tensor * (1 + _ulp(_dtype(value)) * self._uniform(tensor))
 
     def coarse(self, tensor: torch.Tensor, value: SSAValue) -> torch.Tensor:
-        if not _is_rounded(value):
+        if not self.is_rounded(value):
             return self.fine(tensor, value)
         kind = torch.finfo(_dtype(value))
-        ulp = (kind.eps * tensor.abs()).clamp(min=kind.tiny * kind.eps)  # of subnormals, too
+        eps = TF32_EPS if kind.bits == 32 else kind.eps
+        ulp = (eps * tensor.abs()).clamp(min=kind.tiny * eps)  # of subnormals, too
         return torch.where(tensor == 0, tensor, tensor + COARSE * ulp * self._uniform(tensor))
+
+    def is_rounded(self, value: SSAValue) -> bool:
+        """
+        True if a value is the result of an operation in f16 or bf16, or any in f32 that may be
+        multiplied in tf32.
+        """
+        element = value.type.element_type if isinstance(value.type, TensorType) else None
+        if isinstance(element, Float32Type):
+            return self._tf32
+        return isinstance(value.owner, Operation) and isinstance(
+            element, Float16Type | BFloat16Type
+        )
 
     def _uniform(self, like: torch.Tensor) -> torch.Tensor:
         """Numbers between -1 and 1."""
@@ -130,12 +151,6 @@ class _Noise:
 def _dtype(value: SSAValue) -> torch.dtype:
     assert isinstance(value.type, TensorType)
     return torch_dtype(value.type.element_type)
-
-
-def _is_rounded(value: SSAValue) -> bool:
-    """True if a value is the result of an operation in f16 or bf16."""
-    element = value.type.element_type if isinstance(value.type, TensorType) else None
-    return isinstance(value.owner, Operation) and isinstance(element, Float16Type | BFloat16Type)
 
 
 def _ulp(dtype: torch.dtype) -> float:

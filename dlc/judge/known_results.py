@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from dlc.judge.accuracy import Accuracy, compare
+from dlc.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Known:
     longest_reduction: int
     own: Sequence[torch.Tensor] = ()
     """The program's own results, if these are what `exact` is."""
+    precision: Precision = "f32"
+    """What products of f32 may be computed in."""
 
     def complaint(self, results: Sequence[torch.Tensor], backend: str = "host") -> str | None:
         """ValueError for other numbers of results, shapes or dtypes than expected."""
@@ -31,10 +34,11 @@ class Known:
     def judge(self, results: Sequence[torch.Tensor], backend: str) -> list[Accuracy]:
         eager = self.eager or [None] * len(self.exact)
         judged: list[Accuracy] = []
+        how = self.longest_reduction, backend, self.precision
         for result, exact, own in zip(results, self.exact, eager, strict=True):
             if own is not None and result.element_size() == own.element_size():
                 result = result.view(own.dtype)  # Tensor IR has no unsigned bytes
-            judged.append(compare(result, exact, own, self.longest_reduction, backend))
+            judged.append(compare(result, exact, own, *how))
         return judged
 
 

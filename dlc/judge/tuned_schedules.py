@@ -56,7 +56,7 @@ class TunedSchedules:
         """The plan of the database on a program whose kernels are about to merge."""
         if FusionPlan.written(module).groups:
             return
-        entry = self.database.find(program_key(module), target_of(module).name, self.objectives)
+        entry = self.database.find(program_key(module), target_of(module).label, self.objectives)
         if entry is None or not entry.schedule:
             return
         plan = FusionPlan.of(entry.schedule)
@@ -73,7 +73,7 @@ class TunedSchedules:
 
     def apply(self, module: ModuleOp) -> None:
         """The schedules of the database on the kernels of a module of Loop IR."""
-        target = target_of(module).name
+        target = target_of(module).label
         for kernel in module.walk():
             if not isinstance(kernel, loop.KernelOp) or kernel.schedule is not None:
                 continue

@@ -45,6 +45,7 @@ from dlc.judge.unusual_inputs import unusual_inputs
 from dlc.passes import Stage, Step, steps_between
 from dlc.pipeline import apply_pass, stage_of, text_of
 from dlc.remarks import Remark
+from dlc.target import precision_of
 from dlc.text import counted
 
 PLAINEST = (
@@ -102,7 +103,8 @@ class Question:
         ordinary: Judge
         if stage_of(module) == "torch":
             exact, eager = evaluate(module, arguments, double=True), evaluate(module, arguments)
-            ordinary, original = Known(exact, eager, itself.longest), module.clone()
+            ordinary = Known(exact, eager, itself.longest, precision=precision_of(module))
+            original = module.clone()
         else:
             ordinary, original = itself.known(arguments), None
         trials, notes = [Trial("", arguments, ordinary)], list[str]()
@@ -137,7 +139,8 @@ class _Itself:
 
     def known(self, inputs: Sequence[torch.Tensor]) -> Known:
         own = run(self.executor, inputs)
-        return Known([*map(widened, own)], None, self.longest, own)
+        exact = [*map(widened, own)]
+        return Known(exact, None, self.longest, own, precision_of(self.module))
 
 
 class Answers:

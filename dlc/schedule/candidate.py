@@ -73,6 +73,8 @@ class Candidate:
     """Points of K that a thread takes at once."""
     mma: ClassVar[str] = ""
     """The shape of products of matrices that warps compute at once, if they do."""
+    precision: ClassVar[str] = ""
+    """What tensor cores multiply factors of f32 in, if they do."""
 
     @cached
     def block(self) -> tuple[int, int]:
@@ -340,9 +342,10 @@ class Candidate:
         times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
         shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
+        how = f", products by {self.precision}" if self.precision else ""
         return (
             f"{shape} blocks of {self.thread_count} threads, chunks of {self.chunk}"
-            f"{split}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
+            f"{split}{how}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
 

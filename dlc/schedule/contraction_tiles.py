@@ -10,8 +10,8 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.loop.contraction import Contraction, contraction_of, factors
 from dlc.analysis.loop.cost import flops_of
-from dlc.analysis.loop.half_products import half_products, lies_in_runs
 from dlc.analysis.loop.loops import share_folded
+from dlc.analysis.loop.mma_products import lies_in_runs, mma_products
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
@@ -20,7 +20,7 @@ from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance, variance
 from dlc.schedule.candidate import SECTOR, VECTOR
 from dlc.schedule.problem import Problem, TensorProduct
-from dlc.schedule.warp_candidate import STEP
+from dlc.schedule.warp_candidate import warp_candidate_of
 from dlc.target import WIDEST_ACCESS
 
 RUN = 32
@@ -215,16 +215,18 @@ def _tensor_product(
     tiled: tuple[BlockArgument, BlockArgument, tuple[BlockArgument | None, ...]],
     along: Variance,
 ) -> TensorProduct | None:
-    """What tensor cores would multiply, if K fills a step; they need no factor widened."""
+    """What tensor cores would multiply, if K fills a step; they need no half widened."""
     row, column, beside = tiled
-    products = half_products(reduce, row, column, along)
-    if products is None or reduce.least(reduce.axes[-1]) < STEP:
+    products = mma_products(reduce, row, column, along)
+    if products is None or reduce.least(reduce.axes[-1]) < warp_candidate_of(products.type).vector:
         return None
     sides = (
         (products.rows, found.rows, found.columns, row, beside[0]),
         (products.columns, found.columns, found.rows, column, beside[1]),
     )
-    works = [_own_work(reduce, along, axes, others) - len(fs) for fs, axes, others, *_ in sides]
+    works = [_own_work(reduce, along, axes, others) for _, axes, others, *_ in sides]
+    if products.type != "f32":
+        works = [work - len(fs) for work, (fs, *_) in zip(works, sides, strict=True)]
     runs = [all(lies_in_runs(f, reduce, tiled) for f in fs) for fs, _, _, *tiled in sides]
     (row_work, column_work), (row_runs, column_runs) = works, runs
     return TensorProduct(products.type, row_work, column_work, row_runs, column_runs)

@@ -32,7 +32,7 @@ from dlc.schedule.rows import (
     run_of,
     split_axis,
 )
-from dlc.schedule.tiling import candidates, rings
+from dlc.schedule.tiling import candidates, not_multiplied, rings
 from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 
@@ -119,18 +119,25 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
     steps += [
         f"blockify-launch{{block={per_axis(block)} thread={per_axis(dealt)}{group}}}",
         f"stage-inputs{{budget={slabs}{computed}}}",
-        f"register-tile{{extents={registers}{f' mma={best.mma}' if best.mma else ''}}}",
+        f"register-tile{{extents={registers}{_multiplied(best)}}}",
         *([] if best.mma else ["permute-register-tile"]),
     ]
     lost = [str(other) for other in fitting[1:]]
     if best.rings:
         steps += rings(best.depth, target)
         lost += [_without_tma(best)] if target.has("tma") else []
+    if refused := not_multiplied(problem, target):
+        lost.append(refused)
     steps.append("pad-smem")
     if best.rings:
         steps.append("pipeline-k-outer")
     steps.append(f"mark-unroll{{limit={max(best.chunk // best.vector, 1)}}}")
     return Choice(",".join(steps), str(best), tuple(lost))
+
+
+def _multiplied(best: Candidate) -> str:
+    """The options by which warps multiply, if they do."""
+    return "".join(f" {k}={v}" for k, v in (("mma", best.mma), ("precision", best.precision)) if v)
 
 
 def _without_tma(best: Candidate) -> str:

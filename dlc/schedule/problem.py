@@ -10,14 +10,16 @@ from dlc.ir.cached import cached
 
 @dataclass(frozen=True)
 class TensorProduct:
-    """What tensor cores multiply: factors of f16 or bf16, whose products they sum in f32."""
+    """What tensor cores multiply: factors of one type, whose products they sum in f32."""
 
     type: str
+    """`f16`, `bf16` or `f32`."""
     row_work: float = 0
     """Instructions that compute a factor along rows; 0 if that is an element of an input."""
     column_work: float = 0
     row_runs: bool = True
-    """True if factors along rows lie in runs along rows or K, of which warps read 16 bytes."""
+    """True if factors along rows lie in runs along K or, halves, along rows, of which warps read 16
+    bytes."""
     column_runs: bool = True
 
 

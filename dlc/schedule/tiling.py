@@ -5,16 +5,16 @@ The tilings of a contraction that are tried, and the fastest of them by the esti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from itertools import chain, groupby, product
+from itertools import chain, groupby, islice, product
 from math import inf, prod
 
 from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.problem import Problem
-from dlc.schedule.warp_candidate import WarpCandidate
+from dlc.schedule.warp_candidate import warp_candidate_of
 from dlc.target import Target
 
 WARP_TILES = (
@@ -24,8 +24,6 @@ WARP_TILES = (
 """Rows and columns of a warp on tensor cores."""
 WARPS = ((2, 4), (4, 2), (2, 2), (1, 4), (4, 1), (1, 2), (2, 1), (1, 1), (1, 8), (8, 1), (4, 4))
 """Rows and columns of warps in a block."""
-WARP_CHUNKS = (64, 32)
-"""Points of K in a chunk for tensor cores."""
 THREAD_TILES = (
     *((8, 16), (16, 8), (8, 8), (8, 4), (4, 8), (4, 4)),
     *((2, 4), (2, 8), (1, 8), (1, 4), (2, 2), (1, 1)),
@@ -65,10 +63,21 @@ def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
     """
     shapes: dict[object, Candidate] = {}
     for c in _ranked(problem, target):
-        shapes.setdefault((c.block, c.splits), c)
+        shapes.setdefault((c.block, c.splits, c.precision), c)
         if len(shapes) == SHAPES:
             break
-    return tuple(shapes.values())
+    found = list(shapes.values())
+    asked = problem.tensor is not None and problem.tensor.type == "f32"
+    if asked and not any(c.precision for c in found):
+        found += islice(_rising(problem, target, _warp_tiles), 1)
+    return tuple(found)
+
+
+def not_multiplied(problem: Problem, target: Target) -> str:
+    """Why tensor cores do not multiply f32 where this is asked for; empty if they can."""
+    if target.precision == "f32" or problem.tensor is None or problem.tensor.type != "f32":
+        return ""
+    return "" if target.has("tf32") else f"products by {target.precision}: {target.lacking('tf32')}"
 
 
 def _ranked(problem: Problem, target: Target) -> Iterator[Candidate]:
@@ -84,14 +93,18 @@ def _ranked(problem: Problem, target: Target) -> Iterator[Candidate]:
         yield from group if slower else sorted(group, key=lambda c: not c.is_dense)
 
 
-def _rising(problem: Problem, target: Target) -> Iterator[Candidate]:
+Tiles = Callable[[Problem, Target], Iterator[Candidate]]
+"""Candidates that do not split K."""
+
+
+def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iterator[Candidate]:
     """
-    All candidates that fit, the fastest first, and of equally fast ones the first by `ties`. What a
-    bound says is not next is not looked at yet.
+    All candidates that fit, the fastest first, and of equally fast ones the first by `ties`; those
+    that are `made` alone, if so. What a bound says is not next is not looked at yet.
     """
     heap: list[tuple[float, tuple[float, ...], int, Candidate, int]] = [
         (tile.least_seconds(splits), (), number, tile, splits)
-        for number, (tile, splits) in enumerate(tiles(problem, target))
+        for number, (tile, splits) in enumerate(tiles(problem, target, made))
     ]
     heapify(heap)
     while heap:
@@ -105,9 +118,11 @@ def _rising(problem: Problem, target: Target) -> Iterator[Candidate]:
                 heappush(heap, (new.seconds, new.ties, number, new, splits))
 
 
-def tiles(problem: Problem, target: Target) -> Iterator[tuple[Candidate, int]]:
+def tiles(
+    problem: Problem, target: Target, made: Tiles | None = None
+) -> Iterator[tuple[Candidate, int]]:
     """Candidates that do not split K, each with every number of parts worth splitting it into."""
-    for tile in chain(_warp_tiles(problem, target), _thread_tiles(problem, target)):
+    for tile in (made or _tiles)(problem, target):
         for splits in SPLITS:
             if splits > 1 and 2 * splits > (1 if problem.skips else tile.chunks):
                 break
@@ -130,10 +145,22 @@ def _thread_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
 
 
 def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
-    """Tiles for tensor cores, if these can compute the sums."""
-    if problem.tensor is None or not target.has("mma"):
+    """Tiles for tensor cores, if these can compute the sums and may."""
+    if problem.tensor is None:
         return
-    for warp, warps, chunk in product(WARP_TILES, WARPS, WARP_CHUNKS):
-        tile = WarpCandidate(problem, target, warp, warps, chunk, 2, 1)
-        if tile.sums <= MOST and (chunk == WARP_CHUNKS[-1] or chunk < 2 * problem.k):
+    if problem.tensor.type != "f32":
+        possible = target.has("mma")
+    else:
+        possible = target.precision != "f32" and target.has("tf32")
+    if not possible:
+        return
+    made = warp_candidate_of(problem.tensor.type, target.precision)
+    for warp, warps, chunk in product(WARP_TILES, WARPS, made.chunk_sizes):
+        tile = made(problem, target, warp, warps, chunk, 2, 1)
+        if tile.sums <= made.most and (chunk == made.chunk_sizes[-1] or chunk < 2 * problem.k):
             yield tile
+
+
+def _tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
+    yield from _warp_tiles(problem, target)
+    yield from _thread_tiles(problem, target)

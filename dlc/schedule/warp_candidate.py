@@ -23,14 +23,17 @@ from dlc.schedule.candidate import (
 from dlc.schedule.problem import TensorProduct
 from dlc.target import BANK_BYTES, BANKS, WARP
 
-STEP = 16
-"""Points of K, and rows, and twice the columns, of a product that a warp computes at once."""
-PADDING = 8
-"""Elements after each row of a slab: 16 bytes, which keep 8 rows off each other's banks."""
+ROWS, COLUMNS = 16, 8
+"""Of the sums of a product that a warp computes at once."""
+PADDING = 16
+"""Bytes after each row of a slab, which keep 8 rows off each other's banks."""
 ROW_LOADS, ROW_WAVEFRONTS = 1, WAVEFRONTS
-"""Instructions and wavefronts by which a warp reads 16 x 16 elements that lie in runs of 8."""
-ELEMENT_LOADS, ELEMENT_WAVEFRONTS = 12, 8
-"""The same for elements that a warp reads one by one, and packs in pairs."""
+"""Instructions and wavefronts by which a warp reads 16 rows of 32 bytes that lie in runs of 16."""
+ROW_WORDS = 8
+"""Words of a row of a factor that a product takes: 16 halves, or 8 elements of f32."""
+SPLIT_INSTRUCTIONS = 5
+"""By which a lane takes an element of f32 apart: its leading bits, the rest, and 0 for both where
+it is infinite."""
 OTHER_REGISTERS = 48
 """Registers of a thread beside sums and factors: addresses, copies, the next factors."""
 
@@ -40,8 +43,18 @@ class WarpCandidate(Candidate):
     """One way to tile a problem for tensor cores: `thread` is what a warp has, `threads` warps."""
 
     depths: ClassVar[tuple[int, ...]] = (4, 3, 2)
-    vector: ClassVar[int] = STEP
+    vector: ClassVar[int] = 16
+    """Points of K of a product that a warp computes at once."""
     mma: ClassVar[str] = "m16n8k16"
+    element_loads: ClassVar[tuple[int, int]] = 12, 8
+    """Instructions and wavefronts by which a warp reads 16 rows of so many points of K element by
+    element, and packs halves in pairs."""
+    precision: ClassVar[str] = ""
+    """What factors of f32 are multiplied in."""
+    chunk_sizes: ClassVar[tuple[int, ...]] = (64, 32)
+    """Points of K in a chunk that are tried."""
+    most: ClassVar[int] = 128
+    """Sums of a lane that leave registers for factors."""
 
     @property
     def product(self) -> TensorProduct:
@@ -80,29 +93,33 @@ class WarpCandidate(Candidate):
     def shared_bytes(self) -> int:
         slots = self.depth if self.rings else 1
         slabs = self.slab_bytes * slots + self.computed_bytes
-        return slabs * (self.points + PADDING) // self.points
+        return slabs * (self.points + PADDING // self.problem.bytes_) // self.points
 
     @cached
     def registers(self) -> int:
-        p, (rows, columns) = self.problem, self.thread
-        factors = (rows * p.row_factors + columns * p.column_factors) * STEP // 2 // WARP
-        count = self.sums + factors + OTHER_REGISTERS
+        count = self.sums + self._factor_words + OTHER_REGISTERS
         return count + -count % 8
+
+    @property
+    def _factor_words(self) -> int:
+        """Registers of a lane for its parts of factors at `vector` points of K."""
+        p, (rows, columns) = self.problem, self.thread
+        return (rows * p.row_factors + columns * p.column_factors) * ROW_WORDS // WARP
 
     @cached
     def step(self) -> tuple[int, int]:
-        """Products of matrices and other instructions of a warp for 16 points of K."""
+        """Products of matrices and other instructions of a warp for `vector` points of K."""
         rows, columns = self._fragments
-        t = self.product
-        loads = rows * (ROW_LOADS if t.row_runs else ELEMENT_LOADS)
-        loads += columns * (ROW_LOADS if t.column_runs else ELEMENT_LOADS)
-        return prod(self.thread) * self.problem.sums * 2 // STEP**2, loads
+        t, each = self.product, self.element_loads[0]
+        loads = rows * (ROW_LOADS if t.row_runs else each)
+        loads += columns * (ROW_LOADS if t.column_runs else each)
+        return prod(self.thread) * self.problem.sums // (ROWS * COLUMNS), loads
 
     @property
     def _fragments(self) -> tuple[int, int]:
-        """The 16 x 16 elements of factors along rows and along columns that a warp reads."""
+        """How often a warp reads 16 rows of factors along rows, and as many along columns."""
         p, (rows, columns) = self.problem, self.thread
-        return rows * p.row_factors // STEP, columns * p.column_factors // STEP
+        return rows * p.row_factors // ROWS, columns * p.column_factors // ROWS
 
     @cached
     def beside(self) -> float:
@@ -118,17 +135,22 @@ class WarpCandidate(Candidate):
     @cached
     def tensor_clocks(self) -> float:
         """Clocks of an SM's tensor cores for a chunk."""
-        products = prod(self.block) * self.points * self.problem.sums
-        return products / self.target.mma_lanes
+        return self._products / self.target.mma_lanes
+
+    @property
+    def _products(self) -> int:
+        """Multiply-adds of a block for a chunk."""
+        return prod(self.block) * self.points * self.problem.sums
 
     @cached
     def chunk_clocks(self) -> float:
-        t, (mma, loads), steps = self.target, self.step, self.points / STEP
+        t, (mma, loads), steps = self.target, self.step, self.points / self.vector
         warps = prod(self.threads)
         issue = warps * (steps * (mma + loads) + self.beside) * t.warp / t.issue_lanes
         (rows, columns), p = self._fragments, self.product
-        wavefronts = rows * (ROW_WAVEFRONTS if p.row_runs else ELEMENT_WAVEFRONTS)
-        wavefronts += columns * (ROW_WAVEFRONTS if p.column_runs else ELEMENT_WAVEFRONTS)
+        each = self.element_loads[1]
+        wavefronts = rows * (ROW_WAVEFRONTS if p.row_runs else each)
+        wavefronts += columns * (ROW_WAVEFRONTS if p.column_runs else each)
         written = (self.slab_bytes + self.computed_bytes) / (BANKS * BANK_BYTES)
         shared = warps * steps * wavefronts + written
         longest = max(self.tensor_clocks, issue, shared)
@@ -157,4 +179,55 @@ class WarpCandidate(Candidate):
     def copy_share(self) -> float:
         mma, loads = self.step
         copies = self.copies / self.thread_count
-        return copies / (self.points / STEP * (mma + loads) + self.beside)
+        return copies / (self.points / self.vector * (mma + loads) + self.beside)
+
+
+@dataclass(frozen=True)
+class Tf32Candidate(WarpCandidate):
+    """One for factors of f32, of which tensor cores multiply the leading bits."""
+
+    vector: ClassVar[int] = 8
+    mma: ClassVar[str] = "m16n8k8"
+    element_loads: ClassVar[tuple[int, int]] = 4, 4
+    precision: ClassVar[str] = "tf32"
+    chunk_sizes: ClassVar[tuple[int, ...]] = (32, 16)
+
+    @cached
+    def tensor_clocks(self) -> float:
+        return self._products / self.target.mma_tf32_lanes
+
+
+@dataclass(frozen=True)
+class SplitCandidate(Tf32Candidate):
+    """
+    One whose factors are taken apart into two parts, of whose products three are added; what a
+    chunk sums is added to the sums in f32.
+    """
+
+    precision: ClassVar[str] = "3xtf32"
+    most: ClassVar[int] = 64
+
+    @cached
+    def registers(self) -> int:
+        count = 2 * self.sums + 3 * self._factor_words + OTHER_REGISTERS
+        return count + -count % 8
+
+    @cached
+    def step(self) -> tuple[int, int]:
+        mma, loads = super().step
+        return 3 * mma, loads + SPLIT_INSTRUCTIONS * self._factor_words
+
+    @cached
+    def beside(self) -> float:
+        return super().beside + self.sums
+
+    @cached
+    def tensor_clocks(self) -> float:
+        return 3 * super().tensor_clocks
+
+
+def warp_candidate_of(type: str, precision: str = "tf32") -> type[WarpCandidate]:
+    """How factors of a type are tiled for tensor cores, those of f32 in a precision."""
+    if type != "f32":
+        return WarpCandidate
+    return SplitCandidate if precision == "3xtf32" else Tf32Candidate

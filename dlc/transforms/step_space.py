@@ -35,8 +35,18 @@ class Situation:
     @property
     def halves(self) -> list[str]:
         """The types of inputs that are floats of two bytes."""
+        return [str(t) for t in self._floats if element_bytes(t) == 2]
+
+    @property
+    def multiplies_f32(self) -> bool:
+        """True if an input is f32, whose products tensor cores may compute."""
+        asked = self.target.precision != "f32" and self.target.has("tf32")
+        return asked and "f32" in map(str, self._floats)
+
+    @property
+    def _floats(self) -> list[AnyFloat]:
         types = dict.fromkeys(memref_of(ref).element_type for ref in self.kernel.input_refs)
-        return [str(t) for t in types if isinstance(t, AnyFloat) and element_bytes(t) == 2]
+        return [t for t in types if isinstance(t, AnyFloat)]
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ class Subject:
 
     def complaint(self, results: list[torch.Tensor], expected: list[torch.Tensor]) -> str:
         """What is wrong with results; empty if nothing is."""
-        longest = longest_reduction(self.module)
+        how = longest_reduction(self.module), "host", self.target.precision
         for number, (result, right) in enumerate(zip(results, expected, strict=True)):
-            verdict = compare(result.cpu(), right.double(), None, longest)
+            verdict = compare(result.cpu(), right.double(), None, *how)
             if not verdict.ok:
                 return f"result {number} differs from the default schedule's: {verdict}"
         return ""

@@ -152,8 +152,8 @@ def _measured(
         has_eager=False,
     )
     contenders = [_contender(subject, schedule, backend) for schedule in schedules]
-    longest = longest_reduction(subject.module)
-    found = measure(program, contenders, device, plan, longest_reduction=longest)
+    longest, how = longest_reduction(subject.module), subject.target.precision
+    found = measure(program, contenders, device, plan, longest_reduction=longest, precision=how)
     return [_score(found[schedule]) for schedule in schedules]
 
 

@@ -176,7 +176,7 @@ def entry_of(tuning: Tuning) -> Entry:
     digest = text_digest(compiler_context(), subject.module, best.schedule)
     return Entry(
         kernel_key(subject.kernel),
-        subject.target.name,
+        subject.target.label,
         tuning.objective.name,
         subject.name,
         best.schedule,
@@ -194,7 +194,7 @@ def keep_plan(search: PlanSearch, database: ScheduleDatabase) -> None:
         return
     seconds, usual = best.seconds or 0.0, default.seconds or 0.0
     digest = content_key(text_of(best.module))
-    by = program_key(unfused), target_of(unfused).name, search.objective.name
+    by = program_key(unfused), target_of(unfused).label, search.objective.name
     database.put(Entry(*by, PLAN, str(best), seconds, usual, digest, source_key()))
 
 
@@ -212,6 +212,7 @@ def tune(
     args: Sequence[Any],
     target: str | None = None,
     *,
+    precision: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
     objective: str | None = None,
     budget: str | int = BUDGET,
@@ -237,7 +238,7 @@ def tune(
     where the objective cannot be had, `Died` where a default schedule cannot be judged.
     """
     judge = get_objective(objective, ray)
-    program = compile(f, args, target, "host", kwargs)
+    program = compile(f, args, target, "host", kwargs, precision=precision)
     stages = program.variants[0]
     module = stages.module("loop")
     search = PlanSearch(stages.module("tensor"), judge, seed) if plans > 1 else None

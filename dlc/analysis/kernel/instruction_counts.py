@@ -20,6 +20,7 @@ from dlc.analysis.kernel.layout import place_of
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.mma_layouts import TF32
 from dlc.ir.expr import Expr, constant_of
 from dlc.ir.scalar_ops import SCALARS
 from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP
@@ -41,7 +42,9 @@ class Counts:
     sectors: float = 0
     """Of global memory that a warp touches, through L2."""
     tensor_flops: float = 0
-    """Of a warp, by tensor cores."""
+    """Of a warp, by tensor cores, of halves."""
+    tf32_flops: float = 0
+    """The same of tf32."""
     waits: float = 0
     """Times that a thread waits for global memory, one after the other, with nothing to do."""
     overlapped: float = 0
@@ -159,7 +162,11 @@ class _Walk:
                 counts.slots += times
             case kernel.MmaOp():
                 shape = op.shape.sizes
-                counts.tensor_flops += times * 2 * shape.m * shape.n * shape.k
+                flops = times * 2 * shape.m * shape.n * shape.k
+                if op.shape.factors.data == TF32:
+                    counts.tf32_flops += flops
+                else:
+                    counts.tensor_flops += flops
                 counts.slots += times
             case kernel.LdmatrixOp() | kernel.StmatrixOp():
                 counts.wavefronts += times * op.matrices

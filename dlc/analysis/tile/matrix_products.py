@@ -9,7 +9,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr
 from xdsl.ir import SSAValue
 
-from dlc.analysis.loop.half_products import is_numbered
+from dlc.analysis.loop.mma_products import is_numbered
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
 from dlc.dialects.mma_layouts import SHAPES, MmaAttr

@@ -14,16 +14,17 @@ from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
 from dlc.dialects.mma_layouts import OF_FLOATS, OF_HALVES
 from dlc.ir.expr import Expr
+from dlc.precision import PRECISIONS
 from dlc.registry import OptionError
-from dlc.target import target_of
+from dlc.target import Feature, target_of
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_options import divisors, per_axis
 from dlc.transforms.step_space import Domain, Situation, Value, combinations, divisors_of
 from dlc.transforms.tile.tensor_cores.warp_tile import deal_to_warps
 
-PRECISIONS = ("3xtf32", "tf32")
-"""In what tensor cores multiply f32."""
+OF_TENSOR_CORES = PRECISIONS[1:]
+"""In what they multiply f32."""
 _PRECISION_HINT = (
     "tensor cores multiply f32 by mma=m16n8k8 with precision=3xtf32, about as exact as f32, or "
     "precision=tf32, of 11 bits"
@@ -87,8 +88,8 @@ class RegisterTilePass(SchedulingPass):
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "extents": Domain((1, 2, 3, 4, 8, 16), least=1, narrowed=lambda s: _extents(s)),
-        "mma": Domain(("", *OF_HALVES), narrowed=lambda s: _products(s)),
-        "precision": Domain(("f32",)),
+        "mma": Domain(("", *OF_HALVES, *OF_FLOATS), narrowed=lambda s: _products(s)),
+        "precision": Domain(PRECISIONS, narrowed=lambda s: _precisions(s)),
     }
 
     def __post_init__(self) -> None:
@@ -96,7 +97,7 @@ class RegisterTilePass(SchedulingPass):
         known = (*OF_HALVES, *OF_FLOATS)
         if self.mma and self.mma not in known:
             raise OptionError("mma", f"expected {' or '.join(known)}, found {self.mma}")
-        fitting = PRECISIONS if self.mma in OF_FLOATS else ("f32",)
+        fitting = OF_TENSOR_CORES if self.mma in OF_FLOATS else ("f32",)
         if self.precision not in fitting:
             shape = f"mma={self.mma}" if self.mma else "products by threads"
             message = f"expected {' or '.join(fitting)} for {shape}, found {self.precision}"
@@ -117,8 +118,9 @@ class RegisterTilePass(SchedulingPass):
                 message = f"{size} does not divide the {points} points of a thread along"
                 hint = divisors(points)
                 raise OptionError("extents", f"{message} %{axis.name_hint}", hint)
-        if self.mma and not (target := target_of(module)).has("mma"):
-            raise OptionError("mma", target.lacking("mma"), "leave mma out: threads add products")
+        feature: Feature = "tf32" if self.mma in OF_FLOATS else "mma"
+        if self.mma and not (target := target_of(module)).has(feature):
+            raise OptionError("mma", target.lacking(feature), "leave mma out: threads add products")
         if self.mma:
             split = self.precision == "3xtf32"
             return deal_to_warps(launch, serial, sizes, self.mma, split=split)
@@ -154,5 +156,10 @@ def _extents(s: Situation) -> Iterator[Value]:
 
 
 def _products(s: Situation) -> tuple[Value, ...]:
-    """Those of tensor cores where inputs are halves."""
-    return ("", *OF_HALVES) if s.halves else ("",)
+    """Those of tensor cores where inputs are halves, or f32 that they may multiply."""
+    return "", *(OF_HALVES if s.halves else ()), *(OF_FLOATS if s.multiplies_f32 else ())
+
+
+def _precisions(s: Situation) -> tuple[Value, ...]:
+    """The one that fits the products: of tensor cores that which may be."""
+    return (s.target.precision,) if s.given["mma"] in OF_FLOATS else ("f32",)

@@ -30,6 +30,7 @@ from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.conditioning import Expected
 from dlc.passes import CHOOSING, steps_between
 from dlc.pipeline import apply_step, run_pipeline
+from dlc.precision import PRECISIONS
 from dlc.registry import get_pass, register
 from dlc.simulator import run_module
 from dlc.target import TARGETS, set_target
@@ -75,6 +76,8 @@ class Setting:
     """How the arguments lie in memory, one of `LYING`."""
     joined: bool = False
     """True if all that can be merged is, and cascades are joined, whether that pays or not."""
+    precision: str = "f32"
+    """What products of f32 may be computed in."""
 
     def __str__(self) -> str:
         chosen = "dlc's schedule" if self.schedule is None else ",".join(self.schedule)
@@ -82,6 +85,7 @@ class Setting:
             f" --order {self.host.order} --async-mode {self.host.async_mode}" if self.host else ""
         )
         joined = ", merged and joined" if self.joined else ""
+        host += "" if self.precision == "f32" else f" --precision {self.precision}"
         return f"--target {self.target}{host} with {chosen}, arguments {self.lying}{joined}"
 
 
@@ -179,7 +183,10 @@ def _setting(rng: random.Random, schedule: tuple[str, ...] | None) -> Setting:
     host = HostBackend(rng.choice(("forward", "reverse", "random")), rng.choice(("late", "early")))
     chosen = rng.random() < ON_HOST
     lying = rng.choice(["contiguous"] * 3 + list(LYING))
-    return Setting(rng.choice(list(TARGETS)), schedule, host if chosen else None, lying)
+    target, precision = rng.choice(list(TARGETS)), rng.choice(PRECISIONS)
+    if "precision=tf32" in ",".join(schedule or ()):
+        precision = "tf32"
+    return Setting(target, schedule, host if chosen else None, lying, precision=precision)
 
 
 def _judge(program: Program, setting: Setting) -> Answer:
@@ -207,6 +214,7 @@ def _plainest(program: Program, setting: Setting, kind: str) -> Setting:
         lambda s: replace(s, host=None),
         lambda s: replace(s, lying="contiguous"),
         lambda s: replace(s, joined=False),
+        lambda s: replace(s, precision="f32"),
         *(partial(_without, step) for step in steps),
     ]
     for change in plainer:
@@ -235,8 +243,8 @@ def complaint(
         arguments = [t.detach() for t in imported.bind(args)]
         found = (op.overload.data for op in imported.module.walk() if isinstance(op, AtenOp))
         (set() if operators is None else operators).update(found)
+        set_target(imported.module, setting.target, setting.precision)
         state = imported.module.clone()
-        set_target(state, setting.target)
         run_pipeline(ctx, state, "tensor")
         expected = Expected(imported.module, arguments)
     except (ImportFailure, UnsupportedError, OpError) as error:

@@ -11,14 +11,21 @@ from typing import TypeVar
 
 from harness import STEPS
 
+from dlc.dialects.mma_layouts import OF_FLOATS, OF_HALVES
 from dlc.registry import get_pass
 from dlc.transforms.step import SchedulingPass, scheduling_steps
 from dlc.transforms.step_space import Value
+from dlc.transforms.tile.register_tile import OF_TENSOR_CORES
 
 T = TypeVar("T")
 THEN = "tileify,blockify-launch{block=4,16 thread=4,4},register-tile{extents=4}"
 
-
+TENSOR_CORES = 0.15
+"""How often a warp multiplies matrices, if it can."""
+MMA = [
+    *(f" mma={shape}" for shape in OF_HALVES),
+    *(f" mma={shape} precision={how}" for shape in OF_FLOATS for how in OF_TENSOR_CORES),
+]
 SMALL = {"chunk-matmul-k.bk": 32, "cooperative-reduce.threads": 96, "cooperative-reduce.rows": 8}
 """Options of which larger values take the simulator long."""
 
@@ -53,8 +60,14 @@ def random_schedule(rng: random.Random) -> list[str]:
     axes = pick(1, 2, 2, 2, 3)  # of a launch, from the right; its others get 1
     thread = [number("blockify-launch.thread", 8 if axes > 2 else 16) for _ in range(axes)]
     extents = [number("register-tile.extents", 8) for _ in range(axes)]
+    mma = ""
+    if axes > 1 and rng.random() < TENSOR_CORES:
+        thread[-2:], extents[-2:] = [pick(1, 2), pick(1, 2)], [pick(16, 32), pick(8, 16)]
+        mma = pick(*MMA)
     block = [t * e * pick(1, 1, 1, 2) for t, e in zip(thread, extents, strict=True)]
     vector = number("chunk-matmul-k.vector", 8)
+    if mma:
+        vector = 16 if OF_HALVES[0] in mma else 8
     bk = pick(*(n for n in values("chunk-matmul-k.bk") if isinstance(n, int) and n >= vector))
     then = pick("", f' then="{THEN}"', ' then="tileify,cooperative-reduce{threads=4 vector=2}"')
     combine = pick(then, then, then, " combine=workspace", " combine=atomic")
@@ -72,7 +85,7 @@ def random_schedule(rng: random.Random) -> list[str]:
         f"{maybe('blockify-launch.group', 0.75)}}}",
         f"chunk-reduce{{bk={number('chunk-reduce.bk', 16)}{maybe('chunk-reduce.apart')}}}",
         f"stage-inputs{{budget={of('stage-inputs.budget')}{named}{maybe('stage-inputs.compute')}}}",
-        f"register-tile{{extents={_list(extents)}}}",
+        f"register-tile{{extents={_list(extents)}{mma}}}",
         f"permute-register-tile{pick('', '{strip=2,1}', strip)}",
         f"double-buffer{{depth={of('double-buffer.depth')}}}",
         "tma-copy",

@@ -1,4 +1,4 @@
-"""Sums in f32 of products of f16 or of bf16, which tensor cores compute."""
+"""Sums in f32 of products of f16, of bf16 or of f32, which tensor cores can compute."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dlc.dialects.access import LoadOpBase
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance
 
-HALVES = (Float16Type(), BFloat16Type())
+TYPES = (Float16Type(), BFloat16Type(), Float32Type())
 
 
 @dataclass(frozen=True)
-class HalfProducts:
-    """The factors of the products that a reduce sums, before they are widened to f32."""
+class MmaProducts:
+    """The factors of the products that a reduce sums; halves before they are widened to f32."""
 
     type: str
-    """`f16` or `bf16`."""
+    """`f16`, `bf16` or `f32`."""
     rows: tuple[SSAValue, ...]
     columns: tuple[SSAValue, ...]
 
@@ -34,9 +34,9 @@ class HalfProducts:
         return tuple(v for v in factors if not isinstance(v.owner, loop.LoadOp))
 
 
-def half_products(
+def mma_products(
     reduce: loop.ReduceOp, row: SSAValue, column: SSAValue, along: Variance
-) -> HalfProducts | None:
+) -> MmaProducts | None:
     """
     The factors of a reduce that sums, for all points of K, products of a factor that varies along
     `row` and one that varies along `column`, all of one type; None for any other reduce. What is
@@ -53,19 +53,19 @@ def half_products(
         sides = set[SSAValue]()
         for operand in product.operands:
             axes = along[operand] & {row, column}
-            widened = operand.owner
-            if not isinstance(widened, arith.ExtFOp) or len(axes) != 1:
+            factor = operand.owner.input if isinstance(operand.owner, arith.ExtFOp) else operand
+            if len(axes) != 1 or reduce.axes[-1] not in along[operand]:
                 return None
-            if reduce.axes[-1] not in along[operand] or not _is_factor(reduce, widened.input):
+            if not _is_factor(reduce, factor):
                 return None
             sides |= axes
-            found[next(iter(axes))][widened.input] = None
+            found[next(iter(axes))][factor] = None
         if len(sides) < 2:
             return None
     types = {v.type for factors in found.values() for v in factors}
-    if len(types) != 1 or not types <= set(HALVES):
+    if len(types) != 1 or not types <= set(TYPES):
         return None
-    return HalfProducts(str(next(iter(types))), tuple(found[row]), tuple(found[column]))
+    return MmaProducts(str(next(iter(types))), tuple(found[row]), tuple(found[column]))
 
 
 def _is_factor(reduce: loop.ReduceOp, value: SSAValue) -> bool:
@@ -125,8 +125,9 @@ def _is_zero(value: SSAValue) -> bool:
 
 def lies_in_runs(value: SSAValue, reduce: loop.ReduceOp, tiled: Sequence[SSAValue | None]) -> bool:
     """
-    True if a slab of a factor has neighbours along K or along the first of some axes next to each
-    other: of those subscripts that a block walks through, the last walks through one alone.
+    True if warps read a slab of a factor by rows: if it has neighbours along K next to each other
+    or, of halves, along the first of some axes. Of those subscripts that a block walks through, the
+    last walks through one alone.
     """
     load = value.owner
     if not isinstance(load, loop.LoadOp):
@@ -135,7 +136,7 @@ def lies_in_runs(value: SSAValue, reduce: loop.ReduceOp, tiled: Sequence[SSAValu
     subscripts = [s for s in load.subscripts if walked.intersection(s.values())]
     *outer, last = subscripts
     inner = walked.intersection(last.values())
-    ends = {reduce.axes[-1], tiled[0]}
+    ends = {reduce.axes[-1]} if value.type == Float32Type() else {reduce.axes[-1], tiled[0]}
     return (
         len(inner) == 1
         and inner <= ends
