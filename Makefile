@@ -1,4 +1,4 @@
-# make demo | test | prefix | fuzz | lint | types | clean
+# make demo | test | prefix | fuzz | docs | lint | types | clean
 #
 # The first of them makes .venv and installs everything; a change of pyproject.toml installs again.
 # TORCH is what pip installs where torch is missing and there is no GPU. It may carry pip's options:
@@ -16,7 +16,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
 
 RMSNORM := torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))
 
-.PHONY: demo test prefix fuzz lint types clean
+.PHONY: demo test prefix fuzz docs lint types clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml
@@ -59,6 +59,11 @@ prefix: $(STAMP)
 # Random programs, schedules and texts, until interrupted: make fuzz FUZZ="--seconds 120".
 fuzz: $(STAMP)
 	@PYTHONPATH=test/python $(BIN)/python -m fuzzing $(FUZZ)
+
+# The documentation site, build/site/index.html; it opens from disk.
+docs: $(STAMP)
+	@$(BIN)/python -m pip install -q -e '.[docs]'
+	@$(BIN)/python docs/website.py
 
 lint: $(STAMP)
 	@$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """
-Runs docs/tutorial.md and docs/extending.md and writes what their commands print into them:
-python docs/tutorial.py, or with the name of one of them
+Runs the pages of docs/ that show commands and writes what these print into them:
+python docs/tutorial.py, or with the names of some of them
 
 The commands run in a folder of their own, on a copy of dlc. A block ```console holds commands
 (`$ …`) and what they print. One of another language whose first line is a comment that names a file
@@ -25,8 +25,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from warnings import catch_warnings
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = {name: Path(__file__).with_name(f"{name}.md") for name in ("tutorial", "extending")}
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+SHORT = "index", "schedules", "accuracy", "hazards", "faq"
+PAGES = {name: DOCS / f"{name}.md" for name in (*SHORT, "tutorial", "extending")}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"(?:#|//) ([\w/.-]+\.(?:py|mlir))(, at the end)?\n+")
 COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*\n", re.MULTILINE)
@@ -156,7 +158,7 @@ def import_torch() -> None:
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT / "test"))
     shown = "-" in sys.argv
-    for name in set(sys.argv[1:]) - {"-"} or PAGES:
+    for name in [name for name in sys.argv[1:] if name != "-"] or PAGES:
         made = page(PAGES[name].read_text())
         if shown:
             print(made, end="")

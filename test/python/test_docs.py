@@ -30,12 +30,18 @@ def test_the_picture_of_the_layers_is_current() -> None:
     assert made == architecture.PICTURE.read_text(), "run python docs/architecture.py"
 
 
-@pytest.mark.parametrize("name", tutorial.PAGES)
-def test_the_tutorials_show_what_their_commands_print(name: str) -> None:
-    command = [sys.executable, tutorial.__file__, name, "-"]
+@pytest.mark.parametrize("names", [tutorial.SHORT, ("tutorial",), ("extending",)], ids=" ".join)
+def test_the_pages_show_what_their_commands_print(names: tuple[str, ...]) -> None:
+    command = [sys.executable, tutorial.__file__, *names, "-"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == tutorial.PAGES[name].read_text(), f"run python docs/tutorial.py {name}"
+    pages = "".join(tutorial.PAGES[name].read_text() for name in names)
+    assert done.stdout == pages, f"run python docs/tutorial.py {' '.join(names)}"
+
+
+def test_every_page_with_commands_is_run() -> None:
+    shown = {path.stem for path in tutorial.DOCS.glob("*.md") if "```console" in path.read_text()}
+    assert shown == set(tutorial.PAGES)
 
 
 @pytest.mark.parametrize(
