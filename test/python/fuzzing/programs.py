@@ -102,6 +102,17 @@ class Program:
                 values[statement.name] = eval(statement.text, NAMES, values)
         return values
 
+    def overflows(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Is a number of f16 infinite for want of range, of these inputs?"""
+        given = (x.clone() for x in inputs)  # statements may write to them
+        values = dict(zip((s.name for s in self.inputs), given, strict=True))
+        with torch.no_grad():
+            for statement in self.statements:
+                value = values[statement.name] = eval(statement.text, NAMES, values)
+                if value.dtype == torch.float16 and _overflows(value, statement.text, values):
+                    return True
+        return False
+
 
 def random_text(like: torch.Tensor) -> str:
     """The text that makes random numbers of a tensor's shape and type."""
