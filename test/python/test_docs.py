@@ -8,12 +8,18 @@ import sys
 import architecture
 import passes
 import pytest
+import tensor_cores
 import tutorial
 
 
 def test_the_page_of_passes_is_current() -> None:
     made = passes.page()
     assert made == passes.PAGE.read_text(), "run python docs/passes.py"
+
+
+def test_the_ladder_of_tensor_cores_is_current() -> None:
+    made = tensor_cores.page()
+    assert made == tensor_cores.PAGE.read_text(), "run python docs/tensor_cores.py"
 
 
 def test_every_pass_says_what_it_does_and_when_it_may() -> None:

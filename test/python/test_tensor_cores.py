@@ -9,6 +9,7 @@ from dataclasses import replace
 import loop_cases
 import numpy as np
 import pytest
+import tensor_cores
 import torch
 import torch.nn.functional as F
 from bank_meter import BankMeter, Measured, run_measured
@@ -376,3 +377,16 @@ def test_rows_at_places_that_are_data_are_no_matrix() -> None:
     asked = {made.kernels[0].name.removesuffix("_product"): SMALL}
     with pytest.raises(TextError, match="at places that axes alone number"):
         dlc.compile(program, inputs, target="sm_90", backend="host", schedules=asked)
+
+
+@pytest.mark.parametrize("size", [(40, 300, 200), (130, 70, 100)], ids=str)
+@pytest.mark.parametrize("rung", tensor_cores.RUNGS, ids=lambda r: r.title)
+def test_rungs_of_the_ladder(rung: tensor_cores.Rung, size: tuple[int, int, int]) -> None:
+    """The schedules of docs/tensor-cores.md, at ragged sizes."""
+    rows, columns, k = size
+    torch.manual_seed(0)
+    x, w = (torch.randn(n, k).to(rung.dtype) for n in (rows, columns))
+    made = rung.compiled(rows, columns, k)
+    exact, eager = F.linear(x.double(), w.double()), F.linear(x, w)
+    verdict = compare(made(x, w), exact, eager, k, precision=rung.precision)
+    assert verdict.ok, verdict

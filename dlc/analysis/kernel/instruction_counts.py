@@ -29,6 +29,10 @@ LOOP_SLOTS = 3
 """Issue slots of an iteration of a loop that is not unrolled: to count, compare and branch."""
 
 
+_FREE = ("arith.constant", "arith.bitcast", "math.absf", "scf.yield", "kernel.commit")
+"""Operations that take no instruction: what uses |x| reads x so."""
+
+
 @dataclass
 class Counts:
     """Of a thread, or of a warp where it says so."""
@@ -181,7 +185,7 @@ class _Walk:
                 pass
             case _:
                 row = SCALARS.get(op.name)
-                free = op.name in ("arith.constant", "scf.yield", "kernel.commit")
+                free = op.name in _FREE
                 counts.slots += 0 if free else times * (row.cost if row is not None else 1)
         return False
 
