@@ -41,9 +41,8 @@ result has infinities or NaNs (`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_f
 | `nn.functional.one_hot` without a number of classes | the shape depends on data | `num_classes=` |
 | `bincount` | the shape depends on data | \
 `torch.zeros(n, dtype=torch.int64).index_add(0, x, torch.ones_like(x))` |
-| `linalg.lstsq`, `linalg.lstsq.grad_oriented` | the shape depends on data | outside of the \
-program |
-| `resize_` of no element to one | PyTorch does not export it | `torch.zeros` |
+| `linalg.lstsq`, `linalg.lstsq.grad_oriented` | the shape of a tensor depends on its values | \
+`torch.linalg.solve`, or outside of the program |
 | `to_sparse`, `sparse.mm.reduce`, `sparse.sampled_addmm` | tensors are dense | masks |
 | `chalf`; `complex`, `view_as_complex` of halves | there is no complex32 | `cfloat` |
 | `hash_tensor` | there is no uint64 | outside of the program |

@@ -15,5 +15,6 @@ def describe(error: BaseException, sources: Mapping[str, str]) -> str:
         return f"error: {error}"
     if type(error).__module__ == "dlc.frontend.source":
         first = str(error).split("\n")[0]
-        return str(error) if re.search(r"(^|: )error: ", first) else f"error: {error}"
+        text = str(error) if re.search(r"(^|: )error: ", first) else f"error: {error}"
+        return "\n".join([text, *getattr(error, "__notes__", ())])
     return format_error(error, sources)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from dlc.diagnostics import did_you_mean, with_hint
 from dlc.frontend.source import ImportFailure, Place
 
 
@@ -37,7 +38,16 @@ def errors_in(filename: str) -> Iterator[None]:
                 f"a tensor of {int(wanted[1]) / 2**30:.1f} GiB does not fit into memory, in which "
                 "the program's text runs once; make it smaller"
             )
-        raise ImportFailure(f"{type(error).__name__}: {first}", place) from error
+        failure = ImportFailure(f"{type(error).__name__}: {first}", place)
+        raise with_hint(failure, closest_name(error)) from error
+
+
+def closest_name(error: Exception) -> str | None:
+    """The name that may be meant, where an object has no attribute of that name."""
+    if isinstance(error, AttributeError) and error.name is not None:
+        public = [name for name in dir(error.obj) if not name.startswith("_")]
+        return did_you_mean(error.name, public)
+    return None
 
 
 @dataclass

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch._ops import OperatorBase
 
+aten = torch.ops.aten
+
 
 class NotRowMajor(Exception):
     """Says that a tensor is a view of memory that a compiled program does not see."""
@@ -34,7 +36,8 @@ def places(value: Tensor, size: Sequence[int], stride: Sequence[int], offset: in
 def as_strided(
     value: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    return value.reshape(-1)[places(value, size, stride, storage_offset)]
+    # A subscript would be made a number of Python where the result has no dimensions.
+    return aten.index.Tensor(value.reshape(-1), [places(value, size, stride, storage_offset)])
 
 
 def as_strided_scatter(
@@ -65,7 +68,6 @@ def resize(
     return given[:count].reshape(size)
 
 
-aten = torch.ops.aten
 STRIDED: Mapping[OperatorBase, Callable[..., object]] = {
     aten.as_strided.default: as_strided,
     aten.as_strided_copy.default: as_strided,

@@ -34,6 +34,7 @@ from dlc.frontend.draws import DRAWS, OwnGenerator
 from dlc.frontend.factorizations import FACTORIZATIONS
 from dlc.frontend.factorizations.errors import unchecked_factors
 from dlc.frontend.fast_paths import FAST_PATHS
+from dlc.frontend.filled_views import keep_layouts
 from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
 from dlc.frontend.fractional import FRACTIONAL
@@ -103,6 +104,7 @@ def export(
                 return exported
             take_attention_apart(exported.graph_module)
             make_operands_distinct(exported.graph_module)
+            keep_layouts(exported.graph)
             stack.enter_context(_kept_whole(exported, whole))
             exported = exported.run_decompositions(decompositions(whole))
             at_tensors(exported.graph)

@@ -19,6 +19,7 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer
 
 from dlc.diagnostics import did_you_mean, with_hint
+from dlc.ir.elements import ELEMENTS
 
 _OP_NAME = re.compile(r'(?:%[^="\n]*=\s*)?(?P<name>"[^"\n]*"|[\w$.]+)')
 
@@ -60,6 +61,13 @@ class LocParser(Parser):
             span, known = self._first_uses[name]
             undefined = ParseError(span, f"%{name} is used but never defined in scope")
             return with_hint(undefined, did_you_mean(name, known, "%"))
+        if error.msg == "Expected shape type.":
+            known = [str(element.type) for element in ELEMENTS]
+            unknown = ParseError(
+                error.span,
+                f"unknown element type '{error.span.text}', expected one of {', '.join(known)}",
+            )
+            return with_hint(unknown, did_you_mean(error.span.text, known))
         if error.msg.startswith("Could not parse entire input"):
             found = error.span.text or "the end of the input"
             return ParseError(error.span, f"expected an operation, found {found}")

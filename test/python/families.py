@@ -321,6 +321,11 @@ op("ctc_loss", lambda x, y, n, m: (
    normal(7, 3, 5), torch.tensor([[1, 1, 3, 3], [3, 1, 1, 3], [1, 3, 3, 1]]),
    torch.tensor([7, 6, 5]), torch.tensor([2, 4, 3]))  # fmt: skip
 op("resize", lambda x: (x.clone().resize_(2, 3), x.clone().resize_as_(x[0])), normal(5, 3))
+op(
+    "resize to a scalar",
+    lambda x: (x[0, 0].clone().resize_(()), x.clone().resize_(()), x.as_strided((), ())),
+    normal(5, 3),
+)
 
 
 # Normalization and softmax.

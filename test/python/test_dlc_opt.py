@@ -288,6 +288,11 @@ BROKEN: dict[str, tuple[str, str, str]] = {
         "2:8: error: unknown dialect 'arit' of 'arit.addf'",
         "arit.addf",
     ),
+    "unknown element": (
+        "func.func @f(%a: tensor<4xf33>) {\n}",
+        "1:27: error: unknown element type 'f33', expected one of f64, f32,",
+        "f33",
+    ),
     "unknown type": (
         "func.func @f(%a: !foo.bar) {\n}",
         "1:19: error: unknown type or attribute 'foo.bar'",

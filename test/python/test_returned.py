@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import warnings
+from typing import Any
 
 import pytest
 import torch
 from fuzzing.results import Outcome, Returning, complaint, random_returning, shrunk
+
+import dlc
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -41,3 +44,17 @@ def test_every_difference_is_seen() -> None:
 def test_what_fails_is_made_small() -> None:
     program = Returning((("x0", (4,)),), (), ("v0 = x0 + 1", "x0.add_(1)", "v1 = x0 * 2"), "x0")
     assert shrunk(program, lambda p: "x0.add_(1)" in p.statements).statements == ("x0.add_(1)",)
+
+
+@pytest.mark.parametrize("fill", [0.0, torch.tensor(2.0)])
+def test_a_filled_view_lies_as_it_did(fill: Any) -> None:
+    def function(x: torch.Tensor) -> Any:
+        y = torch.where(x > 0, x, -x)
+        return y.t().masked_fill_((x > 1).t(), fill), y
+
+    x = torch.randn(4, 3)
+    found, eager = dlc.compile(function, (x,), backend="host")(x), function(x)
+    for ours, theirs in zip(found, eager, strict=True):
+        assert torch.equal(ours, theirs)
+        assert ours.stride() == theirs.stride()
+    assert found[0].data_ptr() == found[1].data_ptr()

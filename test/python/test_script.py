@@ -237,3 +237,9 @@ def test_scripts_declare_their_encoding(text: bytes, tmp_path: Path) -> None:
     script.write_bytes(text)
     module, args = capture_script(script)
     assert torch.equal(module(*args), torch.relu(*args) if b"relu" in text else args[0] * 4)
+
+
+def test_a_misspelt_function_has_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("torch.rleu(torch.randn(4))", "torch.randn(4).rleu()", "F.rleu(torch.randn(4))"):
+        assert main(["run", "-c", text]) == 1
+        assert capsys.readouterr().err.endswith("\nhint: did you mean relu?\n")

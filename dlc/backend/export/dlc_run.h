@@ -1,6 +1,8 @@
 // What an exported program runs on: its files, its memory, and launches, on a GPU by the CUDA driver
 // or, with DLC_HOST, on the CPU by scheduler.cpp. Everything runs in order, on one stream.
 #pragma once
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -301,6 +303,10 @@ class Program {
     inputs_ = argv[1];
     results_ = argv[2];
     if (argc == 4) weights_ = argv[3];
+    struct stat found;
+    if (stat(results_.c_str(), &found) || !S_ISDIR(found.st_mode))
+      fail("there is no folder " + results_ + " for the results; make it first: mkdir -p " +
+           results_);
     start();
   }
 
