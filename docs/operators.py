@@ -27,9 +27,10 @@ refused, some only in the cases told; derivatives, own generators and what has n
 are beside them. A program may return numbers and flags of Python, as `x.sum().item()`,
 `torch.equal` and `torch.allclose` give them; what computes with one, or branches on it, is refused.
 
-Cholesky's and LU factors of real matrices, and what is solved by them, are loops of the host
-program over columns. They raise no errors: of a matrix that has no such factors, or no inverse, the
-result has infinities or NaNs (`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_factor_ex` tell it).
+Cholesky's, LU and QR factors of real matrices, and what is solved by them, are loops of the host
+program over columns; the exponential of a matrix squares as often as it takes. They raise no
+errors: of a matrix that has no such factors, or no inverse, the result has infinities or NaNs
+(`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_factor_ex` tell it).
 
 | what | why | instead |
 |---|---|---|
@@ -51,11 +52,9 @@ FACTORED
 """
 FACTORED = {
     "LDL": "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve",
-    "QR": "qr linalg.qr geqrf ormqr linalg.householder_product pca_lowrank svd_lowrank",
     "eigenvalues": "linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh",
-    "singular values": "svd linalg.svd linalg.svdvals",
+    "singular values": "svd linalg.svd linalg.svdvals pca_lowrank svd_lowrank",
     "pseudoinverses": "linalg.pinv linalg.pinv.hermitian linalg.pinv.singular pinverse",
-    "the exponential": "matrix_exp",
     "ranks, conditions and norms by singular values or eigenvalues": "linalg.matrix_rank "
     "linalg.matrix_rank.hermitian linalg.cond linalg.matrix_norm linalg.norm "
     "linalg.norm.subgradients_at_zero norm.nuc",

@@ -119,6 +119,16 @@ def loop(op: flow.ForOp, values: Values) -> list[Array]:
     return [*carried, *stacks]
 
 
+def loop_while(op: flow.WhileOp, values: Values) -> list[Array]:
+    carried = [values[v] for v in op.inits]
+    while True:
+        values |= zip(op.before.block.args, carried, strict=True)
+        if not run_block(op.before.block, values)[0]:
+            return carried
+        values |= zip(op.body.block.args, carried, strict=True)
+        carried = run_block(op.body.block, values)
+
+
 def elementwise(op: tensor_ir.ElementwiseOp, values: Values) -> list[Array]:
     body = op.body.block
     scalars: Values = {a: values[v] for a, v in zip(body.args, op.inputs, strict=True)}
@@ -351,6 +361,7 @@ def fold(monoid: str, axes: tuple[int, ...], arrays: list[Array]) -> list[Array]
 
 TENSOR_OPS: dict[type[Operation], Callable[[Any, Values], list[Array]]] = {
     flow.ForOp: loop,
+    flow.WhileOp: loop_while,
     tensor_ir.ConstantOp: constant,
     tensor_ir.IotaOp: iota,
     tensor_ir.ElementwiseOp: elementwise,

@@ -54,6 +54,9 @@ SQUARE: dict[str, tuple[Program, Callable[..., Tensor]]] = {
     "det": (linalg.det, triangle),
     "slogdet": (linalg.slogdet, triangle),
     "logdet": (torch.logdet, positive),
+    "qr": (linalg.qr, general),
+    "R alone": (lambda a: linalg.qr(a, mode="r"), general),
+    "exponential": (linalg.matrix_exp, general),
     "a negative power": (lambda a: linalg.matrix_power(a, -3), triangle),
 }
 SOLVING: dict[str, tuple[Program, Callable[..., Tensor]]] = {
@@ -137,6 +140,9 @@ def test_matrices_that_are_not_square(shape: tuple[int, ...]) -> None:
     check(linalg.lu, torch.randn(shape))
     check(linalg.lu_factor, torch.randn(shape))
     check(lambda a: torch.lu_unpack(*linalg.lu_factor(a)), torch.randn(shape))
+    for mode in ("reduced", "complete", "r"):
+        check(lambda a, mode=mode: linalg.qr(a, mode=mode), torch.randn(shape))
+    check(torch.geqrf, torch.randn(shape))
     check(lambda a: torch.lu_unpack(*linalg.lu_factor(a), unpack_data=False), torch.randn(shape))
 
 
@@ -146,7 +152,7 @@ def test_fp64_is_computed_in_fp64() -> None:
     assert (found @ a - torch.eye(9)).abs().max() < 1e-14
 
 
-@pytest.mark.parametrize("name", ["cholesky", "lu_factor", "lu", "inv", "slogdet"])
+@pytest.mark.parametrize("name", ["cholesky", "lu_factor", "lu", "inv", "slogdet", "qr"])
 def test_on_the_host_and_under_torch_compile(name: str) -> None:
     function, made = SQUARE[name]
     a = made(2, 67, 67)
@@ -200,6 +206,42 @@ def test_matrices_without_factors() -> None:
     assert failed == linalg.cholesky_ex(b).info == 2
     assert torch.equal(factor[:, 0], torch.tensor([2.0, 1.0, 0.0]))
     assert factor[2, 2].isnan()
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (3, 6), (2, 5, 5)], ids=str)
+def test_products_of_reflections(shape: tuple[int, ...]) -> None:
+    factors, taus = torch.geqrf(torch.randn(shape))
+    other = torch.randn(*shape[:-1], 2)
+    for transpose in (False, True):
+        check(lambda f, t, o, s=transpose: torch.ormqr(f, t, o, transpose=s), factors, taus, other)
+        check(
+            lambda f, t, o, s=transpose: torch.ormqr(f, t, o.mT, left=False, transpose=s),
+            factors,
+            taus,
+            other,
+        )
+    if shape[-2] >= shape[-1]:
+        check(linalg.householder_product, factors, taus)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_reflections_of_numbers_whose_squares_are_none(scale: float) -> None:
+    a = torch.randn(5, 4) * scale
+    q, r = interpreted(linalg.qr, [a])[0][-1]
+    assert torch.allclose(q.mT @ q, torch.eye(4), atol=1e-6)
+    assert torch.allclose(q @ (r / scale), a / scale, atol=1e-5)
+
+
+def test_exponentials_of_any_size_of_matrix() -> None:
+    a = torch.randn(3, 4, 4)
+    check(linalg.matrix_exp, torch.cat([a * 1e-4, a, a * 12, -a @ a.mT * 3]))
+    compiled = dlc.compile(linalg.matrix_exp, (a,), backend="host")
+    judge(linalg.matrix_exp, (a,), compiled(a), lies=True)
+    spoilt = a.clone()
+    spoilt[0, 1, 1] = math.nan
+    found = compiled(spoilt)
+    assert found[0].isnan().any()
+    assert torch.equal(found[1:], compiled(a)[1:])
 
 
 def test_nan_stays() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from torch._ops import OperatorBase
 
 from dlc.frontend.factorizations.cholesky import CHOLESKY
+from dlc.frontend.factorizations.exponential import EXPONENTIAL
+from dlc.frontend.factorizations.householder import HOUSEHOLDER
 from dlc.frontend.factorizations.lu import LU
 from dlc.frontend.factorizations.triangular import TRIANGULAR
 
@@ -17,5 +19,7 @@ FACTORIZATIONS: Mapping[OperatorBase, Callable[..., object]] = {
     **TRIANGULAR,
     **CHOLESKY,
     **LU,
+    **HOUSEHOLDER,
+    **EXPONENTIAL,
 }
 """Functions for operations, as `run_decompositions` takes them."""
