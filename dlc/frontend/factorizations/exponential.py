@@ -56,6 +56,8 @@ def squared(matrix: Tensor, times: Tensor) -> Tensor:
 def matrix_exp(matrix: Tensor) -> Tensor:
     if not matrix.numel():
         return matrix.clone()
+    if matrix.dtype not in MOST:
+        return matrix_exp(matrix.float()).to(matrix.dtype)
     norm = matrix.abs().sum(-2).amax(-1)[..., None, None]
     times = (norm / MOST[matrix.dtype]).log2().ceil().clamp(0, EXPONENTS[matrix.dtype])
     times = torch.where(norm.isnan(), 0, times.nan_to_num()).to(torch.int32)
