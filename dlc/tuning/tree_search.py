@@ -7,7 +7,10 @@ Computers and Games 2008: the child with the largest
     mean + C sqrt(ln visits / n) + sqrt((sum of squares - n mean^2 + D) / n), n its own visits,
 
 is followed, where a value is 1 + ln(g), and at least 0, of a candidate that is g times as fast as
-the default schedule: about g near it, and what is many times as fast is still told apart. A node
+the default schedule: about g near it, and what is many times as fast is still told apart. Values
+are in units of the range of all that were found, as schedules may differ by percents or be a
+hundred times as fast; a visit that gave no schedule has none. As one bad completion says little of
+what else is below a child, a part of all descents choose evenly among the children. A node
 has at most `WIDENING sqrt(visits)` children (progressive widening; Chaslot et al., "Progressive
 strategies for Monte-Carlo tree search", 2008): as often the one that is closest to the default
 schedule as any of them, as the default may be far from the best. A new child is completed some
@@ -24,9 +27,12 @@ from dlc.tuning.searches import PATIENCE, Completer, Prior
 from dlc.tuning.space import Choice, Space, State
 
 EXPLORATION = 0.4
-"""C of the formula, of values about 1."""
+"""C of the formula, in units of the range of values."""
 UNCERTAINTY = 0.1
-"""D of the formula."""
+"""D of the formula, in units of its square."""
+LEAST_RANGE = 0.05
+EVENLY = 1 / 3
+"""How often children are chosen evenly."""
 WIDENING = 1.5
 CLOSEST = 0.5
 """How often a new child is the one that is closest to the default schedule."""
@@ -44,21 +50,25 @@ class Node:
         self.untried = choices[::-1]
         self.children: list[Node] = []
         self.visits = 0
+        self.values = 0
+        """How many there were; fewer than visits."""
         self.total = 0.0
         self.squares = 0.0
         self.known = not choices
         """True if all schedules below have been tried."""
 
     def add(self, value: float) -> None:
+        self.values += 1
         self.total += value
         self.squares += value * value
 
-    def urgency(self, visits: int) -> float:
+    def urgency(self, visits: int, scale: float) -> float:
         """What the formula gives, for a child of a node with so many visits."""
-        n = max(self.visits, 1)
+        n = max(self.values, 1)
         mean = self.total / n
-        spread = max(self.squares - n * mean * mean, 0.0) + UNCERTAINTY
-        return mean + EXPLORATION * sqrt(log(max(visits, 1)) / n) + sqrt(spread / n)
+        spread = max(self.squares - n * mean * mean, 0.0) + UNCERTAINTY * scale * scale
+        unseen = sqrt(log(max(visits, 1)) / max(self.visits, 1))
+        return mean + EXPLORATION * scale * unseen + sqrt(spread / n)
 
 
 class TreeSearch(Completer):
@@ -72,6 +82,7 @@ class TreeSearch(Completer):
         self.states: set[tuple[object, ...]] = set()
         """The keys of all nodes: a state is one of them once."""
         self.default_seconds = 0.0
+        self.values: list[float] = []
 
     def propose(self) -> str | None:
         if not self.paths:
@@ -81,8 +92,9 @@ class TreeSearch(Completer):
         for _ in range(PATIENCE):
             if self.root.known:
                 return None
-            path = self._descended()
-            schedule = self._completed(path[-1])
+            evenly = self.rng.random() < EVENLY
+            path = self._descended(evenly=evenly)
+            schedule = self._completed(path[-1], evenly=evenly)
             if schedule is not None:
                 self.paths[schedule] = path
                 for node in path:
@@ -98,31 +110,46 @@ class TreeSearch(Completer):
         value = 0.0
         if seconds and self.default_seconds:
             value = max(0.0, 1 + log(self.default_seconds / seconds))
+        self.values.append(value)
         for node in self.paths[schedule]:
             node.add(value)
 
-    def _descended(self) -> list[Node]:
+    @property
+    def scale(self) -> float:
+        """The range of the values so far."""
+        found = self.values or [0.0]
+        return max(max(found) - min(found), LEAST_RANGE)
+
+    def _descended(self, *, evenly: bool) -> list[Node]:
         """The nodes from the root to a new one, or to one that has no more children."""
-        path = [self.root]
+        path, scale = [self.root], self.scale
         while not path[-1].known:
             node = path[-1]
-            allowed = WIDENING * sqrt(max(node.visits, 1))
             open_children = [child for child in node.children if not child.known]
-            if node.untried and (len(node.children) < allowed or not open_children):
-                child = self._expanded(node)
+            if node.untried and self._widens(node, len(open_children), evenly=evenly):
+                child = self._expanded(node, evenly=evenly)
                 if child is not None:
                     return [*path, child]
                 continue
             if not open_children:
                 node.known = True
                 break
-            path.append(max(open_children, key=lambda child: child.urgency(node.visits)))
+            if evenly:
+                path.append(self.rng.choice(open_children))
+            else:
+                path.append(max(open_children, key=lambda c: c.urgency(node.visits, scale)))
         self._close(path)
         return path
 
-    def _expanded(self, node: Node) -> Node | None:
+    def _widens(self, node: Node, children: int, *, evenly: bool) -> bool:
+        """True if a node is to get a new child, of which it has so many that are not known yet."""
+        if evenly:
+            return self.rng.randrange(len(node.untried) + children) >= children
+        return not children or len(node.children) < WIDENING * sqrt(max(node.visits, 1))
+
+    def _expanded(self, node: Node, *, evenly: bool) -> Node | None:
         """A new child, past all that there is no choice about; None for one that is refused."""
-        near = self.rng.random() < CLOSEST
+        near = not evenly and self.rng.random() < CLOSEST
         place = -1 if near else self.rng.randrange(len(node.untried))
         state = self.take(node.state, node.untried.pop(place))
         while state is not None:
@@ -138,14 +165,14 @@ class TreeSearch(Completer):
             state = self.take(state, choices[0])
         return None
 
-    def _completed(self, node: Node) -> str | None:
+    def _completed(self, node: Node, *, evenly: bool) -> str | None:
         """A schedule below a node that is not known yet; of several the one of the best prior."""
         found: dict[str, float] = {}
         whole = not self.space.choices(node.state)
         count = 1 if whole or self.prior is None else COMPLETIONS
         for number in range(count):
             as_default = number == 0 and not node.visits and self.prior is not None
-            closeness = 1.0 if as_default else self.rng.random()
+            closeness = 0.0 if evenly else 1.0 if as_default else self.rng.random()
             state = self.complete(node.state, closeness)
             if state is not None and state.schedule not in {**self.paths, **found}:
                 found[state.schedule] = inf
