@@ -103,20 +103,24 @@ def text(record: Row) -> str:
             f"{gains[name]:.3f}",
             f"{usual['registers']}",
             f"{taken['registers']}",
+            f"{min(record['kernels'][key]['candidates'] for key in record['cases'][name])}",
+            f"{min(len(record['kernels'][key]['trials']) for key in record['cases'][name]) - 1}",
             difference(usual["schedule"], taken["schedule"]) or "the default",
         ]
         for name, (default, best, usual, taken) in sorted(found.items(), key=lambda i: -gains[i[0]])
     ]
     missing = [case.name for case in SUITE if case.name not in found]
     better = sum(gain >= BETTER for gain in gains.values())
-    header = ("case", "default us", "best us", "times", "registers", "of the best", "instead")
+    judged = ("candidates", "compiled", "instead")
+    header = ("case", "default us", "best us", "times", "registers", "of the best", *judged)
     lines = [
         "# The 84 cases by machine code, default schedules against searched ones",
         "",
         f"`python bench/tuned_cases.py --candidates {record['candidates']} --compiled "
         f"{record['compiled']}`, {record['date']}, {record['target']}: of each kernel so many "
-        "candidates by the estimate, the best of them compiled by nvcc and judged by "
-        "`--objective static`. Nothing is measured on a GPU.",
+        "candidates by the estimate as its row says, and so many of them compiled by nvcc and "
+        "judged by `--objective static`, the best by the estimate beside the default. Cases of 32 "
+        "tokens were given fewer of both where their row says so. Nothing is measured on a GPU.",
         "",
         f"**{better} of {len(found)} cases are better by 3 % or more** with a schedule that the "
         "search found.",

@@ -21,7 +21,8 @@ from dlc.stages import Stages
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.fusion_plans import PlanSearch
 from dlc.tuning.objectives import Objective, Score, objective
-from dlc.tuning.tune_program import keep_plan
+from dlc.tuning.tune_program import keep_plan, tune_module
+from dlc.tuning.tuner import Budget
 from dlc.tuning.workers import Died
 
 
@@ -188,7 +189,7 @@ def test_a_group_that_cannot_be_one_kernel_is_refused(capsys: pytest.CaptureFixt
 
 
 def test_plans_are_kept_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DLC_CACHE", str(tmp_path))
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
     found = search(by_name({"exp": 1.0, "sum": 3.0, "exp_add_sum": 9.0}))
     best = found.run(6)
     keep_plan(found, database := ScheduleDatabase())
@@ -202,6 +203,34 @@ def test_plans_are_kept_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(kernels_in(Stages(found.module, tuned=["static"]).module("loop"), KernelOp)) == 2
     database.put(replace(entry, source="another dlc", digest="other kernels"))
     assert len(kernels_in(Stages(found.module, tuned=["static"]).module("loop"), KernelOp)) == 1
+
+
+def test_a_plan_and_the_schedules_of_its_kernels_are_one_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a tuning exports, another machine imports: lines of both, which are used together."""
+    monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path))
+
+    def score(of: Subject, schedule: str, expected: object) -> Score:
+        return Score(9.0 if "exp" in of.name and "sum" in of.name else 1.0 + len(schedule) / 1e6)
+
+    judge, database = Objective("static", score, False, "made up"), ScheduleDatabase()
+    found = search(judge)
+    best = found.run(6)
+    keep_plan(found, database)
+    tuned = tune_module(best.module, judge, Budget(candidates=12), database=database)
+    assert len(tuned.schedules) == 2
+    text = database.text()
+    database.path.unlink()
+    assert len(schedules_of(found)) == 1
+    assert database.read(text) == 3
+    assert sorted(schedules_of(found)) == sorted(tuned.schedules.values())
+
+
+def schedules_of(found: PlanSearch) -> list[str]:
+    """The schedules of the kernels of a program, those of the database where it has some."""
+    module = Stages(found.module, tuned=["static"]).module("loop")
+    return [k.schedule.data for k in kernels_in(module, KernelOp) if k.schedule is not None]
 
 
 def test_a_plan_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
