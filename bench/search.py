@@ -69,7 +69,7 @@ def _pooled(x: torch.Tensor) -> torch.Tensor:
 PROGRAMS: dict[str, Program] = {
     "exp 65536x8": Program(_exp, ((65536, 8),)),
     "row sum 256x64": Program(_sum, ((256, 64),), ("cooperative-reduce", "blockify-launch")),
-    "softmax 4096x1024": Program(_softmax, ((4096, 1024),), ("cooperative-reduce",)),
+    "softmax 4096x1024": Program(_softmax, ((4096, 1024),), ("cooperative-reduce", "mark-unroll")),
     "GEMM 64x64x64": Program(
         torch.matmul,
         ((64, 64), (64, 64)),
@@ -86,7 +86,7 @@ PROGRAMS: dict[str, Program] = {
     "split GEMM 16x64x4096": Program(
         torch.matmul,
         ((16, 4096), (4096, 64)),
-        ("split-matmul-k", "chunk-matmul-k"),
+        ("split-matmul-k", "chunk-matmul-k", "register-tile"),
         "tileify,blockify-launch{block=16,16 thread=8,8}",
     ),
     "max_pool2d 1024x1024": Program(_pooled, ((1, 1024, 1024),), ("blockify-launch",)),
