@@ -8,6 +8,7 @@ dlc: a hackable compiler from PyTorch programs to CUDA kernels, through six IRs.
     g = f.with_schedule({"matmul": "tileify,blockify-launch{block=64,64 thread=16,16}"})
     h = dlc.load("edited.mlir")
     dlc.load_plugin("my_steps.py")
+    tokens = dlc.generate(model, [[1, 15043, 29892]], max_new_tokens=32)
     print(dlc.tune(module_or_function, example_args, objective="static", budget="60s"))
 
 `import dlc` loads neither PyTorch nor xDSL; the first use of a name does.
@@ -22,6 +23,7 @@ from dlc.version import VERSION
 
 if TYPE_CHECKING:
     from dlc.compiler import CompiledProgram, compile, load_program
+    from dlc.generation.generator import Generator, generate
     from dlc.loaded import LoadedProgram, load
     from dlc.plugins import load_plugin
     from dlc.stages import Kernel
@@ -29,10 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompiledProgram",
+    "Generator",
     "Kernel",
     "LoadedProgram",
     "TunedKernels",
     "compile",
+    "generate",
     "load",
     "load_plugin",
     "load_program",
@@ -41,6 +45,8 @@ __all__ = [
 __version__ = VERSION
 
 _PLACES = {
+    "Generator": "generation.generator",
+    "generate": "generation.generator",
     "Kernel": "stages",
     "LoadedProgram": "loaded",
     "load": "loaded",

@@ -13,7 +13,7 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"dlc.cli": "the commands dlc and dlc-opt"},
     {"dlc.dynamo": 'torch.compile(backend="dlc")'},
     {"dlc": "what users import"},
-    {"dlc.tuning": "dlc.tune: search over schedules"},
+    {"dlc.tuning": "dlc.tune: search over schedules", "dlc.generation": "dlc.generate"},
     {"dlc_bench": "contenders, timers, counters"},
     {"dlc.compiler": "dlc.compile: a program, its variants", "dlc.loaded": "dlc.load"},
     {"dlc.stages": "a program in all its IRs", "dlc.kernel_cache": "Kernel IR on disk"},

@@ -1,4 +1,4 @@
-"""`dlc compile`, `run`, `check`, `bisect`, `tune` and `trace` behind the command line's options."""
+"""The commands of `dlc` behind the options of its command line."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
     sources: dict[str, str] = {}
     timing = Timing(time.perf_counter() - begin)
     try:
+        if options.command == "generate":
+            from dlc.cli.generate_report import generate_and_report
+
+            return generate_and_report(options)
         settle(options)
         if options.command == "tune" and (options.export or options.read):
             from dlc.cli.tune_report import transfer
@@ -58,7 +62,8 @@ def _tell(error: BaseException, options: argparse.Namespace, sources: dict[str, 
         traceback.print_exception(error)
     sys.stdout.flush()
     print(describe(error, sources), file=sys.stderr)
-    if (failed := failed_pass(error)) is not None and not is_refusal(error):
+    failed = None if options.command == "generate" else failed_pass(error)
+    if failed is not None and not is_refusal(error):
 
         def before() -> ModuleOp:
             module = _load(options, sources, Timing()).module

@@ -6,6 +6,7 @@ The `dlc` command: compiles PyTorch programs through the six IRs, and runs them.
     dlc trace -c "torch.relu(torch.randn(64))" -o page.html
     dlc check -c "torch.randn(64,64) @ torch.randn(64,64)" --target sm_90
     dlc compile Qwen/Qwen2.5-7B --layer 0 --seq-len 128
+    dlc generate DIRECTORY --prompt "Once upon a time" --stats
     dlc run edited.mlir -c "torch.nn.RMSNorm(2048)(torch.randn(1,32,2048))"
 
 An error is a sentence on stderr and exit code 1, of usage 2; a traceback only with `--debug`.
@@ -22,6 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dlc import __version__, plugins
+from dlc.cli.generate_options import DESCRIPTION, SUMMARY, add_generate_options
 from dlc.cli.model_options import add_model_options, at_least
 from dlc.cli.usage import CommandParser
 from dlc.passes import PRINTED
@@ -40,12 +42,16 @@ def make_parser() -> CommandParser:
     )
     parser.add_argument("--version", action="version", version=f"dlc {__version__}")
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="compile | run | check | bisect | tune | trace"
+        dest="command",
+        required=True,
+        metavar="compile | run | check | bisect | tune | trace | generate",
     )
     for name, (text, more, add_options) in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=_PROGRAM + more)
         add_options(command)
         _add_common_options(command)
+    command = commands.add_parser("generate", help=SUMMARY, description=DESCRIPTION)
+    add_generate_options(command)
     parser.commands = commands.choices
     return parser
 
@@ -292,16 +298,22 @@ COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] 
 """A line on each command, what its help says beside that of all, and its own options."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command on `argv` (default: the command line) and return its exit code."""
-    parser = make_parser()
-    options = parser.parse_command(argv)
+def _check_program(parser: CommandParser, options: argparse.Namespace) -> None:
+    """Ends with an error of usage unless there is one program."""
     transfers = options.command == "tune" and (options.export or options.read)
     if options.file is None and options.text is None and not transfers:
         parser.error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")
     if options.file is not None and options.text is not None:
         if options.command not in ("run", "bisect") or not options.file.endswith((".mlir", "-")):
             parser.error("expected one program, found a file and -c")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command on `argv` (default: the command line) and return its exit code."""
+    parser = make_parser()
+    options = parser.parse_command(argv)
+    if options.command != "generate":
+        _check_program(parser, options)
     for path in options.load:
         if not os.path.exists(path):
             parser.error(f"{plugins.OPTION} {path}: no such file")

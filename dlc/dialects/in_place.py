@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import LoadOpBase, StoreOpBase
 from dlc.dialects.axes import loops_around
 from dlc.dialects.user_outputs import mutated_by
+from dlc.ir.bounds import bounds
 
 
 def verify_in_place(kernel: Operation, updated: Sequence[SSAValue]) -> None:
@@ -70,11 +71,25 @@ def verify_reads(output: SSAValue, input: SSAValue) -> None:
             raise VerifyException(
                 f"expected loads alone of %{input.name_hint}, which is updated, found '{load.name}'"
             )
-        if not all(s.subscripts == load.subscripts and _precedes(load, s) for s in stores):
+        if not all(_is_before(load, store) or _are_apart(load, store) for store in stores):
             raise VerifyException(
                 f"expected to load of %{input.name_hint}, which is updated, the element that is "
                 f"stored after it, found another one"
             )
+
+
+def _is_before(load: LoadOpBase, store: StoreOpBase) -> bool:
+    """True if the element that is loaded is the one that is stored later at the same point."""
+    return load.subscripts == store.subscripts and _precedes(load, store)
+
+
+def _are_apart(load: LoadOpBase, store: StoreOpBase) -> bool:
+    """True if no point stores what any point loads, as one has other places along a dimension."""
+    for read, written in zip(load.subscripts, store.subscripts, strict=True):
+        (least_read, most_read), (least, most) = bounds(read), bounds(written)
+        if most_read < least or most < least_read:
+            return True
+    return False
 
 
 def verify_points(output: SSAValue, input: SSAValue) -> None:

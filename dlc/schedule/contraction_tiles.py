@@ -178,10 +178,17 @@ def _problem(
         row_work=_own_work(reduce, along, found.rows, found.columns),
         column_work=_own_work(reduce, along, found.columns, found.rows),
         tensor=_tensor_product(reduce, found, tiled, along),
-        padded=any(
-            column in varies and column not in op.subscripts[-1].values()
-            for op, varies in chunked.items()
-        ),
+        padded=_is_transposed(column, chunked),
+    )
+
+
+def _is_transposed(
+    column: BlockArgument, chunked: Mapping[loop.LoadOp, frozenset[SSAValue]]
+) -> bool:
+    """True if columns are not what the last dimension of an operand varies with."""
+    return any(
+        column in varies and column not in op.subscripts[-1].values()
+        for op, varies in chunked.items()
     )
 
 

@@ -128,10 +128,11 @@ def _with_condition(kernel: KernelOp) -> KernelOp:
     The kernel, replaced by one that computes itself the condition by which it chooses between an
     old element and a new one, if it then says where the points that change are.
     """
-    trial = kernel
+    trial, producers = kernel, list[KernelOp]()
     while (producer := _producer_of_condition(trial)) is not None:
         if changed_by(kernel, producer.inputs):
             break
+        producers.append(producer)
         merged = inline_producer(producer, trial)
         normalize_kernel(merged)
         if trial is not kernel:
@@ -144,6 +145,9 @@ def _with_condition(kernel: KernelOp) -> KernelOp:
         trial.erase()
         return kernel
     Rewriter.replace_op(kernel, trial)
+    for producer in producers:  # the one that others are computed of comes last
+        if not any(result.uses for result in producer.results):
+            Rewriter.erase_op(producer)
     return trial
 
 
