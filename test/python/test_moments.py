@@ -93,7 +93,9 @@ def test_blocks_share_what_is_folded(offset: float) -> None:
 def test_planes_are_read_once_for_both_moments() -> None:
     module = loops(lambda x: F.layer_norm(x, (64, 64, 64)), (16, 64, 64, 64))
     remarks = run(module, "fuse-loops")
-    assert any("%squares is folded with %sum, in one sweep: " in text for text in remarks)
+    assert any(
+        "%squares is folded with %sum, in one sweep of moments: " in text for text in remarks
+    )
     first, second = kernels(module)
     assert folds(module) == ["moments"]
     assert [len(kernel.results) for kernel in (first, second)] == [2, 1]

@@ -20,6 +20,7 @@ from dlc.dialects.loop import KernelOp
 from dlc.remarks import remark
 from dlc.target import Target, target_of
 from dlc.text import unique_name
+from dlc.transforms.loop.fusion.apart import swept_apart
 from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
@@ -149,6 +150,8 @@ class _Fusion:
         for kernel in self._kernels():
             self.merges.fill(kernel)
             for text in dict.fromkeys(self.history.get(kernel, ())):
+                remark(self.name, kernel.name_, text)
+            for text in swept_apart(kernel):
                 remark(self.name, kernel.name_, text)
             if kernel in self.kept:
                 remark(self.name, kernel.name_, f"kept apart: {self.kept[kernel]}")

@@ -10,6 +10,7 @@ from xdsl.passes import ModulePass
 
 from dlc.dialects.loop import KernelOp
 from dlc.remarks import remark
+from dlc.transforms.loop.fusion.apart import swept_apart
 from dlc.transforms.loop.fusion.cascades import join_cascades
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.moments import join_moments
@@ -87,3 +88,5 @@ class JoinCascadesPass(ModulePass):
                 for said in join_cascades(kernel) + join_moments(kernel):
                     remark(self.name, kernel.name_, said)
                 hoist(kernel)
+                for said in swept_apart(kernel):
+                    remark(self.name, kernel.name_, said)

@@ -22,6 +22,8 @@ from dlc.transforms.loop.fusion.hoisting import hoist, used_values
 from dlc.transforms.loop.fusion.nesting import nest, unnest
 from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
 
+NOT_LINEAR = "it is not linear in one power of e of a distance from what is computed of the largest"
+
 
 def has_cascades(kernel: KernelOp) -> bool:
     """True if `join_cascades` would join any."""
@@ -72,9 +74,18 @@ def _join_all(kernel: KernelOp) -> list[str]:
         _merge(*pair)
     while (cascade := next(_cascades(kernel), None)) is not None:
         largest, total = (op.results[0].name_hint for op in (cascade.largest, cascade.total))
-        said.append(f"%{total or 'sum'} is folded with %{largest or 'max'}, in one sweep")
+        said.append(
+            f"%{total or 'sum'} is folded with %{largest or 'max'}, in one sweep of {EXPSUM}"
+        )
         _join(cascade)
     return said
+
+
+def apart_cascades(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, str]]:
+    """Each sum that needs the largest of its own points, that largest, and why they are two sweeps;
+    no reason where `join_cascades` would make them one."""
+    for largest, total, found in _pairs(kernel):
+        yield total, largest, found if isinstance(found, str) else ""
 
 
 @dataclass(frozen=True)
@@ -105,15 +116,21 @@ class _Cascade:
 
 
 def _cascades(kernel: KernelOp) -> Iterator[_Cascade]:
+    return (found for _, _, found in _pairs(kernel) if isinstance(found, _Cascade))
+
+
+def _pairs(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, _Cascade | str]]:
+    """A largest, a sum at the same points that needs it, and both as a cascade, or why not."""
     outputs = frozenset(kernel.output_refs)
     for largest in kernel.walk():
         if not isinstance(largest, ReduceOp) or not _finds_largest(largest):
             continue
         total = largest.next_op
         while total is not None:
-            if isinstance(total, ReduceOp) and total.adds_floats and not total.yielded.where:
-                if (found := _cascade(largest, total, outputs)) is not None:
-                    yield found
+            if isinstance(total, ReduceOp) and total.adds_floats:
+                needing = needing_of(largest.results[0], largest, total)
+                if total.extents == largest.extents and not needing.isdisjoint(used_values(total)):
+                    yield largest, total, _cascade(largest, total, needing, outputs)
             total = total.next_op
 
 
@@ -143,46 +160,54 @@ def _alike(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, tuple[Operati
             yield first, second, before
 
 
-def _cascade(largest: ReduceOp, total: ReduceOp, outputs: AbstractSet[SSAValue]) -> _Cascade | None:
+def _cascade(
+    largest: ReduceOp,
+    total: ReduceOp,
+    needing: AbstractSet[SSAValue],
+    outputs: AbstractSet[SSAValue],
+) -> _Cascade | str:
     """The two as a cascade, if each value of the sum is a term relative to the largest."""
-    m = largest.results[0]
-    if total.extents != largest.extents or any(r.type != m.type for r in total.results):
-        return None
-    needing = needing_of(m, largest, total)
+    if total.yielded.where:
+        return "it is summed where conditions hold"
+    if any(r.type != largest.results[0].type for r in total.results):
+        return "it is of another type"
     terms = [_term(v, largest, total, needing) for v in total.yielded.values]
-    before = needed(total, largest, needing, outputs)
-    if before is None or None in terms:
-        return None
-    return _Cascade(largest, total, tuple(t for t in terms if t is not None), before)
+    if reasons := [t for t in terms if isinstance(t, str)]:
+        return reasons[0]
+    if (before := needed(total, largest, needing, outputs)) is None:
+        return "what it needs is computed between the two, by another reduce or from what is stored"
+    return _Cascade(largest, total, tuple(t for t in terms if isinstance(t, _Term)), before)
 
 
 def _term(
     value: SSAValue, largest: ReduceOp, total: ReduceOp, needing: AbstractSet[SSAValue]
-) -> _Term | None:
-    """A value that a sum folds as a term relative to the largest, if it is linear in one power."""
+) -> _Term | str:
+    """A value that a sum folds as a term relative to the largest, or why it is none."""
     inside = frozenset(total.body.walk())
     steps, factors = dict[Operation, int](), list[Operation]()
     while (op := value.owner) in inside and not isinstance(op, math.ExpOp):
         assert isinstance(op, Operation)
         which = [n for n, v in enumerate(op.operands) if v in needing and v.owner in inside]
-        if len(which) != 1:
-            return None
-        if not _is_linear(op, which[0]) and not _is_zero_at(op, which[0], largest.results[0]):
-            return None
+        if isinstance(op, arith.ExtFOp) and isinstance(op.input.owner, arith.TruncFOp):
+            return f"a power is rounded to {op.input.type} before it is summed"
+        if len(which) != 1 or not (
+            _is_linear(op, which[0]) or _is_zero_at(op, which[0], largest.results[0])
+        ):
+            return NOT_LINEAR
         if not needing.isdisjoint(v for v in op.operands if v.owner not in inside):
             factors.append(op)
         elif any(isinstance(factor, arith.SelectOp) for factor in factors):
-            return None  # not multiplied with what the zero is
+            return "0 is put in the place of a product with a power, not of the power"
         steps[op] = which[0]
         value = op.operands[which[0]]
     if not isinstance(op, math.ExpOp) or not isinstance(op.operand.owner, arith.SubfOp):
-        return None
+        return NOT_LINEAR
     exponent, pivot = op.operand.owner.operands
-    axes = dict[SSAValue, SSAValue](zip(total.axes, largest.axes, strict=True))
     if exponent in needing or pivot not in needing or pivot.owner in inside:
-        return None
+        return NOT_LINEAR
+    axes = dict[SSAValue, SSAValue](zip(total.axes, largest.axes, strict=True))
     if not computed_alike(exponent, largest.yielded.values[0], axes):
-        return None
+        return "its exponents are not what the largest was found of"
     return _Term(op, pivot, steps, tuple(factors))
 
 
@@ -236,12 +261,13 @@ def _join(cascade: _Cascade) -> None:
     joined = folded(EXPSUM, largest, [*exponents, *weights], results)
     Rewriter.replace_op(largest, joined, joined.results[: len(largest.results)])
     m, sums = joined.results[0], joined.results[len(largest.results) :]
+    found = dict[SSAValue, SSAValue](zip(results, joined.results, strict=True))
     builder = Builder(InsertPoint.before(total))
     moved = list[SSAValue]()
     for value, (_, term) in zip(sums, terms, strict=True):
         pivot = m if term.pivot is results[0] else term.pivot
         apart = builder.insert(math.ExpOp(builder.insert(arith.SubfOp(m, pivot)).result)).result
-        moved.append(_moved(builder, value, apart, term))
+        moved.append(_moved(builder, value, apart, term, found))
     Rewriter.replace_op(total, [], moved)
 
 
@@ -270,12 +296,21 @@ def _or_one(builder: Builder, weight: SSAValue | None, of: Operation) -> SSAValu
     return builder.insert(arith.ConstantOp(FloatAttr(1.0, type))).result
 
 
-def _moved(builder: Builder, total: SSAValue, apart: SSAValue, term: _Term) -> SSAValue:
-    """A sum relative to the pivot, of the sum relative to the largest exponent."""
+def _moved(
+    builder: Builder,
+    total: SSAValue,
+    apart: SSAValue,
+    term: _Term,
+    found: Mapping[SSAValue, SSAValue],
+) -> SSAValue:
+    """
+    A sum relative to the pivot, of the sum relative to the largest exponent. `found` has what took
+    the place of the largest, which factors that are in no block any more still name.
+    """
     value = builder.insert(arith.MulfOp(total, apart)).result
     value.name_hint = total.name_hint
     for op in reversed(term.factors):
-        same = op.clone()
+        same = op.clone(dict(found))
         same.operands[term.steps[op]] = value
         if isinstance(op, arith.SelectOp):
             same.operands[1] = builder.insert(arith.MulfOp(op.lhs, total)).result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
 
@@ -16,10 +17,12 @@ from dlc.analysis.loop.loops import computed_alike
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.loop import KernelOp, ReduceOp, YieldOp
 from dlc.ir.expr import Expr
+from dlc.transforms.loop.fusion.hoisting import used_values
 from dlc.transforms.loop.fusion.inline import materialize
 from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
 
 MONOID = "moments"
+NO_SQUARES = "it sums no squares of distances from what is computed of the sum"
 LARGEST_PIVOT = 1e30
 """A larger one, or an infinite one, could make a distance from it infinite that is a number."""
 FAR = 4.0
@@ -62,12 +65,26 @@ def join_moments(kernel: KernelOp) -> list[str]:
     said: list[str] = []
     while (found := next(_moments(kernel), None)) is not None:
         squares, total = (op.results[0].name_hint for op in (found.squares, found.total))
-        said.append(f"%{squares or 'squares'} is folded with %{total or 'sum'}, in one sweep")
+        said.append(
+            f"%{squares or 'squares'} is folded with %{total or 'sum'}, in one sweep of {MONOID}"
+        )
         _join(found)
     return said
 
 
+def apart_moments(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, str]]:
+    """Each sum that needs the sum at its own points, that sum, and why they are two sweeps; no
+    reason where `join_moments` would make them one."""
+    for total, squares, found in _pairs(kernel):
+        yield squares, total, found if isinstance(found, str) else ""
+
+
 def _moments(kernel: KernelOp) -> Iterator[_Moments]:
+    return (found for _, _, found in _pairs(kernel) if isinstance(found, _Moments))
+
+
+def _pairs(kernel: KernelOp) -> Iterator[tuple[ReduceOp, ReduceOp, _Moments | str]]:
+    """A sum, one at the same points that needs it, and both as moments, or why not."""
     outputs = frozenset(kernel.output_refs)
     for total in kernel.walk():
         if not isinstance(total, ReduceOp) or not _sums_one(total):
@@ -75,8 +92,10 @@ def _moments(kernel: KernelOp) -> Iterator[_Moments]:
         squares = total.next_op
         while squares is not None:
             if isinstance(squares, ReduceOp) and _sums_one(squares):
-                if (found := _pair(total, squares, outputs)) is not None:
-                    yield found
+                dependent = needing_of(total.results[0], total, squares)
+                needs = not dependent.isdisjoint(used_values(squares))
+                if squares.extents == total.extents and needs:
+                    yield total, squares, _pair(total, squares, dependent, outputs)
             squares = squares.next_op
 
 
@@ -91,29 +110,31 @@ def _sums_one(reduce: ReduceOp) -> bool:
     )
 
 
-def _pair(total: ReduceOp, squares: ReduceOp, outputs: frozenset[SSAValue]) -> _Moments | None:
+def _pair(
+    total: ReduceOp,
+    squares: ReduceOp,
+    dependent: AbstractSet[SSAValue],
+    outputs: AbstractSet[SSAValue],
+) -> _Moments | str:
     """The two as moments of the same values, if the second sums squares of distances."""
-    s = total.results[0]
-    if squares.extents != total.extents or squares.results[0].type != s.type:
-        return None
     square = squares.yielded.values[0].owner
     if not isinstance(square, arith.MulfOp) or square.lhs is not square.rhs:
-        return None
+        return NO_SQUARES
     distance = square.lhs.owner
     if not isinstance(distance, arith.SubfOp):
-        return None
-    dependent = needing_of(s, total, squares)
+        return NO_SQUARES
     value, center = distance.operands
     if value in dependent:
         value, center = center, value
     inside = frozenset(squares.body.walk())
     if value in dependent or center not in dependent or center.owner in inside:
-        return None
+        return NO_SQUARES
     axes = dict[SSAValue, SSAValue](zip(squares.axes, total.axes, strict=True))
     if not computed_alike(value, total.yielded.values[0], axes):
-        return None
-    before = needed(squares, total, dependent, outputs)
-    return None if before is None else _Moments(total, squares, center, before)
+        return "its distances are of other numbers than are summed"
+    if (before := needed(squares, total, dependent, outputs)) is None:
+        return "what it needs is computed between the two, by another reduce or from what is stored"
+    return _Moments(total, squares, center, before)
 
 
 def _join(found: _Moments) -> None:
