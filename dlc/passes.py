@@ -109,6 +109,7 @@ APART: tuple[Step, ...] = (
     Step("l", "join-contractions"),  # sums side by side that share an operand are one reduce
     Step("l", "nest-loops"),  # a reduce stands inside the axes that it varies along
     Step("l", "join-cascades"),  # a sum of powers of e is folded with the largest exponent
+    Step("l", "take-lengths"),  # masks that compare with numbers from memory are conditions
     Step("l", "take-reciprocals"),  # what a sweep divides by is inverted before it
     Step("l", "sink-epilogues"),  # what no reduce needs stands after the last one
 )

@@ -26,7 +26,18 @@ def unrounded(op: Operation) -> SSAValue | None:
     """The value that a conversion gives back unless memory lies between; None for other ops."""
     if not isinstance(op, arith.ExtFOp) or STORAGE not in op.attributes:
         return None
-    narrow = op.input.owner
+    value = before_storage(op.result)
+    return None if value is op.result else value
+
+
+def before_storage(value: SSAValue) -> SSAValue:
+    """
+    A value without the rounding that only memory asks for, where it is a factor that was rounded to
+    the type that its product has in memory; the value itself elsewhere.
+    """
+    if not isinstance(value.owner, arith.ExtFOp):
+        return value
+    narrow = value.owner.input.owner
     if not isinstance(narrow, arith.TruncFOp) or STORAGE not in narrow.attributes:
-        return None
-    return narrow.input if narrow.input.type == op.result.type else None
+        return value
+    return narrow.input if narrow.input.type == value.type else value

@@ -99,6 +99,8 @@ class TiledCascade:
     """None where keys are not shared: each row has its own."""
     column: BlockArgument
     problem: CascadeProblem
+    ends_early: bool
+    """True if memory tells how many keys there are."""
 
 
 def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
@@ -146,7 +148,7 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         sum(refs.values()),
         _share(exponent, outer, row, fold, key),
     )
-    return TiledCascade(outer, row, column, problem)
+    return TiledCascade(outer, row, column, problem, _ends_early(exponent, outer, key))
 
 
 def _tiled_axes(
@@ -193,6 +195,15 @@ def _share(
             held = sum(min(max(last // -of_key + 1, 0), keys) for last in lasts)
             share = min(share, held / (rows * keys))
     return share
+
+
+def _ends_early(exponent: SSAValue, outer: loop.ForOp, key: BlockArgument) -> bool:
+    """True if an exponent is -inf from a key on that is no function of where it stands."""
+    select, axes = exponent.owner, {*outer.axes, key}
+    conditions = select.where if isinstance(select, loop.SelectOp) else ()
+    return any(
+        (c.coefficient(key) or 0) < 0 and not axes.issuperset(c.values()) for c in conditions
+    )
 
 
 @dataclass(frozen=True)

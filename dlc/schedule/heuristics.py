@@ -62,7 +62,8 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     cascade = tiled_cascade(kernel)
     if cascade and (ranked := cascade_candidates(cascade.problem, target)):
         lost = tuple(str(other) for other in ranked[1:])
-        split = _split(ranked[0].splits, [cascade.outer.hint(a) for a in cascade.outer.axes])
+        extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
+        split = _split(ranked[0].splits, extents, " deal=turns" if cascade.ends_early else "")
         return Choice(cascade_steps(cascade, ranked[0], split), str(ranked[0]), lost)
     if tiled := tiled_contraction(kernel):
         return _contraction(tiled, target)
@@ -235,9 +236,9 @@ def _split_lengths(lengths: Sequence[int], splits: int) -> list[int]:
     return [ceil(n / splits) if i == at else n for i, n in enumerate(lengths)]
 
 
-def _split(splits: int, extents: list[int]) -> str:
+def _split(splits: int, extents: list[int], deal: str = "") -> str:
     """A split whose combining kernel has its default schedule."""
-    return f'split-matmul-k{{splits={splits} then="{combining(splits, extents)}"}}'
+    return f'split-matmul-k{{splits={splits}{deal} then="{combining(splits, extents)}"}}'
 
 
 def combining(splits: int, extents: list[int]) -> str:

@@ -30,9 +30,10 @@ class SplitMatmulKPass(SchedulingPass):
     beyond a ragged end stores the identity. Where the kernel is launched again, both are.
 
     *Legal when* the kernel has one reduce at the top and reads nothing that it stores: monoids are
-    associative, and splits are runs of the axis that are folded in order, so that results do not
-    depend on timing.
-    *Faster because* free axes that make too few blocks leave multiprocessors idle.
+    associative and commutative, and splits are folded in order, so that results do not depend on
+    timing.
+    *Faster because* free axes that make too few blocks leave multiprocessors idle. Where conditions
+    skip the end of the axis, `deal=turns` gives each split as much to do; by default each is a run.
 
     With `combine=atomic`, the blocks add what they hold to an output that holds zeros before, in
     the order in which they come by: sums of floats differ by rounding from run to run. That takes
@@ -75,6 +76,8 @@ class SplitMatmulKPass(SchedulingPass):
     """Parts of the reduce's outermost axis."""
     combine: Literal["workspace", "atomic"] = "workspace"
     """`workspace` or `atomic`."""
+    deal: Literal["runs", "turns"] = "runs"
+    """`runs` or `turns`: `%ks * 43 + %ko` or `%ko * 3 + %ks`."""
     then: str = ""
     """The schedule of the kernel that combines; `tileify` alone if it is empty."""
 
@@ -83,6 +86,7 @@ class SplitMatmulKPass(SchedulingPass):
             (2, 3, 4, 5, 8, 16, 32, 64, 128, 256, 512), least=1, narrowed=lambda s: _parts(s)
         ),
         "combine": Domain(("workspace", "atomic"), narrowed=lambda _: ("workspace",)),
+        "deal": Domain(("runs", "turns")),
         "then": Domain(("",), narrowed=lambda s: _combining(s)),
     }
 
@@ -100,7 +104,8 @@ class SplitMatmulKPass(SchedulingPass):
         assert self.splits is not None
         if self.splits == 1:
             raise Decline("one part is the whole reduce")
-        split = split_of(_sole_reduce(kernel), self.splits)
+        in_turns = self.deal == "turns"
+        split = split_of(_sole_reduce(kernel), self.splits, in_turns=in_turns)
         done = str(split)
         if self.combine == "atomic":
             if kernel.updated_refs:

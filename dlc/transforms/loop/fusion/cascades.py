@@ -18,9 +18,11 @@ from xdsl.traits import ConstantLike
 from dlc.analysis.loop.loops import computed_alike
 from dlc.dialects.loop import ForOp, KernelOp, ReduceOp
 from dlc.ir.monoid import EXPSUM
+from dlc.ir.rounding import before_storage
 from dlc.transforms.loop.fusion.hoisting import hoist, used_values
 from dlc.transforms.loop.fusion.nesting import nest, unnest
 from dlc.transforms.loop.fusion.one_sweep import folded, needed, needing_of, one_body
+from dlc.transforms.loop.fusion.sharing import share_keys
 
 NOT_LINEAR = "it is not linear in one power of e of a distance from what is computed of the largest"
 
@@ -65,6 +67,7 @@ def join_cascades(kernel: KernelOp) -> list[str]:
         said += _join_all(kernel)
         hoist(kernel)
         nest(kernel)
+    share_keys(kernel)
     return said
 
 
@@ -185,7 +188,7 @@ def _term(
     """A value that a sum folds as a term relative to the largest, or why it is none."""
     inside = frozenset(total.body.walk())
     steps, factors = dict[Operation, int](), list[Operation]()
-    while (op := value.owner) in inside and not isinstance(op, math.ExpOp):
+    while (op := before_storage(value).owner) in inside and not isinstance(op, math.ExpOp):
         assert isinstance(op, Operation)
         which = [n for n, v in enumerate(op.operands) if v in needing and v.owner in inside]
         if isinstance(op, arith.ExtFOp) and isinstance(op.input.owner, arith.TruncFOp):
@@ -273,7 +276,7 @@ def _join(cascade: _Cascade) -> None:
 
 def _weight(builder: Builder, value: SSAValue, term: _Term) -> SSAValue | None:
     """What a value is where the power of e is 1; None for 1."""
-    op = value.owner
+    op = before_storage(value).owner
     if op is term.power:
         return None
     assert isinstance(op, Operation)

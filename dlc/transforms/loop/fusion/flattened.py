@@ -34,7 +34,7 @@ def unflattened(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
         return None
     copy = kernel.clone()
     while (found := next(_joined(copy, tensor), None)) is not None:
-        _take_apart(*found)
+        take_apart(*found)
     normalize_kernel(copy, clean=True)
     return copy
 
@@ -59,7 +59,7 @@ def _inner_extent(axis: BlockArgument, subscripts: Sequence[Expr]) -> int | None
     return next(iter(quotients & remainders), None)
 
 
-def _take_apart(loop: ForOp, axis: BlockArgument, inner: int) -> None:
+def take_apart(loop: ForOp, axis: BlockArgument, inner: int) -> None:
     """Makes a loop run over the quotients and the remainders of an axis."""
     extents, names = [loop.extent(a) for a in loop.axes], [a.name_hint for a in loop.axes]
     at, whole = axis.index, loop.extent(axis)

@@ -6,6 +6,7 @@ from dlc.dialects.loop import KernelOp
 from dlc.transforms.loop.fusion.canonical_form import canonicalize_kernel
 from dlc.transforms.loop.fusion.hoisting import hoist
 from dlc.transforms.loop.fusion.joining import join_contractions
+from dlc.transforms.loop.fusion.lengths import take_lengths
 from dlc.transforms.loop.fusion.nesting import nest
 from dlc.transforms.loop.fusion.reciprocals import take_reciprocals
 from dlc.transforms.loop.fusion.sinking import sink
@@ -18,6 +19,8 @@ def normalize_kernel(kernel: KernelOp, *, clean: bool = False) -> None:
     """
     canonicalize_kernel(kernel, clean=clean)
     hoist(kernel)
+    if take_lengths(kernel):
+        hoist(kernel)  # one that several reduces have in common is computed once
     if join_contractions(kernel):
         hoist(kernel)  # what both had in their bodies becomes one
     nest(kernel)

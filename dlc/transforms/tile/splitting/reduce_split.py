@@ -23,6 +23,8 @@ class Split:
     reduce: tile.ReduceOp
     axis: BlockArgument
     parts: int
+    in_turns: bool = False
+    """True if points are dealt in turns, not in runs."""
 
     @property
     def points(self) -> int:
@@ -32,7 +34,7 @@ class Split:
     def __str__(self) -> str:
         return (
             f"{self.parts} parts of %{self.axis.name_hint} in {self.reduce.extent(self.axis)}, "
-            f"each of at most {self.points} points"
+            f"each of at most {self.points} points{', in turns' if self.in_turns else ''}"
         )
 
     def deal(self, launch: tile.LaunchOp) -> BlockArgument:
@@ -48,13 +50,16 @@ class Split:
 
         def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
             within = {a: e[k] for a, k in new.items()}
+            if self.in_turns:
+                return {**within, axis: within[axis] * self.parts + block}
             return {**within, axis: Expr.of(block) * points + within[axis]}
 
         replace_axes(reduce, [*new.values()], meaning)
         return block
 
 
-def split_of(reduce: tile.ReduceOp, parts: int) -> Split:
+def split_of(reduce: tile.ReduceOp, parts: int, *, in_turns: bool = False) -> Split:
     """The split of a reduce's first serial axis with a point for each part, else the longest."""
     axes = reduce.axes_of(SERIAL)
-    return Split(reduce, axes[split_axis([reduce.extent(a) for a in axes], parts)], parts)
+    axis = axes[split_axis([reduce.extent(a) for a in axes], parts)]
+    return Split(reduce, axis, parts, in_turns)
