@@ -25,7 +25,13 @@ from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
 from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
-from dlc.transforms.loop.fusion.wishes import check_groups, demanded, forbidden, planned
+from dlc.transforms.loop.fusion.wishes import (
+    check_groups,
+    check_wishes,
+    demanded,
+    forbidden,
+    planned,
+)
 
 MAX_OPS = 400
 """No merged kernel has more operations: it could be neither read nor compiled."""
@@ -77,6 +83,7 @@ class FuseLoopsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         kernels = kernels_in(op, KernelOp)
+        check_wishes(kernels)
         for block in dict.fromkeys(k.parent for k in kernels):
             if block is not None:
                 elsewhere = {k.name_ for k in kernels if k.parent not in (block, None)}

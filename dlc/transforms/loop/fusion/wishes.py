@@ -28,6 +28,12 @@ def demanded(producer: KernelOp, consumers: Sequence[KernelOp]) -> bool:
     return _wish(producer) == "always" or all(own & theirs for theirs in _groups(consumers))
 
 
+def check_wishes(kernels: Iterable[KernelOp]) -> None:
+    """DiagnosticException for a kernel whose attribute `fuse` says what none may say."""
+    for kernel in kernels:
+        _wish(kernel)
+
+
 def planned(kernels: Iterable[KernelOp]) -> list[str]:
     """The texts of the groups that kernels are in."""
     return list(dict.fromkeys(group for kernel in kernels for group in groups_of(kernel)))
