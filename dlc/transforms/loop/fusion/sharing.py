@@ -49,8 +49,8 @@ def _shared(kernel: KernelOp) -> Iterator[tuple[ForOp, BlockArgument, int]]:
         if contraction_of(fold, along) is not None or not weight_axes(fold, along):
             continue
         loads = [op for op in fold.body.walk() if isinstance(op, LoadOp)]
-        for outer in loops_around(fold):
-            for axis in outer.axes if isinstance(outer, ForOp) else ():
+        for outer in (o for o in loops_around(fold) if isinstance(o, ForOp)):
+            for axis in outer.axes:
                 numbers = {n for op in loads for n in _divisors(op, axis)}
                 if len(numbers) == 1 and outer.extent(axis) % min(numbers) == 0:
                     yield outer, axis, min(numbers)
