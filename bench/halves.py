@@ -13,22 +13,19 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import exp, log
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import torch
-import torch.nn.functional as F
+from static import lower, start_worker
 
-import dlc
 from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import compile_cubin
-from dlc.schedule.problem import Problem, TensorProduct
-from dlc.schedule.tiling import candidates
 from dlc.target import TARGETS
 from dlc.text import table
+from dlc_bench.statics import worst_ways
 
 Row = dict[str, Any]
 
@@ -44,100 +41,120 @@ LINEARS = {
     "qw.down_proj": (3584, 18944),
 }
 """Columns and K of the products of TinyLlama 1.1B and Qwen2.5 7B."""
-TOKENS = (32, 128, 512)
+TOKENS = (1, 32, 128, 512)
 CHIPS = ("sm_80", "sm_90", "sm_120")
-COMPILED = "sm_90"
-"""The chip for which all products are compiled; the square one is for every chip."""
-LAST = {"gemm.4096": (4096, 4096, 4096)}
 
 
 def cases() -> Iterator[tuple[str, str, tuple[int, int, int]]]:
     """Names, chips, and rows, columns and K."""
     for chip in CHIPS:
-        for name, size in LAST.items():
-            yield name, chip, size
+        yield "gemm.4096", chip, (4096, 4096, 4096)
         for name, (columns, k) in LINEARS.items():
             for tokens in TOKENS:
                 yield f"linear.{name}.s{tokens}", chip, (tokens, columns, k)
 
 
-def predicted(chip: str, size: tuple[int, int, int]) -> Row:
-    """Microseconds by the estimate and by the roofline."""
-    rows, columns, k = size
-    target = TARGETS[chip]
-    problem = Problem(1, rows, columns, k, row_work=1, column_work=1, bytes_=2,
-                      tensor=TensorProduct("bf16"))  # fmt: skip
-    best = candidates(problem, target)[0]
-    bytes = problem.compulsory_bytes / target.memory_bandwidth
-    flops = 2 * rows * columns * k / target.tensor_flops
-    floor = target.launch_seconds + max(bytes, flops)
-    return {"tile": str(best).partition(":")[0], "us": best.seconds * 1e6, "floor": floor * 1e6}
+def roofline(chip: str, size: tuple[int, int, int]) -> float:
+    """Microseconds."""
+    (rows, columns, k), target = size, TARGETS[chip]
+    bytes = 2 * (rows * k + columns * k + rows * columns)
+    flops = 2 * rows * columns * k
+    longest = max(bytes / target.memory_bandwidth, flops / target.tensor_flops)
+    return (target.launch_seconds + longest) * 1e6
 
 
-def compiled(chip: str, size: tuple[int, int, int]) -> Row:
-    """Of the kernel with the products: registers, spills, and what its main loop issues."""
+def examined(chip: str, size: tuple[int, int, int]) -> Row:
+    """Time and roofline in microseconds, and of the kernel with the products what ptxas made."""
     rows, columns, k = size
-    x, w = (torch.empty(n, k, dtype=torch.bfloat16) for n in (rows, columns))
-    made = dlc.compile(F.linear, (x, w), target=chip, backend="host")
-    cubin = compile_cubin(made.kernels[0].ir("cuda"), chip)
+    x, w = (f"torch.randn({n}, {k}, dtype=torch.bfloat16)" for n in (rows, columns))
+    lowered = lower(f"F.linear({x}, {w})", chip)
+    if "error" in lowered:
+        raise RuntimeError(lowered["error"])
+    kernel = lowered["kernels"][0]
+    cubin = compile_cubin(kernel["source"], chip)
     (function,) = sass.parse(sass.disassemble(cubin.path))
     loop = function.hot_loop
     body = function.body(loop) if loop else function.instructions
     return {
-        "schedule": made.kernels[0].schedule,
+        "us": sum(each.get("whole_us", 0.0) for each in lowered["kernels"]),
+        "floor": roofline(chip, size),
+        "schedule": kernel["schedule"],
+        "kernels": len(lowered["kernels"]),
         "registers": cubin.registers,
         "spill_bytes": cubin.spill_bytes,
+        "bank_ways": worst_ways(kernel),
         "tensor": sum(i.opcode in sass.TENSOR for i in body),
         "ldmatrix": sum(i.opcode == "LDSM" for i in body),
         "copies": sum(i.opcode == "LDGSTS" for i in body),
-        "nops": sum(i.opcode == "NOP" for i in body),
-        "issued": len(body),
+        "issued": sum(i.opcode != "NOP" for i in body),
     }
 
 
 def markdown(data: dict[str, Row]) -> str:
     """The table, a row for each product and chip."""
     head = ("product", "chip", "tile", "us", "roofline us", "ratio", "HMMA / issued", "LDSM",
-            "LDGSTS", "registers", "spilled B")  # fmt: skip
-    lines = [_cells(name, row) for name, row in data.items()]
-    ratios = [log(row["us"] / row["floor"]) for row in data.values()]
+            "LDGSTS", "ways", "registers", "spilled B")  # fmt: skip
+    means = [(chip, _mean([row for name, row in data.items() if name.endswith(f" {chip}")]))
+             for chip in CHIPS]  # fmt: skip
+    tokens = [(n, _mean([row for name, row in data.items() if f".s{n} " in name])) for n in TOKENS]
+    means += [(f"{n} token{'s'[: n > 1]}", mean) for n, mean in tokens]
     return "\n".join([
         "# Products of bf16, without a GPU",
         "",
         "Made by `python bench/halves.py`: times are predictions. NOPs, which ptxas writes between",
-        "products for sm_120, are not among what is issued. Geometric mean of the ratios:",
-        f"{exp(mean(ratios)):.2f}.",
+        "products for sm_120, are not among what is issued. A tile is a block's rows, columns and",
+        "points of K in a chunk, and the parts of K. Ways are the most of an access of shared",
+        "memory, by the model of banks: 1 is free of conflicts. Products of one row are reduces.",
         "",
-        table(head, lines),
+        f"Geometric mean of the ratios: {_mean(list(data.values()))}; "
+        + ", ".join(f"{of} {mean}" for of, mean in means) + ".",
+        "",
+        table(head, [_cells(name, row) for name, row in data.items()]),
         "",
     ])  # fmt: skip
 
 
+def _mean(rows: Sequence[Row]) -> str:
+    return f"{exp(mean(log(row['us'] / row['floor']) for row in rows)):.2f}" if rows else "-"
+
+
 def _cells(name: str, row: Row) -> list[str]:
     product, chip = name.split(" ")
-    cells = [product, chip, row["tile"], f"{row['us']:.1f}", f"{row['floor']:.1f}"]
-    cells.append(f"{row['us'] / row['floor']:.2f}")
-    if "issued" not in row:
-        return [*cells, *[""] * 5]
-    share = f"{row['tensor']} / {row['issued'] - row['nops']}"
-    counts = (row["ldmatrix"], row["copies"], row["registers"], row["spill_bytes"])
-    return [*cells, share, *map(str, counts)]
+    share = f"{row['tensor']} / {row['issued']}" if row["tensor"] else ""
+    return [
+        *(product, chip, _tile(row["schedule"])),
+        *(f"{row['us']:.1f}", f"{row['floor']:.1f}", f"{row['us'] / row['floor']:.2f}"),
+        *(share, str(row["ldmatrix"]), str(row["copies"]), f"{row['bank_ways']:.3g}"),
+        *(str(row["registers"]), str(row["spill_bytes"])),
+    ]
+
+
+def _tile(schedule: str) -> str:
+    """What a schedule makes a block of, such as `128x256x64 in 4`."""
+    own = re.sub(r' then="[^"]*"', "", schedule)
+    patterns = (r"\{bk=(\d+)", r"splits=(\d+)", r"block=(\d+),(\d+) thread=\d+,")
+    chunk, splits, block = (re.search(p, own) for p in patterns)
+    if not chunk or not block:
+        return "reduce"
+    return f"{block[1]}x{block[2]}x{chunk[1]}" + (f" in {splits[1]}" if splits else "")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--only", default="", help="a regular expression for `name chip`")
     only = re.compile(parser.parse_args().only)
+    start_worker()
     path = RESULTS / "halves.json"
-    data: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
+    known: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
+    data: dict[str, Row] = {}
     for name, chip, size in cases():
         key = f"{name} {chip}"
         if only.search(key):
-            data[key] = predicted(chip, size)
-            if chip == COMPILED or name in LAST:
-                data[key] |= compiled(chip, size)
-            path.write_text(json.dumps(data, indent=1) + "\n")
-            (RESULTS / "halves.md").write_text(markdown(data))
+            data[key] = examined(chip, size)
+        elif key in known:
+            data[key] = known[key]
+    path.write_text(json.dumps(data, indent=1) + "\n")
+    (RESULTS / "halves.md").write_text(markdown(data))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ def estimates(module: ModuleOp) -> dict[str, Row]:
                 "flops": cost.flops,
                 "memory_bytes": cost.memory_bytes,
                 "estimate_us": (cost.seconds - cost.combine_seconds) * 1e6,
+                "whole_us": cost.seconds * 1e6,
                 "output_bytes": sum(map(_bytes, op.output_refs)),
             }
     return found

@@ -1,0 +1,65 @@
+"""The table of products of bf16 that is made without a GPU."""
+
+import json
+import re
+
+import halves
+import pytest
+from test_sass import needs_tools
+
+DATA = json.loads((halves.RESULTS / "halves.json").read_text())
+
+
+def test_the_table_is_that_of_the_figures() -> None:
+    assert (halves.RESULTS / "halves.md").read_text() == halves.markdown(DATA)
+    assert list(DATA) == [f"{name} {chip}" for name, chip, _ in halves.cases()]
+
+
+def test_no_kernel_spills_or_waits_for_banks() -> None:
+    assert {row["spill_bytes"] for row in DATA.values()} == {0}
+    assert {row["bank_ways"] for row in DATA.values()} == {1.0}
+
+
+def test_what_multiplies_is_most_of_what_large_blocks_issue() -> None:
+    large = [row for row in DATA.values() if re.search(r"block=128,(128|256) ", row["schedule"])]
+    chunks = [row for row in large if "bk=64 " in row["schedule"]]
+    assert len(chunks) > 10
+    assert all(row["tensor"] == 128 and row["issued"] <= 240 for row in chunks)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "tile"),
+    [
+        ("tileify,cooperative-reduce{threads=128 rows=2 vector=8}", "reduce"),
+        (
+            "tileify,chunk-matmul-k{bk=64 vector=16},blockify-launch{block=32,64 thread=2,2}",
+            "32x64x64",
+        ),
+        (
+            "tileify,chunk-matmul-k{bk=32 vector=16},"
+            'split-matmul-k{splits=4 then="tileify,blockify-launch{block=8,8 thread=8,8}"},'
+            "blockify-launch{block=16,128 thread=1,4}",
+            "16x128x32 in 4",
+        ),
+    ],
+)
+def test_tiles(schedule: str, tile: str) -> None:
+    row = {"schedule": schedule, "us": 3.0, "floor": 2.0, "kernels": 1, "registers": 8,
+           "spill_bytes": 0, "bank_ways": 1.0, "tensor": 8, "ldmatrix": 4, "copies": 2,
+           "issued": 16}  # fmt: skip
+    text = halves.markdown({"linear.a.s32 sm_90": row})
+    assert re.search(rf"linear\.a\.s32 +sm_90 +{tile} +3\.0 +2\.0 +1\.50 +8 / 16", text)
+    assert "ratios: 1.50; sm_80 -, sm_90 1.50, sm_120 -, 1 token -, 32 tokens 1.50" in text
+
+
+@needs_tools
+def test_a_small_product_is_compiled() -> None:
+    row = halves.examined("sm_90", (128, 256, 256))
+    assert row["tensor"] > 0
+    assert row["us"] > row["floor"]
+
+
+def test_the_roofline() -> None:
+    target = halves.TARGETS["sm_80"]
+    least = target.launch_seconds + 2 * 4096**3 / target.tensor_flops
+    assert halves.roofline("sm_80", (4096, 4096, 4096)) == pytest.approx(least * 1e6)
