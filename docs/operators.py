@@ -28,9 +28,10 @@ are beside them. A program may return numbers and flags of Python, as `x.sum().i
 `torch.equal` and `torch.allclose` give them; what computes with one, or branches on it, is refused.
 
 Cholesky's, LU and QR factors of real matrices, and what is solved by them, are loops of the host
-program over columns; the exponential of a matrix squares as often as it takes. They raise no
-errors: of a matrix that has no such factors, or no inverse, the result has infinities or NaNs
-(`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_factor_ex` tell it).
+program over columns; eigenvalues of symmetric ones and singular values are found by Jacobi's
+rotations, and their vectors may have other signs than eager's; the exponential of a matrix squares
+as often as it takes. They raise no errors: of a matrix that has no such factors, or no inverse, the
+result has infinities or NaNs (`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_factor_ex` tell it).
 
 | what | why | instead |
 |---|---|---|
@@ -52,12 +53,7 @@ FACTORED
 """
 FACTORED = {
     "LDL": "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve",
-    "eigenvalues": "linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh",
-    "singular values": "svd linalg.svd linalg.svdvals pca_lowrank svd_lowrank",
-    "pseudoinverses": "linalg.pinv linalg.pinv.hermitian linalg.pinv.singular pinverse",
-    "ranks, conditions and norms by singular values or eigenvalues": "linalg.matrix_rank "
-    "linalg.matrix_rank.hermitian linalg.cond linalg.matrix_norm linalg.norm "
-    "linalg.norm.subgradients_at_zero norm.nuc",
+    "eigenvalues of matrices that are not symmetric": "linalg.eig linalg.eigvals",
 }
 """Linear algebra by what it is of: a matrix that is taken apart, or has to be."""
 

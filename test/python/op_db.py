@@ -55,6 +55,8 @@ UNINITIALISED = re.compile("(new_)?empty(_like|_permuted|_strided)?")
 """What they give has a shape and a dtype, and nothing else to compare."""
 CHOOSING = ("argsort", "kthvalue", "median", "mode", "nanmedian", "sort", "topk")
 """Which of equal elements their indices name is not specified."""
+VECTORS = ("linalg.eigh", "linalg.svd", "svd")
+"""Their vectors have any sign, and more than that where values are equal."""
 BY_MPMATH = {f"special.bessel_{name}": FUNCTIONS[name][1] for name in ("j0", "j1", "y0", "y1")}
 """What has seven digits in eager's fp64."""
 NO_SAMPLES = "no samples"
@@ -136,6 +138,8 @@ def judged(name: str, sample: Sample, *, host: bool = False) -> Verdict:
         best = nearest(name, sample, n, ours, longest)
         if best.ok or is_drawn(sample):
             continue
+        if name in VECTORS and same_product(name, sample, found, longest):
+            continue
         if name in CHOOSING and same_choice(sample.args[0], ours, eager):
             continue
         if best.mismatches or best.error > 100 * best.bound:
@@ -175,6 +179,28 @@ def same_choice(value: torch.Tensor, ours: torch.Tensor, eager: torch.Tensor) ->
         if torch.equal(first.nan_to_num(), second.nan_to_num()):
             return True
     return False
+
+
+def same_product(name: str, sample: Sample, found: list[Any], longest: int) -> bool:
+    """True if the factors are as near to the matrix as eager's, and orthogonal."""
+    if len(found) == 2:
+        values, left = found
+        right = left.mT
+    else:
+        left, values, right = found
+        right = right.mT if name == "svd" else right
+    size = values.shape[-1]
+    product = (left[..., :size] * values[..., None, :]) @ right[..., :size, :]
+    one = [part.mT @ part - torch.eye(part.shape[-1]) for part in (left, right.mT)]
+    near = torch.finfo(values.dtype).eps * 8 * max(left.shape[-2], right.shape[-1])
+    if any((part.abs() > near).any() for part in one):
+        return False
+    matrix = sample.args[0]
+    if len(found) == 2:
+        matrix = matrix.tril() + matrix.tril(-1).mT
+    return compare(product, matrix.double(), matrix, longest).ok or bool(
+        ((product - matrix).abs() <= near * values.abs().amax(-1)[..., None, None]).all()
+    )
 
 
 class _Draws(TorchDispatchMode):

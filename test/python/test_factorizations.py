@@ -227,6 +227,54 @@ def test_products_of_reflections(shape: tuple[int, ...]) -> None:
         check(linalg.householder_product, factors, taus)
 
 
+def orthonormal(columns: Tensor) -> bool:
+    one = torch.eye(columns.shape[-1], dtype=columns.dtype)
+    return bool(((columns.mT @ columns - one).abs() < 2e-6).all())
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (4, 4), (2, 5, 5)], ids=str)
+def test_eigenvalues_of_symmetric_matrices(shape: tuple[int, ...]) -> None:
+    half = torch.randn(shape)
+    a = half + half.mT
+    check(linalg.eigvalsh, a)
+    values, vectors = interpreted(linalg.eigh, [a])[0][-1]
+    assert orthonormal(vectors)
+    assert torch.allclose(vectors * values[..., None, :] @ vectors.mT, a, atol=1e-5)
+    spoilt = a.tril() + torch.full(shape, math.nan).triu(1)
+    assert torch.equal(interpreted(linalg.eigvalsh, [spoilt])[0][-1], values)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (5, 3), (3, 4), (2, 4, 4)], ids=str)
+def test_singular_values(shape: tuple[int, ...]) -> None:
+    a = torch.randn(shape)
+    check(linalg.svdvals, a)
+    for full in (False, True):
+        left, values, right = interpreted(lambda a, f=full: linalg.svd(a, f), [a])[0][-1]
+        assert [left.shape, right.shape] == [p.shape for p in linalg.svd(a, full)[::2]]
+        size = values.shape[-1]
+        product = left[..., :size] * values[..., None, :] @ right[..., :size, :]
+        assert torch.allclose(product, a, atol=1e-5)
+        assert orthonormal(left)
+        assert orthonormal(right.mT)
+
+
+def test_singular_values_of_zero() -> None:
+    a = torch.randn(5, 2) @ torch.randn(2, 4)
+    left, values, right = interpreted(linalg.svd, [a])[0][-1]
+    assert (values[2:] < 1e-6 * values[0]).all()
+    assert orthonormal(left)
+    assert orthonormal(right.mT)
+    pinv = interpreted(linalg.pinv, [a])[0][-1]
+    assert torch.allclose(pinv, linalg.pinv(a), atol=1e-5)
+    assert interpreted(linalg.matrix_rank, [a])[0][-1] == 2
+    zero = interpreted(linalg.svd, [torch.zeros(3, 3)])[0][-1]
+    assert not zero[1].any()
+    assert orthonormal(zero[0])
+    for scale in (1e-30, 1e30):
+        found = interpreted(linalg.svdvals, [a * scale])[0][-1] / scale
+        assert torch.allclose(found, values, atol=1e-5)
+
+
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_reflections_of_numbers_whose_squares_are_none(scale: float) -> None:
     a = torch.randn(5, 4) * scale

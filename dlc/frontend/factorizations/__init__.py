@@ -12,6 +12,7 @@ from torch._ops import OperatorBase
 from dlc.frontend.factorizations.cholesky import CHOLESKY
 from dlc.frontend.factorizations.exponential import EXPONENTIAL
 from dlc.frontend.factorizations.householder import HOUSEHOLDER
+from dlc.frontend.factorizations.jacobi import JACOBI
 from dlc.frontend.factorizations.lu import LU
 from dlc.frontend.factorizations.triangular import TRIANGULAR
 
@@ -21,5 +22,6 @@ FACTORIZATIONS: Mapping[OperatorBase, Callable[..., object]] = {
     **LU,
     **HOUSEHOLDER,
     **EXPONENTIAL,
+    **JACOBI,
 }
 """Functions for operations, as `run_decompositions` takes them."""
