@@ -437,9 +437,11 @@ class _Fusion:
         return readers == {consumer} and not any(reduces)
 
     def _follows(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """True if `producer` is a contraction and `consumer` an epilogue to it."""
-        contracts = bool(self.merges.facts(producer).operands)
-        return contracts and self._keeps_tiles(producer, consumer)
+        """True if `consumer` is an epilogue: to a contraction, or point by point to any reduce."""
+        facts, after = self.merges.facts(producer), self.merges.facts(consumer)
+        alike = _elements(producer) == _elements(consumer)
+        sums = facts.reduces and not after.reduces and alike
+        return (bool(facts.operands) or sums) and self._keeps_tiles(producer, consumer)
 
     def _keeps_tiles(self, producer: KernelOp, consumer: KernelOp) -> bool:
         """True if the result of `producer` is no operand of a contraction in `consumer`."""

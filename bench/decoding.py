@@ -1,0 +1,111 @@
+"""
+What a token takes of language models that generate, by the estimate.
+
+    python bench/decoding.py [--only REGEX] [--output bench/results/decoding]
+
+The program of a token of `dlc generate`, of bf16 and without data, for sm_90: all layers, the
+choice of the token, and the test whether a row is done, with a cache that is full. What bounds it
+is the bandwidth of memory: weights and cache, each once. Writes JSON and a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import re
+import sys
+from pathlib import Path
+
+import torch
+from kernel_rows import Row, loop_kernels
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from dlc.frontend.fx import import_program
+from dlc.generation.generator import by_row
+from dlc.generation.row_steps import Rows, Token
+from dlc.generation.sampling import Sampling
+from dlc.pipeline import run_pipeline
+from dlc.stages import compiler_context
+from dlc.target import TARGETS, set_target
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
+from dlc_bench.records import markdown_table, where_and_when, write_record
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = "sm_90"
+MODELS = {
+    "TinyLlama": "TinyLlama--TinyLlama-1.1B-Chat-v1.0.json",
+    "Qwen2.5-7B": "Qwen--Qwen2.5-7B.json",
+}
+CASES = (("TinyLlama", 1, 2048), ("TinyLlama", 8, 2048), ("TinyLlama", 64, 2048),
+         ("Qwen2.5-7B", 1, 2048), ("Qwen2.5-7B", 64, 2048))  # fmt: skip
+"""A model, rows of a batch, and tokens that the cache holds of each."""
+HEADER = ("model", "rows", "tokens", "launches", "of a layer", "estimate", "weights", "cache",
+          "bandwidth used")  # fmt: skip
+
+
+def measure(name: str, rows: int, capacity: int) -> Row:
+    """Launches, the estimate in us, and bytes of a step."""
+    config = AutoConfig.from_pretrained(ROOT / "dlc" / "models" / "configs" / MODELS[name])
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+        step = Token(Rows(by_row(model.requires_grad_(False)), rows, capacity, [2]), Sampling())
+    weights = sum(p.nbytes for n, p in model.named_parameters() if "embed_tokens" not in n)
+    cache = sum(k.nbytes + v.nbytes for k, v in step.rows.kept())
+    gc.freeze()
+    module = import_program(step, (), whole=DECOMPOSITIONS).module
+    set_target(module, TARGET)
+    run_pipeline(compiler_context(), module, "loop")
+    kernels = loop_kernels(module)
+    of_layers = sum(k["launches"] for k in kernels if k["launches"] >= config.num_hidden_layers - 1)
+    estimate = sum(kernel["estimate_us"] for kernel in kernels)
+    return {
+        "kernels": kernels,
+        "launches": sum(kernel["launches"] for kernel in kernels),
+        "launches_of_a_layer": round(of_layers / config.num_hidden_layers),
+        "estimate_us": estimate,
+        "weight_bytes": weights,
+        "cache_bytes": cache,
+        "share": (weights + cache) / TARGETS[TARGET].memory_bandwidth * 1e6 / estimate,
+    }
+
+
+def cells(name: str, rows: int, capacity: int, row: Row) -> list[str]:
+    return [
+        name,
+        str(rows),
+        str(capacity),
+        str(row["launches"]),
+        str(row["launches_of_a_layer"]),
+        f"{row['estimate_us'] / 1e3:.2f} ms",
+        f"{row['weight_bytes'] / 1e9:.2f} GB",
+        f"{row['cache_bytes'] / 1e9:.2f} GB",
+        f"{row['share']:.0%}",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--only", default="", help="a pattern of models' names")
+    parser.add_argument("--output", type=Path, default=ROOT / "bench" / "results" / "decoding")
+    options = parser.parse_args()
+    found: list[Row] = []
+    lines: list[list[str]] = []
+    for name, rows, capacity in CASES:
+        if re.search(options.only, name):
+            print(name, rows, file=sys.stderr, flush=True)
+            row = measure(name, rows, capacity)
+            found.append({"model": name, "rows": rows, "capacity": capacity, **row})
+            lines.append(cells(name, rows, capacity, row))
+    record = where_and_when()
+    text = [
+        f"Estimated {record['date']} for {TARGET}, bf16: one token of each row, the cache full. "
+        "The least is the time of weights and cache at the bandwidth of memory, "
+        f"{TARGETS[TARGET].memory_bandwidth / 1e12:.2f} TB/s.",
+        "",
+        *markdown_table(HEADER, lines),
+    ]
+    write_record(options.output, {**record, "steps": found}, "\n".join(text) + "\n")
+
+
+if __name__ == "__main__":
+    main()
