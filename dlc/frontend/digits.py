@@ -24,18 +24,43 @@ def split(value: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(plain, mantissa, value.double().abs()), torch.where(plain, exponent, 0)
 
 
+MANTISSA = 52
+"""Bits of f64 below those of the exponent, of which 1022 is that of numbers from 1/2 to 1."""
+OF_EXPONENT = 0x7FF << MANTISSA
+
+
+def split_bits(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Of f64: m with 1/2 <= |m| < 1 and e with x = m 2**e, by its bits."""
+    small = value.abs() < torch.finfo(torch.float64).smallest_normal
+    bits = torch.where(small, value * 2.0**54, value).view(torch.int64)
+    mantissa = ((bits & ~OF_EXPONENT) | (1022 << MANTISSA)).view(torch.float64)
+    exponent = ((bits & OF_EXPONENT) >> MANTISSA) - 1022 - small.long() * 54
+    plain = (value != 0) & value.isfinite()
+    return torch.where(plain, mantissa, value), torch.where(plain, exponent, 0)
+
+
 def frexp(value: Tensor) -> tuple[Tensor, Tensor]:
-    """`aten.frexp` of what has fewer digits than f64."""
+    """`aten.frexp`: all but f64 in f64, which they are exact in."""
     if value.dtype is torch.float64:
-        return NotImplemented
+        fraction, power = split_bits(value)
+        return fraction, power.to(torch.int32)
     mantissa, exponent = split(value)
     return torch.copysign(mantissa, value.double()).to(value.dtype), exponent.to(torch.int32)
 
 
+def next_bits(x: Tensor, y: Tensor) -> Tensor:
+    """`aten.nextafter` of f64: numbers of one sign follow each other as their bits do."""
+    outwards = (y > x) == (x > 0)
+    bits = x.view(torch.int64) + torch.where(outwards, 1, -1)
+    least = torch.ones_like(x).view(torch.int64).sign().view(torch.float64)
+    result = torch.where(x == 0, torch.copysign(least, y), bits.view(torch.float64))
+    return torch.where(x == y, y, torch.where(x.isnan() | y.isnan(), math.nan, result))
+
+
 def nextafter(value: Tensor, other: Tensor) -> Tensor:
-    """`aten.nextafter` of what has fewer digits than f64."""
+    """`aten.nextafter`: all but f64 in f64, which they are exact in."""
     if value.dtype is torch.float64:
-        return NotImplemented
+        return next_bits(*torch.broadcast_tensors(value, other))
     kind = torch.finfo(value.dtype)
     least = kind.smallest_normal * kind.eps
     x, y = value.double(), other.double()

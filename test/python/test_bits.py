@@ -69,3 +69,23 @@ def test_bits_are_those_of_eager(name: str) -> None:
 
 def _bytes(tensor: torch.Tensor) -> list[int]:
     return tensor.contiguous().flatten().view(torch.uint8).tolist()
+
+
+def alike(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Equal, signs of zeros included, or both NaN."""
+    same = (found == wanted) & (found.signbit() == wanted.signbit())
+    return bool((same | (found.isnan() & wanted.isnan())).all())
+
+
+def test_digits_of_f64() -> None:
+    least, most = 5e-324, torch.finfo(torch.float64).max
+    unusual = [0.0, -0.0, 1, -1, 3, torch.inf, -torch.inf, torch.nan, least, -least, 1e-310, most]
+    x = torch.tensor(unusual, dtype=torch.float64)
+    powers = torch.exp2(torch.arange(-1074.0, 1024, dtype=torch.float64))
+    every = torch.cat([x, powers, -powers])
+    found = dlc.compile(torch.frexp, (every,), backend="host")(every)
+    assert all(alike(f, w) for f, w in zip(found, torch.frexp(every), strict=True))
+    sides = x[:, None], x
+    assert alike(
+        dlc.compile(torch.nextafter, sides, backend="host")(*sides), torch.nextafter(*sides)
+    )

@@ -324,3 +324,11 @@ def test_gradients_are_eagers() -> None:
     assert own.grad is not None
     assert torch.allclose(x.grad, own.grad, atol=1e-5)
     assert import_program(linalg.inv, (x.detach(),)).arguments
+
+
+def test_factors_of_f64() -> None:
+    a = torch.randn(2, 5, 3, dtype=torch.float64)
+    square = a @ a.mT
+    for program, matrix in ((linalg.eigvalsh, square), (linalg.svdvals, a), (linalg.pinv, a)):
+        found = interpreted(program, [matrix])[0][-1]
+        assert torch.allclose(found, program(matrix), rtol=1e-12, atol=1e-12)
