@@ -34,7 +34,8 @@ from dlc.frontend.source import ImportFailure
 from dlc.frontend.tracers import is_traced, leaves_of
 from dlc.judge.tuned_schedules import objectives_for
 from dlc.log import get_logger
-from dlc.passes import Printed, Stage
+from dlc.notebook import program_html
+from dlc.passes import PRINTED, Printed, Stage
 from dlc.precision import Precision, default_precision, get_precision
 from dlc.saved.call import absent
 from dlc.saved.program_file import ProgramFile, Saved, save
@@ -185,6 +186,12 @@ class CompiledProgram:
         names = [func.name_ for func in self.variants[0].executor.funcs]
         shown = ", ".join([*names[:8], *["…"] * (len(names) > 8)])
         return f"{of}: {counted(len(names), 'kernel')} ({shown}){more}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: kernels, their schedules, the first variant in all six IRs."""
+        stages = PRINTED if self.variants else ()
+        rows = self.kernels if self.variants else ()
+        return program_html(repr(self), rows, {stage: self.ir(stage) for stage in stages})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_traced(args, kwargs):

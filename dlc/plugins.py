@@ -99,6 +99,8 @@ class Table(MutableMapping[str, T]):
         self.version = 0
         """How often something was registered."""
         self._entries: dict[str, Entry[T]] = {}
+        self.rows: dict[str, T] = {}
+        """What was registered so far; a look at it loads nothing."""
 
     def add(self, name: str, entry: Entry[T]) -> None:
         """PluginError for a name that there is; what is dlc's evicts what is not."""
@@ -109,6 +111,7 @@ class Table(MutableMapping[str, T]):
                 raise PluginError(f"{what} {owner} registers, too")
             refuse(known.plugin, known.place, f"{what} dlc registers, too")
         self._entries[name] = entry
+        self.rows[name] = entry.value
         self.version += 1
 
     def owner(self, name: str) -> Plugin | None:
@@ -127,8 +130,7 @@ class Table(MutableMapping[str, T]):
     def drop(self, plugin: Plugin) -> None:
         """Forgets what a plug-in brought."""
         for name in [n for n, entry in self._entries.items() if entry.plugin is plugin]:
-            del self._entries[name]
-            self.version += 1
+            del self[name]
 
     def __getitem__(self, name: str) -> T:
         load_all()
@@ -136,10 +138,11 @@ class Table(MutableMapping[str, T]):
 
     def __setitem__(self, name: str, value: T) -> None:
         self._entries[name] = Entry(value, None, "")
+        self.rows[name] = value
         self.version += 1
 
     def __delitem__(self, name: str) -> None:
-        del self._entries[name]
+        del self._entries[name], self.rows[name]
         self.version += 1
 
     def __iter__(self) -> Iterator[str]:
@@ -154,10 +157,11 @@ class Table(MutableMapping[str, T]):
 DIALECTS: Table[Any] = Table("dialect")
 PASSES: Table[Placed] = Table("pass")
 DECOMPOSITIONS: Table[Any] = Table("decomposition")
+SCALARS: Table[Any] = Table("scalar operation")
 CHIPS: Table[Any] = Table("target")
 PRINTERS: Table[Any] = Table("printer")
 BACKENDS: Table[Any] = Table("backend")
-TABLES = (DIALECTS, PASSES, DECOMPOSITIONS, CHIPS, PRINTERS, BACKENDS)
+TABLES = (DIALECTS, PASSES, DECOMPOSITIONS, SCALARS, CHIPS, PRINTERS, BACKENDS)
 
 
 class Registry:
@@ -192,6 +196,19 @@ class Registry:
             raise PluginError(f"the decomposition of '{overload}' is no function")
         name = overload if "." in overload else f"{overload}.default"
         self._add(DECOMPOSITIONS, name, function)
+
+    def scalar(self, name: str, row: Any) -> None:
+        """
+        An operation `math.NAME` of one float, a `ScalarOp` of `dlc/ir/scalar_ops.py` whose function
+        is one of arrays; the ATen operations in the row become it.
+        """
+        if not name.startswith("math."):
+            raise PluginError(f"the scalar operation '{name}' is not named math.{name}")
+        if not (callable(row.function) and row.call):
+            raise PluginError(f"the scalar operation '{name}' lacks a function of arrays, or of C")
+        self._add(SCALARS, name, row)
+        for overload in row.aten:
+            self.decomposition(overload, lambda c: c.of_function(name))
 
     def target(self, row: Named) -> None:
         """A chip, a row such as those of `dlc/target.py`."""

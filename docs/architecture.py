@@ -53,6 +53,7 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.diagnostics": "errors with a place and a hint",
         "dlc.remarks": "what a pass did",
         "dlc.text": "tables, diffs",
+        "dlc.notebook": "programs in notebooks",
         "dlc.version": "which dlc",
     },
     {

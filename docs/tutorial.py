@@ -28,9 +28,10 @@ from warnings import catch_warnings
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 SHORT = "index", "schedules", "accuracy", "hazards", "faq"
-PAGES = {name: DOCS / f"{name}.md" for name in (*SHORT, "tutorial", "extending")}
+MADE = "opencl", "committed"
+PAGES = {name: DOCS / f"{name}.md" for name in (*SHORT, *MADE, "tutorial", "extending")}
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"(?:#|//) ([\w/.-]+\.(?:py|mlir))(, at the end)?\n+")
+FILE = re.compile(r"(?:#|//) ([\w/.-]+\.(?:py|mlir|h))(, at the end)?\n+")
 COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*\n", re.MULTILINE)
 OTHERWISE = re.compile(r"[\d.]+ (?:us|ms|s)\b|\d\.\d\de-\d\d")
 """What is not the same on each machine."""

@@ -25,7 +25,7 @@ from dlc.transforms.step import SchedulingPass, written
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 CHAPTERS: dict[str, tuple[str, ...]] = {
-    "Tutorials": ("tutorial", "extending"),
+    "Tutorials": ("tutorial", "extending", "opencl", "committed"),
     "The six IRs": (*(f"irs/{stage}" for stage in grammar.IRS), "irs/scalars"),
     "Schedules": ("schedules", "passes", "tuning", "attention", "tensor-cores"),
     "Running": ("running", "models", "measuring"),

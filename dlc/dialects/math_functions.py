@@ -9,6 +9,7 @@ The dialect `math` of xDSL, with the functions of the table of scalars that it l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from xdsl.dialects.math import (
     FloatingPointLikeBinaryMathOperation,
@@ -17,33 +18,39 @@ from xdsl.dialects.math import (
 )
 from xdsl.dialects.math import Math as XdslMath
 from xdsl.ir import Dialect, Operation
-from xdsl.irdl import irdl_op_definition, traits_def
+from xdsl.irdl import IRDLOperation, irdl_op_definition, traits_def
 from xdsl.traits import Pure, SameOperandsAndResultType
 
 from dlc.ir.scalar_ops import SCALARS
 
-
-def _missing() -> Iterator[type[Operation]]:
-    """An operation for each row that xDSL has none for: of a float; of two integers or floats by
-    a helper."""
-    known = {op.name for op in XdslMath.operations}
-    for name in SCALARS:
-        if name.startswith("math.") and name not in known:
-            traits = traits_def(Pure(), SameOperandsAndResultType())
-            members = {"name": name, "traits": traits, "__module__": __name__}
-            row = SCALARS[name]
-            if row.helper and row.in_f64:
-                pairs = (FloatingPointLikeBinaryMathOperation,)
-                yield irdl_op_definition(type(name, pairs, members))
-            elif row.helper:
-                integers = (SignlessIntegerLikeBinaryMathOperation,)
-                yield irdl_op_definition(type(name, integers, members))
-            else:
-                floats = (FloatingPointLikeUnaryMathOperation,)
-                yield irdl_op_definition(type(name, floats, members))
+_KNOWN = {op.name: op for op in XdslMath.operations}
 
 
-Math = Dialect("math", [*XdslMath.operations, *_missing()])
+@cache
+def operation(name: str) -> type[Operation]:
+    """
+    The operation of a row: xDSL's, or one that is made for it: of a float, or by a helper of two
+    integers or floats.
+    """
+    if name in _KNOWN:
+        return _KNOWN[name]
+    row = SCALARS[name]
+    base: type[IRDLOperation] = FloatingPointLikeUnaryMathOperation
+    if row.helper:
+        of_integers = SignlessIntegerLikeBinaryMathOperation
+        base = FloatingPointLikeBinaryMathOperation if row.in_f64 else of_integers
+    traits = traits_def(Pure(), SameOperandsAndResultType())
+    members = {"name": name, "traits": traits, "__module__": __name__}
+    return irdl_op_definition(type(name, (base,), members))
 
-OPERATIONS: dict[str, type[Operation]] = {op.name: op for op in Math.operations}
-"""The operations of the dialect by name."""
+
+class _Math(Dialect):
+    """What plug-ins bring until it is loaded is in it."""
+
+    @property
+    def operations(self) -> Iterator[type[Operation]]:
+        names = (name for name in SCALARS if name.startswith("math."))
+        yield from map(operation, dict.fromkeys([*_KNOWN, *names]))
+
+
+Math = _Math("math")

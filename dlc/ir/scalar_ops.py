@@ -4,24 +4,28 @@ The scalar operations of `arith` and `math`, one row each: NumPy function, C tex
 To add an operation, add its row: it then prints, folds, runs in the simulator and has a price; a
 function of `math` that xDSL lacks becomes an operation (`dlc.dialects.math_functions`), and with
 the name of an ATen operation PyTorch's is lowered to it. Comparisons, conversions and `select`,
-whose meaning is in their types or attributes, are where they are computed and printed.
+whose meaning is in their types or attributes, are where they are computed and printed. Plug-ins add
+rows, too.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from dlc import plugins
 
 
 @dataclass(frozen=True)
 class ScalarOp:
     """A row of the table of scalar operations."""
 
-    function: str
-    """The name of the NumPy function, or of one of `scalar_functions` or `special_functions`."""
+    function: str | Callable[..., Any]
+    """A function of arrays: the name of NumPy's, or of one of `scalar_functions` or
+    `special_functions`; or the function."""
     call: str = ""
     """The function of C that it calls, for floats without the `f` of single precision."""
     infix: str = ""
@@ -46,6 +50,8 @@ class ScalarOp:
     @cached_property
     def numpy(self) -> Callable[..., Any]:
         """Its function of arrays of its operands' type, or of their f64 values if `in_f64`."""
+        if callable(self.function):
+            return self.function
         import numpy
 
         from dlc.ir import scalar_functions, special_functions
@@ -65,7 +71,7 @@ def _exact(name: str, function: str, cost: float = 20, aten: str = "") -> Scalar
     return ScalarOp(function, name, cost=cost, aten=tuple(aten.split()))
 
 
-SCALARS: dict[str, ScalarOp] = {
+ROWS: dict[str, ScalarOp] = {
     "arith.addf": ScalarOp("add", infix="+"),
     "arith.subf": ScalarOp("sub", infix="-"),
     "arith.mulf": ScalarOp("mul", infix="*"),
@@ -138,7 +144,11 @@ SCALARS: dict[str, ScalarOp] = {
     "math.tan": _function("tan", "tan"),
     "math.tanh": _function("tanh", "tanh", 30),
 }
-"""The scalar operations by the name of the IR."""
+"""dlc's own."""
+plugins.SCALARS.update(ROWS)
+
+SCALARS: Mapping[str, ScalarOp] = plugins.SCALARS.rows
+"""The scalar operations by the name of the IR, those of plug-ins that are loaded included."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.dialects import flow, tensor_ir
 from dlc.dialects.layouts import element_of
-from dlc.dialects.math_functions import OPERATIONS
+from dlc.dialects.math_functions import operation
 from dlc.ir.scalar_functions import fma, philox
 from dlc.ir.scalar_ops import SCALARS
 
@@ -172,7 +172,7 @@ def _int_rem(x: Any, y: Any) -> Any:
 
 SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     **{
-        OPERATIONS[name]: with_torch(getattr(torch.ops.aten, row.aten[0]))
+        operation(name): with_torch(getattr(torch.ops.aten, row.aten[0]))
         for name, row in SCALARS.items()
         if row.in_f64 and row.aten
     },
@@ -209,11 +209,11 @@ SCALAR_OPS: dict[type[Operation], Callable[..., Array]] = {
     math.RsqrtOp: lambda x: np.reciprocal(np.sqrt(x)),
     math.SqrtOp: np.sqrt,
     math.TruncOp: np.trunc,
-    OPERATIONS["math.gcd"]: np.gcd,
+    operation("math.gcd"): np.gcd,
     math.IPowIOp: SCALARS["math.ipowi"].numpy,
-    OPERATIONS["math.philox"]: philox,
+    operation("math.philox"): philox,
     **{
-        OPERATIONS[f"math.{name}"]: SCALARS[f"math.{name}"].numpy
+        operation(f"math.{name}"): SCALARS[f"math.{name}"].numpy
         for name in "hermite_h hermite_he laguerre_l legendre_p igamma igammac".split()
     },
 }

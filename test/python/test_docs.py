@@ -36,7 +36,9 @@ def test_the_picture_of_the_layers_is_current() -> None:
     assert made == architecture.PICTURE.read_text(), "run python docs/architecture.py"
 
 
-@pytest.mark.parametrize("names", [tutorial.SHORT, ("tutorial",), ("extending",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "names", [tutorial.SHORT, tutorial.MADE, ("tutorial",), ("extending",)], ids=" ".join
+)
 def test_the_pages_show_what_their_commands_print(names: tuple[str, ...]) -> None:
     command = [sys.executable, tutorial.__file__, *names, "-"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
@@ -51,10 +53,17 @@ def test_every_page_with_commands_is_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "most"), [("activation.py", 10), ("order_blocks.py", 80), ("orin.py", 10)]
+    ("page", "file", "most"),
+    [
+        ("extending", "activation.py", 10),
+        ("extending", "order_blocks.py", 80),
+        ("extending", "orin.py", 10),
+        ("extending", "exp10.py", 10),
+        ("opencl", "opencl.py", 300),
+    ],
 )
-def test_plugins_are_short(file: str, most: int) -> None:
-    blocks = tutorial.BLOCK.findall(tutorial.PAGES["extending"].read_text())
+def test_plugins_are_short(page: str, file: str, most: int) -> None:
+    blocks = tutorial.BLOCK.findall(tutorial.PAGES[page].read_text())
     (text,) = (body for _, body in blocks if body.startswith(f"# {file}\n"))
     lines = [line for line in text.splitlines()[1:] if line.strip()]
     assert len(lines) <= most

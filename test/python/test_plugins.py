@@ -437,3 +437,56 @@ def test_universes_of_xdsl_keep_working(folder: Path):
     (folder / "empty.mlir").write_text("builtin.module {}")
     command = ("empty.mlir", "-p", "count-ops", "--remarks")
     assert "count-ops: all: 1 operations" in tool("dlc-opt", *command, folder=folder)[1]
+
+
+SCALAR = """
+import numpy as np
+from dlc.ir.scalar_ops import ScalarOp
+
+def register(registry):
+    row = ScalarOp(lambda x: np.cbrt(x), "cbrt", cost=15, in_f64=True, aten=("special_log_ndtr",))
+    registry.scalar("math.cube_root", row)
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_scalar_function_is_lowered_printed_parsed_run_and_checked(folder: Path, late: bool):
+    """The name of an operation that dlc lacks stands for one that nobody else has."""
+    (folder / "scalar.py").write_text(SCALAR)
+    code = f"""
+import dlc, torch
+if {late}:
+    import dlc.compiler, dlc.dialects.math_functions, dlc.transforms.tensor.decompositions
+    dlc.load_plugin("scalar.py")
+x = torch.tensor([8.0, -27.0, 0.0, float("inf"), float("nan"), 1e-30] * 7)
+f = dlc.compile(torch.special.log_ndtr, (x,), backend="host")
+expected = x.double().abs().pow(1 / 3).copysign(x).float()
+torch.testing.assert_close(f(x), expected, equal_nan=True, rtol=1e-6, atol=0)
+assert "math.cube_root" in f.ir("tensor") and "cbrtf(" in f.ir("cuda")
+g = dlc.load(open("t.mlir", "w").write(f.ir("tile")) and "t.mlir", backend="host")
+assert torch.equal(g(x).nan_to_num(), f(x).nan_to_num())
+assert [v.answer for v in f.check()] == ["clean"]
+eight = lambda y: y + torch.special.log_ndtr(torch.full((4,), 8.0))
+h = dlc.compile(eight, (x[:4],), backend="host")
+assert "math.cube_root" not in h.ir("loop")
+assert torch.equal(h(x[:4]), x[:4] + 2)
+"""
+    python("-c", code, folder=folder, load="" if late else "scalar.py")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("math.cube_root", "cube", "the scalar operation 'cube' is not named math.cube"),
+        ("math.cube_root", "math.exp", "the scalar operation 'math.exp', which dlc registers, too"),
+        ("lambda x: np.cbrt(x)", '"cbrt"', "lacks a function of arrays, or of C"),
+        ('"cbrt", cost', '"", cost', "lacks a function of arrays, or of C"),
+        ("special_log_ndtr", "exp", "the decomposition 'exp.default', which dlc registers, too"),
+    ],
+)
+def test_a_scalar_function_that_cannot_be_is_left_out(folder: Path, old: str, new: str, why: str):
+    (folder / "scalar.py").write_text(SCALAR.replace(old, new))
+    command = ("run", "-c", "torch.randn(40).exp()", "--load", "scalar.py")
+    out, error = tool("dlc", *command, folder=folder)
+    assert out.rstrip().endswith("OK")
+    assert why in error

@@ -11,7 +11,7 @@ from dlc import plugins
 from dlc.dialects.torch import AtenOp
 from dlc.plugins import DLC
 from dlc.transforms.tensor.decompositions.builder import TensorBuilder, refuse
-from dlc.transforms.tensor.decompositions.scalar import Number
+from dlc.transforms.tensor.decompositions.scalar import Number, function
 
 
 class Lowering(TensorBuilder):
@@ -24,6 +24,10 @@ class Lowering(TensorBuilder):
     def tensor(self, name: str = "self") -> SSAValue:
         value = self.op.operand(name)
         return refuse(f"expected a tensor for '{name}'") if value is None else value
+
+    def of_function(self, name: str) -> SSAValue:
+        """A function of the table of scalars, such as `math.exp`, of the elements of the tensor."""
+        return self.pointwise(function(name.removeprefix("math.")), self.tensor())
 
     def tensors(self, name: str = "tensors") -> list[SSAValue]:
         values = self.op.operand_list(name)

@@ -8,7 +8,7 @@ from math import inf
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
-from dlc.ir.scalar_ops import SCALARS
+from dlc.ir.scalar_ops import ROWS
 from dlc.transforms.tensor.decompositions import scalar as s
 from dlc.transforms.tensor.decompositions.builder import refuse
 from dlc.transforms.tensor.decompositions.lowering import Lowered, Lowering, lower
@@ -31,7 +31,7 @@ def clamp(x: Scalar, low: Scalar | Number, high: Scalar | Number) -> Scalar:
 UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     **{
         aten: s.function(name.removeprefix("math."))
-        for name, row in SCALARS.items()
+        for name, row in ROWS.items()
         for aten in row.aten
     },
     "abs": lambda x: x.abs(),

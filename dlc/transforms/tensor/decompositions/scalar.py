@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from dlc.dialects.math_functions import OPERATIONS
+from dlc.dialects.math_functions import operation
 from dlc.ir.evaluate import scalar
 from dlc.ir.rounding import for_storage
 
@@ -188,7 +188,7 @@ class Scalar:
 
     def gcd(self, other: Scalar) -> Scalar:
         """The greatest common divisor of integers, never negative."""
-        return self._binary(other, None, OPERATIONS["math.gcd"])
+        return self._binary(other, None, operation("math.gcd"))
 
     def ipow(self, other: Scalar) -> Scalar:
         """This integer to the power of another, which is rounded to 0 where that is negative."""
@@ -196,11 +196,11 @@ class Scalar:
 
     def series(self, name: str, other: Scalar | Number) -> Scalar:
         """A function of two f64 from `dlc.ir.special_functions`."""
-        return self._binary(other, OPERATIONS[f"math.{name}"], None)
+        return self._binary(other, operation(f"math.{name}"), None)
 
     def philox(self, counter: Scalar) -> Scalar:
         """64 random bits, of this seed at the place `counter`."""
-        return self._binary(counter, None, OPERATIONS["math.philox"])
+        return self._binary(counter, None, operation("math.philox"))
 
     @property
     def _constant(self) -> Number | None:
@@ -343,7 +343,7 @@ class Scalar:
 
 def function(name: str) -> Callable[[Scalar], Scalar]:
     """A function of `math` of one float; those that round leave integers as they are."""
-    op = OPERATIONS[f"math.{name}"]
+    op = operation(f"math.{name}")
 
     def of_float(x: Scalar) -> Scalar:
         if name in ROUNDING and not x.is_float:
