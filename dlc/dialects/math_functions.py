@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 from xdsl.dialects.math import (
     FloatingPointLikeBinaryMathOperation,
@@ -41,7 +42,8 @@ def operation(name: str) -> type[Operation]:
         base = FloatingPointLikeBinaryMathOperation if row.in_f64 else of_integers
     traits = traits_def(Pure(), SameOperandsAndResultType())
     members = {"name": name, "traits": traits, "__module__": __name__}
-    return irdl_op_definition(type(name, (base,), members))
+    made: Any = type(name, (base,), members)
+    return irdl_op_definition(made)
 
 
 class _Math(Dialect):
