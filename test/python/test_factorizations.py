@@ -22,6 +22,7 @@ import dlc
 from dlc.backend.export import export_program
 from dlc.diagnostics import OpError
 from dlc.dialects.host_flow import ForOp
+from dlc.frontend.factorizations import jacobi
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import UnsupportedError
 from dlc.judge.accuracy import compare
@@ -273,6 +274,41 @@ def test_singular_values_of_zero() -> None:
     for scale in (1e-30, 1e30):
         found = interpreted(linalg.svdvals, [a * scale])[0][-1] / scale
         assert torch.allclose(found, values, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_values_that_are_equal(dtype: torch.dtype) -> None:
+    near = 16 * torch.finfo(dtype).eps
+    for size in (2, 5, 6, 8, 9) * 4:
+        turn, other = (linalg.qr(torch.randn(n, size).double())[0] for n in (size, size + 3))
+        values = torch.randint(-2, 3, (size,)).double()
+        a, b = ((q * values @ turn.mT).to(dtype) for q in (turn, other))
+        found, vectors = jacobi.eigh(a)
+        assert torch.allclose(found.double(), values.sort()[0], atol=3 * near)
+        assert torch.allclose(vectors * found @ vectors.mT, (a + a.mT) / 2, atol=3 * near)
+        for matrix in (a, b, b.mT):
+            left, found, right = jacobi.svd(matrix)
+            expected = values.abs().sort(descending=True)[0]
+            assert torch.allclose(found.double(), expected, atol=3 * near)
+            assert torch.allclose(left * found @ right, matrix, atol=3 * near)
+
+
+def test_equal_values_as_they_are_compiled() -> None:
+    turn = linalg.qr(torch.randn(6, 6).double())[0]
+    values = torch.tensor([1.0, 1, 1, 2, 2, -3]).double()
+    for dtype in (torch.float32, torch.float64):
+        a = (turn * values @ turn.mT).to(dtype)
+        left, found, right = interpreted(linalg.svd, [a])[0][-1]
+        near = 16 * torch.finfo(dtype).eps
+        assert torch.allclose(found.double(), values.abs().sort(descending=True)[0], atol=near)
+        assert torch.allclose(left * found @ right, a, atol=near)
+
+
+def test_singular_values_and_eigenvalues_of_nan() -> None:
+    spoilt = torch.stack([torch.full((3, 3), math.nan), torch.eye(3)])
+    for values in (jacobi.eigh(spoilt)[0], jacobi.svd(spoilt)[1], jacobi.pseudoinverse(spoilt)):
+        assert values[0].isnan().all()
+        assert values[1].isfinite().all()
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])

@@ -68,6 +68,14 @@ def rotation(
     return Rotation(tangent, sine, sine / (1 + cosine))
 
 
+def agreed(value: Tensor, other: Tensor, is_first: Tensor) -> Tensor:
+    """
+    For both columns of a pair what the first one has: where two values are equal but for rounding
+    a last digit, or a sign of 0, turns the pair by another angle, and both must have the same.
+    """
+    return torch.where(is_first, value, value.index_select(-1, other))
+
+
 def rotated(value: Tensor, *, by: Rotation, other: Tensor) -> Tensor:
     """All columns, each turned with its partner, in a form that is exact for small angles."""
     sine, half = by.sine[..., None, :], by.half[..., None, :]
@@ -86,6 +94,7 @@ def eigen(matrix: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
         diagonal = rest.diagonal(dim1=-2, dim2=-1)
         far = diagonal.index_select(-1, other)
         beside = rest.gather(-1, other[:, None].expand((*rest.shape[:-1], 1)))[..., 0]
+        beside = agreed(beside, other, place < other)
         least = torch.minimum(diagonal.abs(), far.abs()) * (torch.finfo(rest.dtype).eps / 8)
         is_nothing = (place == other) | (beside.abs() <= least)
         angle = rotation(diagonal, far, beside, place < other, is_nothing)
@@ -133,7 +142,7 @@ def orthogonal(matrix: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
     def step(rest: Tensor, *given: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         *found, other, place = given
         squares, far = (rest * rest).sum(-2), rest.index_select(-1, other)
-        product = (rest * far).sum(-2)
+        product = agreed((rest * far).sum(-2), other, place < other)
         beside = squares.index_select(-1, other)
         least = (squares.sqrt() * beside.sqrt()) * torch.finfo(rest.dtype).eps
         is_nothing = (place == other) | (product.abs() <= least)
@@ -226,7 +235,7 @@ def pseudoinverse(
         default = torch.where(atol > 0, torch.zeros_like(default), default)
     least = (default if rtol is None else rtol)[..., None] * sizes.amax(-1, keepdim=True)
     least = least if atol is None else torch.maximum(atol[..., None], least)
-    inverse = torch.where(sizes > least, 1 / values, 0.0)
+    inverse = torch.where(sizes <= least, 0.0, 1 / values)  # NaN stays
     return (right * inverse[..., None, :]) @ left.mT
 
 
