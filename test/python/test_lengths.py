@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from test_attention import tiled
+from test_decode_attention import STEPS, THEN
 from torch import Tensor
 
 import dlc
@@ -55,26 +56,12 @@ def draw(last: list[int], rows: int, keys: int, heads: int = 4, width: int = 8) 
     return [*tensors, torch.tensor(last)]
 
 
-THEN = "tileify,blockify-launch{block=32 thread=32}"
-
-
 @pytest.mark.parametrize("deal", ["runs", "turns"])
 @pytest.mark.parametrize("program", [up_to, in_a_window])
 @pytest.mark.parametrize("keys", [127, 1])
 def test_parts(program: Callable[..., Tensor], keys: int, deal: str, tmp_path: Path) -> None:
-    steps = (
-        "tileify",
-        "chunk-matmul-k{bk=16 vector=4}",
-        f'split-matmul-k{{splits=3 deal={deal} then="{THEN}"}}',
-        "blockify-launch{block=2,8 thread=2,4}",
-        "stage-inputs{budget=20000 compute=true points=1,4}",
-        "register-tile{extents=2}",
-        "double-buffer{depth=2}",
-        "async-copy",
-        "pad-smem",
-        "pipeline-k-outer",
-        "mark-unroll{limit=8}",
-    )
+    split = f'split-matmul-k{{splits=3 deal={deal} then="{THEN}"}}'
+    steps = (*STEPS[:2], split, "blockify-launch{block=2,8 thread=2,4}", *STEPS[4:])
     q, k, v, last = draw([0, 63, 64, keys - 1], 1, keys)
     tiled(program, steps, tmp_path / "parts.mlir", q, k, v, last.float())
 
