@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -15,7 +14,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.loop.updates import changed_by
 from dlc.dialects.kernel_op import kernels_in
-from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
 from dlc.remarks import remark
 from dlc.target import Target, target_of
@@ -25,6 +23,7 @@ from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
 from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
+from dlc.transforms.loop.fusion.stages import STAGES, Stage, anything, folds, follows
 from dlc.transforms.loop.fusion.wishes import (
     check_groups,
     check_wishes,
@@ -112,12 +111,9 @@ class _Trial:
 @dataclass
 class _Fusion:
     """
-    Fuses the kernels of one block, in stages: products merge into what sums them, so that
-    contractions are recognized; what else is folded merges into what folds it; chains that go point
-    by point become one; contractions take what follows them as epilogues; then everything merges
-    but into operands of contractions, which leaves their tiles whole; then that, too. In each
-    stage, producers are tried from the last to the first, so that a chain is one consumer by the
-    time that its head is tried.
+    Fuses the kernels of one block, in the stages of `dlc.transforms.loop.fusion.stages`. In each,
+    producers are tried from the last to the first, so that a chain is one consumer by the time that
+    its head is tried.
     """
 
     block: Block
@@ -137,16 +133,15 @@ class _Fusion:
         self.names = {k.name_ for k in self._kernels()} | self.elsewhere
 
     def run(self) -> None:
-        early = (self._contracts, self._folds, self._chains)
-        for stage in (*early, self._follows, self._keeps_tiles, _anything):
-            if stage == self._follows:
+        for stage in STAGES:
+            if stage is follows:
                 for kernel in list(self._kernels()):
                     self._try_in_pieces(kernel)
             while any([self._try(k, stage) for k in reversed(list(self._kernels()))]):
                 pass
         while any([self._try_two(k) for k in reversed(list(self._kernels()))]):
             pass
-        while any([self._try(k, _anything) for k in reversed(list(self._kernels()))]):
+        while any([self._try(k, anything) for k in reversed(list(self._kernels()))]):
             pass
         while any([self._try_storing(k) for k in reversed(list(self._kernels()))]):
             pass
@@ -175,7 +170,7 @@ class _Fusion:
     def _kernels(self) -> Iterator[KernelOp]:
         return (op for op in self.block.ops if isinstance(op, KernelOp))
 
-    def _try(self, producer: KernelOp, stage: Callable[[KernelOp, KernelOp], bool]) -> bool:
+    def _try(self, producer: KernelOp, stage: Stage) -> bool:
         """Merges `producer` into its consumers if the stage allows it, it is legal and it pays."""
         users = dict.fromkeys(u.operation for r in producer.results for u in r.uses)
         # A body computes again and again: what is computed before it stays there.
@@ -185,7 +180,7 @@ class _Fusion:
         if (obstacle := self._obstacle(producer, consumers)) is not None:
             self.kept[producer] = obstacle
             return False
-        if not all(stage(producer, c) for c in consumers):
+        if not all(stage(self.merges, producer, c) for c in consumers):
             return False
         self.tried.add((producer, *consumers))
         stays = len(users) > len(consumers)
@@ -406,53 +401,8 @@ class _Fusion:
         self.history[kernel] = (*history[0], *history[1], trial, *merged.remarks)
         name = consumer.name_
         self.names.discard(name)
-        if rename and not self._folds(producer, consumer):
+        if rename and not folds(self.merges, producer, consumer):
             name = joined_name(producer.name_, name)
         kernel.sym_name = StringAttr(unique_name(name, self.names))
         Rewriter.replace_op(consumer, kernel, kernel.results[: len(consumer.results)])
         return kernel
-
-    def _contracts(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """True if `consumer` folds products that `producer` computes: both are a contraction."""
-        return (
-            not self.merges.facts(producer).reduces
-            and self._folds(producer, consumer)
-            and (merged := self.merges.merge(producer, consumer)) is not None
-            and bool(self.merges.facts_of(merged).operands)
-        )
-
-    def _folds(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """True if `consumer` folds the result of `producer`, which is larger than its own."""
-        return (
-            _elements(consumer) < _elements(producer)
-            and self.merges.facts(consumer).reduces
-            and self._keeps_tiles(producer, consumer)
-        )
-
-    def _chains(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """True if both compute point by point and `consumer` alone reads what `producer` does:
-        they are one before they follow a contraction."""
-        readers = {use.operation for result in producer.results for use in result.uses}
-        reduces = (self.merges.facts(kernel).reduces for kernel in (producer, consumer))
-        return readers == {consumer} and not any(reduces)
-
-    def _follows(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """True if `consumer` is an epilogue: to a contraction, or point by point to any reduce."""
-        facts, after = self.merges.facts(producer), self.merges.facts(consumer)
-        alike = _elements(producer) == _elements(consumer)
-        sums = facts.reduces and not after.reduces and alike
-        return (bool(facts.operands) or sums) and self._keeps_tiles(producer, consumer)
-
-    def _keeps_tiles(self, producer: KernelOp, consumer: KernelOp) -> bool:
-        """True if the result of `producer` is no operand of a contraction in `consumer`."""
-        operands = self.merges.facts(consumer).operands
-        return not any(consumer.inputs[n] in producer.results for n in operands)
-
-
-def _anything(producer: KernelOp, consumer: KernelOp) -> bool:
-    """The last stage: whatever is legal and pays."""
-    return True
-
-
-def _elements(kernel: KernelOp) -> int:
-    return max((prod(shape_of(r)) for r in kernel.outputs), default=0)

@@ -1,0 +1,71 @@
+"""
+The order in which kernels are merged: products merge into what sums them, so that contractions are
+recognized; what else is folded merges into what folds it; chains that go point by point become one;
+contractions and other sums take what follows them as epilogues; then everything merges but into
+operands of contractions, which leaves their tiles whole; then that, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.loop import KernelOp
+from dlc.transforms.loop.fusion.merging import Merges
+
+Stage = Callable[[Merges, KernelOp, KernelOp], bool]
+"""Whether a producer may be merged into a consumer yet."""
+
+
+def contracts(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
+    """True if `consumer` folds products that `producer` computes: both are a contraction."""
+    return (
+        not merges.facts(producer).reduces
+        and folds(merges, producer, consumer)
+        and (merged := merges.merge(producer, consumer)) is not None
+        and bool(merges.facts_of(merged).operands)
+    )
+
+
+def folds(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
+    """True if `consumer` folds the result of `producer`, which is larger than its own."""
+    return (
+        _elements(consumer) < _elements(producer)
+        and merges.facts(consumer).reduces
+        and keeps_tiles(merges, producer, consumer)
+    )
+
+
+def chains(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
+    """True if both compute point by point and `consumer` alone reads what `producer` does:
+    they are one before they follow a contraction."""
+    readers = {use.operation for result in producer.results for use in result.uses}
+    reduces = (merges.facts(kernel).reduces for kernel in (producer, consumer))
+    return readers == {consumer} and not any(reduces)
+
+
+def follows(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
+    """True if `consumer` is an epilogue: to a contraction, or point by point to any reduce."""
+    facts, after = merges.facts(producer), merges.facts(consumer)
+    alike = _elements(producer) == _elements(consumer)
+    sums = facts.reduces and not after.reduces and alike
+    return (bool(facts.operands) or sums) and keeps_tiles(merges, producer, consumer)
+
+
+def keeps_tiles(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
+    """True if the result of `producer` is no operand of a contraction in `consumer`."""
+    operands = merges.facts(consumer).operands
+    return not any(consumer.inputs[n] in producer.results for n in operands)
+
+
+def anything(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
+    """The last stage: whatever is legal and pays."""
+    return True
+
+
+STAGES: tuple[Stage, ...] = (contracts, folds, chains, follows, keeps_tiles, anything)
+
+
+def _elements(kernel: KernelOp) -> int:
+    return max((prod(shape_of(r)) for r in kernel.outputs), default=0)
