@@ -20,10 +20,10 @@ from dlc.target import Target, target_of
 from dlc.text import unique_name
 from dlc.transforms.loop.fusion.apart import swept_apart
 from dlc.transforms.loop.fusion.concatenating import Piece, in_pieces
+from dlc.transforms.loop.fusion.merge_order import STAGES, Stage, anything, folds, follows
 from dlc.transforms.loop.fusion.merging import Facts, Merged, Merges
 from dlc.transforms.loop.fusion.naming import joined_name, name_of
 from dlc.transforms.loop.fusion.side_by_side import copied_by, groups_in, moved
-from dlc.transforms.loop.fusion.stages import STAGES, Stage, anything, folds, follows
 from dlc.transforms.loop.fusion.wishes import (
     check_groups,
     check_wishes,
@@ -111,9 +111,9 @@ class _Trial:
 @dataclass
 class _Fusion:
     """
-    Fuses the kernels of one block, in the stages of `dlc.transforms.loop.fusion.stages`. In each,
-    producers are tried from the last to the first, so that a chain is one consumer by the time that
-    its head is tried.
+    Fuses the kernels of one block, in the stages of `dlc.transforms.loop.fusion.merge_order`. In
+    each, producers are tried from the last to the first, so that a chain is one consumer by the
+    time that its head is tried.
     """
 
     block: Block
