@@ -91,6 +91,11 @@ def verdict(names: list[str], rows: dict[str, Row]) -> tuple[float, float, Row, 
     return sum(d["us"] for d, _ in pairs), sum(b["us"] for _, b in pairs), default, best
 
 
+def _is_judged(record: Row, key: str) -> bool:
+    """True unless the default schedule of a kernel failed, as where nvcc took too long."""
+    return "us" in record["kernels"][key]["trials"][0]
+
+
 def text(record: Row) -> str:
     """The record as Markdown."""
     found = {name: verdict(keys, record["kernels"]) for name, keys in record["cases"].items()}
@@ -164,6 +169,10 @@ def main() -> None:
                 if key not in record["kernels"]:
                     row = judged(subject, options.candidates, options.compiled)
                     record["kernels"][key] = row
+            if failed := [key for key in keys if not _is_judged(record, key)]:
+                trials = [record["kernels"].pop(key)["trials"] for key in failed]
+                print(f"{case.name}: no default to judge by: {trials[0][0]['error']}")
+                continue
             record["cases"][case.name] = keys
             write_record(options.o, record, text(record), quiet=True)
     print(text(record).partition("\n| ")[0])

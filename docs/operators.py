@@ -27,11 +27,13 @@ refused, some only in the cases told; derivatives, own generators and what has n
 are beside them. A program may return numbers and flags of Python, as `x.sum().item()`,
 `torch.equal` and `torch.allclose` give them; what computes with one, or branches on it, is refused.
 
-Cholesky's, LU and QR factors of real matrices, and what is solved by them, are loops of the host
-program over columns; eigenvalues of symmetric ones and singular values are found by Jacobi's
-rotations, and their vectors may have other signs than eager's; the exponential of a matrix squares
-as often as it takes. They raise no errors: of a matrix that has no such factors, or no inverse, the
-result has infinities or NaNs (`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_factor_ex` tell it).
+Cholesky's, LU, LDL and QR factors of real matrices, and what is solved by them, are loops of the
+host program over columns; least squares are solved by QR factors (`driver="gels"`) or by singular
+values, and their residuals are NaN where eager has none for want of rank; eigenvalues of symmetric
+ones and singular values are found by Jacobi's rotations, and their vectors may have other signs
+than eager's; the exponential of a matrix squares as often as it takes. They raise no errors: of a
+matrix that has no such factors, or no inverse, the result has infinities or NaNs
+(`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_factor_ex`, `ldl_factor_ex` tell it).
 
 | what | why | instead |
 |---|---|---|
@@ -43,29 +45,11 @@ result has infinities or NaNs (`linalg.cholesky_ex`, `inv_ex`, `solve_ex`, `lu_f
 | `nn.functional.one_hot` without a number of classes | the shape depends on data | `num_classes=` |
 | `bincount` | the shape depends on data | \
 `torch.zeros(n, dtype=torch.int64).index_add(0, x, torch.ones_like(x))` |
-| `linalg.lstsq`, `linalg.lstsq.grad_oriented` | the shape of a tensor depends on its values | \
-`torch.linalg.solve`, or outside of the program |
 | `to_sparse`, `sparse.mm.reduce`, `sparse.sampled_addmm` | tensors are dense | masks |
-| `chalf`; `complex`, `view_as_complex` of halves | there is no complex32 | `cfloat` |
 | `hash_tensor` | there is no uint64 | outside of the program |
-FACTORED
-
+| `linalg.eig`, `linalg.eigvals` | of general matrices there are no eigenvalues | of symmetric ones \
+`eigh`, `eigvalsh`; or outside of the program |
 """
-FACTORED = {
-    "LDL": "linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve",
-    "eigenvalues of matrices that are not symmetric": "linalg.eig linalg.eigvals",
-}
-"""Linear algebra by what it is of: a matrix that is taken apart, or has to be."""
-
-
-def refused() -> str:
-    """The section of what is refused."""
-    rows = (
-        f"| {', '.join(f'`{name}`' for name in names.split())} ({kind}) | factorizations are not "
-        "compiled | outside of the program |"
-        for kind, names in FACTORED.items()
-    )
-    return REFUSED.replace("FACTORED\n", "\n".join(rows)).rstrip() + "\n"
 
 
 def core_operations() -> Iterator[OpOverload]:
@@ -122,7 +106,7 @@ def table() -> str:
         lines += ["", f"**{module}**: {', '.join(sorted(names))}"]
     names = [f"`{name.removesuffix('.default')}`" for name in COMPLEX]
     lines += ["", "## Of complex numbers", "", ", ".join(sorted(names))]
-    return "\n".join([*lines, "", refused()])
+    return "\n".join([*lines, "", REFUSED])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ strides are in elements. Without the attribute the outputs are the results of `@
 argument, in order.
 
 Complex tensors are pairs of reals in `@main`, along a last dimension of two: `dlc.dtype` of such an
-argument or result is `complex64` or `complex128`, and views of its memory are views of the pairs.
+argument or result is complex, and views of its memory are views of the pairs.
 """
 
 from __future__ import annotations

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
+from torch._higher_order_ops.scan import scan_op
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
@@ -42,3 +45,14 @@ def _copy_before(node: Node, argument: Node) -> Node:
         made = node.graph.call_function(COPY, (argument,))
     made.meta = {"val": value.clone(), "stack_trace": node.meta.get("stack_trace")}
     return made
+
+
+def scan_of_copies(
+    function: Callable[..., Any], init: Sequence[Any], *args: Any, **kwargs: Any
+) -> Sequence[torch.Tensor]:
+    """
+    `scan_op`, which carries copies: while it traces the function, PyTorch takes a tensor that is
+    carried twice, or that the function reads beside, for one value.
+    """
+    copies = [v.clone() if isinstance(v, torch.Tensor) else v for v in init]
+    return scan_op(function, copies, *args, **kwargs)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import torch
 from torch.fx import Node
-from xdsl.dialects.builtin import ComplexType, TensorType, f32, f64, i64
+from xdsl.dialects.builtin import ComplexType, TensorType, f16, f32, f64, i64
 from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.dialects import torch as torch_ir
@@ -22,6 +22,7 @@ from dlc.ir.elements import ELEMENTS
 
 ELEMENT_TYPES: Mapping[torch.dtype, Attribute] = {
     **{getattr(torch, element.torch): element.type for element in ELEMENTS},
+    torch.complex32: ComplexType(f16),
     torch.complex64: ComplexType(f32),
     torch.complex128: ComplexType(f64),
 }

@@ -16,10 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch._higher_order_ops.scan import scan_op
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from dlc.frontend.ctc import ctc_loss
+from dlc.frontend.distinct_operands import scan_of_copies
+from dlc.frontend.factorizations.least_squares import lstsq
 from dlc.frontend.stand_ins import StandIn, check
 from dlc.frontend.subscripts import get_item, set_item
 
@@ -138,6 +141,8 @@ UNCHECKED: dict[Callable[..., Any], Callable[..., Any]] = {
     F.gaussian_nll_loss: gaussian_nll_loss,
     torch.Tensor.__getitem__: get_item,
     torch.Tensor.__setitem__: set_item,
+    torch.linalg.lstsq: lstsq,
+    scan_op: scan_of_copies,
     torch.narrow: narrow,
     torch.Tensor.narrow: narrow,
 }

@@ -233,7 +233,7 @@ class Validation:
 
     def __str__(self) -> str:
         text = (
-            f"{self.passes} passes, {self.checked} changed the program, and no result, "
+            f"{counted(self.passes, 'pass')}, {self.checked} changed the program, and no result, "
             f"on {counted(len(self.question.trials), 'set')} of inputs"
         )
         return "\n".join([*self.question.notes, text])

@@ -168,6 +168,22 @@ def test_double_precision() -> None:
 # The rim
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_halves() -> None:
+    def f(x: torch.Tensor, r: torch.Tensor) -> Any:
+        z = torch.complex(r.half(), r.half() + 1)
+        return x * z, r.chalf(), x.abs(), x.cfloat(), torch.view_as_real(x - 2j), (x + 1).conj()
+
+    x, r = number(3, 4).chalf(), normal(3, 4)
+    for compiled in (dlc.compile(f, (x, r), backend="host"),
+                     torch.compile(f, backend="dlc", options={"backend": "host"})):  # fmt: skip
+        for ours, own in zip(compiled(x, r), f(x, r), strict=True):
+            assert (ours.dtype, ours.stride()) == (own.dtype, own.stride())
+            torch.testing.assert_close(
+                ours.to(torch.cfloat), own.to(torch.cfloat), rtol=2e-3, atol=2e-3
+            )
+
+
 def test_what_memory_is_shared_is_that_of_eager() -> None:
     def f(x: torch.Tensor) -> Any:
         y = x * 2

@@ -49,6 +49,19 @@ def swap(x: torch.Tensor) -> Any:
     return scan(step, (x[0].clone(), x[1] * 2.0), x)
 
 
+def twice(x: torch.Tensor) -> Any:
+    """One tensor is carried as two, and read beside."""
+    z = x.sum(0)
+
+    def step(
+        pair: tuple[torch.Tensor, torch.Tensor], x: torch.Tensor
+    ) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+        a, b = pair
+        return (a + x, b - 2 * x * z), b * 3 - z
+
+    return scan(step, (z, z), x)
+
+
 def doubled(x: torch.Tensor) -> Any:
     def more(n: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return (n < 10) & (v.sum() < 100)
@@ -93,6 +106,7 @@ CASES: dict[str, Case] = {
     "scan of one": (Recurrent(5), (made(1, 2, 5), made(2, 5))),
     "scan of a transposed tensor": (Recurrent(4), (made(3, 6, 4).transpose(0, 1), made(3, 4))),
     "two swap": (swap, (made(7, 13),)),
+    "one is carried twice": (twice, (made(7, 3),)),
     "while": (doubled, (made(3).abs(),)),
     "while of none": (doubled, (made(3).abs() * 1000,)),
     "never": (never, (made(17),)),

@@ -24,7 +24,7 @@ from dlc.diagnostics import OpError
 from dlc.dialects.host_flow import ForOp
 from dlc.frontend.factorizations import jacobi
 from dlc.frontend.fx import import_program
-from dlc.frontend.source import UnsupportedError
+from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import compare
 
 Program = Callable[..., Any]
@@ -48,6 +48,11 @@ def triangle(*shape: int) -> Tensor:
     return torch.randn(*shape) / shape[-1] ** 0.5 + 2 * torch.eye(shape[-1])
 
 
+def symmetric(*shape: int) -> Tensor:
+    half = torch.randn(*shape)
+    return half + half.mT
+
+
 SQUARE: dict[str, tuple[Program, Callable[..., Tensor]]] = {
     "cholesky": (linalg.cholesky, positive),
     "cholesky, upper": (lambda a: linalg.cholesky(a, upper=True), positive),
@@ -55,6 +60,7 @@ SQUARE: dict[str, tuple[Program, Callable[..., Tensor]]] = {
     "cholesky_inverse": (torch.cholesky_inverse, triangle),
     "lu_factor": (linalg.lu_factor, general),
     "lu": (linalg.lu, general),
+    "ldl_factor": (linalg.ldl_factor, symmetric),
     "inv": (linalg.inv, triangle),
     "inv_ex": (linalg.inv_ex, triangle),
     "det": (linalg.det, triangle),
@@ -84,6 +90,7 @@ SOLVING: dict[str, tuple[Program, Callable[..., Tensor]]] = {
         lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b, adjoint=True),
         triangle,
     ),
+    "ldl_solve": (lambda a, b: linalg.ldl_solve(*linalg.ldl_factor(a), b), symmetric),
 }
 SHAPES = ((0, 0), (1, 1), (7, 7), (2, 1, 5, 5), (0, 3, 3))
 
@@ -137,6 +144,48 @@ def test_batches_are_broadcast() -> None:
     check(linalg.solve, a, b)
     check(lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), a, b)
     check(lambda a, b: torch.cholesky_solve(b, a, upper=True), a, b)
+
+
+def test_pivots_of_two_rows() -> None:
+    for size in (2, 3, 17):
+        a = symmetric(3, size, size)
+        a -= torch.diag_embed(a.diagonal(dim1=-2, dim2=-1))
+        a[1] = positive(size, size)  # each matrix has pivots of its own
+        a[2, : size - 1, : size - 1] *= 1e-3
+        check(linalg.ldl_factor_ex, a)
+        check(lambda a, b: linalg.ldl_solve(*linalg.ldl_factor(a), b), a, torch.randn(3, size, 2))
+    check(linalg.ldl_factor_ex, torch.zeros(3, 3))
+    check(linalg.ldl_factor_ex, torch.ones(2, 3, 3))
+
+
+@pytest.mark.parametrize("driver", [None, "gels", "gelsy", "gelss", "gelsd"])
+def test_least_squares(driver: str | None) -> None:
+    shapes = [((7, 3), (7, 2)), ((3, 7), (3, 2)), ((1, 1), (1,)), ((4, 4), (4,)),
+              ((2, 5, 3), (2, 5)), ((2, 5, 3), (2, 5, 1))]  # fmt: skip
+    if driver != "gels":  # eager leaves the residuals of no columns as they come
+        shapes.append(((3, 0), (3, 2)))
+    for matrix, right in shapes:
+        a, b = torch.randn(matrix), torch.randn(right)
+        check(lambda a, b: linalg.lstsq(a, b, driver=driver), a, b)
+    if driver == "gels":
+        return  # takes the rank to be full
+    a = torch.randn(2, 6, 4)
+    a[1, :, 3] = a[1, :, 0] - a[1, :, 2]
+    b = torch.randn(2, 6, 2)
+    check(lambda a, b: linalg.lstsq(a, b, rcond=1e-4, driver=driver)[::2], a, b)
+    residuals = interpreted(lambda a, b: linalg.lstsq(a, b, driver=driver)[1], [a, b])[0][-1]
+    assert residuals.isnan().all()  # eager has none
+
+
+def test_least_squares_that_eager_refuses() -> None:
+    a = torch.randn(4, 3)
+    for b, driver, said in (
+        (torch.randn(5, 2), None, "input.size"),
+        (torch.randn(4, 2), "qr", "driver"),
+        (torch.randn(4, 2).double(), "gels", "same dtype"),
+    ):
+        with pytest.raises(ImportFailure, match=said):
+            import_program(lambda a, b, d=driver: linalg.lstsq(a, b, driver=d), (a, b))
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 1), (0, 5), (5, 0)], ids=str)
@@ -347,7 +396,7 @@ def test_the_other_half_is_not_read() -> None:
 
 
 def test_complex_matrices_are_refused() -> None:
-    with pytest.raises((UnsupportedError, OpError), match="factorizations are not compiled"):
+    with pytest.raises((UnsupportedError, OpError), match="complex numbers are not factored"):
         dlc.compile(linalg.inv, (torch.eye(2) + 0j,), backend="host")
 
 

@@ -59,7 +59,7 @@ def test_what_is_refused_is_told_with_its_reason() -> None:
     refused = {name for name, kind in TABLED.items() if kind == REFUSED}
     assert refused.union(elsewhere) <= told
     # Nothing that is right is said to be refused, but for the cases that are told.
-    mixed = {"complex", "view_as_complex", "bincount", "nn.functional.one_hot"}
+    mixed = {"bincount", "nn.functional.one_hot"}
     assert {name for name in told if TABLED.get(name) == RIGHT} <= mixed
 
 

@@ -13,6 +13,7 @@ from dlc.frontend.factorizations.cholesky import CHOLESKY
 from dlc.frontend.factorizations.exponential import EXPONENTIAL
 from dlc.frontend.factorizations.householder import HOUSEHOLDER
 from dlc.frontend.factorizations.jacobi import JACOBI
+from dlc.frontend.factorizations.ldl import LDL
 from dlc.frontend.factorizations.lu import LU
 from dlc.frontend.factorizations.triangular import TRIANGULAR
 
@@ -20,6 +21,7 @@ FACTORIZATIONS: Mapping[OperatorBase, Callable[..., object]] = {
     **TRIANGULAR,
     **CHOLESKY,
     **LU,
+    **LDL,
     **HOUSEHOLDER,
     **EXPONENTIAL,
     **JACOBI,

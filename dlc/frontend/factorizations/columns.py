@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.scan import scan_op
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map_only
+
+from dlc.frontend.distinct_operands import scan_of_copies
 
 Step = Callable[..., tuple[Sequence[Tensor], Sequence[Tensor]]]
 
@@ -37,7 +38,7 @@ def over(
         carry, made = step(*given)
         return [*carry, *made]
 
-    found = scan_op(turn, list(carried), list(scanned), list(held))
+    found = scan_of_copies(turn, list(carried), list(scanned), list(held))
     return found[: len(carried)], found[len(carried) :]
 
 

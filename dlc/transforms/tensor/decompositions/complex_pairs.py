@@ -162,7 +162,7 @@ class PairLowering(Lowering):
     def named_arguments(self) -> dict[str, Argument]:
         """The arguments that are no tensors; dtypes are those of the parts."""
         found = {name: self.op.argument(name) for name in self.op.arguments.data}
-        real = {"complex64": "float32", "complex128": "float64"}
+        real = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
         return {k: real.get(v, v) if isinstance(v, str) else v for k, v in found.items()}
 
     def finish(self, lowered: PairLowered) -> None:

@@ -11,15 +11,16 @@ RANDOM = (
 )
 """Operations that draw random numbers, without their overload."""
 FACTORIZATIONS = (
-    r"_?linalg_(cholesky_ex|det|eig|eigh|eigvals|householder_product|inv_ex|ldl_\w+|lstsq|lu|lu_\w+"
-    r"|matrix_exp|pinv|qr|slogdet|solve_ex|solve_triangular|svd)|cholesky(_inverse|_solve)?|geqrf"
-    r"|lu_unpack|ormqr|triangular_solve"
+    r"_?linalg_(cholesky_ex|det|eigh|householder_product|inv_ex|ldl_\w+|lu|lu_\w+|matrix_exp|pinv|qr"
+    r"|slogdet|solve_ex|solve_triangular|svd)|cholesky(_inverse|_solve)?|geqrf|lu_unpack|ormqr"
+    r"|triangular_solve"
 )
 """Operations of linear algebra that take a matrix apart, or need one that is."""
 UNKNOWN = "nobody has written it yet"
 _REASONS = {
     RANDOM: "it draws random numbers; draw them outside and pass them as an argument",
-    FACTORIZATIONS: "factorizations are not compiled; compute it outside of the program",
+    FACTORIZATIONS: "matrices of complex numbers are not factored; do it outside of the program",
+    "_?linalg_(eig|eigvals)": "of general matrices there are no eigenvalues; eigh takes symmetric",
     r"\w+_backward": "derivatives are not compiled",
     r"nonzero|_local_scalar_dense|sym_\w+": "the shape or the number depends on data",
     "sym_storage_offset": "it depends on how a tensor lies in memory",
