@@ -47,8 +47,8 @@ matrix that has no such factors, or no inverse, the result has infinities or NaN
 `torch.zeros(n, dtype=torch.int64).index_add(0, x, torch.ones_like(x))` |
 | `to_sparse`, `sparse.mm.reduce`, `sparse.sampled_addmm` | tensors are dense | masks |
 | `hash_tensor` | there is no uint64 | outside of the program |
-| `linalg.eig`, `linalg.eigvals` | of general matrices there are no eigenvalues | of symmetric ones \
-`eigh`, `eigvalsh`; or outside of the program |
+| `linalg.eig`, `linalg.eigvals` | of general matrices there are no eigenvalues | of symmetric \
+ones `eigh`, `eigvalsh`; or outside of the program |
 """
 
 

@@ -49,10 +49,10 @@ def _copy_before(node: Node, argument: Node) -> Node:
 
 def scan_of_copies(
     function: Callable[..., Any], init: Sequence[Any], *args: Any, **kwargs: Any
-) -> Sequence[torch.Tensor]:
+) -> list[torch.Tensor]:
     """
     `scan_op`, which carries copies: while it traces the function, PyTorch takes a tensor that is
     carried twice, or that the function reads beside, for one value.
     """
     copies = [v.clone() if isinstance(v, torch.Tensor) else v for v in init]
-    return scan_op(function, copies, *args, **kwargs)
+    return list(scan_op(function, copies, *args, **kwargs))

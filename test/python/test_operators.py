@@ -253,7 +253,7 @@ REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "as_strided": (lambda x: x.t().as_strided((3,), (1,)), "as_strided is given a view"),
     "random numbers": (lambda x: torch.poisson(x), "it draws random numbers"),
     "shapes from data": (lambda x: x.nonzero(), "depends on data"),
-    "several from data": (lambda x: torch.linalg.lstsq(x, x), "depends on its values"),
+    "several from data": (lambda x: torch.ops.aten.linalg_lstsq(x, x), "depends on its values"),
     "a branch within": (
         lambda x: x + 1 if torch.allclose(x, x) else x,
         "branches on values of a tensor",
