@@ -202,6 +202,10 @@ def _add_trace_options(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="look for races and the like, as dlc check does, and show them at their lines",
     )
+    command.add_argument(
+        "--sass", action="store_true", help="show the machine code, too, by nvcc and nvdisasm"
+    )
+    command.add_argument("--kernel", metavar="NAME", help="the kernel to show first [the first]")
     _add_tuned(command)
     command.set_defaults(validate=False, seed=None)
 

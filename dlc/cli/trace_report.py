@@ -32,7 +32,9 @@ def write_trace(job: Job, path: str, observers: Sequence[Observer] = ()) -> None
     module = job.loaded.module.clone()
     check = _show if getattr(options, "check", False) else None
     with job.timing.phase("dlc", "the trace"):
-        text = page(trace_of(job.ctx, module, title, sources, observers, check))
+        sass, shown = getattr(options, "sass", False), getattr(options, "kernel", None)
+        made = trace_of(job.ctx, module, title, sources, observers, check, shown=shown, sass=sass)
+        text = page(made)
         Path(path).write_text(text, encoding="utf-8")
     STATUS.clear()
     size = len(text.encode()) / 1e6

@@ -13,6 +13,7 @@ from xdsl.ir import Operation
 
 from dlc.analysis.kernel.instruction_counts import counts_of, slots_of
 from dlc.analysis.kernel.shared_memory import shared_slots
+from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import host, kernel, loop, tile
 from dlc.ir.provenance import ops_of
 from dlc.passes import CHOOSING, Step, last_step
@@ -24,6 +25,7 @@ from dlc.schedule.scheduled_time import guessed, scheduled_seconds
 from dlc.simulator.checker import Progress, check_module
 from dlc.target import Target, target_of
 from dlc.trace.lines import origins
+from dlc.trace.machine_code import machine_code
 from dlc.trace.model import Access, Axis, Checked, Chip, Cost, Hazard, Kernel, Owners, Trace
 from dlc.trace.pictures import banks_of, owners_of
 from dlc.trace.recorder import Recorder
@@ -37,24 +39,38 @@ def trace_of(
     sources: Mapping[str, str],
     observers: Sequence[Observer] = (),
     check: Progress | None = None,
+    *,
+    shown: str | None = None,
+    sass: bool = False,
 ) -> Trace:
     """
     Takes a module to Kernel IR, in place, and tells of it. `sources` are texts of the program by
-    the names of their files. With `check`, which is told how far it is, kernels are checked.
+    the names of their files. With `check`, which is told how far it is, kernels are checked. With
+    `sass` there is the machine code, too; BackendError without nvcc or nvdisasm. `shown` is the
+    kernel that is shown first; ValueError if there is none of that name.
     """
     recorder, tiles = Recorder(sources), _Tiles()
     run_pipeline(ctx, module, "kernel", [*observers, recorder, tiles])
     recorder.finish(module)
     target = target_of(module)
+    machine: Mapping[str, Mapping[str, float]] = {}
+    if sass and recorder.panes[-1].ir == "cuda":
+        pane, machine = machine_code(recorder.panes[-1], target)
+        recorder.panes.append(pane)
     launches = Counter(op.callee for op in module.walk() if isinstance(op, host.LaunchOp))
     verdicts = {} if check is None else _checked(module, check)
     kernels = [
-        _kernel(op, launches[op], tiles, verdicts.get(op), target)
+        _kernel(op, launches[op], tiles, verdicts.get(op), target, machine.get(op.name_, {}))
         for op in module.walk()
         if isinstance(op, kernel.FuncOp)
     ]
     chip = Chip(target.name, target.sms, target.flops, target.memory_bandwidth)
-    return Trace(title, VERSION, chip, recorder.panes, recorder.passes, kernels)
+    names = [k.name for k in kernels]
+    if shown is not None and shown not in names:
+        error = ValueError(f"there is no kernel '{shown}' to show")
+        raise with_hint(error, did_you_mean(shown, names) or f"they are {', '.join(names)}")
+    first = shown or next(iter(names), "")
+    return Trace(title, VERSION, chip, recorder.panes, recorder.passes, kernels, first)
 
 
 class _Tiles:
@@ -127,7 +143,12 @@ def line_of(op: Operation) -> int:
 
 
 def _kernel(
-    func: kernel.FuncOp, launches: int, tiles: _Tiles, checked: Checked | None, target: Target
+    func: kernel.FuncOp,
+    launches: int,
+    tiles: _Tiles,
+    checked: Checked | None,
+    target: Target,
+    machine: Mapping[str, float],
 ) -> Kernel:
     counted, counts = scheduled_seconds(func, target), counts_of(func)
     shared = shared_slots(func)[1]
@@ -142,6 +163,7 @@ def _kernel(
         shared_bytes=shared,
         seconds=-1.0 if isinf(counted) else tiles.seconds.get(func.name_, counted),
         figures=asdict(counts),
+        machine=machine,
         slots={str(line_of(op)): slots for op, slots in slots_of(func).items() if slots},
         blocks_per_sm=held.blocks,
         axes=tiles.axes.get(func.name_, ()),

@@ -12,7 +12,7 @@
  * @typedef {{kind: string, name: string, extent: number}} Axis
  * @typedef {{name: string, launches: number, ops: string[], schedule: string, grid: number,
  *   block: number, shared_bytes: number, seconds: number, figures: Record<string, number>,
- *   slots: Record<string, number>, blocks_per_sm: number, axes: Axis[],
+ *   machine: Record<string, number>, slots: Record<string, number>, blocks_per_sm: number, axes: Axis[],
  *   owners: Owners | null, banks: Bank[], cost: Cost | null,
  *   checked: Checked | null}} Kernel
  * @typedef {{name: string, shape: number[], block: number[], threads: number[][]}} Owners
@@ -23,7 +23,7 @@
  *   hazards: {line: number, text: string, accesses: Access[]}[]}} Checked
  * @typedef {{title: string, version: string,
  *   chip: {name: string, sms: number, flops: number, memory_bandwidth: number},
- *   panes: Pane[], passes: Pass[], kernels: Kernel[]}} Trace
+ *   panes: Pane[], passes: Pass[], kernels: Kernel[], shown: string}} Trace
  */
 
 /** @param {string} id @returns {HTMLElement} */

@@ -12,9 +12,9 @@ function drawKernels() {
     parts.push(make("p", "schedule", chosen.schedule));
     const axes = chosen.axes.map((a) => `${a.kind}(%${a.name} in ${a.extent})`).join(" ");
     if (axes) parts.push(make("p", "", axes));
-    const names = Object.keys(chosen.figures);
-    parts.push(table(["a thread or warp executes", ""], names.map(
-      (name) => [name.replaceAll("_", " "), figure(chosen.figures[name])])));
+    parts.push(figures("a thread or warp executes", chosen.figures));
+    if (Object.keys(chosen.machine).length)
+      parts.push(figures("its machine code has", chosen.machine));
     parts.push(...ownersPicture(chosen), ...wavesPicture(chosen));
     parts.push(...banksPicture(chosen), ...checkedList(chosen));
   }
@@ -30,6 +30,10 @@ function drawKernels() {
   parts.push(make("p", "c", `Times are predicted for ${trace.chip.name}, not measured.`));
   byId("costs").replaceChildren(...parts);
 }
+
+/** @param {string} title @param {Record<string, number>} named */
+const figures = (title, named) => table([title, ""], Object.entries(named).map(
+  ([name, value]) => [name.replaceAll("_", " "), figure(value)]));
 
 /** @param {number} seconds */
 const microseconds = (seconds) => (seconds < 0 ? "does not fit" : figure(seconds * 1e6));

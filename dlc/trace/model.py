@@ -150,6 +150,8 @@ class Kernel:
     -1 where it does not fit on an SM."""
     figures: Mapping[str, float]
     """What a thread or a warp executes, by the names of `instruction_counts.Counts`."""
+    machine: Mapping[str, float]
+    """Of its machine code, where that is shown: see `dlc.trace.machine_code.figures_of`."""
     slots: Mapping[str, float]
     """Issue slots of a thread by the line of the Kernel IR, where there are any."""
     blocks_per_sm: int
@@ -184,6 +186,8 @@ class Trace:
     panes: Sequence[Pane]
     passes: Sequence[Pass]
     kernels: Sequence[Kernel]
+    shown: str
+    """The kernel that is shown first; empty where there is none."""
 
 
 def as_json(value: object) -> Json:

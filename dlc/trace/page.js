@@ -68,7 +68,7 @@ function setUp() {
     option.setAttribute("value", value);
     kernels.append(option);
   }
-  state.kernel = trace.kernels[0]?.name ?? "";
+  state.kernel = trace.shown;
   /** @type {HTMLSelectElement} */ (kernels).value = state.kernel;
   kernels.addEventListener("change", () => {
     state.kernel = /** @type {HTMLSelectElement} */ (kernels).value;
@@ -97,6 +97,8 @@ function setUp() {
     const at = lineAt(event);
     if (at) choose(...at);
   });
+  byId("panes").addEventListener("mouseover", (event) => touch(lineAt(event)));
+  byId("panes").addEventListener("mouseleave", () => touch(null));
   byId("steps").addEventListener("click", (event) => {
     const item = event.target instanceof Element ? event.target.closest("li") : null;
     if (item) chooseStep(Number(item.dataset.step));

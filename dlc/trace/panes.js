@@ -91,6 +91,16 @@ function choose(pane, line, moves = true) {
   byId("status").replaceChildren(...parts);
 }
 
+/** Frames the images of the line below the pointer; they are not scrolled to.
+ * @param {[number, number]?} at */
+function touch(at) {
+  for (const line of document.querySelectorAll(".line.near")) line.classList.remove("near");
+  if (at)
+    imagesOf(...at).forEach((lines, p) => {
+      for (const n of lines) drawn[p].get(n)?.classList.add("near");
+    });
+}
+
 /** @param {number} count @param {string} noun */
 const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import browser
 import pytest
 from xdsl.context import Context
 
+from dlc.backend import BackendError
+from dlc.backend.cuda.run.nvcc import find_nvcc
+from dlc.backend.cuda.run.sass import find_nvdisasm
 from dlc.cli.dlc_cli import main
 from dlc.dialects.loop import KernelOp
 from dlc.escapes import html_json, html_text
@@ -26,6 +30,7 @@ from dlc.stages import Stages
 from dlc.target import get_target, set_target
 from dlc.trace.build import trace_of
 from dlc.trace.edits import applied, edits
+from dlc.trace.machine_code import pane_of
 from dlc.trace.model import Pane, Trace, as_json
 from dlc.trace.page import FOLDER, SCRIPTS, page
 
@@ -41,12 +46,12 @@ PROGRAMS = {
 }
 
 
-def traced(text: str, observers: Any = ()) -> tuple[Trace, Stages]:
+def traced(text: str, observers: Any = (), **options: Any) -> tuple[Trace, Stages]:
     """The trace of a program, and the same program compiled beside it."""
     program = import_program(*capture_text(text))
     set_target(program.module, "sm_90")
     ctx = register(Context())
-    trace = trace_of(ctx, program.module.clone(), text, {"<command>": text}, observers)
+    trace = trace_of(ctx, program.module.clone(), text, {"<command>": text}, observers, **options)
     return trace, Stages(program.module)
 
 
@@ -105,6 +110,63 @@ def test_an_operation_is_followed_from_python_to_cuda(product: Trace) -> None:
     assert panes["tile"].links[maximum[1]] == [maximum[0]]
     assert panes["kernel"].links[maximum[2]] == [maximum[1]]
     assert maximum[2] in panes["cuda"].links[line("cuda", "= max_nan(")]
+
+
+LISTING = """
+	.section	.text.one,"ax",@progbits
+one:
+.text.one:
+	//## File "/a/kernel.cu", line 3
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+	//## File "/usr/include/math.hpp", line 7 inlined at "/a/kernel.cu", line 5
+	//## File "/a/kernel.cu", line 9 inlined at "/a/kernel.cu", line 4
+	//## File "/a/kernel.cu", line 4
+.L_x_0:
+        /*0010*/              @!P0 FFMA R2, R1, R1, R2 ;
+        /*0020*/                   BRA `(.L_x_0) ;
+	.section	.text.two,"ax",@progbits
+        /*0000*/                   EXIT ;
+"""
+
+
+def test_machine_code_is_linked_to_lines() -> None:
+    found = pane_of(LISTING)
+    assert [line.split("*/")[-1].split()[0] for line in found.lines] == [
+        "LDC", ".L_x_0:", "@!P0", "BRA", "EXIT",
+    ]  # fmt: skip
+    assert found.links == [[2], [], [3, 8], [3, 8], []]
+    assert found.sections == {"one": (0, 4), "two": (4, 5)}
+
+
+def test_machine_code_of_a_product(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        find_nvcc(), find_nvdisasm()
+    except BackendError as error:
+        pytest.skip(str(error))
+    trace = traced(TEXT, sass=True)[0]
+    cuda, sass = trace.panes[-2:]
+    assert (cuda.ir, sass.ir) == ("cuda", "sass")
+    assert set(sass.sections) == {k.name for k in trace.kernels}
+    fma = [n for n, line in enumerate(sass.lines) if "FFMA" in line]
+    assert fma
+    assert all(any("fmaf(" in cuda.lines[k] for k in sass.links[n]) for n in fma)
+    (product,) = trace.kernels
+    assert product.machine["multiply_adds_of_these"] > 0
+    assert product.machine["accesses_of_local_memory"] == 0
+
+
+def test_a_kernel_is_shown_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, file = PROGRAMS["two kernels"], tmp_path / "page.html"
+    names = [k.name for k in traced(text)[0].kernels]
+    given = ["trace", "-c", text, "--target", "sm_90", "-o", str(file), "--kernel"]
+    assert main([*given, names[1]]) == 0
+    data = re.search('id="data">(.*?)</script>', file.read_text("utf-8"))
+    assert data is not None
+    assert json.loads(data[1])["shown"] == names[1]
+    assert main([*given, f"{names[0]}x"]) == 1
+    said = capsys.readouterr().err
+    assert f"there is no kernel '{names[0]}x' to show" in said
+    assert f"hint: did you mean {names[0]}?" in said
 
 
 def test_edits() -> None:
@@ -228,12 +290,9 @@ def test_strings_of_programs_stay_text() -> None:
     assert json.loads(html_json({evil: [evil]})) == {evil: [evil]}
     assert not {"<", ">", '"', "'", "\x1b"} & set(html_text(evil))
     trace, _ = traced("torch.relu(torch.randn(3))")
-    text = page(Trace(evil, *[getattr(trace, name) for name in _OTHERS]))
+    text = page(replace(trace, title=evil))
     assert data_of(text)["title"] == evil
     assert "alert(1)</script>" not in text
-
-
-_OTHERS = ("version", "chip", "panes", "passes", "kernels")
 
 
 def test_data_are_plain() -> None:
@@ -291,6 +350,17 @@ def test_selection_links_the_panes(shown: browser.Browser) -> None:
     shown.press("escape")
     assert shown.run("return document.querySelectorAll('.lit, .line.at').length") == 0
     assert shown.errors() == []
+
+
+def test_what_the_pointer_is_over_shows_its_images(shown: browser.Browser) -> None:
+    over = "[...document.querySelectorAll('.pane[data-ir=tile] .line')]" + (
+        ".find(line => line.textContent.includes('arith.maximumf'))"
+        ".dispatchEvent(new MouseEvent('mouseover', {bubbles: true}))"
+    )
+    shown.run(over)
+    assert any("= max_nan(" in line for line in shown.run(LIT.replace(".lit", ".near"), "cuda"))
+    shown.run("document.getElementById('panes').dispatchEvent(new MouseEvent('mouseleave'))")
+    assert shown.run("return document.querySelectorAll('.near').length") == 0
 
 
 def test_panes_show_the_texts(shown: browser.Browser, product: Trace) -> None:

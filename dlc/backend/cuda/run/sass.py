@@ -28,6 +28,8 @@ _INSTALL = f"install the CUDA toolkit, or the wheel with: pip install '{_WHEEL}=
 
 ACCESSES = ("LDG", "STG", "LDS", "STS", "LDGSTS", "LDL", "STL", "LD", "ST")
 """Accesses of global, shared, both (cp.async), local and unknown memory, each with its width."""
+LOCAL = ("LDL", "STL")
+"""Accesses of local memory: of arrays that are indexed, and of registers that are spilled."""
 TENSOR_ACCESSES = ("UTMALDG", "UTMASTG", "UTMAREDG")
 """Copies of whole boxes, by the TMA unit."""
 FMA = ("FFMA", "FFMA2")
@@ -38,9 +40,9 @@ _BITS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128, "256": 25
 _TRIPS = 8
 """How often a loop is taken to run, to weigh it against the loops around it."""
 
-_SECTION = re.compile(r'\s*\.section\s+\.text\.([^,\s"]+)')
-_LABEL = re.compile(r"(\.L_\w+):")
-_INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:(@!?U?P[T\d]+)\s+)?([A-Z][\w.]*)([^;]*)")
+SECTION = re.compile(r'\s*\.section\s+\.text\.([^,\s"]+)')
+LABEL = re.compile(r"(\.L_\w+):")
+INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:(@!?U?P[T\d]+)\s+)?([A-Z][\w.]*)([^;]*)")
 _TARGET = re.compile(r"`\((\.L_\w+)\)")
 
 
@@ -173,13 +175,13 @@ def parse(text: str) -> list[Function]:
     """The kernels in what `nvdisasm -c` prints."""
     functions: list[Function] = []
     for line in text.splitlines():
-        if section := _SECTION.match(line):
+        if section := SECTION.match(line):
             functions.append(Function(section[1], [], {}))
         elif not functions:
             continue
-        elif label := _LABEL.match(line):
+        elif label := LABEL.match(line):
             functions[-1].labels[label[1]] = len(functions[-1].instructions)
-        elif found := _INSTRUCTION.match(line):
+        elif found := INSTRUCTION.match(line):
             predicate, mnemonic, operands = found.groups()
             instruction = Instruction(predicate or "", mnemonic, operands.strip())
             functions[-1].instructions.append(instruction)
@@ -203,16 +205,19 @@ def find_nvdisasm() -> Path:
     raise BackendError(f"nvdisasm was not found on PATH, in $CUDA_HOME or as a wheel; {_INSTALL}")
 
 
-def disassemble(cubin: Path) -> str:
-    """The SASS of a cubin as text, cached by content. BackendError with nvdisasm's message."""
+def disassemble(cubin: Path, *options: str) -> str:
+    """
+    The SASS of a cubin as text, cached by content; by further options of nvdisasm's, if given.
+    BackendError with nvdisasm's message.
+    """
     tool = find_nvdisasm()
     content = hashlib.sha256(cubin.read_bytes()).hexdigest()
 
     def build(directory: Path) -> dict[str, int]:
-        (directory / "kernel.sass").write_text(_run(tool, "-c", str(cubin)))
+        (directory / "kernel.sass").write_text(_run(tool, "-c", *options, str(cubin)))
         return {}
 
-    key = content_key(content, str(tool), _version(tool))
+    key = content_key(content, str(tool), _version(tool), *options)
     return lookup_or_build("sass", key, "kernel.sass", build).path.read_text()
 
 
