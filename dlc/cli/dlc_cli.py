@@ -26,7 +26,7 @@ from dlc import __version__, plugins
 from dlc.cli.generate_options import DESCRIPTION, SUMMARY, add_generate_options
 from dlc.cli.model_options import add_model_options, at_least
 from dlc.cli.usage import CommandParser
-from dlc.passes import PRINTED
+from dlc.passes import PRINTED, STAGES
 from dlc.precision import PRECISIONS
 
 _PROGRAM = """
@@ -73,6 +73,12 @@ def _add_compile_options(command: argparse.ArgumentParser) -> None:
         help="print a script that runs one kernel against the operations it implements, not the IR",
     )
     flag("--with-weights", help="with -o DIR/, write the weights, too")
+    command.add_argument(
+        "--lines",
+        choices=STAGES,
+        help="with -o DIR/, write that IR, too, and #line directives into the kernels, so that "
+        "profilers and debuggers show its lines",
+    )
     flag(
         "--explain",
         help="print why each kernel is scheduled as it is, and what was declined, not the IR",

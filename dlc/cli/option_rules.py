@@ -86,6 +86,7 @@ NEEDS = (
     Need("--random-weights", "--validate or --with-weights", needs_weights),
     Need("--with-weights", "-o DIR/", lambda options: names_directory(options.o)),
     Need("--with-weights", PROGRAM, _has_program),
+    Need("--lines", "-o DIR/", lambda options: names_directory(options.o)),
     Need("--contenders", "--bench", lambda options: options.bench),
     Need("--contenders", PROGRAM, _has_program),
     Need("--db", "--tuned", lambda options: options.command == "tune" or options.tuned),

@@ -74,8 +74,12 @@ def _script(job: Job) -> Output:
 
 def _directory(job: Job) -> Output:
     from dlc.cli.export_report import export
+    from dlc.trace.source_lines import SourceLines
 
-    return Output("kernel", lambda: export(job.loaded, job.options))
+    ir = job.options.lines
+    lines = None if ir is None else SourceLines(ir)
+    watching = [] if lines is None else [lines]
+    return Output("kernel", lambda: export(job.loaded, job.options, lines), watching)
 
 
 OUTPUTS: dict[str, Callable[[Job], Output]] = {

@@ -10,6 +10,7 @@ import torch
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import BackendError
+from dlc.backend.cuda.print.line_directives import PlaceOf
 from dlc.backend.cuda.print.printer import print_kernel
 from dlc.backend.export.manifest import manifest
 from dlc.backend.export.plan import ExportPlan, KernelFacts
@@ -23,22 +24,30 @@ WEIGHTS = "weights.safetensors"
 
 
 def export_program(
-    module: ModuleOp, directory: Path, weights: Mapping[str, torch.Tensor] | None = None
+    module: ModuleOp,
+    directory: Path,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    *,
+    place_of: PlaceOf | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """
     Writes a module of Kernel IR, planned, to a directory that runs without dlc, and returns the
     files: `manifest.json` (see `manifest.py`), `kernels/*.cu`, `run.cpp` with what it includes, a
     `Makefile`, and `weights.safetensors` if weights are given, by their names in the program.
+    With `place_of` kernels say by `#line` directives where their lines come from: from one of the
+    files in `more`, texts by their names, which are written, too.
     OpError for a module that cannot be exported, BackendError where safetensors is missing.
     """
     plan = ExportPlan.of(module, target_of(module).name)
     facts = [KernelFacts.of(func) for func in plan.funcs]
-    sources = [print_kernel(func) for func in plan.funcs]
+    sources = [print_kernel(func, place_of) for func in plan.funcs]
     texts = {
+        **(more or {}),
         "manifest.json": json.dumps(manifest(plan), indent=1) + "\n",
         "run.cpp": main_text(plan),
         "dlc_run.h": _SUPPORT.read_text(),
-        "Makefile": makefile(plan, sources),
+        "Makefile": makefile(plan, sources, debugged=place_of is not None),
     }
     for kernel, source in zip(facts, sources, strict=True):
         texts[f"kernels/{kernel.name}.cu"] = source

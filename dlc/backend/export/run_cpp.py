@@ -153,11 +153,19 @@ def _results(plan: ExportPlan) -> Iterator[str]:
         yield f'  program.result("{result.number}", {place}, {shape});'
 
 
-def makefile(plan: ExportPlan, sources: Sequence[str]) -> str:
-    """`sources` are the kernels' texts, some of which may need the chip's own instructions."""
+def makefile(plan: ExportPlan, sources: Sequence[str], *, debugged: bool = False) -> str:
+    """
+    `sources` are the kernels' texts, some of which may need the chip's own instructions. With
+    `debugged` what is compiled knows the lines of its text.
+    """
     arch = max((exact_arch(s, plan.target) for s in sources), key=len, default=plan.target)
     names = " ".join(KernelFacts.of(func).name for func in plan.funcs)
-    return _MAKEFILE.read_text().replace("@ARCH@", arch).replace("@KERNELS@", names)
+    filled = {"ARCH": arch, "KERNELS": names, "LINES": " -lineinfo" if debugged else "",
+              "DEBUG": " -g" if debugged else ""}  # fmt: skip
+    text = _MAKEFILE.read_text()
+    for name, value in filled.items():
+        text = text.replace(f"@{name}@", value)
+    return text
 
 
 def host_entry(kernel: KernelFacts) -> str:

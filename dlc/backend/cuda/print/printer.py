@@ -45,6 +45,7 @@ from dlc.backend.cuda.print.interface import (
     parameter_types,
     shared_bytes,
 )
+from dlc.backend.cuda.print.line_directives import PlaceOf, with_directives
 from dlc.backend.cuda.print.prelude import NEWEST, PRELUDE, prelude_for
 from dlc.backend.cuda.print.prelude_mma import mma_name
 from dlc.diagnostics import fail
@@ -88,9 +89,10 @@ def print_with_lines(module: ModuleOp) -> tuple[str, dict[Operation, range]]:
     return _print([op for op in module.walk() if isinstance(op, kernel.FuncOp)])
 
 
-def print_kernel(func: kernel.FuncOp) -> str:
-    """One kernel as a text that compiles on its own."""
-    return _print([func])[0]
+def print_kernel(func: kernel.FuncOp, place_of: PlaceOf | None = None) -> str:
+    """One kernel as a text that compiles on its own, with `#line` directives if places are told."""
+    text, written = _print([func])
+    return text if place_of is None else with_directives(text, written, place_of)
 
 
 def _independent(func: kernel.FuncOp) -> kernel.FuncOp:
