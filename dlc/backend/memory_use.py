@@ -40,12 +40,10 @@ class MemoryUse:
     @staticmethod
     def of(program: BoundProgram) -> MemoryUse:
         """The use of a program whose buffers are planned."""
-        used = _Uses()
-        used.visit(program.steps)
+        found = lifetimes(program)
         steps = list(flat(program.steps))
-        slices = [s for s in steps if isinstance(s, Slice)]
-        lives = [Buffer(s.layout.bytes, used.first[s.number], used.last[s.number]) for s in slices]
-        workspaces = {s.memory for s in slices}
+        lives = [life.buffer for life in found.lives]
+        workspaces = {life.slice.memory for life in found.lives}
         made = [s for s in steps if isinstance(s, Allocate)]
         return MemoryUse(
             sum(b.size for b in lives),
@@ -55,12 +53,43 @@ class MemoryUse:
         )
 
 
+@dataclass(frozen=True)
+class Life:
+    """A buffer in a workspace, and when it is used first and last."""
+
+    slice: Slice
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """
+    The launches of a planned program, in order, and the buffers between them, all at the times of
+    one clock, which goes on with each step of the program.
+    """
+
+    launches: list[tuple[int, Launch]]
+    lives: list[Life]
+
+
+def lifetimes(program: BoundProgram) -> Lifetimes:
+    used = _Uses()
+    used.visit(program.steps)
+    lives = [
+        Life(s, Buffer(s.layout.bytes, used.first[s.number], used.last[s.number]))
+        for s in flat(program.steps)
+        if isinstance(s, Slice)
+    ]
+    return Lifetimes(used.launches, lives)
+
+
 class _Uses:
     """When each buffer is used, in launches and ends of control flow."""
 
     def __init__(self) -> None:
         self.first: dict[int, int] = {}
         self.last: dict[int, int] = {}
+        self.launches: list[tuple[int, Launch]] = []
         self._now = 0
         self._places: dict[int, tuple[int, ...]] = {}
         """The buffers that one is a part of, or another name of."""
@@ -72,6 +101,7 @@ class _Uses:
             self._now += 1
             match step:
                 case Launch():
+                    self.launches.append((self._now, step))
                     used += self._use(step.inputs + step.outputs)
                 case Select():
                     self._places[step.number] = self._places.get(step.whole, (step.whole,))

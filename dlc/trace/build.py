@@ -26,6 +26,7 @@ from dlc.simulator.checker import Progress, check_module
 from dlc.target import Target, target_of
 from dlc.trace.lines import origins
 from dlc.trace.machine_code import machine_code
+from dlc.trace.memory import memory_of
 from dlc.trace.model import Access, Axis, Checked, Chip, Cost, Hazard, Kernel, Owners, Trace
 from dlc.trace.pictures import banks_of, owners_of
 from dlc.trace.recorder import Recorder
@@ -69,8 +70,8 @@ def trace_of(
     if shown is not None and shown not in names:
         error = ValueError(f"there is no kernel '{shown}' to show")
         raise with_hint(error, did_you_mean(shown, names) or f"they are {', '.join(names)}")
-    first = shown or next(iter(names), "")
-    return Trace(title, VERSION, chip, recorder.panes, recorder.passes, kernels, first)
+    first, memory = shown or next(iter(names), ""), memory_of(module)
+    return Trace(title, VERSION, chip, recorder.panes, recorder.passes, kernels, memory, first)
 
 
 class _Tiles:

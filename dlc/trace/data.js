@@ -21,9 +21,12 @@
  * @typedef {{line: number, text: string}} Access
  * @typedef {{answer: string, notes: string[],
  *   hazards: {line: number, text: string, accesses: Access[]}[]}} Checked
+ * @typedef {{name: string, offset: number, bytes: number, first: number, last: number}} Block
+ * @typedef {{launches: string[], workspace: number, results: number, blocks: Block[]}} Memory
  * @typedef {{title: string, version: string,
  *   chip: {name: string, sms: number, flops: number, memory_bandwidth: number},
- *   panes: Pane[], passes: Pass[], kernels: Kernel[], shown: string}} Trace
+ *   panes: Pane[], passes: Pass[], kernels: Kernel[], memory: Memory | null,
+ *   shown: string}} Trace
  */
 
 /** @param {string} id @returns {HTMLElement} */

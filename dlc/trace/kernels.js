@@ -18,7 +18,7 @@ function drawKernels() {
     parts.push(...ownersPicture(chosen), ...wavesPicture(chosen));
     parts.push(...banksPicture(chosen), ...checkedList(chosen));
   }
-  parts.push(...roofline());
+  parts.push(...memoryPicture(), ...roofline());
   const rows = trace.kernels.map((kernel) => [
     kernel.name, String(kernel.launches), microseconds(kernel.seconds),
     microseconds(kernel.seconds * kernel.launches), String(kernel.grid), String(kernel.block),

@@ -167,6 +167,30 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Block:
+    """A tensor between kernels, in the workspace from byte `offset` on."""
+
+    name: str
+    offset: int
+    bytes: int
+    first: int
+    """The launch that it is used by first, and the last one."""
+    last: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The launches of a call in order, and where what is between them lies."""
+
+    launches: Sequence[str]
+    """The names of kernels; a loop's are those of one turn."""
+    workspace: int
+    """Bytes."""
+    results: int
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
 class Chip:
     """What the page tells of the chip."""
 
@@ -186,6 +210,8 @@ class Trace:
     panes: Sequence[Pane]
     passes: Sequence[Pass]
     kernels: Sequence[Kernel]
+    memory: Memory | None
+    """None for a program whose buffers are not planned, or that launches nothing."""
     shown: str
     """The kernel that is shown first; empty where there is none."""
 

@@ -27,6 +27,13 @@ function openView(tab) {
   draw();
 }
 
+/** @param {string} name */
+function chooseKernel(name) {
+  state.kernel = name;
+  /** @type {HTMLSelectElement} */ (byId("kernel")).value = name;
+  draw();
+}
+
 /** @param {KeyboardEvent} event */
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -70,10 +77,8 @@ function setUp() {
   }
   state.kernel = trace.shown;
   /** @type {HTMLSelectElement} */ (kernels).value = state.kernel;
-  kernels.addEventListener("change", () => {
-    state.kernel = /** @type {HTMLSelectElement} */ (kernels).value;
-    draw();
-  });
+  kernels.addEventListener("change",
+    () => chooseKernel(/** @type {HTMLSelectElement} */ (kernels).value));
   for (const [name, text] of Object.entries(NAMES)) {
     const tab = make("button", "", text);
     tab.id = `tab-${name}`;

@@ -8,7 +8,7 @@ from dlc.escapes import html_json, html_text
 from dlc.trace.model import Trace, as_json
 
 FOLDER = Path(__file__).parent
-SCRIPTS = ("data.js", "panes.js", "passes.js", "pictures.js", "kernels.js", "page.js")
+SCRIPTS = ("data.js", "panes.js", "passes.js", "pictures.js", "memory.js", "kernels.js", "page.js")
 """One script in parts: the last one sets the page up."""
 
 

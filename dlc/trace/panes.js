@@ -102,7 +102,8 @@ function touch(at) {
 }
 
 /** @param {number} count @param {string} noun */
-const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+const counted = (count, noun) =>
+  `${count} ${noun}${count === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
 
 /** @param {number} pane @param {number} line */
 function reveal(pane, line) {

@@ -19,6 +19,7 @@ from dlc.backend import BackendError
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.cuda.run.sass import find_nvdisasm
 from dlc.cli.dlc_cli import main
+from dlc.dialects import host
 from dlc.dialects.loop import KernelOp
 from dlc.escapes import html_json, html_text
 from dlc.frontend.capture import capture_text
@@ -167,6 +168,23 @@ def test_a_kernel_is_shown_first(tmp_path: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().err
     assert f"there is no kernel '{names[0]}x' to show" in said
     assert f"hint: did you mean {names[0]}?" in said
+
+
+def test_memory_is_that_of_the_plan() -> None:
+    text = "torch.randn(64,64) @ torch.randn(64,64) @ torch.randn(64,64) @ torch.randn(64,64)"
+    trace, stages = traced(text)
+    memory = trace.memory
+    assert memory is not None
+    launches = [op for op in stages.module("kernel").walk() if isinstance(op, host.LaunchOp)]
+    assert list(memory.launches) == [op.callee.name_ for op in launches]
+    assert len(memory.launches) > 1
+    for block in memory.blocks:
+        assert 0 <= block.first < block.last < len(memory.launches)
+        assert 0 <= block.offset <= memory.workspace - block.bytes
+    assert memory.results == 64 * 64 * 4
+    one = traced(PROGRAMS["product"])[0].memory
+    assert one is not None
+    assert (one.workspace, one.blocks) == (0, [])
 
 
 def test_edits() -> None:
