@@ -19,6 +19,7 @@ from dlc.remarks import Remark
 from dlc.schedule.kernel_table import kernel_table
 from dlc.target import target_of
 from dlc.text import BOLD, CYAN, DIM, paint
+from dlc.transforms.schedule_progress import schedule_as_run
 
 WIDTH = 100
 """Columns of a line. A schedule is one line, however long, so that it can be copied."""
@@ -93,8 +94,7 @@ class Explanation:
         for kernel in module.walk():
             if isinstance(kernel, tile.KernelOp):
                 self._ops[kernel.name_] = ops_of(kernel)
-                schedule = "" if kernel.schedule is None else kernel.schedule.data
-                self._schedules[kernel.name_] = schedule
+                self._schedules[kernel.name_] = schedule_as_run(kernel) or ""
                 self._banks[kernel.name_] = list(dict.fromkeys(map(str, report(kernel))))
 
     def __str__(self) -> str:

@@ -78,11 +78,12 @@ def _load(options: argparse.Namespace, sources: dict[str, str], timing: Timing) 
     file: str | None = options.file
     kind = "text" if file is None else kind_of(file)
     if file is not None and kind == "module":
-        from dlc.cli.edit_warnings import warn_of_oversights
+        from dlc.cli.edit_warnings import warn_of_oversights, warn_of_steps_left
 
         with timing.phase("dlc", "parsing"):
             module = load_module(new_context(), file, options, sources)
             warn_of_oversights(module, sources)
+            warn_of_steps_left(module, sources)
             return Loaded.of(module)
     if file is not None and kind == "model":
         return load_model_program(file, options, timing)

@@ -44,6 +44,7 @@ from dlc.ir.locations import LocParser
 from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories
 from dlc.remarks import collect
 from dlc.text import not_text
+from dlc.transforms.schedule_progress import begun, note_progress
 
 if TYPE_CHECKING:
     from dlc.judge.validation import Validation
@@ -214,6 +215,7 @@ class DlcOptMain(xDSLOptMain):
         super().setup_pipeline()
         verify = self.pipeline.callback
         validation: Validation | None = None
+        before: dict[str, str | None] = {}
 
         def check(done: ModulePass | None, module: ModuleOp, todo: ModulePass | None) -> None:
             nonlocal validation
@@ -228,6 +230,10 @@ class DlcOptMain(xDSLOptMain):
                 raise with_context(error, f"after pass {done}") if done is not None else error
             if done is None:
                 warn_of_oversights(module, self.sources)
+                before.clear()
+                before.update(begun(module))
+            if todo is None:
+                note_progress(module, before, [step.name for step in passes])
             if self.args.check_hazards and todo is not None and todo.name == "bind-axes":
                 from dlc.cli.check import bank_conflicts
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,3 +155,42 @@ def test_default_schedules_are_obeyed(case: cases.Case) -> None:
         for step in parse_schedule(schedule.data):
             (done,) = {r.text for r in remarks if (r.kernel, r.pass_name) == (name, step.name)}
             assert not done.startswith(SKIPPED) or step.name in ("stage-inputs", "mark-unroll")
+
+
+def test_a_schedule_that_ran_in_part_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a kernel prints is what made it, also where steps were run by hand."""
+
+    def written(name: str, *arguments: str) -> Path:
+        file = tmp_path / name
+        assert dlc_opt.main([*arguments, "-o", str(file)]) == 0
+        return file
+
+    before = tmp_path / "k.mlir"
+    before.write_text(
+        str(
+            scheduled(
+                GEMM, "tileify,chunk-matmul-k{bk=8},stage-inputs{budget=8192},mark-unroll{limit=8}"
+            )
+        )
+    )
+    some = written("t.mlir", str(before), "-p", "tileify,blockify-launch{block=8,8 thread=8,8}")
+    assert 'until = "blockify-launch"' in some.read_text()
+    assert "chunk-matmul-k" not in some.read_text()  # which comes before, and was passed over
+    assert main(["compile", str(some)]) == 0
+    out, err = capsys.readouterr()
+    assert "// grid " in out
+    assert "schedule: tileify,blockify-launch{block=8,8 thread=8,8}\n" in out
+    assert "of its schedule stage-inputs, mark-unroll did not run" in err
+    more = written("u.mlir", str(some), "-p", "stage-inputs")
+    assert 'until = "stage-inputs"' in more.read_text()
+    done = written("v.mlir", str(more), "-p", "mark-unroll")
+    assert "until" not in done.read_text()
+    assert main(["compile", str(done)]) == 0
+    out, err = capsys.readouterr()
+    made = "tileify,blockify-launch{block=8,8 thread=8,8},stage-inputs{budget=8192},mark-unroll"
+    assert f"schedule: {made}" in re.sub(r"\n//\s*", "", out)
+    assert "did not run" not in err
+    assert dlc_opt.main([str(done), "-p", "mark-unroll{limit=4}"]) == 0
+    assert "until" not in capsys.readouterr().out  # Tile IR that does not say so is done

@@ -26,6 +26,7 @@ from dlc.ir.variance import Variance, variance
 from dlc.remarks import remark
 from dlc.target import BLOCK_THREADS, MAX_THREADS
 from dlc.transforms.axes.loop_to_tile import as_tile
+from dlc.transforms.schedule_progress import schedule_as_run
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class _Binding:
         updates = [] if source.updates is None else [int(n) for n in source.updates.get_values()]
         empty = all(0 in shape_of(ref) for ref in source.output_refs)
         alignments = [int(a) for a in source.alignments.get_values()]
-        schedule = None if source.schedule is None else source.schedule.data
+        schedule = schedule_as_run(source)
         self.func = kernel.FuncOp(
             source.name_,
             source.detach_region(0),
