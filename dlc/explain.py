@@ -17,9 +17,9 @@ from dlc.ir.provenance import ops_of
 from dlc.passes import CHOOSING, Step, last_step, step_before
 from dlc.remarks import Remark
 from dlc.schedule.kernel_table import kernel_table
+from dlc.schedule.progress import schedule_as_run
 from dlc.target import target_of
 from dlc.text import BOLD, CYAN, DIM, paint
-from dlc.transforms.schedule_progress import schedule_as_run
 
 WIDTH = 100
 """Columns of a line. A schedule is one line, however long, so that it can be copied."""

@@ -43,8 +43,8 @@ from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories
 from dlc.remarks import collect
+from dlc.schedule.progress import begun, note_progress
 from dlc.text import not_text
-from dlc.transforms.schedule_progress import begun, note_progress
 
 if TYPE_CHECKING:
     from dlc.judge.validation import Validation

@@ -11,7 +11,7 @@ from dlc.analysis.loop.oversights import oversights
 from dlc.diagnostics import OpError
 from dlc.dialects import tile
 from dlc.error_report import format_error
-from dlc.transforms.schedule_progress import steps_left
+from dlc.schedule.progress import steps_left
 
 
 def warn_of_oversights(module: ModuleOp, sources: Mapping[str, str]) -> None:

@@ -320,7 +320,7 @@ def _decided(kernel: loop.KernelOp, schedule: str, module: ModuleOp) -> tuple[st
             type(step)().act(done(), trial)
     found = done().schedule
     assert found is not None
-    texts = texts_of(found.data)
+    texts = _texts(found.data)
     for step in parse_schedule(found.data):
         if step.is_open:
             del texts[step.name]
@@ -335,7 +335,7 @@ def _decided(kernel: loop.KernelOp, schedule: str, module: ModuleOp) -> tuple[st
     return ",".join(texts.values()), notes
 
 
-def texts_of(schedule: str) -> dict[str, str]:
+def _texts(schedule: str) -> dict[str, str]:
     """The text of each step of a schedule, by its name."""
     return {name: schedule[start:end] for name, (start, end) in _spans(schedule).items()}
 
@@ -355,7 +355,7 @@ def _note(step: SchedulingPass, name: str, schedule: str, module: ModuleOp) -> N
     """States in a kernel's schedule the options that a step was done with."""
     if step in parse_schedule(schedule):
         return
-    texts = texts_of(schedule) | {step.name: str(step)}
+    texts = _texts(schedule) | {step.name: str(step)}
     for kernel in kernels_of(module):
         if isinstance(kernel, tile.KernelOp) and kernel.name_ == name:
             kernel.schedule = StringAttr(

@@ -24,9 +24,9 @@ from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit
 from dlc.ir.variance import Variance, variance
 from dlc.remarks import remark
+from dlc.schedule.progress import schedule_as_run
 from dlc.target import BLOCK_THREADS, MAX_THREADS
 from dlc.transforms.axes.loop_to_tile import as_tile
-from dlc.transforms.schedule_progress import schedule_as_run
 
 
 @dataclass(frozen=True)

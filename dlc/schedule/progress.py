@@ -13,8 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from dlc import registry
 from dlc.dialects import loop, tile
-from dlc.transforms.step import kernels_of, scheduling_steps, texts_of
+from dlc.dialects.kernel_op import KernelSignature, kernels_in
+from dlc.passes import steps
 
 UNTIL = "until"
 
@@ -25,10 +27,10 @@ def begun(module: ModuleOp) -> dict[str, str | None]:
     does not say so is done.
     """
     found: dict[str, str | None] = {}
-    for kernel in kernels_of(module):
+    for kernel in kernels_in(module, KernelSignature):
         if isinstance(kernel, loop.KernelOp):
             found[kernel.name_] = None
-        elif (until := _until(kernel)) is not None:
+        elif isinstance(kernel, tile.KernelOp) and (until := _until(kernel)) is not None:
             found[kernel.name_] = until
     return found
 
@@ -37,17 +39,15 @@ def note_progress(
     module: ModuleOp, before: Mapping[str, str | None], passes: Sequence[str]
 ) -> None:
     """States how far kernels are, once these passes ran on kernels that were so far before."""
-    order = scheduling_steps()
+    order = _order()
     ran = [name for name in passes if name in order]
     if not ran:
         return
     last = max(ran, key=order.__getitem__)
-    for kernel in kernels_of(module):
-        if kernel.name_ not in before or not isinstance(kernel, tile.KernelOp):
+    for kernel in kernels_in(module, tile.KernelOp):
+        if kernel.name_ not in before or kernel.schedule is None:
             continue
-        if kernel.schedule is None:
-            continue
-        texts, start = texts_of(kernel.schedule.data), before[kernel.name_]
+        texts, start = _texts(kernel.schedule.data), before[kernel.name_]
         begin = -1 if start is None else order.get(start, -1)
         kept = {
             name: text
@@ -64,8 +64,8 @@ def steps_left(kernel: tile.KernelOp) -> list[str]:
     """The steps of a kernel's schedule that have not run."""
     if (until := _until(kernel)) is None or kernel.schedule is None:
         return []
-    order = scheduling_steps()
-    return [n for n in texts_of(kernel.schedule.data) if order[n] > order.get(until, len(order))]
+    order = _order()
+    return [n for n in _texts(kernel.schedule.data) if order[n] > order.get(until, len(order))]
 
 
 def schedule_as_run(kernel: tile.KernelOp) -> str | None:
@@ -75,8 +75,19 @@ def schedule_as_run(kernel: tile.KernelOp) -> str | None:
     left: Collection[str] = steps_left(kernel)
     if not left:
         return kernel.schedule.data
-    texts = texts_of(kernel.schedule.data)
+    texts = _texts(kernel.schedule.data)
     return ",".join(text for name, text in texts.items() if name not in left)
+
+
+def _order() -> dict[str, int]:
+    names = [step.pass_name for step in steps() if step.is_scheduling]
+    return {name: number for number, name in enumerate(names)}
+
+
+def _texts(schedule: str) -> dict[str, str]:
+    """The text of each step of a schedule, by its name."""
+    texts = (schedule[start:end].strip() for start, end in registry.pieces(schedule))
+    return {text.partition("{")[0].strip(): text for text in texts}
 
 
 def _until(kernel: tile.KernelOp) -> str | None:
