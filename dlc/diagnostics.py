@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from xdsl.utils.exceptions import PassFailedException
@@ -70,6 +71,19 @@ def with_context(error: E, context: str) -> E:
     """`error`, its message preceded by `context`, such as `after pass tileify`."""
     error.add_note(CONTEXT + context)
     return error
+
+
+@contextmanager
+def hints_in_text() -> Iterator[None]:
+    """Errors that are raised have their hints in their text."""
+    try:
+        yield
+    except Exception as error:
+        notes: list[str] = getattr(error, "__notes__", [])
+        if hints := [note for note in notes if note.startswith(HINT)]:
+            error.args = ("\n".join([str(error), *hints]),)
+            error.__notes__ = [note for note in notes if note not in hints]
+        raise
 
 
 def failed_pass(error: BaseException) -> str | None:

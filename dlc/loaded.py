@@ -51,6 +51,9 @@ def load(
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(not_text(str(path), error)) from None
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise type(error)(f"cannot load the program '{path}': {why}") from None
     module = LocParser(compiler_context(), text, str(path)).parse_module()
     module.verify()
     verify_dominance(module)

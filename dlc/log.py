@@ -35,12 +35,19 @@ def get_logger(topic: str) -> logging.Logger:
 
 
 def dump_directory(name: str) -> Path | None:
-    """A new directory for the texts of a program of that name, below DLC_DUMP; None if unset."""
+    """
+    A new directory for the texts of a program of that name, below DLC_DUMP; None if unset.
+    UsageError where none can be made.
+    """
     if not (root := os.environ.get(DUMP)):
         return None
     plain = re.sub(r"\W+", "_", name).strip("_") or "program"
     path = Path(root) / f"{os.getpid()}-{next(_numbers):03}-{plain}"
-    path.mkdir(parents=True)
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"{DUMP} names '{root}', where no directory can be made: {why}") from None
     return path
 
 

@@ -229,7 +229,9 @@ def target_hint(name: str) -> str:
     chip = re.fullmatch(r"sm_(\d+)", name)
     if chip and divmod(int(chip[1]), 10) < OLDEST_CAPABILITY:
         return f"it is older than all that dlc knows: {', '.join(TARGETS)}"
-    return did_you_mean(name, TARGETS) or f"the targets are {', '.join(TARGETS)}"
+    known = f"the targets are {', '.join(TARGETS)}"
+    close = did_you_mean(name, TARGETS)
+    return f"{close} {known}" if close else known
 
 
 def set_target(module: ModuleOp, target: str, precision: str = "f32") -> None:

@@ -19,6 +19,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 from xdsl.utils.exceptions import DiagnosticException
 
+from dlc.diagnostics import hints_in_text
 from dlc.dynamo.compiled_graph import CompiledGraph, left_to_eager, reason_of
 from dlc.dynamo.options import Options
 from dlc.dynamo.pieces import compile_pieces
@@ -47,7 +48,16 @@ def backend(
     Without the option `fallback`, raises ImportFailure, UnsupportedError or OpError for what dlc
     cannot compile; BackendError where kernels cannot be compiled to machine code.
     """
-    chosen = Options.of(mode, options)
+    with hints_in_text():  # Dynamo shows nothing else of an error
+        return _compiled(graph, example_inputs, Options.of(mode, options))
+
+
+backend.__name__ = "dlc"  # as Dynamo names it in errors
+
+
+def _compiled(
+    graph: GraphModule, example_inputs: Sequence[Any], chosen: Options
+) -> Callable[..., Any]:
     if not _wants_gradients(example_inputs):
         try:
             return _whole(graph, example_inputs, chosen)
@@ -57,9 +67,6 @@ def backend(
             if isinstance(error, ViewWriteError):  # a functional graph adds up what is written
                 return left_to_eager(graph, reason_of(error))
     return _differentiable(graph, example_inputs, chosen)
-
-
-backend.__name__ = "dlc"  # as Dynamo names it in errors
 
 
 def _wants_gradients(inputs: Sequence[Any]) -> bool:

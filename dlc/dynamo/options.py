@@ -8,11 +8,12 @@ from typing import Any
 
 from dlc.backend.executor import Backend, BackendLike, default_target, get_backend
 from dlc.cuda_graph import Capturing
-from dlc.diagnostics import did_you_mean
+from dlc.diagnostics import did_you_mean, with_hint
 from dlc.precision import get_precision
 from dlc.target import get_target
 
 MODES = ("default", "reduce-overhead")
+TUNING = "dlc tune measures, and --tuned or dlc.compile(…, tuned=True) takes what it found"
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class Options:
         `reduce-overhead` is `graph` where the backend has CUDA graphs.
         """
         if mode is not None and mode not in MODES:
-            no_search = "dlc has no search that measures; use default or reduce-overhead"
-            hint = no_search if mode.startswith("max-autotune") else None
+            hint = TUNING if mode.startswith("max-autotune") else None
             raise _unknown("mode", mode, MODES, hint)
         known = {field.name: field.default for field in fields(Options)}
         for name, value in (options or {}).items():
@@ -63,7 +63,6 @@ class Options:
 
 
 def _unknown(what: str, name: str, known: Iterable[str], hint: str | None = None) -> ValueError:
-    """An error with the hint in its text, as Dynamo shows nothing else."""
     names = tuple(known)
     hint = hint or did_you_mean(name, names) or f"there are {', '.join(names)}"
-    return ValueError(f"unknown {what} '{name}' of the backend dlc: {hint}")
+    return with_hint(ValueError(f"unknown {what} '{name}' of the backend dlc"), hint)

@@ -16,11 +16,12 @@ from xdsl.ir import AttributeInvT, Operation, SSAValue
 from xdsl.parser import Parser, ParserState, UnresolvedOperand
 from xdsl.utils.exceptions import ParseError
 from xdsl.utils.lexer import Input, Span
-from xdsl.utils.mlir_lexer import MLIRLexer
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.ir.elements import ELEMENTS
 
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
 _OP_NAME = re.compile(r'(?:%[^="\n]*=\s*)?(?P<name>"[^"\n]*"|[\w$.]+)')
 
 
@@ -68,6 +69,9 @@ class LocParser(Parser):
                 f"unknown element type '{error.span.text}', expected one of {', '.join(known)}",
             )
             return with_hint(unknown, did_you_mean(error.span.text, known))
+        if (bracket := self._unclosed(error)) is not None:
+            closing = _CLOSING[bracket.text]
+            return ParseError(bracket, f"the text ends before the {closing} of this {bracket.text}")
         if error.msg.startswith("Could not parse entire input"):
             found = error.span.text or "the end of the input"
             return ParseError(error.span, f"expected an operation, found {found}")
@@ -81,6 +85,19 @@ class LocParser(Parser):
                 ParseError(here, f"unknown type or attribute '{name}'"), did_you_mean(name, known)
             )
         return None
+
+    def _unclosed(self, error: ParseError) -> Span[str] | None:
+        """The innermost bracket that is open where the text ends, if `error` is there."""
+        text = self.lexer.input
+        if self._current_token.kind is not MLIRTokenKind.EOF or error.span.start < self.pos:
+            return None
+        lexer, opened = _Lexer(text), list[Span[str]]()
+        while (token := lexer.lex()).kind is not MLIRTokenKind.EOF:
+            if token.span.text in _CLOSING:
+                opened.append(Span(token.span.start, token.span.end, text, self._line_offset))
+            elif opened and token.span.text in _CLOSING.values():
+                opened.pop()
+        return opened[-1] if opened else None
 
     def parse_operation(self) -> Operation:
         op_span = self._op_span = self._name_span(self.pos)

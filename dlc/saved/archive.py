@@ -7,6 +7,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dlc.backend import BackendError
@@ -24,13 +25,23 @@ _UNREADABLE = (
 
 
 def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
-    """Writes files, by name, in one step: a reader sees all or nothing of it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with zipfile.ZipFile(part, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-        archive.writestr(CHECKSUM, _checksum(files))
-    os.replace(part, path)
+    """
+    Writes files, by name, in one step: a reader sees all or nothing of it. BackendError where that
+    cannot be written, of which nothing is left.
+    """
+    part = path.parent / f"{path.name}.{os.getpid()}.part"
+    try:
+        with zipfile.ZipFile(part, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+            archive.writestr(CHECKSUM, _checksum(files))
+        os.replace(part, path)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BackendError(f"cannot save the program as '{path}': {why}") from None
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def read_archive(path: Path) -> dict[str, bytes]:

@@ -272,7 +272,16 @@ def test_every_pass_has_one_name(name: str) -> None:
 BROKEN: dict[str, tuple[str, str, str]] = {
     "syntax": ("func.func @f( {\n}", "1:15: error: ", "{"),
     "not an operation": ("}", "1:1: error: expected an operation, found }", "}"),
-    "unclosed region": ("func.func @f() {\n  func.return\n", "3:1: error: ", ""),
+    "unclosed region": (
+        "func.func @f() {\n  func.return\n",
+        "1:16: error: the text ends before the } of this {",
+        "{",
+    ),
+    "unclosed list": (
+        "builtin.module attributes {a = [1, 2",
+        "1:32: error: the text ends before the ] of this [",
+        "[",
+    ),
     "unknown operation": (
         ADD.replace("addf", "adf"),
         "2:8: error: unknown operation 'arith.adf'",

@@ -42,6 +42,15 @@ def test_an_unknown_topic_has_a_hint():
     assert "did you mean kernels?" in said
 
 
+def test_texts_are_written_to_a_directory(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    said = run(DLC_DUMP=str(tmp_path / "file"))
+    (sentence,) = [line for line in said.splitlines() if "DLC_DUMP" in line]
+    assert sentence.endswith(
+        f"names '{tmp_path}/file', where no directory can be made: not a directory"
+    )
+
+
 def test_the_profiler_sees_launches():
     x = torch.randn(3, 4)
     compiled = dlc.compile(torch.nn.Softmax(-1), (x,), backend="host")

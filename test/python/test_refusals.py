@@ -143,7 +143,10 @@ def test_arguments_stand_in_a_tuple(args: Any) -> None:
 
 @pytest.mark.parametrize(
     ("target", "hint"),
-    [("sm_70", "it is older than all that dlc knows: sm_75, "), ("sm90", "did you mean sm_90?")],
+    [
+        ("sm_70", "it is older than all that dlc knows: sm_75, "),
+        ("sm90", "did you mean sm_90? the targets are sm_75, "),
+    ],
 )
 def test_targets_are_hinted_at_alike(
     target: str, hint: str, capsys: pytest.CaptureFixture[str]

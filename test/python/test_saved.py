@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import pickle
 import zipfile
@@ -105,6 +106,25 @@ def test_files_of_others_are_refused(
     write_archive(path, edit(read_archive(path)))
     with pytest.raises(BackendError, match=words):
         dlc.load_program(path)
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fails(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    compiled = dlc.compile(torch.neg, (torch.ones(2),), backend="host")
+    (tmp_path / "folder").mkdir()
+    for path, why in (
+        (tmp_path / "folder", "is a directory"),
+        (tmp_path / "none" / "p.dlc", "no such file or directory"),
+        (tmp_path / "p.dlc", "no space left on device"),
+    ):
+        if why.startswith("no space"):
+            monkeypatch.setattr(zipfile.ZipFile, "writestr", fails)
+        with pytest.raises(BackendError) as raised:
+            compiled.save(path)
+        assert str(raised.value) == f"cannot save the program as '{path}': {why}"
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
 def test_damaged_files_are_refused(saved: tuple[Cached, Path]):

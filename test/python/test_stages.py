@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from xdsl.utils.exceptions import ParseError
 
 import dlc
 
@@ -173,6 +174,11 @@ def test_files_and_tensors_of_another_kind(compiled: dlc.CompiledProgram, tmp_pa
     path = tmp_path / "k.mlir"
     path.write_bytes(b"ab\xff\x00")
     with pytest.raises(ValueError, match=r"k.mlir is not text: byte 0xff at offset 2 is not UTF-8"):
+        dlc.load(path)
+    with pytest.raises(FileNotFoundError, match=r"cannot load the program '.*none': no such file"):
+        dlc.load(tmp_path / "none")
+    path.write_text(compiled.ir("kernel").rstrip().removesuffix("}"))
+    with pytest.raises(ParseError, match=r"the text ends before the \} of this \{"):
         dlc.load(path)
     path.write_text(compiled.ir("kernel"))
     with pytest.raises(TypeError, match=r"a to be .*, found .* of layout torch.sparse_coo"):
