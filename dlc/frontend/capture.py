@@ -72,7 +72,7 @@ def capture_text(
     statements.lift(tree.body)
     if statements.result is None:
         last = tree.body[-1]
-        raise ImportFailure(
+        raise statements.functions.unseen or ImportFailure(
             "expected statements that compute tensors from tensors, such as "
             "`model(torch.randn(4, 8))`; found none",
             place_in(filename, last.lineno, last.col_offset + 1),

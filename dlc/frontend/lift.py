@@ -7,8 +7,8 @@ import copy
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from itertools import chain, count
 from types import FunctionType
@@ -93,6 +93,8 @@ class Lifter:
     """The names in the text, which inputs without a name of their own do not get."""
     kept: set[str] = field(default_factory=set)
     """The inputs that are used after the program has assigned their variables."""
+    inline: Callable[[ast.Call], ast.Name | None] | None = None
+    """Makes the statements of a call the program's; gives the variable that has what it returns."""
 
     def program(
         self, body: Sequence[ast.stmt], result: ast.expr
@@ -180,7 +182,10 @@ class Lifter:
         def build() -> ast.expr:
             return self.rebuild(node, children, self.use)
 
+        state = torch.get_rng_state()
         part = self.evaluate(node, self.rebuild(node, children, lambda p: p.code), build)
+        if isinstance(node, ast.Call) and (returned := self.returned(node, part, state)):
+            return Part(returned)
         stays = part.fresh  # tensors that are computed deterministically are left to the program
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             _, base = children["value"]
@@ -193,6 +198,26 @@ class Lifter:
             return Part(build(), now=part.code if constant else None)
         part.name = self.path(node, children, part)
         return part
+
+    def returned(self, call: ast.Call, part: Part, state: torch.Tensor) -> ast.Name | None:
+        """
+        The variable that holds the result of a call of the script's, if it computes something of
+        tensors that it makes at random. These are drawn from `state`.
+        """
+        if self.inline is None or not self.random.computed(part.value):
+            return None
+        after = torch.get_rng_state()
+        torch.set_rng_state(state)
+        if (name := self.inline(call)) is None:
+            torch.set_rng_state(after)
+        return name
+
+    @contextmanager
+    def whole_calls(self) -> Iterator[None]:
+        """Calls within are not taken apart."""
+        inline, self.inline = self.inline, None
+        yield
+        self.inline = inline
 
     def visit_field(self, value: Any, assigned: bool = False) -> Any:
         if isinstance(value, ast.Starred):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -48,3 +50,13 @@ def _storage_key(value: object) -> int | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     return value.untyped_storage()._cdata
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """What is drawn within is drawn again afterwards."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)

@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import ast
-import copy
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from dlc.frontend.parts import Part, rename
+import torch
+
+from dlc.frontend.lift import Lifter
+from dlc.frontend.parts import place_in, rename
+from dlc.frontend.random import kept_random_state
+from dlc.frontend.single_exit import ReturnsWithin, with_one_exit
+from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import is_stored
+
+NEUTRAL = (
+    torch.no_grad,
+    torch.inference_mode,
+    torch.enable_grad,
+    torch.set_grad_enabled,
+    torch.device,
+)
+"""Contexts that make no difference to a program of tensors that are there."""
+RESULT = "_result"
+ADVICE = "make the random tensors outside and pass them to it"
 
 
 @dataclass(frozen=True)
 class ScriptCall:
-    """A call of a function that returns at its end or not at all."""
+    """A call of a function of the script: its statements, which return at their end or not."""
 
-    definition: ast.FunctionDef
+    name: str
+    body: list[ast.stmt]
     arguments: inspect.BoundArguments
 
     @property
     def shared(self) -> set[str]:
         """The variables of the script that the function declares global."""
-        walked = ast.walk(self.definition)
+        walked = (n for s in self.body for n in ast.walk(s))
         return {name for s in walked if isinstance(s, ast.Global) for name in s.names}
 
     def statements(
@@ -34,39 +51,89 @@ class ScriptCall:
         The function's statements, and the values of its parameters by name. Its variables that are
         `taken` outside get names with a number.
         """
-        body = copy.deepcopy(self.definition.body)
         given = dict(self.arguments.arguments)
-        own = {n.id for s in body for n in ast.walk(s) if is_stored(n)}
+        own = {n.id for s in self.body for n in ast.walk(s) if is_stored(n)}
         for name in sorted((own | {*given}) - self.shared):
             if name in taken:
-                new = f"{name}_{self.definition.name}{number}"
-                for statement in body:
+                new = f"{name}_{self.name}{number}"
+                for statement in self.body:
                     rename(statement, name, new)
                 if name in given:
                     given[new] = given.pop(name)
-        return body, given
+        return self.body, given
 
 
-def script_call(
-    value: ast.Call,
-    definition: ast.FunctionDef,
-    function: FunctionType,
-    visit: Callable[[ast.expr], Part],
-    is_input: Callable[[Any], bool],
-) -> ScriptCall | None:
-    """A call whose arguments are known, and no tensors made at random; None for another one."""
-    returns = [n for s in definition.body for n in ast.walk(s) if isinstance(n, ast.Return)]
-    if returns and returns != definition.body[-1:]:
-        return None  # it returns from within
-    parts = [visit(a) for a in value.args]
-    named: Mapping[str, Part] = {k.arg: visit(k.value) for k in value.keywords if k.arg is not None}
-    given = [*parts, *named.values()]
-    if len(named) < len(value.keywords):
+class ScriptCalls:
+    """Finds the calls of functions of a script whose statements may stand for them."""
+
+    def __init__(self, lifter: Lifter, tree: ast.Module) -> None:
+        self.lifter = lifter
+        self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
+        """The functions that the script defines at its top."""
+        self.unseen: ImportFailure | None = None
+        """Why the statements of the first call that was not taken apart are not the program's."""
+
+    def find(self, value: ast.expr) -> ScriptCall | None:
+        """
+        The call that `value` is: of a function of the script, given what is known and no tensors
+        made at random. None for another expression.
+        """
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
+            return None
+        function = self.lifter.scope.get(value.func.id)
+        definition = self.functions.get(value.func.id)
+        if definition is None or not isinstance(function, FunctionType):
+            return None
+        with kept_random_state(), self.lifter.whole_calls():
+            arguments = self._arguments(value, function)
+        if arguments is None:
+            return None
+        if not self._is_defined_by(definition, function):
+            what = "is called through another function, such as a decorator"
+            self._note(definition, definition.name, what)
+        elif any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(definition)):
+            self._note(definition, definition.name, "is a generator")
+        else:
+            try:
+                body = with_one_exit(definition.body, RESULT)
+            except ReturnsWithin as error:
+                what = "returns from within a loop, a try or a context that ends behind it"
+                self._note(error.args[0], definition.name, what)
+            else:
+                return ScriptCall(definition.name, body, arguments)
         return None
-    if not all(p.known and not is_input(p.value) for p in given):
-        return None
-    bound = inspect.signature(function).bind(
-        *(p.value for p in parts), **{name: p.value for name, p in named.items()}
-    )
-    bound.apply_defaults()
-    return ScriptCall(definition, bound)
+
+    def _arguments(self, call: ast.Call, function: FunctionType) -> inspect.BoundArguments | None:
+        """The values of a call's arguments if they are known and no tensors made at random."""
+        parts = [self.lifter.visit(a) for a in call.args]
+        named: Mapping[str, Any] = {
+            k.arg: self.lifter.visit(k.value) for k in call.keywords if k.arg is not None
+        }
+        if len(named) < len(call.keywords):
+            return None
+        if not all(
+            p.known and not self.lifter.is_input(p.value) for p in (*parts, *named.values())
+        ):
+            return None
+        values = {name: part.value for name, part in named.items()}
+        bound = inspect.signature(function).bind(*(p.value for p in parts), **values)
+        bound.apply_defaults()
+        return bound
+
+    def _is_defined_by(self, definition: ast.FunctionDef, function: FunctionType) -> bool:
+        """True if calling `function` runs the statements of `definition` and nothing else."""
+        neutral = all(map(self._is_neutral, definition.decorator_list))
+        inner: Any = inspect.unwrap(function) if definition.decorator_list else function
+        first = min(n.lineno for n in (definition, *definition.decorator_list))
+        code = inner.__code__
+        at = (code.co_filename, code.co_firstlineno, code.co_name)
+        return neutral and at == (self.lifter.filename, first, definition.name)
+
+    def _is_neutral(self, decorator: ast.expr) -> bool:
+        part = self.lifter.visit(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        return part.known and any(part.value is context for context in NEUTRAL)
+
+    def _note(self, node: ast.stmt, name: str, what: str) -> None:
+        place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+        why = f"what {name} computes of tensors that it makes at random is not seen: it {what}"
+        self.unseen = self.unseen or ImportFailure(f"{why}; {ADVICE}", place)

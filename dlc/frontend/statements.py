@@ -3,9 +3,11 @@ The statements of a script, divided into what runs now and what is the program.
 
 What makes modules, constants and random tensors runs once, as Python; what computes tensors of
 these, and whatever uses a result of that, is the program, in the order of the text. The last value
-that the program computes is what it returns. Printing and assertions of the program's values are
-left out. A call of a function of the script that is given no tensors, such as `main()`, stands for
-the function's statements, as does `loss = main()` if these compute something of random tensors.
+that the program computes is what it returns, which may be what is printed last. Other printing and
+assertions of the program's values are left out. A call of a function of the script that is given no
+tensors, such as `main()`, stands for the function's statements, as does `loss = main()` if these
+compute something of random tensors. A function that returns from within a loop, or is called
+through a decorator, makes inputs.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import copy
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -23,7 +24,10 @@ from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, errors_in, names_in, place_in
-from dlc.frontend.script_calls import ScriptCall, script_call
+from dlc.frontend.printed import described, is_description
+from dlc.frontend.random import kept_random_state
+from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
+from dlc.frontend.single_exit import FUNCTIONS
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import (
     bound_by,
@@ -36,23 +40,12 @@ from dlc.frontend.variables import (
     tuple_of,
 )
 
-NEUTRAL = (
-    torch.no_grad,
-    torch.inference_mode,
-    torch.enable_grad,
-    torch.set_grad_enabled,
-    torch.device,
-)
-"""Contexts that make no difference to a program of tensors that are there."""
 FILLS = frozenset("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ cauchy_".split())
 """Methods that fill a tensor with random numbers."""
 DEFINITIONS = (
     ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     | ast.Global | ast.Pass
 )  # fmt: skip
-DESCRIPTIONS = frozenset("shape dtype device ndim size dim numel item tolist numpy format".split())
-"""What is printed of a tensor that is no tensor."""
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 CONTAINERS = (list, dict, set)
 READS = frozenset(
     "parameters named_parameters modules named_modules children named_children buffers "
@@ -67,8 +60,8 @@ class Statements:
 
     def __init__(self, lifter: Lifter, tree: ast.Module) -> None:
         self.lifter = lifter
-        self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
-        """The functions that the script defines at its top."""
+        self.functions = ScriptCalls(lifter, tree)
+        lifter.inline = self._returned
         self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in free_in(f)}
         """The variables of the script that its functions may look at."""
         self.calls = 0
@@ -122,10 +115,7 @@ class Statements:
             self._run(node)
         elif self._is_print(value):
             assert isinstance(value, ast.Call)
-            shown = [a for a in value.args if self._computes(a) and not _is_description(a)]
-            if last and not shown and len(value.args) == 1 and (f := self._called(value.args[0])):
-                self._inline(f, last)
-            elif last and shown:
+            if last and (shown := self._shown(value.args)):
                 self._end(shown[0] if len(shown) == 1 else tuple_of(shown, value))
             elif not self._computes(value):
                 self._run(node)
@@ -139,12 +129,32 @@ class Statements:
             elif not part.known:
                 self._keep(ast.Expr(part.code), node)
 
+    def _shown(self, printed: Sequence[ast.expr]) -> list[ast.expr]:
+        """What the program computes of what is printed at its end."""
+        if self.result is None:
+            return [e for p in printed for e in described(p) if self._adds(e)]
+        return [e for e in printed if not is_description(e) and self._adds(e)]
+
+    def _adds(self, value: ast.expr) -> bool:
+        """True if an expression computes something of an input, which may be made in it."""
+        if self._computes(value):
+            return True
+        if not any(isinstance(n, ast.Call) for n in ast.walk(value)):
+            return False
+        lifter, before = self.lifter, {*self.lifter.inputs}
+        with kept_random_state(), lifter.whole_calls(), self._undone_if_constant() as undone:
+            part = lifter.visit(value)
+            undone.append(True)
+            return not before.issuperset(lifter.inputs) or lifter.random.computed(part.value)
+
     def _end(self, value: ast.expr) -> None:
         """Makes an expression the program's result."""
         part = self.lifter.visit(value, outermost=True)
         if not part.known:
             self.result = part.code
         elif self.result is None or part.value is not None:
+            if self.functions.unseen is not None:
+                raise self.functions.unseen
             self.lifter.refuse(value, part)
 
     def _is_print(self, value: ast.expr) -> bool:
@@ -158,18 +168,11 @@ class Statements:
             self._refuse_late(node)
         self._check_modules(value)
         stores = any(not isinstance(t, ast.Name | ast.Tuple | ast.List) for t in targets)
-        state = torch.get_rng_state()
         with self._undone_if_constant() as constant:
             part = self.lifter.visit(value, assigned=True)
             into_tensor = any(self._is_of_tensor(t) for t in targets)
             now = part.code if part.known else part.now
             constant.append(now is not None and not into_tensor and not (stores and self.begun))
-        if self.lifter.random.computed(part.value) and (call := self._called(value)) is not None:
-            torch.set_rng_state(state)
-            returned = ast.copy_location(ast.Name(f"{RETURNED}{self.calls}", ast.Load()), value)
-            self._inline(call, False, returned.id)
-            self._assign(node, targets, returned)
-            return
         if constant[0]:
             assert now is not None
             new: ast.stmt = ast.Assign([*targets], now)
@@ -296,14 +299,15 @@ class Statements:
 
     def _called(self, value: ast.expr) -> ScriptCall | None:
         """The call of a function of the script that `value` is, given no tensors of the program."""
-        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):
+        return None if self._computes(value) else self.functions.find(value)
+
+    def _returned(self, value: ast.Call) -> ast.Name | None:
+        """The variable with what such a call returns; its statements become the program's."""
+        if (call := self._called(value)) is None:
             return None
-        function = self.lifter.scope.get(value.func.id)
-        definition = self.functions.get(value.func.id)
-        if definition is None or not isinstance(function, FunctionType) or self._computes(value):
-            return None
-        lifter = self.lifter
-        return script_call(value, definition, function, lifter.visit, lifter.is_input)
+        name = f"{RETURNED}{self.calls}"
+        self._inline(call, False, name)
+        return ast.copy_location(ast.Name(name, ast.Load()), value)
 
     def _inline(self, call: ScriptCall, last: bool, returned: str | None = None) -> None:
         """Divides the statements of a function; its result ends the program or gets a name."""
@@ -418,7 +422,7 @@ class Statements:
         """True if a statement mentions nothing that the program uses, so that it changes none."""
         lifter, names = self.lifter, names_in(node)
         stored = {n.id for n in ast.walk(node) if is_stored(n)}
-        if names & (lifter.computed | self.functions.keys()) or stored & self.seen:
+        if names & (lifter.computed | self.functions.functions.keys()) or stored & self.seen:
             return False
         mentioned = {name for statement in self.body for name in names_in(statement)}
         constants = [value for name, value in lifter.values.items() if name in mentioned]
@@ -433,13 +437,3 @@ class Statements:
         """Makes `new`, which stands for `node`, the program's next statement."""
         self.begun = True
         self.body.append(ast.copy_location(new, node))
-
-
-def _is_description(node: ast.expr) -> bool:
-    """True for text, and what a tensor is asked for beside its elements."""
-    match node:
-        case ast.JoinedStr():
-            return True
-        case ast.Attribute(attr=name) | ast.Call(func=ast.Attribute(attr=name)):
-            return name in DESCRIPTIONS
-    return False

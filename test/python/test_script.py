@@ -142,6 +142,31 @@ SCRIPTS = {
         "x = torch.randn(3)\nh = x * 2\nif h.shape[0] > 2:\n    r = h + 1\nelse:\n    r = h - 1",
         ["x"],
     ),
+    "a return within a context": (
+        f"def main():\n    {LINEAR}    x = torch.randn(2, 4)\n    with torch.no_grad():\n"
+        "        return m(x)\nr = main()",
+        ["x"],
+    ),
+    "returns within branches": (
+        "def main(k):\n    x = torch.randn(4)\n    if k == 3:\n        return x * 3\n"
+        "    elif k == 2:\n        x = x + 1\n    with torch.autocast('cpu'):\n        if k:\n"
+        "            return x * 2\n        return x\nr = main(2)",
+        ["x"],
+    ),
+    "a return of nothing": (
+        "def main(k=0):\n    global r\n    if k:\n        return\n"
+        "    r = torch.randn(4) * 2\nmain()",
+        ["x"],
+    ),
+    "calls within an expression": (
+        "def f(k):\n    x = torch.randn(4)\n    if k:\n        return x * k\n    return x + 1\n"
+        "r = torch.cat([f(0), f(k=3) + torch.randn(4)]) - f(2).sum()",
+        ["x", "x2", "y", "x3"],
+    ),
+    "a function under no_grad": (
+        "@torch.no_grad()\ndef main():\n    x = torch.randn(4)\n    return x * 2\nr = main()",
+        ["x"],
+    ),
 }
 
 
@@ -156,6 +181,45 @@ def test_a_script_is_one_program(text: str, inputs: list[str]) -> None:
     assert [a.name for a in program.arguments if a.kind == "input"] == inputs
     with torch.no_grad():
         assert torch.equal(module(*args), scope["r"])
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["print(f(torch.randn(3)))", "print('f', f(torch.randn(3)).shape)",
+     "print(f'{f(torch.randn(3)):}')", "print(torch.tanh(torch.randn(3)).tolist())",
+     "h = f(torch.randn(2))\nprint(sum(p.numel() for p in m.parameters()))\n"
+     "print(torch.tanh(torch.randn(3)))"],
+)  # fmt: skip
+def test_what_the_last_print_computes_is_the_result(printed: str) -> None:
+    text = f"def f(x):\n    return torch.tanh(x)\n{LINEAR}{printed}"
+    module, args = capture_text(text)
+    assert torch.equal(module(*args), torch.tanh(args[-1]))
+    assert args[-1].shape == (3,)
+
+
+DOUBLED = "def twice(f):\n    def g():\n        return 2 * f()\n    return g\n"
+LOOPED = "    x = torch.randn(3)\n    for i in range(3):\n        x = x + i\n        if i:\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        (f"{DOUBLED}@twice\ndef f():\n    return torch.randn(3) * 2\nf()", 6, "another function"),
+        (f"{DOUBLED}def f():\n    return torch.randn(3) * 2\nf = twice(f)\nf()", 5, "another func"),
+        (f"def f():\n{LOOPED}            return x\nr = f()", 6, "returns from within a loop"),
+        (f"def f():\n{LOOPED}            return x\nprint(f())", 6, "returns from within a loop"),
+    ],
+)
+def test_what_a_function_computes_unseen_is_told(text: str, line: int, why: str) -> None:
+    with pytest.raises(ImportFailure, match=f"<command>:{line}:.* f computes .*{why}.*; make"):
+        capture_text(text)
+
+
+def test_what_a_wrapped_function_makes_is_an_input() -> None:
+    text = f"{DOUBLED}@twice\ndef f():\n    return torch.randn(3) * 2\nx = f()\ny = f().sin() * x"
+    module, args = capture_text(text)
+    made, x = args
+    assert torch.equal(module(made, x), made.sin() * x)
 
 
 def test_scripts_import_their_neighbours_and_print_to_stderr(
