@@ -17,6 +17,7 @@ from dlc.cli.observers import Diffs, Remarks, Timing
 from dlc.cli.option_rules import settle
 from dlc.cli.program_input import Loaded, kind_of, load_model_program, load_module, load_program
 from dlc.cli.status_line import STATUS
+from dlc.cli.written_files import check_written
 from dlc.diagnostics import UsageError, failed_pass
 from dlc.frontend.quick_imports import uncollected
 from dlc.text import wants_colour
@@ -38,6 +39,7 @@ def run_command(options: argparse.Namespace, begin: float) -> int:
 
             return generate_and_report(options)
         settle(options)
+        check_written(options)
         if options.command == "tune" and (options.export or options.read):
             from dlc.cli.tune_report import transfer
 

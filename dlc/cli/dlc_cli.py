@@ -83,7 +83,9 @@ def _add_compile_options(command: argparse.ArgumentParser) -> None:
         "--explain",
         help="print why each kernel is scheduled as it is, and what was declined, not the IR",
     )
-    command.set_defaults(seed=None)
+    command.add_argument(
+        "--seed", type=int, help="of weights and inputs, with --with-weights or --validate [0]"
+    )
     _add_tuned(command)
     _add_trace(command)
     _add_validate(command)

@@ -84,6 +84,7 @@ NEEDS = (
     Need("--dtype", MODEL, _is_model),
     Need("--random-weights", MODEL, _is_model),
     Need("--random-weights", "--validate or --with-weights", needs_weights),
+    Need("--seed", "--validate or --with-weights", needs_weights),
     Need("--with-weights", "-o DIR/", lambda options: names_directory(options.o)),
     Need("--with-weights", PROGRAM, _has_program),
     Need("--lines", "-o DIR/", lambda options: names_directory(options.o)),

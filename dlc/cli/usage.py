@@ -31,12 +31,19 @@ class CommandParser(argparse.ArgumentParser):
     """The parser of each command, by name."""
 
     def error(self, message: str) -> NoReturn:
-        hint = usage_hint(message, re.findall(r"--[\w-]+", self.format_help()))
+        hint = usage_hint(message, self.option_names())
         super().error(f"{message}\nhint: {hint}" if hint else message)
+
+    def option_names(self) -> list[str]:
+        return re.findall(r"^ +(?:-\w.*, )?(--[\w-]+)", self.format_help(), re.MULTILINE)
 
     def parse_command(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """The options of a command line; those that a command does not have are its error."""
         options, unknown = self.parse_known_args(argv)
         if unknown:
-            self.commands[options.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+            name = unknown[0].partition("=")[0]
+            having = [c for c, parser in self.commands.items() if name in parser.option_names()]
+            message = f"{name} is an option of {', '.join(having)}" if having else None
+            message = message or f"unrecognized arguments: {' '.join(unknown)}"
+            self.commands[options.command].error(message)
         return options

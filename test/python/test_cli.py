@@ -264,6 +264,8 @@ def test_usage_errors(argv: list[str], capsys: pytest.CaptureFixture[str]):
         ("compil x", "hint: did you mean compile?"),
         ("run x --order revers", "hint: did you mean reverse?"),
         ("check x --helpp", "hint: did you mean --help?"),
+        ("trace x --seed 1", "dlc trace: error: --seed is an option of compile, run, "
+         "check, bisect, tune, generate\nhint: --help lists the options"),
         ("tune x --zzz", "dlc tune: error: unrecognized arguments: --zzz\n"
          "hint: --help lists the options"),
     ],
@@ -286,6 +288,7 @@ def test_a_misspelt_word_is_told_the_closest(
         ("check x.mlir --dtype f32", "--dtype needs a model"),
         ("bisect -c x --random-weights", "--random-weights needs a model"),
         ("compile a/b --random-weights", "--random-weights needs --validate or --with-weights"),
+        ("compile -c x --seed 1", "--seed needs --validate or --with-weights"),
         ("compile -c x --with-weights", "--with-weights needs -o DIR/"),
         ("compile -c x --with-weights -o x.cu", "--with-weights needs -o DIR/"),
         ("compile x.mlir --with-weights -o d/", "--with-weights needs a program of PyTorch"),
@@ -310,6 +313,35 @@ def test_no_option_is_ignored(argv: str, message: str, capsys: pytest.CaptureFix
     assert err.startswith("error: ")
     assert message in err
     assert not out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("compile -c x -o {}/none/x.cu", "{}/none/x.cu: error: no such file or directory"),
+        ("compile -c x -o {}/file/x.cu", "{}/file/x.cu: error: not a directory"),
+        ("compile -c x -o {}/file/x/", "{}/file: error: not a directory"),
+        ("compile -c x --trace {}/none/t.html", "{}/none/t.html: error: no such file or directory"),
+        ("trace -c x -o {}", "{}: error: is a directory"),
+        ("tune -c x -o {}/none/x", "{}/none/x: error: no such file or directory"),
+        ("tune -c x --plot {}/none/x.svg", "{}/none/x.svg: error: no such file or directory"),
+        ("compile -c x -o {}", "error: {} has files of another kind, which are not overwritten\n"
+         "hint: name a new directory, such as exported/"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_written_is_told_first(
+    argv: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """The text `x` is wrong, too: nothing is read before it is known where the result goes."""
+    (tmp_path / "file").touch()
+    assert main(argv.format(tmp_path).split()) in (1, 2)
+    assert capsys.readouterr().err == message.format(tmp_path) + "\n"
+
+
+def test_an_exported_program_is_replaced(tmp_path: Path):
+    for text in ("torch.randn(3).relu()", "torch.randn(3).tanh()"):
+        assert main(["compile", "-c", text, "-o", f"{tmp_path}/new/"]) == 0
+    assert "tanh" in (tmp_path / "new" / "manifest.json").read_text()
 
 
 def test_every_option_is_one_of_the_parser():

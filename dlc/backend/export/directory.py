@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.backend import BackendError
 from dlc.backend.cuda.print.line_directives import PlaceOf
 from dlc.backend.cuda.print.printer import print_kernel
+from dlc.backend.export.check_directory import MANIFEST, check_directory
 from dlc.backend.export.manifest import manifest
 from dlc.backend.export.plan import ExportPlan, KernelFacts
 from dlc.backend.export.run_cpp import host_entry, main_text, makefile
@@ -37,14 +38,16 @@ def export_program(
     `Makefile`, and `weights.safetensors` if weights are given, by their names in the program.
     With `place_of` kernels say by `#line` directives where their lines come from: from one of the
     files in `more`, texts by their names, which are written, too.
-    OpError for a module that cannot be exported, BackendError where safetensors is missing.
+    OpError for a module that cannot be exported, BackendError where safetensors is missing, and
+    what `check_directory` raises.
     """
+    check_directory(directory)
     plan = ExportPlan.of(module, target_of(module).name)
     facts = [KernelFacts.of(func) for func in plan.funcs]
     sources = [print_kernel(func, place_of) for func in plan.funcs]
     texts = {
         **(more or {}),
-        "manifest.json": json.dumps(manifest(plan), indent=1) + "\n",
+        MANIFEST: json.dumps(manifest(plan), indent=1) + "\n",
         "run.cpp": main_text(plan),
         "dlc_run.h": _SUPPORT.read_text(),
         "Makefile": makefile(plan, sources, debugged=place_of is not None),
