@@ -34,6 +34,7 @@ from dlc.frontend.source import ImportFailure
 from dlc.frontend.tracers import is_traced, leaves_of
 from dlc.judge.tuned_schedules import objectives_for
 from dlc.log import get_logger
+from dlc.missing_attributes import TellsOfMissing
 from dlc.notebook import program_html
 from dlc.passes import PRINTED, Printed, Stage
 from dlc.precision import Precision, default_precision, get_precision
@@ -137,7 +138,7 @@ class Variant:
         return longest_reduction(self.module("loop"))
 
 
-class CompiledProgram:
+class CompiledProgram(TellsOfMissing):
     """
     A program that runs dlc's kernels when it is called. A call with other shapes, dtypes, strides,
     alignment or constants than before compiles a variant of it; parameters are read where the
@@ -265,7 +266,7 @@ class CompiledProgram:
 
     def _log(self) -> None:
         """Says what the last variant is for, and once that there are many."""
-        count, call = len(self.variants), _call_of(self.variants[-1].program)
+        count, call = len(self.variants), self.variants[-1].program.call
         log = get_logger("compile")
         log.info("variant %d, for %s", count, call)
         if count == MANY_VARIANTS:
@@ -430,14 +431,6 @@ def _again(
 ) -> CompiledProgram:
     where = get_backend(backend, sync)
     return CompiledProgram(function, target, where, graphed, schedules, tuned, plan, precision)
-
-
-def _call_of(program: ImportedProgram, most: int = 6) -> str:
-    """The sizes of the first inputs of a program, and its numbers."""
-    inputs = [argument for argument in program.arguments if argument.kind == "input"]
-    words = [f"{a.name} {list(a.guard.shape)}" for a in inputs[:most]]
-    words += ["…"] if len(inputs) > most else []
-    return ", ".join([*words, *(repr(value) for value in program.constants.values())])
 
 
 def _refuse_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -67,6 +67,14 @@ def with_hint(error: E, hint: str | None) -> E:
     return error
 
 
+def with_only_hint(error: E, hint: str | None) -> E:
+    """The same in the place of other hints; None leaves them."""
+    if hint:
+        notes: list[str] = getattr(error, "__notes__", [])
+        error.__notes__ = [note for note in notes if not note.startswith(HINT)]
+    return with_hint(error, hint)
+
+
 def with_context(error: E, context: str) -> E:
     """`error`, its message preceded by `context`, such as `after pass tileify`."""
     error.add_note(CONTEXT + context)
@@ -93,7 +101,13 @@ def failed_pass(error: BaseException) -> str | None:
     return next((match[1] for match in found if match), None)
 
 
+def closest(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate closest to `word`, if one is close."""
+    close = difflib.get_close_matches(word, sorted(set(candidates)), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
 def did_you_mean(word: str, candidates: Iterable[str], prefix: str = "") -> str | None:
     """A hint that names the candidate closest to `word`, if one is close."""
-    close = difflib.get_close_matches(word, sorted(set(candidates)), n=1, cutoff=0.6)
-    return f"did you mean {prefix}{close[0]}?" if close else None
+    close = closest(word, candidates)
+    return f"did you mean {prefix}{close}?" if close else None

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr
+from xdsl.utils.exceptions import ParseError
 
 from dlc.backend.dtypes import user_dtype, user_shape
 from dlc.backend.executor import Backend, BackendLike, Executor, default_target, get_backend
-from dlc.diagnostics import did_you_mean, with_hint
+from dlc.diagnostics import did_you_mean, with_hint, with_only_hint
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.main_function import attributes_of, attributes_of_results, main_of
 from dlc.dialects.user_outputs import mutated_by, outputs_of
+from dlc.file_kinds import hint_for
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
+from dlc.missing_attributes import TellsOfMissing
 from dlc.passes import Printed
 from dlc.stages import Kernel, Stages, compiler_context
 from dlc.target import TARGET_ATTRIBUTE, get_target
@@ -50,11 +53,14 @@ def load(
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(not_text(str(path), error)) from None
+        raise with_hint(ValueError(not_text(str(path), error)), hint_for(str(path))) from None
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise type(error)(f"cannot load the program '{path}': {why}") from None
-    module = LocParser(compiler_context(), text, str(path)).parse_module()
+    try:
+        module = LocParser(compiler_context(), text, str(path)).parse_module()
+    except ParseError as error:
+        raise with_only_hint(error, hint_for(str(path))) from None
     module.verify()
     verify_dominance(module)
     if target is not None or TARGET_ATTRIBUTE not in module.attributes:
@@ -63,7 +69,7 @@ def load(
     return LoadedProgram(Stages(module, schedules), get_backend(backend, sync))
 
 
-class LoadedProgram:
+class LoadedProgram(TellsOfMissing):
     """
     A program read from a file. It is called with the tensors that `@main` takes, in its order or by
     their names; TypeError says which they are where others are given, and refuses tensors that

@@ -16,7 +16,8 @@ def get_precision(name: str) -> Precision:
     from dlc.diagnostics import did_you_mean, with_hint  # with xDSL
 
     error = ValueError(f"unknown precision '{name}'")
-    raise with_hint(error, did_you_mean(name, PRECISIONS) or f"there are {', '.join(PRECISIONS)}")
+    close = did_you_mean(str(name), PRECISIONS)
+    raise with_hint(error, close or f"there are {', '.join(PRECISIONS)}")
 
 
 def default_precision() -> Precision:

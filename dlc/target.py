@@ -219,8 +219,8 @@ OLDEST_CAPABILITY = divmod(min(row.instructions for row in _ROWS), 10)
 
 def get_target(name: str) -> Target:
     """The target of a name such as `sm_90`; ValueError if the table has none."""
-    if name not in TARGETS:
-        raise with_hint(ValueError(f"unknown target '{name}'"), target_hint(name))
+    if not isinstance(name, str) or name not in TARGETS:
+        raise with_hint(ValueError(f"unknown target '{name}'"), target_hint(str(name)))
     return TARGETS[name]
 
 
@@ -230,7 +230,7 @@ def target_hint(name: str) -> str:
     if chip and divmod(int(chip[1]), 10) < OLDEST_CAPABILITY:
         return f"it is older than all that dlc knows: {', '.join(TARGETS)}"
     known = f"the targets are {', '.join(TARGETS)}"
-    close = did_you_mean(name, TARGETS)
+    close = did_you_mean(f"sm_{name}" if name.isdigit() else name, TARGETS)
     return f"{close} {known}" if close else known
 
 

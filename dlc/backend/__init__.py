@@ -14,7 +14,8 @@ DLC.backend("cuda", "dlc.backend.executor:cuda_backend")
 
 def backend_hint(name: str) -> str:
     """What to write for an unknown backend."""
-    return did_you_mean(name, BACKENDS) or f"the backends are {' and '.join(BACKENDS)}"
+    meant = {"gpu": "cuda", "cpu": "host"}.get(name.partition(":")[0], name)
+    return did_you_mean(meant, BACKENDS) or f"the backends are {' and '.join(BACKENDS)}"
 
 
 class BackendError(Exception):

@@ -37,10 +37,10 @@ def get_backend(backend: BackendLike = None, sync: bool = False) -> Backend:
     """
     if backend is None:
         backend = default_backend()
-    if not isinstance(backend, str):
+    if not isinstance(backend, str) and hasattr(backend, "launch"):
         return backend
-    if backend not in BACKENDS:
-        raise with_hint(ValueError(f"unknown backend '{backend}'"), backend_hint(backend))
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        raise with_hint(ValueError(f"unknown backend '{backend}'"), backend_hint(str(backend)))
     return plugins.resolve(plugins.BACKENDS, backend)(sync)
 
 
@@ -164,9 +164,14 @@ def _bound(module: ModuleOp) -> BoundProgram:
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor's elements on a device at the same strides; itself if it is there already."""
+    """
+    A tensor's elements on a device at the same strides; itself if it is there already. LaunchError
+    for a tensor without elements.
+    """
     if tensor.device == device:
         return tensor
+    if tensor.device.type == "meta":
+        raise LaunchError("a tensor on the device 'meta' has no elements to compute with")
     span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     memory = tensor.detach().as_strided((span if tensor.numel() else 0,), (1,)).to(device)
     return memory.as_strided(tensor.shape, tensor.stride(), 0)

@@ -15,7 +15,14 @@ from xdsl.utils.exceptions import ArgSpecParseError
 from dlc.cli.job import Job, new_context
 from dlc.cli.observers import Diffs, Remarks, Timing
 from dlc.cli.option_rules import settle
-from dlc.cli.program_input import Loaded, kind_of, load_model_program, load_module, load_program
+from dlc.cli.program_input import (
+    Loaded,
+    check_present,
+    kind_of,
+    load_model_program,
+    load_module,
+    load_program,
+)
 from dlc.cli.status_line import STATUS
 from dlc.cli.written_files import check_written
 from dlc.diagnostics import UsageError, failed_pass
@@ -79,6 +86,8 @@ def _tell(error: BaseException, options: argparse.Namespace, sources: dict[str, 
 def _load(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> Loaded:
     file: str | None = options.file
     kind = "text" if file is None else kind_of(file)
+    if file not in (None, "-") and kind in ("module", "script"):
+        check_present(file)
     if file is not None and kind == "module":
         from dlc.cli.edit_warnings import warn_of_oversights, warn_of_steps_left
 

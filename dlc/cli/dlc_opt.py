@@ -39,6 +39,7 @@ from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.cli.usage import usage_hint
 from dlc.diagnostics import UsageError, failed_pass, with_context, with_hint
 from dlc.error_report import format_error
+from dlc.file_kinds import hint_for
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.registry import parse_pipeline, parse_target, pass_factories, register, target_factories
@@ -255,7 +256,7 @@ class DlcOptMain(xDSLOptMain):
         if unknown and name not in (None, "-") and os.path.isfile(name):
             known = " or ".join("." + frontend for frontend in self.available_frontends)
             error = UsageError(f"{name}: expected a file whose name ends in {known}")
-            raise with_hint(error, "-f mlir reads a file of any name")
+            raise with_hint(error, hint_for(name) or "-f mlir reads a file of any name")
         return super().prepare_input()
 
     def get_input_name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import errno
 import gc
 import os
 import re
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlc.cli.observers import Timing
-from dlc.diagnostics import UsageError, with_hint
+from dlc.diagnostics import UsageError, closest, with_hint, with_only_hint
+from dlc.file_kinds import hint_for
 from dlc.frontend.quick_imports import quick_imports, uncollected
 from dlc.ir.cached import cached
 from dlc.precision import Precision
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
 
 MODEL_ID = re.compile(r"[\w-]+/[\w.-]+")
 """An id of the Hugging Face hub: owner and name."""
+
+PROGRAMS = (
+    "a program is a .py or .mlir file, IR from stdin (-), text (-c), or a model: a directory, a "
+    "configuration file, or an id such as Qwen/Qwen2.5-7B"
+)
 
 
 @dataclass
@@ -107,8 +114,7 @@ def load_module(
         module = LocParser(ctx, text, name).parse_module()
     except Exception as error:
         if file == "-" and _is_python(text):
-            error.__notes__ = []  # an operation's name close to that of a function is no hint
-            with_hint(error, "stdin takes IR, as in an .mlir file; -c takes a program as text")
+            with_only_hint(error, "stdin takes IR, as in an .mlir file; -c takes a program as text")
         raise
     module.verify()
     verify_dominance(module)
@@ -228,16 +234,37 @@ def needs_weights(options: argparse.Namespace) -> bool:
 
 
 def kind_of(file: str) -> str:
-    """`script`, `module` or `model`, by the name; UsageError for another kind of file."""
-    if file == "-" or file.endswith(".mlir"):
-        return "module"
-    if file.endswith(".py"):
-        return "script"
-    if file.endswith(".json") or os.path.isdir(file) or MODEL_ID.fullmatch(file):
+    """
+    `script`, `module` or `model`, by the name; UsageError for another kind of file, as
+    `check_present` where there is none.
+    """
+    kind = {".mlir": "module", ".py": "script", ".json": "model"}.get(os.path.splitext(file)[1])
+    if file == "-" or kind is not None:
+        return kind or "module"
+    if MODEL_ID.fullmatch(file) and not os.path.exists(file) and hint_for(file) is None:
         return "model"
-    error = UsageError(f"expected a file whose name ends in .py or .mlir, found {file}")
-    raise with_hint(
-        error,
-        "- reads a module from stdin, -c takes a program as text, and a model is a directory, a "
-        "configuration file or an id such as Qwen/Qwen2.5-7B",
-    )
+    check_present(file, PROGRAMS)
+    if not os.path.isdir(file):
+        error = UsageError(f"{file}: expected a file whose name ends in .py or .mlir")
+        raise with_hint(error, hint_for(file) or PROGRAMS)
+    return "model"
+
+
+def check_present(file: str, hint: str | None = None) -> None:
+    """FileNotFoundError where there is no such file, with the name closest to it, or the hint."""
+    if not os.path.exists(file):
+        error = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), file)
+        raise with_hint(error, _close(file) or hint)
+
+
+def _close(file: str) -> str | None:
+    """A hint that names the file of that kind beside `file` whose name is closest."""
+    folder, name = os.path.split(file)
+    stem, suffix = os.path.splitext(name)
+    try:
+        there = [os.path.splitext(other) for other in os.listdir(folder or ".")]
+    except OSError:
+        return None
+    stems = {other: end for other, end in there if end == suffix or not suffix}
+    guess = closest(stem, stems)
+    return None if guess is None else f"did you mean {os.path.join(folder, guess + stems[guess])}?"

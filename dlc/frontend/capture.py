@@ -21,7 +21,7 @@ import torch
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import names_in, place_in
 from dlc.frontend.random import RandomTensors
-from dlc.frontend.source import ImportFailure
+from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.statements import Statements
 
 
@@ -31,7 +31,9 @@ def capture_script(path: str | Path, seed: int = 0) -> tuple[torch.nn.Module, tu
         with tokenize.open(path) as file:  # in the encoding that it declares
             text = file.read()
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        raise ImportFailure(f"expected a Python script: cannot read '{path}': {error}") from None
+        why = getattr(error, "strerror", None)
+        why = why.lower() if why else error
+        raise ImportFailure(f"expected a Python script: cannot read '{path}': {why}") from None
     beside = str(Path(path).resolve().parent)
     sys.path.insert(0, beside)
     arguments, sys.argv = sys.argv, [str(path)]
@@ -62,7 +64,8 @@ def capture_text(
         raise ImportFailure(f"SyntaxError: {error.msg}", place) from None
     if not tree.body:
         raise ImportFailure(
-            "expected a program: an expression that computes tensors, found no text"
+            "expected a program: an expression that computes tensors, found no statement",
+            Place(filename, 1, 1, ""),
         )
     torch.manual_seed(seed)
     names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}

@@ -125,6 +125,14 @@ class ImportedProgram:
         return tree_unflatten([leaves[n] for n in range(len(leaves))], self.input_spec)
 
     @property
+    def call(self) -> str:
+        """The sizes of its first inputs, and its numbers."""
+        inputs, most = [a for a in self.arguments if a.kind == "input"], 6
+        words = [f"{a.name} {list(a.guard.shape)}" for a in inputs[:most]]
+        words += ["…"] if len(inputs) > most else []
+        return ", ".join([*words, *(repr(value) for value in self.constants.values())])
+
+    @property
     def guards(self) -> dict[str, Guard]:
         """The guard of every tensor input, by name."""
         return {a.name: a.guard for a in self.arguments if a.kind == "input"}

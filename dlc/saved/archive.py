@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dlc.backend import BackendError
+from dlc.diagnostics import with_hint
 
 CHECKSUM = "checksum"
 _UNREADABLE = (
@@ -46,16 +47,19 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
 
 def read_archive(path: Path) -> dict[str, bytes]:
     """The files; BackendError if that is no such archive, or it is not as it was written."""
+    failed = f"cannot load the program '{path}'"
     try:
+        if path.is_file() and not zipfile.is_zipfile(path):
+            error = BackendError(f"{failed}: it is no file that save() wrote, or is cut off")
+            raise with_hint(error, "dlc.load reads IR" if path.suffix == ".mlir" else None)
         with zipfile.ZipFile(path) as archive:
             files = {name: archive.read(name) for name in archive.namelist()}
     except _UNREADABLE as error:
-        raise BackendError(f"cannot load the program '{path}': {error}") from None
+        why = getattr(error, "strerror", None)
+        raise BackendError(f"{failed}: {why.lower() if why else error}") from None
     stated = files.pop(CHECKSUM, b"")
     if stated.decode(errors="replace") != _checksum(files):
-        raise BackendError(
-            f"cannot load the program '{path}': its checksum is wrong, so it is damaged or changed"
-        )
+        raise BackendError(f"{failed}: its checksum is wrong, so it is damaged or changed")
     return files
 
 

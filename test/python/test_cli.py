@@ -176,9 +176,9 @@ def test_timing_tells_torch_from_dlc(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
-        (["compile", "x.txt"], 2, "expected a file whose name ends in .py or .mlir, found x.txt"),
+        (["compile", "x.txt"], 1, "x.txt: error: no such file or directory"),
         (["compile", "none.mlir"], 1, "none.mlir: error: no such file or directory"),
-        (["compile", "none.py"], 1, "cannot read 'none.py'"),
+        (["compile", "none.py"], 1, "none.py: error: no such file"),
         (["compile", "-c", "torch.randn(4", "--ir", "tile"], 1, "<command>:1:12: error: Syntax"),
         (["compile", "-c", "torch.randn(4)\ntorch.rann(4)"], 1, "<command>:2:1: error: Attribute"),
         (["compile", "-c", "x = 3"], 1, "error: expected statements that compute tensors"),
@@ -197,6 +197,19 @@ def test_errors_are_sentences(
     assert err.count("error: ") == 1
     main([*argv, "--debug"])
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_files_of_other_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name in ("k.dlc", "k.txt", "tile.mlir"):
+        (tmp_path / name).write_text("")
+    for name, line in (
+        ("k.dlc", "hint: dlc.load_program reads what save() wrote"),
+        ("k.txt", "hint: a program is a .py or .mlir file, IR from stdin"),
+        ("tiel.mlir", f"hint: did you mean {tmp_path}/tile.mlir?"),
+        ("k.mlir", "k.mlir: error: no such file or directory"),
+    ):
+        assert main(["compile", str(tmp_path / name)]) == (2 if name in ("k.dlc", "k.txt") else 1)
+        assert line in capsys.readouterr().err
 
 
 def test_python_on_stdin_is_told_from_ir(

@@ -638,7 +638,7 @@ def test_text_runs_under_a_seed() -> None:
             "torch.relu(undefined)",
             r"<command>:1:12: error: NameError: name 'undefined' is not defined",
         ),
-        ("", "expected a program: an expression that computes tensors, found no text"),
+        ("", "expected a program: an expression that computes tensors, found no statement"),
         (
             "x = torch.randn(3)",
             "expected statements that compute tensors from tensors, such as .*; found none",

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import dlc
+from dlc.backend import LaunchError
 from dlc.cli.dlc_cli import main
 from dlc.frontend.source import ImportFailure, UnsupportedError
 
@@ -167,3 +168,51 @@ def test_a_program_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"dlc {dlc.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "what", "hint"),
+    [
+        ({"target": 90}, "unknown target '90'", "did you mean sm_90? the targets are sm_75, "),
+        ({"backend": torch.device("cuda:1")}, "unknown backend 'cuda:1'", "did you mean cuda?"),
+        ({"backend": "cpu"}, "unknown backend 'cpu'", "did you mean host?"),
+        ({"precision": torch.float16}, "unknown precision 'torch.float16'", "there are f32, "),
+    ],
+)
+def test_options_are_hinted_at(options: dict[str, Any], what: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{what}\n") as raised:
+        dlc.compile(torch.relu, (X,), **options)
+    assert raised.value.__notes__[0].startswith(f"hint: {hint}")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("kernel", 'did you mean kernels? f.ir("kernel") is its text'),
+        ("code", 'f.ir("cuda") is its text'),
+        ("state_dict", "f.function is the module that was compiled, which has state_dict"),
+        ("forward", "a call of it runs its kernels: f(x)"),
+        ("zzz", "it has asked, backend, check, "),
+    ],
+)
+def test_attributes_that_a_program_lacks(name: str, hint: str) -> None:
+    f = dlc.compile(torch.nn.Softmax(-1), (X,), backend="host")
+    with pytest.raises(AttributeError, match=f"a program of dlc has no attribute '{name}'") as r:
+        getattr(f, name)
+    assert r.value.__notes__[0].startswith(f"hint: {hint}")
+    assert not hasattr(f, "__array__")
+
+
+def test_an_attribute_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(program: dlc.CompiledProgram) -> None:
+        raise AttributeError("of another object")
+
+    monkeypatch.setattr(dlc.CompiledProgram, "kernels", property(fails))
+    with pytest.raises(AttributeError, match="of another object"):
+        dlc.compile(torch.relu, (X,), backend="host").kernels
+
+
+def test_tensors_without_elements() -> None:
+    f = dlc.compile(torch.relu, (X,), backend="host")
+    with pytest.raises(LaunchError, match="the device 'meta' has no elements"):
+        f(X.to("meta"))

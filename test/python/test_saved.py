@@ -127,6 +127,16 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
 
 
+def test_other_files_are_no_saved_programs(tmp_path: Path):
+    path = tmp_path / "k.mlir"
+    for why in ("no such file or directory", "it is no file that save() wrote, or is cut off"):
+        with pytest.raises(BackendError) as raised:
+            dlc.load_program(path)
+        assert str(raised.value) == f"cannot load the program '{path}': {why}"
+        path.write_text("builtin.module {}")
+    assert raised.value.__notes__ == ["hint: dlc.load reads IR"]
+
+
 def test_damaged_files_are_refused(saved: tuple[Cached, Path]):
     path = saved[1]
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
@@ -136,7 +146,7 @@ def test_damaged_files_are_refused(saved: tuple[Cached, Path]):
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(BackendError, match="cannot load the program"):
         dlc.load_program(path)
-    with pytest.raises(BackendError, match="No such file"):
+    with pytest.raises(BackendError, match="no such file"):
         dlc.load_program(path.with_name("absent.dlc"))
 
 

@@ -177,6 +177,11 @@ def test_files_and_tensors_of_another_kind(compiled: dlc.CompiledProgram, tmp_pa
         dlc.load(path)
     with pytest.raises(FileNotFoundError, match=r"cannot load the program '.*none': no such file"):
         dlc.load(tmp_path / "none")
+    path.with_suffix(".cu").write_text(compiled.ir("cuda"))
+    with pytest.raises(ParseError) as raised:
+        dlc.load(path.with_suffix(".cu"))
+    (note,) = raised.value.__notes__
+    assert note.startswith("hint: CUDA C is not read back")
     path.write_text(compiled.ir("kernel").rstrip().removesuffix("}"))
     with pytest.raises(ParseError, match=r"the text ends before the \} of this \{"):
         dlc.load(path)
