@@ -224,6 +224,21 @@ def test_weights_are_exported_on_request(tmp_path: Path, scheduler: Path) -> Non
     np.testing.assert_allclose(found, weight.T[:3] + bias, atol=1e-6)
 
 
+def test_complex_weights_are_written_as_the_program_takes_them(
+    tmp_path: Path, scheduler: Path
+) -> None:
+    pytest.importorskip("safetensors")
+    w = torch.randn(4, 3, dtype=torch.complex64).t().conj()
+    variant = dlc.compile(lambda x: x + w, (w,), target="sm_80", backend="host").variants[0]
+    (name,) = (a.name for a in variant.program.arguments if a.tensor is not None)
+    export_program(variant.module("kernel"), tmp_path, {name: w})
+    build(tmp_path, scheduler)
+    np.save(tmp_path / "x.npy", np.zeros((3, 4, 2), np.float32))
+    assert run(tmp_path, tmp_path / "weights.safetensors").stderr == ""
+    expected = torch.view_as_real(w.resolve_conj())
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "0.npy"), expected)
+
+
 class Decoder(torch.nn.Module):
     """Returns what it writes to, views, an input itself, duplicates, and what is no tensor."""
 
@@ -297,3 +312,7 @@ def test_a_program_of_views_has_no_kernels(tmp_path: Path, scheduler: Path) -> N
     np.save(tmp_path / name, x)
     assert run(tmp_path).stderr == ""
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "0.npy"), x.T)
+    command = [tmp_path / "run", tmp_path, tmp_path / "out", "--seed=3"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.stderr == "error: this program draws no random numbers: leave out --seed\n"
+    assert said.returncode == 1

@@ -19,7 +19,6 @@ from dlc.backend.export.run_cpp import host_entry, main_text, makefile
 from dlc.target import target_of
 
 _HERE = Path(__file__).parent
-_SUPPORT = _HERE / "dlc_run.h"
 _HOST = _HERE.parent / "host"
 WEIGHTS = "weights.safetensors"
 
@@ -49,7 +48,7 @@ def export_program(
         **(more or {}),
         MANIFEST: json.dumps(manifest(plan), indent=1) + "\n",
         "run.cpp": main_text(plan),
-        "dlc_run.h": _SUPPORT.read_text(),
+        **{file.name: file.read_text() for file in sorted(_HERE.glob("dlc_*.h"))},
         "Makefile": makefile(plan, sources, debugged=place_of is not None),
     }
     for kernel, source in zip(facts, sources, strict=True):
@@ -76,5 +75,11 @@ def _save(weights: Mapping[str, torch.Tensor], path: Path) -> Path:
         raise BackendError(
             "weights are exported with safetensors, which is not installed: pip install safetensors"
         ) from error
-    save_file({name: w.detach().clone().contiguous() for name, w in weights.items()}, path)
+    save_file({name: _as_pairs(w).clone().contiguous() for name, w in weights.items()}, path)
     return path
+
+
+def _as_pairs(weight: torch.Tensor) -> torch.Tensor:
+    """Complex elements as the program takes them: a last dimension of two."""
+    weight = weight.detach()
+    return torch.view_as_real(weight.resolve_conj()) if weight.is_complex() else weight

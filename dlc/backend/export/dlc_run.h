@@ -1,18 +1,14 @@
-// What an exported program runs on: its files, its memory, and launches, on a GPU by the CUDA driver
-// or, with DLC_HOST, on the CPU by scheduler.cpp. Everything runs in order, on one stream.
+// What an exported program runs on: its memory and launches, on a GPU by the CUDA driver or, with
+// DLC_HOST, on the CPU by scheduler.cpp. Everything runs in order, on one stream. dlc_files.h reads
+// its files, dlc_options.h its command line.
 #pragma once
-#include <sys/stat.h>
-
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <sstream>
-#include <string>
+#include <new>
 #include <thread>
 #include <tuple>
-#include <vector>
+
+#include "dlc_files.h"
+#include "dlc_options.h"
 
 #ifdef DLC_HOST
 #include "dlc_host.h"
@@ -29,19 +25,6 @@ extern "C" int dlc_run(void (*kernel)(void**), void** args, const dlc::Launch* l
 #endif
 
 namespace exported {
-
-using Numbers = std::vector<long long>;
-
-[[noreturn]] inline void fail(const std::string& what) {
-  std::fprintf(stderr, "error: %s\n", what.c_str());
-  std::exit(1);
-}
-
-inline std::string shown(const Numbers& numbers) {
-  std::ostringstream text;
-  for (size_t i = 0; i < numbers.size(); i++) text << (i ? ", " : "") << numbers[i];
-  return "(" + text.str() + (numbers.size() == 1 ? ",)" : ")");
-}
 
 // ---- where it runs -----------------------------------------------------------------------------
 
@@ -75,10 +58,12 @@ inline TensorMap tensor_map(char* address, int, unsigned element_bytes, const Nu
 
 inline void start() {}
 inline char* device_alloc(size_t bytes) {
-  return static_cast<char*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256));
+  void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256 + 256);
+  if (!memory) fail("there is not enough memory for " + std::to_string(bytes) + " bytes more");
+  return static_cast<char*>(memory);
 }
-inline void to_device(char* to, const char* from, size_t bytes) { std::memcpy(to, from, bytes); }
-inline void to_host(char* to, const char* from, size_t bytes) { std::memcpy(to, from, bytes); }
+inline void to_device(char* to, const char* from, size_t bytes) { std::copy_n(from, bytes, to); }
+inline void to_host(char* to, const char* from, size_t bytes) { std::copy_n(from, bytes, to); }
 inline void fill_zero(char* to, size_t bytes) { std::memset(to, 0, bytes); }
 
 inline void run_kernel(Kernel& kernel, const std::string&, unsigned grid, unsigned block,
@@ -175,88 +160,7 @@ inline void run_kernel(Kernel& kernel, const std::string& directory, unsigned gr
 
 #endif
 
-// ---- tensors in files --------------------------------------------------------------------------
-
-struct Type {
-  const char *name, *numpy, *safetensors;
-  size_t bytes;
-};
-
-// NumPy has no bf16: its bits are written as u2.
-inline const Type& type_of(const std::string& name) {
-  static const Type types[] = {
-      {"f64", "<f8", "F64", 8}, {"f32", "<f4", "F32", 4},   {"f16", "<f2", "F16", 2},
-      {"bf16", "<u2", "BF16", 2}, {"i64", "<i8", "I64", 8}, {"i32", "<i4", "I32", 4},
-      {"i16", "<i2", "I16", 2}, {"i8", "|i1", "I8", 1},     {"u8", "|u1", "U8", 1},
-      {"bool", "|b1", "BOOL", 1}};
-  for (const Type& type : types)
-    if (name == type.name) return type;
-  fail("unknown type of elements " + name);
-}
-
-inline bool read_file(const std::string& path, std::string& contents) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return false;
-  std::ostringstream text;
-  text << stream.rdbuf();
-  contents = text.str();
-  return true;
-}
-
-// The text between `begin` and the next `end` after the first `key`, or nothing.
-inline std::string between(const std::string& text, const std::string& key,
-                           const std::string& begin, const std::string& end, size_t from = 0) {
-  size_t at = text.find(key, from);
-  if (at == std::string::npos || (at = text.find(begin, at)) == std::string::npos) return "";
-  at += begin.size();
-  return text.substr(at, text.find(end, at) - at);
-}
-
-// The elements of a .npy file (format 1 or 2), which must be of this shape.
-inline std::string npy_elements(const std::string& path, const std::string& contents,
-                                const Type& type, const Numbers& shape) {
-  if (contents.compare(0, 6, "\x93NUMPY") || contents.size() < 12)
-    fail(path + " is not a .npy file");
-  const auto byte = [&](size_t at) { return static_cast<size_t>(static_cast<uint8_t>(contents[at])); };
-  const bool old = byte(6) == 1;
-  const size_t length = old ? byte(8) | byte(9) << 8
-                            : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-  const size_t first = (old ? 10 : 12) + length;
-  const std::string header = contents.substr(old ? 10 : 12, length);
-  const std::string found = between(header, "'descr'", ": '", "'");
-  if (found != type.numpy)
-    fail(path + ": expected elements of type " + type.numpy + ", found " + found);
-  if (header.find("'fortran_order': False") == std::string::npos)
-    fail(path + ": expected elements in row-major order");
-  Numbers sizes;
-  std::istringstream list(between(header, "'shape'", "(", ")"));
-  for (std::string item; std::getline(list, item, ',');)
-    if (item.find_first_of("0123456789") != std::string::npos) sizes.push_back(std::stoll(item));
-  if (sizes != shape) fail(path + ": expected the shape " + shown(shape) + ", found " + shown(sizes));
-  return contents.substr(first);
-}
-
-// The elements of a tensor in a safetensors file; false if there is none of that name.
-inline bool safetensors_elements(const std::string& path, const std::string& name,
-                                 const Type& type, std::string& elements) {
-  std::ifstream stream(path, std::ios::binary);
-  uint64_t length = 0;
-  if (!stream.read(reinterpret_cast<char*>(&length), 8)) fail(path + " cannot be read");
-  std::string header(length, ' ');
-  stream.read(&header[0], length);
-  const size_t at = header.find("\"" + name + "\":{");
-  if (at == std::string::npos) return false;
-  const std::string entry = header.substr(at, header.find('}', at) - at);
-  const std::string found = between(entry, "\"dtype\"", ":\"", "\"");
-  if (found != type.safetensors)
-    fail(path + ": expected " + name + " of type " + type.safetensors + ", found " + found);
-  const std::string offsets = between(entry, "\"data_offsets\"", "[", "]");
-  const long long begin = std::stoll(offsets), end = std::stoll(offsets.substr(offsets.find(',') + 1));
-  elements.resize(end - begin);
-  stream.seekg(8 + length + begin);
-  stream.read(&elements[0], end - begin);
-  return true;
-}
+// ---- tensors in memory -------------------------------------------------------------------------
 
 // Copies elements between row-major order and memory with strides.
 template <class Move>
@@ -285,28 +189,14 @@ inline size_t span_bytes(const Type& type, const Numbers& shape, const Numbers& 
 
 class Program {
  public:
-  Program(int argc, char** argv, const char* usage) {
-    if (argc == 2 && (!std::strcmp(argv[1], "--help") || !std::strcmp(argv[1], "-h"))) {
-      std::fputs(usage, stdout);
-      std::exit(0);
-    }
-    for (; argc > 1; --argc, ++argv) {
-      if (!std::strncmp(argv[1], "--seed=", 7)) state_[0] = number(argv[1] + 7);
-      else if (!std::strncmp(argv[1], "--offset=", 9)) state_[1] = number(argv[1] + 9);
-      else break;
-      seeded_ = true;
-      argv[1] = argv[0];
-    }
-    if (argc < 3 || argc > 4) fail(std::string("expected two or three folders and files\n") + usage);
+  // `draws` says whether the program draws random numbers.
+  Program(int argc, char** argv, const char* usage, bool draws)
+      : options_(argc, argv, usage, draws) {
     const std::string self = argv[0];
     directory_ = self.substr(0, self.find_last_of('/') + 1);
-    inputs_ = argv[1];
-    results_ = argv[2];
-    if (argc == 4) weights_ = argv[3];
-    struct stat found;
-    if (stat(results_.c_str(), &found) || !S_ISDIR(found.st_mode))
-      fail("there is no folder " + results_ + " for the results; make it first: mkdir -p " +
-           results_);
+    std::set_new_handler([] { fail("there is not enough memory"); });
+    if (!options_.weights.empty()) weights_.open(options_.weights);
+    make_folder(options_.results);
     start();
   }
 
@@ -317,19 +207,14 @@ class Program {
   char* argument(const std::string& name, const char* dtype, const Numbers& shape,
                  const Numbers& strides, const std::string& file = "") {
     const Type& type = type_of(dtype);
-    const std::string path = inputs_ + "/" + (file.empty() ? name : file);
+    const std::string path = options_.inputs + "/" + (file.empty() ? name : file);
     std::string elements;
-    if (read_file(path + ".npy", elements))
-      elements = npy_elements(path + ".npy", elements, type, shape);
-    else if (!read_file(path + ".bin", elements) &&
-             !(!weights_.empty() && safetensors_elements(weights_, name, type, elements)))
-      fail("there is no argument " + name + ": expected " + path + ".npy or " + path + ".bin" +
-           (weights_.empty() ? "" : ", or a tensor of that name in " + weights_));
-    long long count = 1;
-    for (long long n : shape) count *= n;
-    if (elements.size() != count * type.bytes)
-      fail(name + ": expected " + std::to_string(count * type.bytes) + " bytes, found " +
-           std::to_string(elements.size()));
+    if (!npy_elements(path + ".npy", type, shape, elements) &&
+        !bin_elements(path + ".bin", type, shape, elements) &&
+        !weights_.elements(name, type, shape, elements))
+      options_.fail_with_usage(
+          "there is no argument " + name + ": expected " + path + ".npy or " + path + ".bin" +
+          (options_.weights.empty() ? "" : ", or a tensor of that name in " + options_.weights));
     std::vector<char> memory(span_bytes(type, shape, strides));
     for_each_element(shape, strides, [&](long long from, long long to) {
       std::memcpy(&memory[to * type.bytes], &elements[from * type.bytes], type.bytes);
@@ -341,9 +226,10 @@ class Program {
 
   // Seed and offset of random numbers: those of the command line, or else as an argument.
   char* state(const std::string& name, const std::string& file = "") {
-    if (!seeded_) return argument(name, "i64", {2}, {1}, file);
-    char* address = allocate(sizeof state_);
-    to_device(address, reinterpret_cast<const char*>(state_), sizeof state_);
+    if (!options_.seeded) return argument(name, "i64", {2}, {1}, file);
+    const long long state[] = {options_.seed, options_.offset};
+    char* address = allocate(sizeof state);
+    to_device(address, reinterpret_cast<const char*>(state), sizeof state);
     return address;
   }
 
@@ -386,31 +272,17 @@ class Program {
     const Type& type = type_of(dtype);
     std::vector<char> memory(span_bytes(type, shape, strides));
     to_host(memory.data(), buffer, memory.size());
-    const std::string path = results_ + "/" + name + ".npy";
-    std::ofstream stream(path, std::ios::binary);
-    std::string header = std::string("{'descr': '") + type.numpy +
-                         "', 'fortran_order': False, 'shape': " + shown(shape) + ", }";
-    header += std::string(63 - (10 + header.size()) % 64, ' ') + "\n";
-    const char length[] = {static_cast<char>(header.size() & 255),
-                           static_cast<char>(header.size() >> 8)};
-    stream.write("\x93NUMPY\x01\x00", 8).write(length, 2) << header;
+    std::string elements;
     for_each_element(shape, strides, [&](long long, long long from) {
-      stream.write(&memory[from * type.bytes], type.bytes);
+      elements.append(&memory[from * type.bytes], type.bytes);
     });
-    if (!stream) fail(path + " cannot be written");
+    write_npy(options_.results + "/" + name + ".npy", type, shape, elements);
   }
 
  private:
-  static long long number(const char* text) {
-    char* end = nullptr;
-    const long long value = std::strtoll(text, &end, 10);
-    if (end == text || *end) fail(std::string("expected a number, found ") + text);
-    return value;
-  }
-
-  long long state_[2] = {0, 0};
-  bool seeded_ = false;
-  std::string directory_, inputs_, results_, weights_;
+  Options options_;
+  Weights weights_;
+  std::string directory_;  // of the program itself
 };
 
 }  // namespace exported

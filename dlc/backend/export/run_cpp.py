@@ -28,7 +28,7 @@ const char* const USAGE =
 {usage};
 
 int main(int argc, char** argv) {{
-  exported::Program program(argc, argv, USAGE);
+  exported::Program program(argc, argv, USAGE, {draws});
 
   // arguments: name, type of elements, shape, strides in elements
 {arguments}
@@ -56,6 +56,7 @@ def main_text(plan: ExportPlan) -> str:
     facts = {k.name: k for k in map(KernelFacts.of, plan.funcs)}
     return _MAIN.format(
         kernels="\n".join(f"DLC_KERNEL({name})" for name in facts),
+        draws="/*draws=*/" + ("true" if _draws(plan) else "false"),
         usage="\n".join("    " + c_string(line + "\n") for line in usage(plan)),
         arguments="\n".join(_argument(plan, a) for a in plan.signature.arguments),
         body="\n".join(steps_text(plan, facts)),
@@ -99,7 +100,7 @@ def usage(plan: ExportPlan) -> list[str]:
         *table(["file", "elements", "kind", "name"], given).split("\n"),
         "",
         "It writes the results, each with its place in the program's output, and what the program",
-        "leaves in its arguments:",
+        "leaves in its arguments; the folder is made if there is none:",
         "",
         *table(["file", "elements", "place", "what"], [*made, *left]).split("\n"),
     ]
@@ -108,7 +109,7 @@ def usage(plan: ExportPlan) -> list[str]:
 def _called(plan: ExportPlan) -> list[str]:
     """How to call it, and where random numbers come from."""
     files = "INPUTS RESULTS [WEIGHTS.safetensors]"
-    if not any(argument.kind == "random" for argument in plan.signature.arguments):
+    if not _draws(plan):
         return [f"usage: run {files}"]
     return [
         f"usage: run [--seed=SEED] [--offset=OFFSET] {files}",
@@ -116,6 +117,10 @@ def _called(plan: ExportPlan) -> list[str]:
         "Random numbers are those of SEED from OFFSET on; with neither, what is of the kind random",
         "below is read, and holds the two.",
     ]
+
+
+def _draws(plan: ExportPlan) -> bool:
+    return any(argument.kind == "random" for argument in plan.signature.arguments)
 
 
 def _shown(plan: ExportPlan, buffer: str, layout: Layout) -> str:
