@@ -1,5 +1,5 @@
 """
-Runs the pages of docs/ that show commands and writes what these print into them:
+Runs README.md and the pages of docs/ that show commands and writes what these print into them:
 python docs/tutorial.py, or with the names of some of them
 
 The commands run in a folder of their own, on a copy of dlc. A block ```console holds commands
@@ -30,6 +30,7 @@ ROOT = DOCS.parent
 SHORT = "index", "schedules", "accuracy", "hazards", "faq"
 MADE = "opencl", "committed"
 PAGES = {name: DOCS / f"{name}.md" for name in (*SHORT, *MADE, "tutorial", "extending")}
+PAGES["readme"] = ROOT / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"(?:#|//) ([\w/.-]+\.(?:py|mlir|h))(, at the end)?\n+")
 COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*\n", re.MULTILINE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -151,16 +150,6 @@ def test_vv_prints_a_diff_for_each_pass(files: dict[str, Path], capsys):
     coloured = stdout_of(capsys, "compile", "-c", MATMUL, "--ir", "tile", "-vv", "--color=always")
     assert "\033[32m+" in coloured
     assert re.sub(r"\033\[\d*m", "", coloured) == out
-
-
-def test_the_readme_shows_what_is_printed(capsys: pytest.CaptureFixture[str]):
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    listings = re.findall(r"^```\n\$ dlc (compile -c .*)\n((?:.*\n)*?)```$", text, re.MULTILINE)
-    assert len(listings) == 3
-    program = shlex.split(listings[0][0])[2]
-    for command, shown in listings:
-        argv = shlex.split(command.partition(" | ")[0].replace("…the same…", program))
-        assert shown in stdout_of(capsys, *argv), command
 
 
 def test_timing_tells_torch_from_dlc(capsys: pytest.CaptureFixture[str]):

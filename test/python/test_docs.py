@@ -37,7 +37,9 @@ def test_the_picture_of_the_layers_is_current() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [tutorial.SHORT, tutorial.MADE, ("tutorial",), ("extending",)], ids=" ".join
+    "names",
+    [tutorial.SHORT, tutorial.MADE, ("tutorial",), ("extending",), ("readme",)],
+    ids=" ".join,
 )
 def test_the_pages_show_what_their_commands_print(names: tuple[str, ...]) -> None:
     command = [sys.executable, tutorial.__file__, *names, "-"]
@@ -49,7 +51,7 @@ def test_the_pages_show_what_their_commands_print(names: tuple[str, ...]) -> Non
 
 def test_every_page_with_commands_is_run() -> None:
     shown = {path.stem for path in tutorial.DOCS.glob("*.md") if "```console" in path.read_text()}
-    assert shown == set(tutorial.PAGES)
+    assert {*shown, "readme"} == set(tutorial.PAGES)
 
 
 @pytest.mark.parametrize(
