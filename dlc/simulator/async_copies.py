@@ -96,7 +96,8 @@ class AsyncCopies:
             return
         at = first_of(hit)
         element = elements[at]
-        found = ((r, (r.elements == element) & r.flying) for r in self.requests)
+        here = (r for r in self.requests if r.target is memory)
+        found = ((r, (r.elements == element) & r.flying) for r in here)
         request, n = next((r, first_of(there)) for r, there in found if there.any())
         past = self.machine.access_at(request.event, int(request.lanes[n]))
         closed = request.groups[n] < self.committed[request.lanes[n]]

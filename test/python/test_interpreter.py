@@ -668,6 +668,26 @@ def test_cp_async_that_nothing_awaits() -> None:
     assert report(body(text)).kind == "copy never awaited"
 
 
+@pytest.mark.parametrize("ring", ["x_ring", "y_ring"])
+def test_the_copy_in_flight_is_that_to_the_memory_accessed(ring: str) -> None:
+    """Two copies of one group have the same elements, of different memories."""
+    text = f"""
+  %x_ring = kernel.alloc_shared : {SMEM}
+  %y_ring = kernel.alloc_shared : {SMEM}
+  kernel.cp_async %x[%t], %x_ring[%t] elements 1 : memref<64xf32>, {SMEM}
+  kernel.cp_async %x[%t], %y_ring[%t] elements 1 : memref<64xf32>, {SMEM}
+  kernel.commit
+  kernel.barrier
+  %a = kernel.load %{ring}[%t] : {SMEM}
+  kernel.wait 0{DONE}"""
+    hazard = report(body(text))
+    assert hazard.kind == "copy in flight"
+    assert f"%{ring}[0] is accessed while a copy to it is in flight" in str(hazard)
+    read, copy = str(hazard).splitlines()[1:]
+    assert f"kernel.load %{ring}[" in read
+    assert f"kernel.cp_async %x[%t], %{ring}[%t]" in copy
+
+
 def test_atomic_addition_to_what_is_copied() -> None:
     adds = f"kernel.atomic_add %zero, %s[%t] : {SMEM}\n  kernel.commit"
     hazard = report(body(ASYNC.format(**(KEPT | {"commit": adds}))))
