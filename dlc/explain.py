@@ -12,11 +12,11 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from dlc.analysis.kernel.bank_accesses import report
 from dlc.dialects import tile
 from dlc.dialects.fusion_plan import FUSING, FusionPlan
-from dlc.dialects.kernel_op import TUNED
+from dlc.dialects.kernel_op import TUNED, KernelSignature, kernels_in
 from dlc.ir.provenance import ops_of
 from dlc.passes import CHOOSING, Step, last_step, step_before
 from dlc.remarks import Remark
-from dlc.schedule.kernel_table import kernel_table
+from dlc.schedule.kernel_table import combining_kernels, kernel_table
 from dlc.schedule.progress import schedule_as_run
 from dlc.target import target_of
 from dlc.text import BOLD, CYAN, DIM, paint
@@ -45,6 +45,7 @@ class Explanation:
     kernel  launches    us    MB   MFLOP  operations
     matmul         1  70.2  49.8  2952.8  matmul
     1 kernel, launched 1 time: 70.2 us predicted on sm_90
+    1 kernel more combines what is split: 2 launches in all
 
     matmul for sm_90, 132 SMs
       tileify,chunk-matmul-k{bk=16 vector=4},…
@@ -66,6 +67,8 @@ class Explanation:
         self._remarks: list[Remark] = []
         self._target = ""
         self._table = ""
+        self._named: set[str] = set()
+        self._combining = ""
         self._plan = ""
         self._ops: dict[str, list[str]] = {}
         self._schedules: dict[str, str] = {}
@@ -86,8 +89,10 @@ class Explanation:
             self._plan = _plan(module)
         if step.pass_name == CHOOSING:
             self._table = kernel_table(module, target_of(module))
+            self._named = {kernel.name_ for kernel in kernels_in(module, KernelSignature)}
         if step == last_step("tile"):
             self._look(module)
+            self._combining = combining_kernels(module, self._named) if self._table else ""
 
     def _look(self, module: ModuleOp) -> None:
         """Notes what the kernels of the Tile IR say themselves."""
@@ -100,7 +105,8 @@ class Explanation:
     def __str__(self) -> str:
         made = [r.kernel for r in self._remarks if r.pass_name == "bind-axes"]
         kernels = dict.fromkeys(made)
-        parts = [part for part in (self._table, self._plan) if part]
+        head = "\n".join(part for part in (self._table, self._combining) if part)
+        parts = [part for part in (head, self._plan) if part]
         return "\n\n".join([*parts, *map(self._kernel, kernels)]) or "no kernel was scheduled"
 
     def _kernel(self, name: str) -> str:

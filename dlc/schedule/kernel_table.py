@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, Region
 
-from dlc.dialects import flow
+from dlc.dialects import flow, tile
 from dlc.dialects.kernel import LaunchOp
+from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.loop import KernelOp
 from dlc.ir.provenance import ops_of
 from dlc.schedule.estimate import estimate
@@ -32,10 +33,7 @@ def kernel_table(module: ModuleOp, target: Target) -> str:
     kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
     if not kernels:
         return ""
-    again: Counter[object] = Counter()
-    for op in module.walk():
-        if isinstance(op, LaunchOp):
-            again[op.launched] += turns_around(op)
+    again = _launched_again(module)
     rows: list[list[str]] = []
     launches, seconds = 0, 0.0
     for kernel in kernels:
@@ -48,6 +46,29 @@ def kernel_table(module: ModuleOp, target: Target) -> str:
     bodies = [[_name(op), _turns(op), _inside(op)] for op in module.walk() if _is_flow(op)]
     more = ["", table(FLOW_HEADER, bodies)] if bodies else []
     return "\n".join([table(HEADER, rows), total, *more])
+
+
+def combining_kernels(module: ModuleOp, named: Collection[str]) -> str:
+    """
+    How many kernels of the Tile IR combine what others computed in parts: those that are not among
+    `named`, the kernels of the Loop IR; empty if none does.
+    """
+    again, kernels = _launched_again(module), list(kernels_in(module, tile.KernelOp))
+    more = sum(kernel.name_ not in named for kernel in kernels)
+    if not more:
+        return ""
+    launches = sum(turns_around(kernel) + again[kernel] for kernel in kernels)
+    verb = "combines" if more == 1 else "combine"
+    return f"{counted(more, 'kernel')} more {verb} what is split: {launches} launches in all"
+
+
+def _launched_again(module: ModuleOp) -> Counter[object]:
+    """How often each kernel is launched beside where it stands."""
+    again: Counter[object] = Counter()
+    for op in module.walk():
+        if isinstance(op, LaunchOp):
+            again[op.launched] += turns_around(op)
+    return again
 
 
 def turns_around(op: Operation) -> int:
