@@ -178,6 +178,19 @@ def parse_target(text: str) -> Target:
     return _instantiate(targets[spec.name](), spec, text, 0, "<target>")
 
 
+USAGE = "write pass{option=value other=1,2},next-pass"
+_SYNTAX = (
+    ("Malformed pass arguments", "expected a space or the } of the options here", USAGE),
+    ("Expected equals", "expected = and a value here, a space, or the } of the options", USAGE),
+    ("Expected argument name", "expected the name of an option or } here", USAGE),
+    ("Unknown argument value", "expected a value here", 'text beside words stands in quotes: "…"'),
+    ("Expected a comma", "expected a comma or { here", USAGE),
+    ("Expected pass name", "expected the name of a pass here", USAGE),
+    ("Unknown token", "expected none of ( ) : ; [ ] and the like here", USAGE),
+)
+"""What xDSL says of a text that is no pass with options, and what to say and to write."""
+
+
 def _parse_spec(text: str, start: int, end: int, file: str) -> ArgSpec:
     """The one `name{options}` in `text[start:end]`."""
     start += len(text[start:end]) - len(text[start:end].lstrip())
@@ -189,7 +202,9 @@ def _parse_spec(text: str, start: int, end: int, file: str) -> ArgSpec:
         place = re.search(r":1:(\d+)\n.*\n *(\^+)\n\s*(.*)", str(error))
         assert place is not None
         at, width, message = start + int(place[1]) - 1, len(place[2]), place[3]
-        raise PipelineError(Span(at, at + width, Input(text, file)), message) from None
+        message, hint = next((say for said, *say in _SYNTAX if said in message), (message, USAGE))
+        wrong = PipelineError(Span(at, at + width, Input(text, file)), message)
+        raise with_hint(wrong, hint) from None
     if len(specs) != 1:
         raise PipelineError(Span(start, start + 1, Input(text, file)), "expected a name here")
     return specs[0]
@@ -206,9 +221,9 @@ def _instantiate(cls: type[T], spec: ArgSpec, text: str, start: int, file: str) 
             close = did_you_mean(option, options) or known
             refuse(text, start, name, f"'{cls.name}' has no option '{name}'", close, file)
         if not _accepts(types[option], values):
-            given = ",".join(map(str, values)) or "nothing"
+            given = ",".join(_written(value) for value in values) or "nothing"
             message = f"option '{name}' of '{cls.name}' expects {describe(types[option])}"
-            refuse(text, start, name, f"{message}, found {given}", None, file)
+            refuse(text, start, name, f"{message}, found {given}", _texts(cls, option), file)
     given = {name.replace("-", "_") for name in spec.parameters}
     if missing := [name for name in options if name in cls.required_fields() - given]:
         message = f"'{cls.name}' requires option '{missing[0]}'"
@@ -243,13 +258,26 @@ def _accepts(expected: Any, values: tuple[Any, ...]) -> bool:
     return isa(values, expected) or (len(values) == 1 and isa(values[0], expected))
 
 
+def _written(value: object) -> str:
+    """A value as a pipeline has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _texts(cls: type, option: str) -> str | None:
+    """The texts that an option of a step may be, if there are some."""
+    domain = getattr(cls, "domains", {}).get(option)
+    texts = [value for value in domain.values if value and isinstance(value, str)] if domain else []
+    return f"it may be {' or '.join(texts)}" if texts else None
+
+
 def describe(expected: Any) -> str:
     """A type of an option in words."""
     args = get_args(expected)
     if get_origin(expected) is Literal:
         return f"one of {', '.join(map(str, args))}"
     if get_origin(expected) is tuple:
-        return f"a list of {describe(args[0])}"
+        return f"a list of {'numbers' if args[0] is int else describe(args[0])}"
     if args:
         return " or ".join(describe(arg) for arg in args if arg is not NoneType)
-    return {int: "int", str: "text", bool: "true or false"}.get(expected) or type_repr(expected)
+    names = {int: "a number", str: "text", bool: "true or false"}
+    return names.get(expected) or type_repr(expected)

@@ -38,6 +38,7 @@ from dlc.cli.option_rules import Need, check_needs
 from dlc.cli.pass_reproducer import advance, is_refusal, reproduction
 from dlc.cli.usage import usage_hint
 from dlc.diagnostics import UsageError, failed_pass, with_context, with_hint
+from dlc.dialects.program_attributes import check_attributes
 from dlc.error_report import format_error
 from dlc.file_kinds import hint_for
 from dlc.ir.dominance import verify_dominance
@@ -230,6 +231,7 @@ class DlcOptMain(xDSLOptMain):
             except Exception as error:
                 raise with_context(error, f"after pass {done}") if done is not None else error
             if done is None:
+                check_attributes(module)
                 warn_of_oversights(module, self.sources)
                 before.clear()
                 before.update(begun(module))

@@ -97,6 +97,7 @@ def load_module(
     of stdin is taken the second time. The target is the one in the options, or the module's own, or
     sm_90; the precision in the options, or the module's own, or f32.
     """
+    from dlc.dialects.program_attributes import check_attributes
     from dlc.ir.dominance import verify_dominance
     from dlc.ir.locations import LocParser
 
@@ -118,6 +119,7 @@ def load_module(
         raise
     module.verify()
     verify_dominance(module)
+    check_attributes(module, options.target)
     target = options.target or stated_target(module) or DEFAULT_TARGET
     set_target(module, target, options.precision or precision_of(module))
     return module

@@ -8,7 +8,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.ir import Attribute
 
-from dlc.diagnostics import fail
+from dlc.diagnostics import did_you_mean, fail
 
 
 def main_of(module: ModuleOp) -> func.FuncOp:
@@ -16,7 +16,8 @@ def main_of(module: ModuleOp) -> func.FuncOp:
     for op in module.ops:
         if isinstance(op, func.FuncOp) and op.sym_name.data == "main" and op.body.blocks:
             return op
-    fail(module, "expected a function @main, found none")
+    names = [op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)]
+    fail(module, "expected a function @main, found none", did_you_mean("main", names, "@"))
 
 
 def attributes_of(main: func.FuncOp) -> Sequence[Mapping[str, Attribute]]:

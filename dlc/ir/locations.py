@@ -14,7 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
 from xdsl.ir import AttributeInvT, Operation, SSAValue
 from xdsl.parser import Parser, ParserState, UnresolvedOperand
-from xdsl.utils.exceptions import ParseError
+from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
@@ -22,6 +22,9 @@ from dlc.diagnostics import did_you_mean, with_hint
 from dlc.ir.elements import ELEMENTS
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_EXPECTED = re.compile("Expected ('.'|region|integer)(?: literal)?!?")
+_NAMES = {"region": "a region { … }", "integer": "an integer"}
+_SHAPED = ("tensor", "memref", "vector")
 _OP_NAME = re.compile(r'(?:%[^="\n]*=\s*)?(?P<name>"[^"\n]*"|[\w$.]+)')
 
 
@@ -62,6 +65,11 @@ class LocParser(Parser):
             span, known = self._first_uses[name]
             undefined = ParseError(span, f"%{name} is used but never defined in scope")
             return with_hint(undefined, did_you_mean(name, known, "%"))
+        if (bracket := self._unclosed(error)) is not None:
+            closing = _CLOSING[bracket.text]
+            return ParseError(bracket, f"the text ends before the {closing} of this {bracket.text}")
+        if error.msg.startswith("End of file reached before closing string"):
+            return ParseError(error.span, 'the text ends before the " of this string')
         if error.msg == "Expected shape type.":
             known = [str(element.type) for element in ELEMENTS]
             unknown = ParseError(
@@ -69,9 +77,13 @@ class LocParser(Parser):
                 f"unknown element type '{error.span.text}', expected one of {', '.join(known)}",
             )
             return with_hint(unknown, did_you_mean(error.span.text, known))
-        if (bracket := self._unclosed(error)) is not None:
-            closing = _CLOSING[bracket.text]
-            return ParseError(bracket, f"the text ends before the {closing} of this {bracket.text}")
+        if error.msg == "type expected":
+            known = (*(str(element.type) for element in ELEMENTS), *_SHAPED, "index")
+            found = error.span.text or "the end of the input"
+            wrong = ParseError(error.span, f"expected a type, found '{found}'")
+            return with_hint(wrong, did_you_mean(found, known))
+        if expected := _EXPECTED.fullmatch(error.msg):
+            return self._expected(error, _NAMES.get(expected[1], expected[1]))
         if error.msg.startswith("Could not parse entire input"):
             found = error.span.text or "the end of the input"
             return ParseError(error.span, f"expected an operation, found {found}")
@@ -85,6 +97,18 @@ class LocParser(Parser):
                 ParseError(here, f"unknown type or attribute '{name}'"), did_you_mean(name, known)
             )
         return None
+
+    def _expected(self, error: ParseError, what: str) -> ParseError:
+        """The error where something stands in the place of `what`; it may lack behind a line."""
+        start, content = error.span.start, self.lexer.input.content
+        before = content[:start].rstrip()
+        if "\n" in content[len(before) : start]:
+            span = Span(len(before), len(before) + 1, self.lexer.input, self._line_offset)
+            return ParseError(span, f"expected {what} here")
+        wrong = ParseError(error.span, f"expected {what}, found '{error.span.text}'")
+        op = self.ctx.get_optional_op(self._op_span.text)
+        kinds: tuple[str, ...] = getattr(op, "KINDS", ())  # the words before its region
+        return with_hint(wrong, did_you_mean(error.span.text, kinds))
 
     def _unclosed(self, error: ParseError) -> Span[str] | None:
         """The innermost bracket that is open where the text ends, if `error` is there."""
@@ -107,9 +131,21 @@ class LocParser(Parser):
             raise ParseError(op_span, "expected numbers of at most 64 bits") from None
         except OverflowError:  # from floating-point attributes
             raise ParseError(op_span, "expected a number in the range of its type") from None
+        except VerifyException as error:
+            raise self._other_type(op_span, error) or error from None
         if isinstance(op.location, UnknownLoc):
             op.location = self._location(op_span)
         return op
+
+    def _other_type(self, span: Span[str], error: VerifyException) -> ParseError | None:
+        """The error of an operation whose text has a type that it does not take."""
+        if (type := re.fullmatch("Unexpected attribute (.*)", str(error))) is None:
+            return None
+        name = span.text
+        known = [op.name for op in self.ctx.loaded_ops if op.name.partition(".")[0] == "arith"]
+        twin = f"{name[:-1]}{'f' if name.endswith('i') else 'i'}"
+        wrong = ParseError(span, f"'{name}' does not take the type {type[1]}")
+        return with_hint(wrong, f"did you mean {twin}?" if twin in known else None)
 
     def resolve_operand(
         self, operand: UnresolvedOperand, type: AttributeInvT

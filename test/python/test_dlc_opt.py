@@ -25,7 +25,7 @@ from dlc.error_report import format_error
 from dlc.ir.dominance import DominanceError, verify_dominance
 from dlc.ir.locations import LocParser
 from dlc.passes import APART, STEPS
-from dlc.registry import PipelineError, get_pass, parse_pipeline, register
+from dlc.registry import USAGE, PipelineError, get_pass, parse_pipeline, register
 from dlc.remarks import collect, remark
 
 ADD = """\
@@ -195,10 +195,17 @@ def test_an_empty_pipeline_has_no_passes() -> None:
         ("cse,stage-input", 5, "unknown pass 'stage-input'", "did you mean stage-inputs?"),
         ("cse,,dce", 5, "expected a name here", None),
         ("cse,", 5, "expected a name here", None),
-        ("cse{", 5, "Expected argument name here", None),
-        ("cse}", 4, "Expected a comma or pass arguments here", None),
-        ("cse?", 4, "Unknown token", None),
-        ("test-options{a b", 17, "Expected equals, space or end of arguments here", None),
+        ("cse{", 5, "expected the name of an option or } here", USAGE),
+        ("cse}", 4, "expected a comma or { here", USAGE),
+        ("cse?", 4, "expected none of ( ) : ; [ ] and the like here", USAGE),
+        (
+            "test-options{a b",
+            17,
+            "expected = and a value here, a space, or the } of the options",
+            USAGE,
+        ),
+        ("test-options{size=(1)}", 19, "expected none of ( ) : ; [ ] and the like here", USAGE),
+        ("test-options{size=1", 20, "expected a space or the } of the options here", USAGE),
         ("test-options{sise=1}", 14, "'test-options' has no option 'sise'", "did you mean size?"),
         (
             "cse,test-options{zz=1}",
@@ -231,12 +238,12 @@ def test_a_bad_pipeline_is_a_sentence(
 @pytest.mark.parametrize(
     ("given", "expected", "found"),
     [
-        ("size=a", "int", "a"),
-        ("size", "int", "nothing"),
-        ("size=1,2", "int", "1,2"),
+        ("size=a", "a number", "a"),
+        ("size", "a number", "nothing"),
+        ("size=1,2", "a number", "1,2"),
         ("flag=7", "true or false", "7"),
         ("names=3", "a list of text", "3"),
-        ("limit=x", "int", "x"),
+        ("limit=x", "a number", "x"),
         ("do=x", "one of nothing, fail, fail-op, crash, invalid, escape", "x"),
     ],
 )
@@ -281,6 +288,57 @@ BROKEN: dict[str, tuple[str, str, str]] = {
         "builtin.module attributes {a = [1, 2",
         "1:32: error: the text ends before the ] of this [",
         "[",
+    ),
+    "unclosed string": (
+        'builtin.module attributes {a = "x',
+        '1:32: error: the text ends before the " of this string',
+        '"',
+    ),
+    "no such type": (
+        "func.func @f(%a: Tensor<4xf32>) {\n}",
+        "1:18: error: expected a type, found 'Tensor'",
+        "Tensor",
+    ),
+    "an operation of integers": (
+        ADD.replace("addf", "addi"),
+        "2:8: error: 'arith.addi' does not take the type f32",
+        "arith.addi",
+    ),
+    "nothing behind a line": (
+        ADD.replace(" : f32\n", "\n", 1),
+        "2:25: error: expected ':' here",
+        "",
+    ),
+    "no comma": (ADD.replace("%a, %b :", "%a %b :"), "2:22: error: expected ',', found '%b'", "%b"),
+    "another word": (
+        "tile.launch thraed(%i in 16) {\n}",
+        "1:13: error: expected a region { … }, found 'thraed'",
+        "thraed",
+    ),
+    "attribute of an argument": (
+        'func.func @main(%a: tensor<4xf32> {dlc.knd = "input"}) {\n  func.return\n}',
+        "1:36: error: unknown attribute 'dlc.knd' of an argument",
+        "dlc.knd",
+    ),
+    "kind of an argument": (
+        'func.func @main(%a: tensor<4xf32> {dlc.kind = "inptu"}) {\n  func.return\n}',
+        "1:48: error: unknown dlc.kind 'inptu', expected one of input, parameter, buffer, constant",
+        "inptu",
+    ),
+    "element of an argument": (
+        "func.func @main(%a: tensor<4xi7>) {\n  func.return\n}",
+        "1:30: error: unknown element type 'i7', expected one of f64, f32,",
+        "i7",
+    ),
+    "attribute of a module": (
+        'builtin.module attributes {dlc.taget = "sm_90"} {\n}',
+        "1:28: error: unknown attribute 'dlc.taget' of a module",
+        "dlc.taget",
+    ),
+    "target of a module": (
+        'builtin.module attributes {dlc.target = "sm90"} {\n}',
+        "1:42: error: unknown target 'sm90'",
+        "sm90",
     ),
     "unknown operation": (
         ADD.replace("addf", "adf"),
@@ -396,6 +454,10 @@ def test_broken_input_is_a_sentence(opt, name: str) -> None:
 
 
 def test_the_closest_name_is_suggested(opt) -> None:
+    assert "hint: did you mean arith.addf?\n" in opt(ADD.replace("addf", "addi"))[2]
+    assert "hint: did you mean thread?\n" in opt(BROKEN["another word"][0])[2]
+    assert "hint: did you mean input?\n" in opt(BROKEN["kind of an argument"][0])[2]
+    assert "hint: it may be m16n8k16 or m16n8k8\n" in opt(ADD, "-p", "register-tile{mma=true}")[2]
     assert "hint: did you mean arith.addf?\n" in opt(ADD.replace("addf", "adf"))[2]
     assert "hint: did you mean arith?\n" in opt(ADD.replace("arith", "arit"))[2]
     assert "hint: did you mean func.return?\n" in opt(ADD.replace("return", "retrun"))[2]

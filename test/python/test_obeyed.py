@@ -35,7 +35,7 @@ WRONG = {
     "tileify,cse": ("cse", "is a pass, but no scheduling step", "sixteen"),
     "tileify,mark-unroll{limit=4},mark-unroll{limit=8}": ("mark-unroll", "named twice", "once"),
     f"tileify,{BLOCKS},chunk-matmul-k{{bk=8}}": ("chunk-matmul-k", "named after", "before"),
-    "tileify,chunk-matmul-k{bk=x}": ("bk", "expects int, found x", ""),
+    "tileify,chunk-matmul-k{bk=x}": ("bk", "expects a number, found x", ""),
     "tileify,chunk-matmul-k{bk=-32}": ("bk", "bk must be at least 1, not -32", ""),
     "tileify,chunk-matmul-k{size=8}": ("size", "has no option 'size'", ""),
     "tileify,chunk-matmul-k": ("chunk-matmul-k", "option 'bk' is missing", "bk=..."),

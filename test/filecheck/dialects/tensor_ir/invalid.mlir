@@ -224,7 +224,7 @@ func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
 // -----
 
 func.func @f(%x: tensor<4x4xf32>, %i: tensor<4xi64>) {
-  // CHECK: Expected ':'
+  // CHECK: expected ':'
   %0 = tensor_ir.gather (%i) (d0) -> %x[i0, d0] where (d0 < 3) : (tensor<4xi64>), tensor<4x4xf32> -> tensor<4xf32>
   func.return
 }
