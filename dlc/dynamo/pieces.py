@@ -83,6 +83,9 @@ class Support(OperatorSupportBase):
     def report(self, count: int) -> None:
         """Says what is left of a graph of so many operations."""
         reasons = Counter(_named(node, reason) for node, reason in self.left.items())
+        if not reasons:
+            get_logger("graphs").warning("a graph is compiled in pieces: as a whole it was refused")
+            return
         what = [f"{name} ({n} times)" if n > 1 else name for name, n in reasons.items()]
         get_logger("graphs").warning(
             "%d of %d operations of a graph are left to eager PyTorch: %s",

@@ -17,6 +17,8 @@ import torch
 from torch.fx.proxy import TracerBase
 from xdsl.utils.exceptions import DiagnosticException
 
+from dlc.diagnostics import with_hint
+
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import FileLineColLoc, LocationAttr
 
@@ -30,6 +32,12 @@ PASSED_THROUGH = (HERE + "unchecked.py", HERE + "subscripts.py")
 """They stand between a program and the functions that it calls."""
 GENERATED = ("<eval_with_key>", "<string>", "<frozen")
 """The first words of the names of files whose code FX or an import hook made."""
+ON_DATA = (
+    "keep all elements, as torch.where(mask, x, 0), torch.topk and x.max() in place of "
+    'x.max().item() do, or use torch.compile(f, backend="dlc"), which leaves such parts to '
+    "PyTorch"
+)
+"""What to do where sizes or numbers depend on data."""
 FRAME = re.compile(r'^ *File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
@@ -62,11 +70,11 @@ def location_of(place: Place | None) -> LocationAttr:
     return UnknownLoc() if place is None else place.location
 
 
-def quote(place: Place | None, message: str) -> str:
+def quote(place: Place | None, message: str, kind: str = "error: ") -> str:
     """`file:line:col: error: message`, the source line and a caret under the column."""
     if place is None:
-        return f"error: {message}"
-    head = f"{place.file}:{place.line}:{place.column}: error: {message}"
+        return f"{kind}{message}"
+    head = f"{place.file}:{place.line}:{place.column}: {kind}{message}"
     if not place.text:
         return head
     return f"{head}\n{place.text}\n{' ' * (place.column - 1)}^"
@@ -82,13 +90,18 @@ class ImportFailure(DiagnosticException):
 
 
 class UnsupportedError(DiagnosticException):
-    """All operations of a program that no IR of dlc can represent, with their lines."""
+    """All operations of a program that no IR of dlc can represent, with their lines, and a hint."""
 
     def __init__(self, found: Sequence[tuple[str, Place | None]]):
-        count = "1 operation" if len(found) == 1 else f"{len(found)} operations"
-        heading = f"the program has {count} that dlc cannot represent:"
-        super().__init__("\n".join([heading, *(quote(place, why) for why, place in found)]))
+        if len(found) == 1:
+            text = quote(found[0][1], found[0][0])
+        else:
+            heading = f"error: the program has {len(found)} operations that dlc cannot represent:"
+            text = "\n".join([heading, *(quote(place, why, "") for why, place in found)])
+        super().__init__(text)
         self.found = tuple(found)
+        if any("depends on data" in why or "computed from data" in why for why, _ in found):
+            with_hint(self, ON_DATA)
 
 
 def place_of(stack_trace: str | None, shown_as: Mapping[str, str] | None = None) -> Place | None:

@@ -113,7 +113,7 @@ def export(
             raise
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
-            raise ImportFailure(explain(error), place) from error
+            raise ImportFailure(explain(error, place.text if place else ""), place) from error
 
 
 def _apart(tensor: torch.Tensor) -> torch.Tensor:
@@ -169,8 +169,8 @@ def _is_functional(op: object) -> bool:
     return not (aliases and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd))
 
 
-def explain(error: Exception) -> str:
-    """One sentence for what PyTorch raised while it exported a program."""
+def explain(error: Exception, line: str = "") -> str:
+    """One sentence for what PyTorch raised while it exported a program, at a line of it."""
     text = str(error)
     if isinstance(error, NotRowMajor | OwnGenerator):
         return text.splitlines()[0]
@@ -184,11 +184,29 @@ def explain(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     for pattern, sentence in SENTENCES:
         if re.search(pattern, f"{kind}: {text}, in {frames[-1].name if frames else None}"):
-            return sentence
+            of_values = (said for word, said in OF_VALUES if re.search(word, line))
+            return next(of_values, sentence) if sentence == BRANCHES else sentence
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
     return f"torch.export cannot trace the program: {kind}: {first}"
 
 
+BRANCHES = (
+    "the program branches on values of a tensor, as if, while and x[flag] of one bool do, "
+    "expected one path for all values; use torch.where, or take the branch outside of the program"
+)
+OF_VALUES = (
+    (
+        r"^\s*assert\b",
+        "the program asserts something of values of a tensor, which are not known when it is "
+        "compiled; leave the assert out, or make it outside of the program",
+    ),
+    (
+        r"^(?!\s*(if|elif|while)\b).*\b(float|int|range)\(",
+        "the program makes a Python number of a tensor, whose values are not known when it is "
+        "compiled; compute with the tensor itself, as x * x.max() in place of x * float(x.max())",
+    ),
+)
+"""For the words of a line that needs values of a tensor, what it does with them."""
 SENTENCES = (
     (
         "does not require grad and does not have a grad_fn",
@@ -208,9 +226,7 @@ SENTENCES = (
     ),
     (
         "^DataDependentOutputException|data-dependent|Boolean value of Tensor",
-        "the program branches on values of a tensor, as if, while and x[flag] of one bool do, "
-        "expected one path for all values; use torch.where, or take the branch outside of the "
-        "program",
+        BRANCHES,
     ),
     (
         r"num_mutated_inp_runtime_indices|Encountered a set_ on a graph input"

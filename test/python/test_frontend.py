@@ -490,13 +490,32 @@ def test_all_unsupported_operations_are_named_with_their_lines() -> None:
         import_program(function, (torch.randn(3, 2),))
     text = str(caught.value)
     line = function.__code__.co_firstlineno
-    assert text.startswith("the program has 3 operations that dlc cannot represent:\n")
-    assert (
-        f"{__file__}:{line + 1}:9: error: aten.index.Tensor: its shape u0 depends on data" in text
-    )
-    assert f"{__file__}:{line + 2}:9: error: aten.item.default: it returns a SymFloat" in text
-    assert f"{__file__}:{line + 3}:9: error: aten._to_copy.default: its dtype" in text
+    assert text.startswith("error: the program has 3 operations that dlc cannot represent:\n")
+    assert f"{__file__}:{line + 1}:9: aten.index.Tensor: its shape u0 depends on data" in text
+    assert f"{__file__}:{line + 2}:9: aten.item.default: it returns a SymFloat" in text
+    assert f"{__file__}:{line + 3}:9: aten._to_copy.default: its dtype" in text
     assert "        picked = x[x > 0]\n        ^" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("x * float(x.max())", "makes a Python number of a tensor, .* as x \\* x.max()"),
+        ("[x for _ in range(x[0].int())]", "makes a Python number of a tensor"),
+        ("x if x.sum() > 0 else -x", "branches on values of a tensor"),
+    ],
+)
+def test_values_of_a_tensor(line: str, sentence: str) -> None:
+    module, args = capture_text(f"x = torch.ones(3)\n{line}")
+    with pytest.raises(ImportFailure, match=sentence):
+        import_program(module, args)
+
+
+def test_what_depends_on_data_has_a_hint() -> None:
+    with pytest.raises(UnsupportedError, match=r"error: aten.nonzero.default: .*") as caught:
+        import_program(torch.nonzero, (torch.randn(3),))
+    assert caught.value.__notes__[0].startswith("hint: keep all elements, as torch.where(mask, x")
+    assert str(caught.value).count("error: ") == 1
 
 
 def test_control_flow_on_data() -> None:
