@@ -6,8 +6,9 @@ import ast
 import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -16,7 +17,7 @@ from dlc.frontend.parts import place_in, rename
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.single_exit import ReturnsWithin, with_one_exit
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.variables import is_stored
+from dlc.frontend.variables import changed_by, is_stored
 
 NEUTRAL = (
     torch.no_grad,
@@ -72,6 +73,22 @@ class ScriptCalls:
         """The functions that the script defines at its top."""
         self.unseen: ImportFailure | None = None
         """Why the statements of the first call that was not taken apart are not the program's."""
+
+    def may_change(self, call: ast.AST) -> TypeGuard[ast.Call]:
+        """True for a call of a function of the script in which something is changed in place."""
+        match call:
+            case ast.Call(func=ast.Name(id=name)):
+                return name in self._changing
+        return False
+
+    @cached_property
+    def _changing(self) -> set[str]:
+        found: set[str] = set()
+        while True:
+            more = {n for n, f in self.functions.items() if n not in found and _changes(f, found)}
+            if not more:
+                return found
+            found |= more
 
     def find(self, value: ast.expr) -> ScriptCall | None:
         """
@@ -137,3 +154,10 @@ class ScriptCalls:
         place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
         why = f"what {name} computes of tensors that it makes at random is not seen: it {what}"
         self.unseen = self.unseen or ImportFailure(f"{why}; {ADVICE}", place)
+
+
+def _changes(definition: ast.FunctionDef, changing: Collection[str]) -> bool:
+    """True if a function changes something in place itself or by a function that does."""
+    nodes = list(ast.walk(definition))
+    called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return any(changed_by(n) is not None for n in nodes) or not called.isdisjoint(changing)

@@ -13,7 +13,6 @@ through a decorator, makes inputs.
 from __future__ import annotations
 
 import ast
-import copy
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -25,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, errors_in, names_in, place_in
 from dlc.frontend.printed import described, is_description
+from dlc.frontend.program_variables import CONTAINERS, ProgramVariables
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
 from dlc.frontend.single_exit import FUNCTIONS
@@ -46,7 +46,6 @@ DEFINITIONS = (
     ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     | ast.Global | ast.Pass
 )  # fmt: skip
-CONTAINERS = (list, dict, set)
 READS = frozenset(
     "parameters named_parameters modules named_modules children named_children buffers "
     "named_buffers state_dict get_parameter get_buffer get_submodule extra_repr forward".split()
@@ -62,6 +61,7 @@ class Statements:
         self.lifter = lifter
         self.functions = ScriptCalls(lifter, tree)
         lifter.inline = self._returned
+        self.variables = ProgramVariables(lifter, self._keep)
         self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in free_in(f)}
         """The variables of the script that its functions may look at."""
         self.calls = 0
@@ -94,12 +94,12 @@ class Statements:
                 self.lift(node.body if part.value else node.orelse, last)
             case ast.With():
                 self._with(node, last)
-            case ast.Assert() if self._computes(node):
+            case ast.Assert() if self.variables.computes(node):
                 pass
             case ast.Return(value=value):
                 if last and value is not None:
                     self._end(value)
-            case _ if self._computes(node) and not isinstance(node, DEFINITIONS):
+            case _ if self.variables.computes(node) and not isinstance(node, DEFINITIONS):
                 self._whole(node)
             case _:
                 self._run(node)
@@ -117,7 +117,7 @@ class Statements:
             assert isinstance(value, ast.Call)
             if last and (shown := self._shown(value.args)):
                 self._end(shown[0] if len(shown) == 1 else tuple_of(shown, value))
-            elif not self._computes(value):
+            elif not self.variables.computes(value):
                 self._run(node)
         elif last:
             self._end(value)
@@ -137,7 +137,7 @@ class Statements:
 
     def _adds(self, value: ast.expr) -> bool:
         """True if an expression computes something of an input, which may be made in it."""
-        if self._computes(value):
+        if self.variables.computes(value):
             return True
         if not any(isinstance(n, ast.Call) for n in ast.walk(value)):
             return False
@@ -186,15 +186,15 @@ class Statements:
 
     def _update(self, node: ast.AugAssign) -> None:
         name = root_of(node.target)
-        changes = self.begun and self._is_changeable(name)
-        if not self._computes(node) and not changes:
+        changes = self.begun and self.variables.is_changeable(name)
+        if not self.variables.computes(node) and not changes:
             if name in self.seen:
                 self._refuse_late(node)
             self._run(node)
             return
         value = self.lifter.use(self.lifter.visit(node.value))
         if name in self.lifter.scope:
-            self._bring(name, node)
+            self.variables.bring(name, node)
         target = self._target(node.target)
         self._keep(ast.AugAssign(target, node.op, value), node)  # pyright: ignore[reportArgumentType]
         self.result = loaded(node.target)
@@ -230,10 +230,10 @@ class Statements:
     def _whole(self, node: ast.stmt) -> None:
         """A loop or a branch over tensors belongs to the program as it stands."""
         changes = map(changed_by, ast.walk(node))
-        changed = [n for n in changes if n is not None and self._is_changeable(n)]
+        changed = [n for n in changes if n is not None and self.variables.is_changeable(n)]
         for name in sorted(names_in(node) - self.lifter.computed):
             if name in changed:
-                self._bring(name, node)
+                self.variables.bring(name, node)
             elif name in self.lifter.scope:
                 part = self.lifter.visit(ast.copy_location(ast.Name(name, ast.Load()), node))
                 if not is_name(code := self.lifter.use(part), name):
@@ -241,43 +241,30 @@ class Statements:
         self._keep(node, node)
         counters = {n for f in ast.walk(node) if isinstance(f, ast.For) for n in bound_by(f.target)}
         stored = [n.id for n in ast.walk(node) if is_stored(n)]
-        self._computed({*stored, *changed})
+        self.variables.add({*stored, *changed})
         if found := [n for n in (*stored, *changed) if n not in counters]:
             self.result = ast.copy_location(ast.Name(found[-1], ast.Load()), node)
 
-    def _bring(self, name: str, node: ast.stmt | ast.expr) -> None:
-        """
-        Makes a value that was there a variable of the program, which may change it: an input
-        itself, of others a copy.
-        """
-        if name in self.lifter.computed:
-            return
-        part = self.lifter.visit(ast.copy_location(ast.Name(name, ast.Load()), node))
-        code = self.lifter.use(part)
-        if isinstance(part.value, torch.Tensor) and not self.lifter.is_input(part.value):
-            code = ast.Call(ast.Attribute(code, "clone", ast.Load()), [], [])
-        elif isinstance(part.value, CONTAINERS):
-            code = ast.Call(self.lifter.constant(copy.copy, code), [code], [])
-        if not is_name(code, name):
-            new = ast.copy_location(assignment(name, code), node)
-            self._keep(new, new)
-        self._computed({name})
-
     def _bring_changed(self, value: ast.expr) -> None:
         """What a call of its method may change becomes a variable of the program."""
-        if not self.begun and not self._computes(value):
+        if not self.begun and not self.variables.computes(value):
             return
         self._check_modules(value)
         name = changed_by(value)
-        if name is not None and self._is_changeable(name):
-            self._bring(name, value)
+        if name is not None and self.variables.is_changeable(name):
+            self.variables.bring(name, value)
 
-    def _is_changeable(self, name: str | None) -> bool:
-        value = self.lifter.scope.get(name) if name is not None else None
-        return isinstance(value, (torch.Tensor, *CONTAINERS))
+    def _bring_arguments(self, value: ast.expr) -> None:
+        """What a function of the script may change of its arguments becomes the program's."""
+        for call in ast.walk(value):
+            if self.functions.may_change(call) and (self.begun or self.variables.computes(call)):
+                for name in sorted(names_in(call)):
+                    if self.variables.is_changeable(name):
+                        self.variables.bring(name, call)
 
     def _check_modules(self, value: ast.expr) -> None:
         """ImportFailure if what the program has used may be changed by a method of a module."""
+        self._bring_arguments(value)
         for call in ast.walk(value):
             match call:
                 case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
@@ -285,7 +272,7 @@ class Statements:
                 ):
                     of = self._evaluated_name(owner)
                     if isinstance(of, torch.nn.Module | torch.nn.Parameter):
-                        if not self._computes(call):
+                        if not self.variables.computes(call):
                             self._refuse_late(call)
 
     def _refuse_late(self, node: ast.stmt | ast.expr) -> None:
@@ -299,7 +286,7 @@ class Statements:
 
     def _called(self, value: ast.expr) -> ScriptCall | None:
         """The call of a function of the script that `value` is, given no tensors of the program."""
-        return None if self._computes(value) else self.functions.find(value)
+        return None if self.variables.computes(value) else self.functions.find(value)
 
     def _returned(self, value: ast.Call) -> ast.Name | None:
         """The variable with what such a call returns; its statements become the program's."""
@@ -326,7 +313,7 @@ class Statements:
         """Where the program stores a value."""
         match node:
             case ast.Name(id=name):
-                self._computed({name})
+                self.variables.add({name})
             case ast.Tuple(elts) | ast.List(elts):
                 new = type(node)([self._target(e) for e in elts], ast.Store())
                 return ast.copy_location(new, node)
@@ -345,30 +332,19 @@ class Statements:
 
     def _bring_root(self, target: ast.expr) -> None:
         name = root_of(target)
-        if self._is_changeable(name):
+        if self.variables.is_changeable(name):
             assert name is not None
-            self._bring(name, target)
+            self.variables.bring(name, target)
         elif name in self.lifter.scope and name not in self.lifter.computed:
             self.begun = True
             self._refuse_late(target)
-
-    def _computed(self, names: set[str]) -> None:
-        self.lifter.computed |= names
-        self.lifter.assigned |= names
 
     def _is_of_tensor(self, target: ast.expr) -> bool:
         """True if a target is an element of an input or of what the program computed."""
         inner = target
         while isinstance(inner, ast.Subscript | ast.Attribute):
             inner = inner.value
-        return inner is not target and self._computes(inner)
-
-    def _computes(self, node: ast.AST) -> bool:
-        """True if a piece of text mentions an input or what the program computed."""
-        scope, names = self.lifter.scope, names_in(node)
-        if names & self.lifter.computed:
-            return True
-        return any(self.lifter.is_input(scope.get(n)) for n in names)
+        return inner is not target and self.variables.computes(inner)
 
     def _prepares(self, value: ast.expr, last: bool) -> bool:
         """True if a call sets tensors to begin with, or changes a module."""
@@ -379,7 +355,9 @@ class Statements:
                 of = self._evaluated_name(owner)
                 if of is torch.nn.init or name in FILLS:
                     return True
-                return not last and (isinstance(of, torch.nn.Module) or not self._computes(value))
+                return not last and (
+                    isinstance(of, torch.nn.Module) or not self.variables.computes(value)
+                )
         return False
 
     def _evaluated_name(self, node: ast.expr) -> Any:

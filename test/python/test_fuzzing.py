@@ -33,7 +33,16 @@ from dlc.registry import get_pass, parse_pipeline
 
 @pytest.mark.parametrize(
     "case",
-    ["programs:1", "programs:2", "schedules:1", "schedules:2", "cascades:1", "cascades:2"],
+    [
+        "programs:1",
+        "programs:2",
+        "schedules:1",
+        "schedules:2",
+        "cascades:1",
+        "cascades:2",
+        "scripts:1",
+        "scripts:2",
+    ],
 )
 def test_some_cases(case: str) -> None:
     answer = campaign.answer_to(case)

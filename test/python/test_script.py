@@ -118,6 +118,19 @@ SCRIPTS = {
         "x = torch.randn(4)\nw = torch.zeros(4)\nw[1] = 5\ny = x * w\nw[2] = 7\nr = y + w",
         ["x"],
     ),
+    "names of one constant": (
+        "x = torch.randn(4)\nc = torch.ones(4)\nd = c\nh = x * d\nc += x\nr = d * h",
+        ["x"],
+    ),
+    "names of one list": (
+        "x = torch.randn(4)\na = [x]\nb = a\nb.append(x * 2)\nr = sum(a)",
+        ["b.0", "x"],
+    ),
+    "a function that changes a constant": (
+        "def f(t, k):\n    k += t\n    return t\nx = torch.randn(4)\nk = torch.ones(4)\n"
+        "h = x * k\ny = f(x, k)\nz = f(torch.ones(4), k)\nr = y * k + h",
+        ["x"],
+    ),
     "a list of results": (
         "x = torch.randn(4)\nall = []\nfor i in range(3):\n    all.append(x * i)\n"
         "r = torch.cat(all)",
@@ -247,6 +260,20 @@ def test_scripts_import_their_neighbours_and_print_to_stderr(
 def test_what_the_program_has_used_does_not_change(change: str) -> None:
     text = f"{LINEAR}x = torch.randn(2, 4)\ny = m(x)\n{change}\nm(x) + y"
     with pytest.raises(ImportFailure, match=r"<command>:4:1: error: a statement changes what"):
+        capture_text(text)
+
+
+@pytest.mark.parametrize(
+    ("made", "change"),
+    [
+        ("d = c[0]", "c += x"),
+        ("d = [c]", "c.add_(x)"),
+        ("m.register_buffer('c', c)", "c[1] = x[0]"),
+    ],
+)
+def test_what_shares_memory_does_not_change(made: str, change: str) -> None:
+    text = f"{LINEAR}c = torch.ones(4, 4)\n{made}\nx = torch.randn(4)\n{change}\nr = c * x"
+    with pytest.raises(ImportFailure, match=r"<command>:5:1: .* c, which shares memory with"):
         capture_text(text)
 
 

@@ -1,5 +1,5 @@
 """
-Random programs, results, schedules and texts against dlc; every case is its kind and a seed.
+Random programs, results, schedules, scripts and texts against dlc; a case is its kind and a seed.
 
     python -m fuzzing                       # until interrupted; failures go to ./fuzz-failures
     python -m fuzzing --seconds 120

@@ -1,4 +1,4 @@
-"""The five kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
+"""The six kinds of cases; each is made by a seed and says what is wrong, or that all is right."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ from fuzzing.programs import Program, random_program, shrink
 from fuzzing.results import Returning, random_returning, shrunk
 from fuzzing.results import complaint as complaint_of_results
 from fuzzing.schedules import as_schedule, random_mistake, random_schedule
+from fuzzing.scripts import complaint as complaint_of_script
+from fuzzing.scripts import random_script
+from fuzzing.scripts import shrunk as shrunk_script
 from fuzzing.texts import answer, random_passes, random_text
 
 ON_HOST = 0.15
@@ -48,7 +51,7 @@ ON_HOST = 0.15
 EXPORTED = 0.1
 """How often a program is also built and run without dlc."""
 TEXTS = 20
-"""So many texts are a case."""
+"""So many texts, and so many scripts, are a case."""
 IN_PARTS = ("chunk-reduce", "cooperative-reduce")
 """Steps that have parts of a long sum added up apart."""
 
@@ -170,12 +173,23 @@ def results(rng: random.Random) -> Answer:
     return Answer(said_of(smallest), smallest.text)
 
 
+def scripts(rng: random.Random) -> Answer:
+    """Some scripts: the program of each for the random numbers that were drawn, and for others."""
+    for _ in range(TEXTS):
+        text = random_script(rng)
+        if said := complaint_of_script(text):
+            smallest = shrunk_script(text, lambda t, said=said: complaint_of_script(t) == said)
+            return Answer(said, smallest)
+    return Answer()
+
+
 KINDS: dict[str, Callable[[random.Random], Answer]] = {
     "programs": programs,
     "schedules": schedules,
     "cascades": cascades,
     "texts": texts,
     "results": results,
+    "scripts": scripts,
 }
 
 

@@ -1,0 +1,277 @@
+"""
+Random scripts: tensors made at random, and what people do with such at the top of a file and in
+functions: branches, loops, contexts, early returns, updates in place, lists, prints. What a script
+computes last is `r`. Its program must give it for other random numbers, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dlc.frontend.capture import capture_text
+from dlc.frontend.source import ImportFailure
+
+SEEDS = (0, 1)
+REFUSED = "a statement changes "
+"""What is said of scripts that are right and refused: too late a change, or one of an alias."""
+PREAMBLE = """\
+lin = nn.Linear(4, 4)
+with torch.no_grad():
+    lin.weight.copy_(torch.arange(16.).view(4, 4) / 50 - 0.1)
+    lin.bias.fill_(0.25)
+table = {'scale': 0.5, 'ones': torch.ones(4, 4)}
+class Block(nn.Module):
+    def __init__(self, k):
+        super().__init__()
+        self.k = k
+        self.register_buffer('b', torch.full((4, 4), 0.1 * k))
+    def forward(self, x, y=None):
+        if y is None:
+            return torch.tanh(x) + self.b
+        return x * self.k - y
+block = Block(3)
+"""
+CONSTANT = "torch.ones(4, 4) * {n} | torch.eye(4) - {i}"
+MADE = """
+torch.randn(4, 4) | torch.rand(4, 4) - 0.5 | torch.randn(4, 4).t() | torch.randn(1, 4).expand(4, 4)
+"""
+COMPUTED = """
+{a} + {b} | {a} * {b} | {a} * {n} | {a} - {i} | torch.relu({a}) | torch.tanh({a}) | {a} @ {b} * 0.1
+{a}.t() | {a}.sum(0, True) + {b} | lin({a}) | block({a}) | block({a}, {b}) | block({a}, y={b})
+torch.stack([{a}, {b}]).mean(0) | {a}[{i} % 4] + {b} | {a} * table['scale'] | {a} + table['ones']
+sum([{a}, {b}]) | [{a} * j for j in range(3)][{i} % 3] | (lambda t: t * {n})({a}) | {a}
+{a} if {i} > 1 else {b} | {a}.clone().add_({b}) | torch.cat([{a}[:2], {b}[2:]]) | max(1, {i}) * {a}
+{a}.reshape(16).view(4, 4) | {a}[:, [3, 2, 1, 0]]
+torch.where({a} > 0, {a}, {b})
+"""
+NESTED = """
+if {i} > 2: | for i in range(3): | with torch.no_grad(): | for m in [lin, block]: | if {i} > 1:
+while done and done.pop(): | with torch.enable_grad(): | for j in (1, 2):
+"""
+CHANGES = """
+{v} += {b} | {v} *= {n} | {v} = {v} + {a} | {v}[{i} % 4] = {a}[0] | {v}.add_({a}) | {v}.mul_({n})
+{v}[:, 1] += {n} | {v}.t().mul_({n}) | {v}[0].zero_() | {v} -= {v}.mean()
+"""
+NUMBERS = "{i} + 1 | {i} * 2 | len('ab') + {i} | int(3.7) | {i} % 3 | max({i}, 2)"
+SHOWN = """
+print({a}.shape) | print('a', {i}) | print(f'{{{a}.sum():.3f}}') | assert {a}.shape[0] == 4 | pass
+"""
+
+
+def random_script(rng: random.Random) -> str:
+    """The text of a script."""
+    script = _Script(rng)
+    return PREAMBLE + "\n".join(script.text()) + "\n"
+
+
+def complaint(text: str) -> str:
+    """What is wrong with the program that a script is; empty if nothing is."""
+    try:
+        wanted = [_run(text, seed) for seed in SEEDS]
+    except Exception:
+        return ""  # it is no script: it changes what is expanded, or was made too small
+    if torch.equal(*wanted):
+        return ""  # what is computed last takes no random numbers
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            (module, args), (_, others) = (capture_text(text, seed=seed) for seed in SEEDS)
+    except ImportFailure as error:
+        said = str(error).split("error: ")[-1].splitlines()[0]
+        return "" if said.startswith(REFUSED) else said
+    for seed, given, right in zip(SEEDS, (args, others), wanted, strict=True):
+        with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+            found = module(*copy.deepcopy(given))
+        if not isinstance(found, torch.Tensor) or not torch.equal(found, right):
+            return f"wrong for seed {seed}"
+    return ""
+
+
+def shrunk(text: str, fails: Callable[[str], bool]) -> str:
+    """A text of fewer lines that fails, too."""
+    lines, size = text.splitlines(), len(text.splitlines()) // 2
+    while size:
+        for start in reversed(range(0, len(lines), size)):
+            fewer = lines[:start] + lines[start + size :]
+            if fails("\n".join(fewer)):
+                lines = fewer
+        size //= 2
+    return "\n".join(lines)
+
+
+def _run(text: str, seed: int) -> Any:
+    scope: dict[str, Any] = {"torch": torch, "nn": torch.nn, "__name__": "__main__"}
+    torch.manual_seed(seed)
+    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+        exec(text, scope)
+    return scope["r"]
+
+
+class _Script:
+    """Writes a script; names of what is there are kept by scope."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.count = 0
+        self.functions: list[tuple[str, int, bool, bool]] = []
+        """
+        Names of functions that were defined, how many tensors they take, whether a number, too, and
+        whether they return two tensors.
+        """
+        self.draws = True
+        """False in loops and functions of tensors, where the program itself draws when it runs."""
+
+    def text(self) -> list[str]:
+        lines: list[str] = []
+        for _ in range(self.rng.randrange(4)):
+            lines += self.function()
+        if self.rng.random() < 0.3:
+            lines += ["def main():", *_indented(self.body([], ["1"], ends=True)), ""]
+            if self.rng.random() < 0.5:
+                return [*lines, "if __name__ == '__main__':", "    r = main()"]
+            return [*lines, "r = main()"]
+        tensors, numbers = [], ["2"]
+        lines += self.statements(tensors, numbers, 0, self.rng.randrange(3, 9))
+        lines.append(f"r = torch.sin({self.computed(tensors, numbers)})")
+        return lines + self.rng.choice(([], ["r"], ["print(r)"], ["print('done', r.sum().item())"]))
+
+    def function(self) -> list[str]:
+        """A function of some tensors, or of none, which makes its own."""
+        rng = self.rng
+        taken, counts, pair = rng.choice((0, 0, 1, 2)), rng.random() < 0.5, rng.random() < 0.2
+        self.count += 1
+        name, given = f"f{self.count}", [f"t{n}" for n in range(taken)]
+        parameters = [*given, "n=2"] if counts else given
+        decorator = ["@torch.no_grad()"] if rng.random() < 0.1 else []
+        self.draws = taken == 0
+        body = self.body(given, ["n"] if counts else ["3"], pair=pair)
+        self.draws = True
+        self.functions.append((name, taken, counts, pair))
+        return [*decorator, f"def {name}({', '.join(parameters)}):", *_indented(body), ""]
+
+    def body(
+        self, given: list[str], numbers: list[str], ends: bool = False, pair: bool = False
+    ) -> list[str]:
+        """The statements of a function; `ends` says that it computes what the script does."""
+        rng, tensors = self.rng, [*given]
+        lines: list[str] = []
+        if rng.random() < 0.15:
+            lines += ["def inner(t, *more):", f"    return {self.fill(COMPUTED, ['t'], numbers)}"]
+            self.functions.append(("inner", 1, False, False))
+        early = not ends and not pair
+        lines += self.statements(tensors, numbers, 1, rng.randrange(1, 5), early)
+        value = self.computed(tensors, numbers)
+        end = f"return torch.sin({value})" if ends else f"return {value}"
+        if pair:
+            end += f", {self.computed(tensors, numbers)}"
+        self.functions = [f for f in self.functions if f[0] != "inner"]
+        return (
+            [*lines, "with torch.no_grad():", f"    {end}"]
+            if rng.random() < 0.15
+            else [*lines, end]
+        )
+
+    def statements(
+        self, tensors: list[str], numbers: list[str], depth: int, most: int, returns: bool = False
+    ) -> list[str]:
+        """Some statements, which may add to the names of tensors and of numbers."""
+        lines: list[str] = []
+        for _ in range(most):
+            lines += self.statement(tensors, numbers, depth, returns)
+        return lines
+
+    def statement(
+        self, tensors: list[str], numbers: list[str], depth: int, returns: bool
+    ) -> list[str]:
+        rng = self.rng
+        draw = rng.random()
+        if not tensors or draw < 0.2:
+            return [f"{self.new(tensors)} = {self.made(numbers)}"]
+        if draw < 0.5:
+            value = self.computed(tensors, numbers)
+            old = rng.random() < 0.25
+            return [f"{rng.choice(tensors) if old else self.new(tensors)} = {value}"]
+        if draw < 0.62:
+            return [self.fill(CHANGES, tensors, numbers)]
+        if draw < 0.68:
+            value = self.fill(NUMBERS, tensors, numbers)
+            return [f"{self.new(numbers)} = {value}"]
+        if draw < 0.74:
+            return [self.fill(SHOWN, tensors, numbers)]
+        if depth < 3 and draw < 0.96:
+            return self.nested(tensors, numbers, depth, returns)
+        pairs = [f for f in self.functions if f[3] and f[1] == 0] if self.draws else []
+        if pairs:
+            return [f"{self.new(tensors)}, {self.new(tensors)} = {rng.choice(pairs)[0]}()"]
+        x, y = self.computed(tensors, numbers), self.computed(tensors, numbers)
+        return [f"{self.new(tensors)}, {self.new(tensors)} = {x}, {y}"]
+
+    def nested(
+        self, tensors: list[str], numbers: list[str], depth: int, returns: bool
+    ) -> list[str]:
+        rng = self.rng
+        head = self.fill(NESTED, tensors, numbers)
+        inner, counted = [*tensors], [*numbers]
+        if head.startswith("for") and "m in" not in head:
+            counted.append(head.split()[1])
+        if head.startswith("while"):
+            self.count += 1
+            head = head.replace("done", f"done{self.count}")
+        drew, self.draws = self.draws, self.draws and head.startswith(("if", "with"))
+        body = self.statements(inner, counted, depth + 1, rng.randrange(1, 3), False)
+        self.draws = drew
+        if head.startswith("if"):
+            if returns and rng.random() < 0.4:
+                body.append(f"return {self.computed(inner, counted)}")
+            lines = [head, *_indented(body)]
+            if rng.random() < 0.5:
+                other = self.statements([*tensors], [*numbers], depth + 1, 1, False)
+                lines += ["else:", *_indented(other)]
+            return lines
+        if "m in" in head:
+            body.append(f"{rng.choice(tensors)} = m({rng.choice(tensors)})")
+        if head.startswith("while"):
+            return [f"{head.split()[1]} = [2, 1]", head, *_indented(body)]
+        if head.startswith("with"):
+            tensors += [name for name in inner if name not in tensors]
+            numbers += [name for name in counted if name not in numbers]
+        return [head, *_indented(body)]
+
+    def computed(self, tensors: list[str], numbers: list[str]) -> str:
+        """An expression, mostly of tensors that are there."""
+        rng = self.rng
+        if self.functions and rng.random() < 0.3:
+            name, taken, counts, pair = rng.choice(self.functions)
+            if tensors if taken else self.draws:
+                given = [rng.choice(tensors) for _ in range(taken)]
+                given += [f"n={rng.choice(numbers)}"] if counts and rng.random() < 0.5 else []
+                call = f"{name}({', '.join(given)})" + (f"[{rng.randrange(2)}]" if pair else "")
+                return call if rng.random() < 0.6 else f"{call} * {rng.choice(numbers)}"
+        return self.fill(COMPUTED, tensors, numbers) if tensors else self.made(numbers)
+
+    def made(self, numbers: list[str]) -> str:
+        return self.fill(MADE if self.draws and self.rng.random() < 0.8 else CONSTANT, [], numbers)
+
+    def fill(self, templates: str, tensors: list[str], numbers: list[str]) -> str:
+        """One of some templates, its names filled in."""
+        pieces = templates.strip().replace("\n", " | ").split(" | ")
+        pick = self.rng.choice
+        a, b, v = (pick(tensors or ["none"]) for _ in range(3))
+        n = pick((*numbers, "0.5", "2"))
+        return pick(pieces).format(a=a, b=b, v=v, n=n, i=pick(numbers))
+
+    def new(self, names: list[str]) -> str:
+        self.count += 1
+        name = f"x{self.count}"
+        names.append(name)
+        return name
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
