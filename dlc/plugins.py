@@ -195,6 +195,8 @@ class Registry:
         if not callable(function):
             raise PluginError(f"the decomposition of '{overload}' is no function")
         name = overload if "." in overload else f"{overload}.default"
+        if self._plugin is not None:
+            _check_overload(name)
         self._add(DECOMPOSITIONS, name, function)
 
     def scalar(self, name: str, row: Any) -> None:
@@ -226,6 +228,22 @@ class Registry:
         caller = sys._getframe(2)
         place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         table.add(name, Entry(value, self._plugin, place))
+
+
+def _check_overload(name: str) -> None:
+    """PluginError for what PyTorch has no ATen overload of."""
+    import torch
+
+    from dlc.diagnostics import did_you_mean  # with xDSL
+
+    packet = getattr(torch.ops.aten, name.partition(".")[0], None)
+    if packet is None:
+        names = {schema.name.removeprefix("aten::") for schema in torch._C._jit_get_all_schemas()}
+        close = did_you_mean(name.partition(".")[0], names) or "its name is that in torch.ops.aten"
+        raise PluginError(f"there is no ATen operation of '{name}': {close}")
+    if name.partition(".")[2] not in packet.overloads():
+        known = ", ".join(packet.overloads())
+        raise PluginError(f"aten.{name} is no overload of that operation: it has {known}")
 
 
 DLC = Registry(None)

@@ -112,7 +112,10 @@ def bisect_and_report(job: Job) -> int:
     elif failure is not None:
         culprit, complaint = states[-1], failure
     else:
-        print(f"no pass changes the result: {asked} of {counted(end + 1, 'state')} ran")
+        if states:
+            print(f"no pass changes the result: the last of {counted(end + 1, 'state')} ran, too")
+        else:
+            print("no pass changes the program, so there is nothing to bisect")
         return 0
     print(f"{culprit.step.name} is wrong; {asked} of {counted(end + 1, 'state')} ran\n")
     alone = _in_one_kernel(ctx, culprit, options.seed, judge)

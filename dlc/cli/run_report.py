@@ -26,6 +26,11 @@ from dlc.text import GREEN, RED, counted, paint, seconds, table, wants_colour
 if TYPE_CHECKING:
     from dlc.cli.profile_report import Profile
 
+NOT_COMPARED = (
+    "the results were compared with nothing, as IR says no other way to compute them: with -c TEXT "
+    "they are compared with PyTorch's, and `dlc check {0}` looks for races"
+)
+
 
 def run_and_report(job: Job) -> int:
     """Runs what was loaded; 1 where a result is wrong, else 0."""
@@ -83,6 +88,9 @@ def _run_and_judge(executor: Executor, subject: Subject, options: argparse.Names
     tensors = tensors_of(shown.written, shown.rows, results, arguments)
     if subject.reference is None:
         print(statistics_table(shown.rows, tensors))
+        if options.file is not None:
+            sys.stdout.flush()
+            print(NOT_COMPARED.format(options.file), file=sys.stderr)
         return 0
     exact, eager = subject.reference
     told = Known(

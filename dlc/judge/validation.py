@@ -232,10 +232,12 @@ class Validation:
         return None
 
     def __str__(self) -> str:
-        text = (
-            f"{counted(self.passes, 'pass')}, {self.checked} changed the program, and no result, "
-            f"on {counted(len(self.question.trials), 'set')} of inputs"
-        )
+        if self.checked:
+            on = f"on {counted(len(self.question.trials), 'set')} of inputs"
+            changed = f"{self.checked} changed the program, and none its results, {on}"
+        else:
+            changed = "none changed the program, so no results were compared"
+        text = f"{counted(self.passes, 'pass')} ran: {changed}" if self.passes else "no pass ran"
         return "\n".join([*self.question.notes, text])
 
 

@@ -90,7 +90,7 @@ def test_dlc_opt_says_what_was_validated(
     file = tmp_path / "k.mlir"
     file.write_text(str(scheduled(GEMM, "tileify")))
     assert dlc_opt.main([str(file), "-p", "tileify,mark-unroll", "--validate"]) == 0
-    assert "2 passes, 1 changed the program, and no result" in capsys.readouterr().err
+    assert "2 passes ran: 1 changed the program, and none its results" in capsys.readouterr().err
 
 
 @dataclass(frozen=True)

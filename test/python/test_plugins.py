@@ -245,6 +245,14 @@ BROKEN: dict[str, tuple[str, str]] = {
         "def register(registry):\n    registry.decomposition('add.Tensor', print)\n",
         r"p\.py:2: .*registers the decomposition 'add\.Tensor', which dlc registers, too",
     ),
+    "no such operation": (
+        "def register(registry):\n    registry.decomposition('_adddmm_activation', print)\n",
+        r"p\.py:2: .*no ATen operation of '_adddmm_activation.default': did you mean _addmm_act",
+    ),
+    "no such overload": (
+        "def register(registry):\n    registry.decomposition('poisson.Tensor', print)\n",
+        r"p\.py:2: .*aten.poisson.Tensor is no overload of that operation: it has default, out",
+    ),
     "place": (
         PASS.replace("PLACE", "after='tilefy'"),
         r"p\.py:15: .*'count-ops' is placed next to 'tilefy', and there is no such pass",

@@ -216,3 +216,14 @@ def test_tensors_without_elements() -> None:
     f = dlc.compile(torch.relu, (X,), backend="host")
     with pytest.raises(LaunchError, match="the device 'meta' has no elements"):
         f(X.to("meta"))
+
+
+def test_a_decomposition_that_asks_for_what_is_not_there() -> None:
+    from dlc.dialects.torch import AtenOp
+    from dlc.transforms.tensor.decompositions.builder import Refused
+    from dlc.transforms.tensor.decompositions.lowering import Lowering
+
+    f = dlc.compile(torch.mul, (X, X + 1), backend="host")
+    (op,) = (op for op in f.variants[0].module("torch").walk() if isinstance(op, AtenOp))
+    with pytest.raises(Refused, match="a tensor for 'mat3', found tensors for self, other"):
+        Lowering(op, 0).tensor("mat3")

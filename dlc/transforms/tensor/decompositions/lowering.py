@@ -23,7 +23,10 @@ class Lowering(TensorBuilder):
 
     def tensor(self, name: str = "self") -> SSAValue:
         value = self.op.operand(name)
-        return refuse(f"expected a tensor for '{name}'") if value is None else value
+        if value is None:
+            given = ", ".join(self.op.names) or "none"
+            refuse(f"expected a tensor for '{name}', found tensors for {given}")
+        return value
 
     def of_function(self, name: str) -> SSAValue:
         """A function of the table of scalars, such as `math.exp`, of the elements of the tensor."""
