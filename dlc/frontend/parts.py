@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.frontend.source import ImportFailure, Place
 
@@ -42,8 +44,34 @@ def errors_in(filename: str) -> Iterator[None]:
         raise with_hint(failure, closest_name(error)) from error
 
 
+DEVICE = (
+    "leave the device out: tensors are copied to where kernels run (--backend, backend=), whatever "
+    "the GPU that they are compiled for (--target, target=)"
+)
+
+
+def device_hint(error: Exception) -> str | None:
+    """What to do where a program asks for a GPU that is not there, or mixes devices."""
+    asks = "not compiled with CUDA|not linked with support for cuda|No CUDA GPUs|on the same device"
+    return DEVICE if re.search(asks, str(error)) else None
+
+
 def closest_name(error: Exception) -> str | None:
-    """The name that may be meant, where an object has no attribute of that name."""
+    """
+    The name that may be meant, where an object has no attribute of that name, or there is none
+    such; else `device_hint`.
+    """
+    if (hint := device_hint(error)) is not None:
+        return hint
+    if isinstance(error, NameError) and isinstance(error.name, str):
+        at_hand = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
+        found = ((prefix, getattr(m, error.name, None)) for prefix, m in at_hand.items())
+        having = (f"{prefix}.{error.name}" for prefix, value in found if callable(value))
+        if (meant := next(having, None)) is not None:
+            return f"did you mean {meant}?"
+        known = [n for f, _ in traceback.walk_tb(error.__traceback__) for n in f.f_globals]
+        close = did_you_mean(error.name, known[-1000:])
+        return close or "torch, nn, F and math are at hand, and a text may import others"
     if isinstance(error, AttributeError) and error.name is not None:
         public = [name for name in dir(error.obj) if not name.startswith("_")]
         return did_you_mean(error.name, public)

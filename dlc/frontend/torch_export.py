@@ -23,6 +23,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
+from dlc.diagnostics import with_hint
 from dlc.frontend.ambient import Ambient
 from dlc.frontend.bags import BAGS
 from dlc.frontend.beside_aten import beside_aten
@@ -39,6 +40,7 @@ from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
 from dlc.frontend.fractional import FRACTIONAL
 from dlc.frontend.overloads import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
+from dlc.frontend.parts import device_hint
 from dlc.frontend.recurrent_layers import RECURRENT, is_dropping, shapes_only
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
@@ -113,7 +115,8 @@ def export(
             raise
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
-            raise ImportFailure(explain(error, place.text if place else ""), place) from error
+            failure = ImportFailure(explain(error, place.text if place else ""), place)
+            raise with_hint(failure, device_hint(error)) from error
 
 
 def _apart(tensor: torch.Tensor) -> torch.Tensor:

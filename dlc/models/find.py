@@ -78,8 +78,7 @@ def read_config(path: Path) -> Any:
         kind = stated["model_type"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ImportFailure(
-            f"expected a configuration with a model_type in '{path}': {type(error).__name__}: "
-            f"{error}"
+            f"expected a configuration with a model_type in '{path}': {_why_not(error)}"
         ) from None
     if "auto_map" in stated and not _is_known(kind):
         raise ImportFailure(
@@ -98,6 +97,19 @@ def read_config(path: Path) -> Any:
     except Exception as error:
         first = str(error).split("\n")[0]
         raise ImportFailure(f"transformers does not take '{path}': {first}") from error
+
+
+def _why_not(error: Exception) -> str:
+    """Why a file is no configuration."""
+    match error:
+        case json.JSONDecodeError():
+            return f"it is no JSON: {error.msg[:1].lower()}{error.msg[1:]} in line {error.lineno}"
+        case OSError():
+            return (error.strerror or str(error)).lower()
+        case UnicodeDecodeError():
+            return "it is not text"
+        case _:
+            return "it has none"
 
 
 def _is_known(kind: object) -> bool:

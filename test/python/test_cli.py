@@ -12,6 +12,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import torch
 from made_up import MADE_UP
 
 from dlc.cli.dlc_cli import main, make_parser
@@ -199,6 +200,21 @@ def test_files_of_other_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
         assert main(["compile", str(tmp_path / name)]) == (2 if name in ("k.dlc", "k.txt") else 1)
         assert line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("randn(4)", "did you mean torch.randn?"),
+        ("Linear(2, 3)(torch.randn(2))", "did you mean nn.Linear?"),
+        ("np.zeros(3)", "torch, nn, F and math are at hand, and a text may import others"),
+        ("torch.randn(4) + torch.randn(4).to('cuda')", "leave the device out: "),
+    ],
+)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_names_and_devices_are_hinted_at(text: str, hint: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["compile", "-c", text]) == 1
+    assert f"\nhint: {hint}" in capsys.readouterr().err
 
 
 def test_python_on_stdin_is_told_from_ir(

@@ -301,7 +301,9 @@ def test_models_that_cannot_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     refused("no file or directory 'none.json'", "none.json")
     refused("no config.json in the directory", str(tmp_path))
     (tmp_path / "config.json").write_text("{")
-    refused("expected a configuration with a model_type .*JSONDecodeError", str(tmp_path))
+    refused(
+        "expected a configuration with a model_type .*: it is no JSON: .* in line 1", str(tmp_path)
+    )
     refused("knows no model_type 'wrong'.*newer", config_file(tmp_path, {"model_type": "wrong"}))
     own = {"model_type": "wrong", "auto_map": {}}
     refused("code of the model's own", config_file(tmp_path, own))
