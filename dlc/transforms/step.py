@@ -38,6 +38,7 @@ from dlc import plugins, registry
 from dlc.diagnostics import TextError, with_hint
 from dlc.dialects import loop, tile
 from dlc.dialects.kernel_op import KernelSignature, kernels_in
+from dlc.dialects.program_attributes import PLUGINS
 from dlc.passes import CHOOSING, Step, steps
 from dlc.registry import OptionError, PipelineError
 from dlc.remarks import collect, remark
@@ -49,8 +50,6 @@ Kernel = loop.KernelOp | tile.KernelOp
 
 SKIPPED = "skipped, "
 """How the remark of a step that declined begins."""
-PLUGINS = "dlc.plugins"
-"""The attribute of a module that says of the steps of plug-ins which bring them."""
 HOLDS = "a schedule holds the sixteen scheduling steps, tileify to mark-unroll"
 """What is said of other passes in one."""
 

@@ -330,6 +330,11 @@ BROKEN: dict[str, tuple[str, str, str]] = {
         "1:30: error: unknown element type 'i7', expected one of f64, f32,",
         "i7",
     ),
+    "plug-ins of a module": (
+        "builtin.module attributes {dlc.plugins = {}, dlc.x = 1 : i64} {\n}",
+        "1:46: error: unknown attribute 'dlc.x' of a module",
+        "dlc.x",
+    ),
     "attribute of a module": (
         'builtin.module attributes {dlc.taget = "sm_90"} {\n}',
         "1:28: error: unknown attribute 'dlc.taget' of a module",
