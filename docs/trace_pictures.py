@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from browser import Browser, missing
@@ -26,13 +27,13 @@ const steps = [...document.querySelectorAll('#steps li')];
 steps.find(step => step.textContent.includes(arguments[0])).click();
 """
 SCROLL = """
-const title = [...document.querySelectorAll('h3')].find(h => h.textContent == 'Who stores what');
-title.scrollIntoView();
+const title = [...document.querySelectorAll('h3')].find(h => h.textContent == arguments[0]);
+title.scrollIntoView({behavior: 'instant'});
 """
 
 
 def pictures(page: Path, profile: Path) -> None:
-    """Writes `trace-irs.png`, `trace-passes.png` and `trace-kernels.png`."""
+    """Writes `trace-irs.png`, `trace-passes.png`, `trace-kernels.png` and `trace-rings.png`."""
     with Browser(profile, WIDTH, HEIGHT) as window:
         window.open(page)
         window.run(SELECT)
@@ -41,8 +42,11 @@ def pictures(page: Path, profile: Path) -> None:
         window.run(STEP, "t:007_stage_inputs")
         window.picture(FOLDER / "trace-passes.png")
         window.press("3")
-        window.run(SCROLL)
+        window.run(SCROLL, "Who stores what")
         window.picture(FOLDER / "trace-kernels.png")
+        window.run(SCROLL, "Rings through time")
+        time.sleep(0.5)  # until it is painted
+        window.picture(FOLDER / "trace-rings.png")
 
 
 if __name__ == "__main__":

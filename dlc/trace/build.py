@@ -27,8 +27,20 @@ from dlc.target import Target, target_of
 from dlc.trace.lines import origins
 from dlc.trace.machine_code import machine_code
 from dlc.trace.memory import memory_of
-from dlc.trace.model import Access, Axis, Checked, Chip, Cost, Hazard, Kernel, Owners, Trace
+from dlc.trace.model import (
+    Access,
+    Axis,
+    Checked,
+    Chip,
+    Cost,
+    Hazard,
+    Kernel,
+    Owners,
+    Pipeline,
+    Trace,
+)
 from dlc.trace.pictures import banks_of, owners_of
+from dlc.trace.pipelines import pipeline_of
 from dlc.trace.recorder import Recorder
 from dlc.version import VERSION
 
@@ -81,6 +93,7 @@ class _Tiles:
         self.axes: dict[str, list[Axis]] = {}
         self.ops: dict[str, list[str]] = {}
         self.owners: dict[str, Owners | None] = {}
+        self.pipelines: dict[str, Pipeline | None] = {}
         self.costs: dict[str, Cost] = {}
         self.seconds: dict[str, float] = {}
         """What `--explain` predicts of a launch of each, of the kernel that combines parts, too."""
@@ -117,6 +130,7 @@ class _Tiles:
                 ]
                 self.ops[op.name_] = ops_of(op)
                 self.owners[op.name_] = owners_of(op)
+                self.pipelines[op.name_] = pipeline_of(op)
 
 
 def _checked(module: ModuleOp, progress: Progress) -> dict[kernel.FuncOp, Checked]:
@@ -169,6 +183,7 @@ def _kernel(
         blocks_per_sm=held.blocks,
         axes=tiles.axes.get(func.name_, ()),
         owners=tiles.owners.get(func.name_),
+        pipeline=tiles.pipelines.get(func.name_),
         banks=banks_of(func, line_of),
         cost=tiles.costs.get(func.name_),
         checked=checked,

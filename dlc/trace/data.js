@@ -13,9 +13,13 @@
  * @typedef {{name: string, launches: number, ops: string[], schedule: string, grid: number,
  *   block: number, shared_bytes: number, seconds: number, figures: Record<string, number>,
  *   machine: Record<string, number>, slots: Record<string, number>, blocks_per_sm: number, axes: Axis[],
- *   owners: Owners | null, banks: Bank[], cost: Cost | null,
+ *   owners: Owners | null, pipeline: Pipeline | null, banks: Bank[], cost: Cost | null,
  *   checked: Checked | null}} Kernel
  * @typedef {{name: string, shape: number[], block: number[], threads: number[][]}} Owners
+ * @typedef {{ring: string, chunk: number, slot: number, filled: number, acquired: number,
+ *   released: number}} Stay
+ * @typedef {{turns: number, end: number, stays: Stay[],
+ *   rings: {name: string, depth: number, chunks: number, kind: string}[]}} Pipeline
  * @typedef {{text: string, line: number, ways: number, lanes: number[], width: number}} Bank
  * @typedef {{flops: number, bytes: number, seconds: number}} Cost
  * @typedef {{line: number, text: string}} Access

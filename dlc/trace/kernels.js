@@ -16,6 +16,7 @@ function drawKernels() {
     if (Object.keys(chosen.machine).length)
       parts.push(figures("its machine code has", chosen.machine));
     parts.push(...ownersPicture(chosen), ...wavesPicture(chosen));
+    parts.push(...pipelinePicture(chosen));
     parts.push(...banksPicture(chosen), ...checkedList(chosen));
   }
   parts.push(...memoryPicture(), ...roofline());

@@ -116,6 +116,44 @@ class Bank:
 
 
 @dataclass(frozen=True)
+class Ring:
+    """Slots in shared memory for the chunks that a loop works through."""
+
+    name: str
+    depth: int
+    """The number of its slots."""
+    chunks: int
+    kind: str
+    """`async` or `tma`; empty where the threads themselves copy."""
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A chunk in a slot of a ring. Times are turns of the loop, from the kernel's begin on."""
+
+    ring: str
+    chunk: int
+    slot: int
+    filled: float
+    """When it is requested."""
+    acquired: float
+    """When it is waited for; -1 for later than is drawn."""
+    released: float
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The first turns of a kernel that works on rings."""
+
+    turns: int
+    """As many are told of."""
+    end: float
+    """The time at their end."""
+    rings: Sequence[Ring]
+    stays: Sequence[Stay]
+
+
+@dataclass(frozen=True)
 class Cost:
     """What `--explain` predicts of a launch."""
 
@@ -159,6 +197,8 @@ class Kernel:
     axes: Sequence[Axis]
     """Of its Tile IR; none where the program began as Kernel IR."""
     owners: Owners | None
+    pipeline: Pipeline | None
+    """None for a kernel without rings, or that began as Kernel IR."""
     banks: Sequence[Bank]
     cost: Cost | None
     """None where no Loop IR of the kernel was there to predict from."""

@@ -8,7 +8,10 @@ from dlc.escapes import html_json, html_text
 from dlc.trace.model import Trace, as_json
 
 FOLDER = Path(__file__).parent
-SCRIPTS = ("data.js", "panes.js", "passes.js", "pictures.js", "memory.js", "kernels.js", "page.js")
+SCRIPTS = tuple(
+    f"{name}.js"
+    for name in ("data", "panes", "passes", "pictures", "pipelines", "memory", "kernels", "page")
+)
 """One script in parts: the last one sets the page up."""
 
 

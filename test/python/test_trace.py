@@ -233,6 +233,30 @@ def test_the_picture_says_who_stores_what(product: Trace) -> None:
     assert owners.threads == [[row * 2 + c % 8 // 4 for c in range(16)] for row in range(16)]
 
 
+def test_the_chart_has_chunks_in_the_slots_of_rings(product: Trace) -> None:
+    pipeline = product.kernels[0].pipeline
+    assert pipeline is not None
+    assert [(r.name, r.depth, r.chunks, r.kind) for r in pipeline.rings] == [
+        (f"{name}_ring", 3, 2, "async") for name in "xyz"
+    ]
+    assert pipeline.turns == 2
+    for stay in pipeline.stays:
+        assert stay.slot == stay.chunk % 3
+        assert 0 <= stay.filled < stay.acquired < stay.released < pipeline.end
+        assert stay.filled < 2 * 3 * 0.25 <= stay.acquired  # both chunks are asked for first
+    assert len(pipeline.stays) == 2 * 3
+
+
+def test_a_slot_is_free_before_it_is_asked_for_again() -> None:
+    pipeline = traced("torch.randn(2048, 512) @ torch.randn(512, 2048)")[0].kernels[0].pipeline
+    assert pipeline is not None
+    assert pipeline.turns < pipeline.rings[0].chunks  # the first turns
+    for one in pipeline.stays:
+        for two in pipeline.stays:
+            if (one.ring, one.slot) == (two.ring, two.slot) and one.chunk < two.chunk:
+                assert 0 <= one.released < two.filled
+
+
 def test_costs_of_lines_are_those_of_the_kernel(product: Trace) -> None:
     (kernel,) = product.kernels
     pane = next(pane for pane in product.panes if pane.ir == "kernel")
