@@ -25,6 +25,7 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.cuda_graph": "captured programs",
         "dlc.gradients": "by PyTorch",
         "dlc.saved": "programs as files",
+        "dlc.missing_attributes": "what to ask",
     },
     {
         "dlc.schedule": "which schedule, by which estimate",
@@ -48,18 +49,17 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.passes": "the list of passes",
         "dlc.log": "what DLC_LOG shows",
         "dlc.error_report": "errors as sentences",
+        "dlc.version": "which dlc",
     },
+    {"dlc.plugins": "what dlc and others bring, by kind and name"},
     {
         "dlc.diagnostics": "errors with a place and a hint",
         "dlc.remarks": "what a pass did",
         "dlc.text": "tables, diffs",
+        "dlc.file_kinds": "what files are for",
         "dlc.notebook": "programs in notebooks",
-        "dlc.version": "which dlc",
     },
-    {
-        "dlc.plugins": "what dlc and others bring, by kind and name",
-        "dlc.escapes": "strings of programs in texts of other languages",
-    },
+    {"dlc.escapes": "strings of programs in texts of other languages"},
 )
 """Top to bottom, each part with what it is: a module imports from its own part and from below."""
 
