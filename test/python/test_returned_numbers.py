@@ -115,11 +115,6 @@ def test_an_exported_program_writes_numbers(tmp_path: Path, scheduler: Path) -> 
     compiled = dlc.compile(several, (X,), backend="host")
     export_program(compiled.variants[0].module("kernel"), tmp_path)
     build(tmp_path, scheduler)
-    made = subprocess.run(
-        [tmp_path / "run", tmp_path, tmp_path / "none"], capture_output=True, text=True, check=False
-    )
-    assert made.returncode == 1
-    assert made.stderr.endswith(f"for the results; make it first: mkdir -p {tmp_path}/none\n")
     np.save(tmp_path / "x.npy", as_array(X))
     assert run(tmp_path).returncode == 0
     found = [np.load(tmp_path / "out" / f"{n}.npy") for n in range(4)]
