@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ class Rows(nn.Module):
         super().__init__()
         self.model: Any = model
         self.capacity = capacity
+        self.cache_argument = cache_argument(model)
         like = next(model.parameters())
         numbers = {"dtype": torch.int64, "device": like.device}
         self.register_buffer("tokens", torch.zeros(rows, capacity + 1, **numbers))
@@ -64,9 +66,8 @@ class Rows(nn.Module):
         """The logits (rows, length, vocabulary) of the tokens at positions (rows, length)."""
         tokens = torch.gather(self.tokens, 1, positions)
         cache = row_cache(self.kept(), positions)
-        return self.model(
-            tokens, position_ids=positions, past_key_values=cache, use_cache=True
-        ).logits
+        given = {self.cache_argument: cache}
+        return self.model(tokens, position_ids=positions, use_cache=True, **given).logits
 
 
 class Chunk(nn.Module):
@@ -101,13 +102,19 @@ class Token(nn.Module):
         rows.done.logical_or_(ended)
 
 
+def cache_argument(model: Any) -> str:
+    """What a model calls its cache: transformers 5.24 has another name for it than 5.23."""
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
+
+
 def _shapes(model: Any, rows: int, capacity: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Of the keys and the values of each layer, by what the model makes of one token."""
     chosen, seen = model.config._attn_implementation, DynamicCache()
     model.set_attn_implementation("eager")
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-            model(torch.zeros(1, 1, dtype=torch.int64), past_key_values=seen, use_cache=True)
+            given = {cache_argument(model): seen}
+            model(torch.zeros(1, 1, dtype=torch.int64), use_cache=True, **given)
     finally:
         model.set_attn_implementation(chosen)
     found = []

@@ -100,6 +100,7 @@ def test_the_argument_itself_is_written(tmp_path: Path) -> None:
 
 def test_an_export_writes_the_argument(tmp_path: Path, scheduler: Path) -> None:
     module = parse(load(tmp_path / "k.mlir", TEXT).ir("kernel"))
+    tmp_path /= "exported"
     export_program(module, tmp_path)
     build(tmp_path, scheduler)
     for name, tensor in zip(("cache", "v", "g"), given(), strict=True):

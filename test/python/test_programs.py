@@ -642,7 +642,7 @@ def test_edited_schedules_are_right(schedule: str):
         ("tileify,canonicalize", "'canonicalize' is a pass, but no scheduling step"),
         ("tileify,cooperative-reduce{threads=32 vector=0}", "vector must be at least 1, not 0"),
         ("tileify,cooperative-reduce{thread=32}", "has no option 'thread'"),
-        ("tileify{", "Expected argument name here"),
+        ("tileify{", "expected the name of an option or } here"),
     ],
 )
 def test_schedules_that_name_no_step_are_refused(schedule: str, message: str):
