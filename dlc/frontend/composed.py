@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
+from torch._decomp import decomposition_table
 from torch._ops import OperatorBase
 
 
@@ -79,8 +80,44 @@ def fake_quantize_if(
 
 
 aten = torch.ops.aten
+
+
+def flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """
+    `aten._scaled_dot_product_flash_attention_for_cpu`: attention (batch, heads, queries, width), as
+    PyTorch takes it apart, and what its derivative needs, where PyTorch's decomposition has the
+    probabilities: the logarithm of the sum of each query's exponentials, 0 for one without keys.
+    """
+    apart = decomposition_table[aten._scaled_dot_product_flash_attention_for_cpu.default]
+    output, _ = apart(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)
+    wide = torch.promote_types(query.dtype, torch.float32)
+    groups = query.shape[1] // max(key.shape[1], 1)
+    keys = key if groups == 1 else key.repeat_interleave(groups, 1)
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query.to(wide) @ keys.to(wide).mT * factor
+    if is_causal:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+        scores = scores.masked_fill(~seen, -math.inf)
+    if attn_mask is not None:
+        is_bool = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, -math.inf) if is_bool else scores + attn_mask
+    sums = scores.logsumexp(-1)
+    sums = torch.where(sums == -math.inf, 0, sums)
+    return output.contiguous(), sums.mT.contiguous().mT
+
+
 COMPOSED: Mapping[OperatorBase, Callable[..., object]] = {
     aten._trilinear.default: trilinear,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
     aten._pdist_forward.default: pdist,
     aten._int_mm.default: int_mm,
     aten.angle.default: angle,

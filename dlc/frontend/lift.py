@@ -304,7 +304,8 @@ class Lifter:
         """Computes `code`, whose names stand for known values, once; `node` is its source."""
         tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
         with errors_in(self.filename), redirect_stdout(sys.stderr), self.random:
-            value = eval(compile(tree, self.filename, "eval"), {**self.scope, **self.values})
+            # A lambda looks at the script's variables as they are when it is called.
+            value = eval(compile(tree, self.filename, "eval"), self.scope, {**self.values})
         fresh = self.random.holds(value) or self.random.holds(_owner(value))
         if isinstance(node, ast.Constant):
             return Part(node, True, value)

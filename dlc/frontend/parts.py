@@ -109,10 +109,17 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def rename(node: ast.AST, name: str, new: str) -> None:
-    """Renames a variable wherever a piece of text mentions it."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and inner.id == name:
-            inner.id = new
+    """Renames a variable wherever a piece of text mentions it; parameters are other variables."""
+    if isinstance(node, ast.Name) and node.id == name:
+        node.id = new
+    if isinstance(node, ast.Global) and name in node.names:
+        node.names = [new if n == name else n for n in node.names]
+    inner = ast.iter_child_nodes(node)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if any(isinstance(n, ast.arg) and n.arg == name for n in ast.walk(node.args)):
+            inner = iter([*node.args.defaults, *filter(None, node.args.kw_defaults)])
+    for child in inner:
+        rename(child, name, new)
 
 
 def assignment(name: str, value: ast.expr) -> ast.Assign:

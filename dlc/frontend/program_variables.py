@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NoReturn
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -21,10 +21,19 @@ CONTAINERS = (list, dict, set)
 class ProgramVariables:
     """Tells them from the script's own, and makes what was there a variable of the program."""
 
-    def __init__(self, lifter: Lifter, keep: Callable[[ast.stmt, ast.stmt], None]) -> None:
-        """`keep` makes a statement, which stands for another one, the program's next."""
+    def __init__(
+        self,
+        lifter: Lifter,
+        keep: Callable[[ast.stmt, ast.stmt], None],
+        seen: Collection[str],
+    ) -> None:
+        """
+        `keep` makes a statement, which stands for another one, the program's next; functions of
+        the script look at the variables in `seen`.
+        """
         self.lifter = lifter
         self.keep = keep
+        self.seen = seen
 
     def add(self, names: set[str]) -> None:
         self.lifter.computed |= names
@@ -49,6 +58,11 @@ class ProgramVariables:
         """
         if name in self.lifter.computed:
             return
+        if name in self.seen:
+            self._refuse(
+                f"{name}, at which a function of the script looks; give it {name} as an argument",
+                node,
+            )
         part = self.lifter.visit(ast.copy_location(load(name), node))
         code = self.lifter.use(part)
         names = list(self._other_names(name, part.value, node))
@@ -76,11 +90,12 @@ class ProgramVariables:
             if there is value:
                 yield other
             elif not memory.isdisjoint(_memory(there)):
-                raise ImportFailure(
-                    f"a statement changes {name}, which shares memory with {other}; make {name} a "
-                    "copy, by clone()",
-                    place_in(self.lifter.filename, node.lineno, node.col_offset + 1),
-                )
+                advice = f"make {name} a copy, by clone()"
+                self._refuse(f"{name}, which shares memory with {other}; {advice}", node)
+
+    def _refuse(self, what: str, node: ast.stmt | ast.expr) -> NoReturn:
+        place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+        raise ImportFailure(f"a statement changes {what}", place)
 
 
 def _memory(value: object) -> set[int]:

@@ -27,7 +27,7 @@ NEUTRAL = (
     torch.device,
 )
 """Contexts that make no difference to a program of tensors that are there."""
-RESULT = "_result"
+RESULT = "_dlc_result"
 ADVICE = "make the random tensors outside and pass them to it"
 
 
@@ -90,6 +90,15 @@ class ScriptCalls:
                 return found
             found |= more
 
+    def find_again(self, value: ast.expr) -> ScriptCall | None:
+        """Such a call that has run already; None if running it twice would change more."""
+        call = self.find(value)
+        if call is not None and _acts_outside(self.functions[call.name]):
+            what = "changes what is outside of it"
+            self._note(self.functions[call.name], call.name, what)
+            return None
+        return call
+
     def find(self, value: ast.expr) -> ScriptCall | None:
         """
         The call that `value` is: of a function of the script, given what is known and no tensors
@@ -110,6 +119,8 @@ class ScriptCalls:
             self._note(definition, definition.name, what)
         elif any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(definition)):
             self._note(definition, definition.name, "is a generator")
+        elif any(isinstance(n, ast.Nonlocal) for n in ast.walk(definition)):
+            self._note(definition, definition.name, "has a function that changes its variables")
         else:
             try:
                 body = with_one_exit(definition.body, RESULT)
@@ -161,3 +172,11 @@ def _changes(definition: ast.FunctionDef, changing: Collection[str]) -> bool:
     nodes = list(ast.walk(definition))
     called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     return any(changed_by(n) is not None for n in nodes) or not called.isdisjoint(changing)
+
+
+def _acts_outside(definition: ast.FunctionDef) -> bool:
+    """True if a function assigns variables of the script, or changes what it did not make."""
+    nodes = list(ast.walk(definition))
+    own = {n.id for n in nodes if is_stored(n)}
+    changed = {name for n in nodes if (name := changed_by(n)) is not None}
+    return any(isinstance(n, ast.Global) for n in nodes) or not changed <= own

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.lift import Lifter
+from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import assignment, errors_in, names_in, place_in
 from dlc.frontend.printed import described, is_description
 from dlc.frontend.program_variables import CONTAINERS, ProgramVariables
@@ -61,9 +62,9 @@ class Statements:
         self.lifter = lifter
         self.functions = ScriptCalls(lifter, tree)
         lifter.inline = self._returned
-        self.variables = ProgramVariables(lifter, self._keep)
         self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in free_in(f)}
         """The variables of the script that its functions may look at."""
+        self.variables = ProgramVariables(lifter, self._keep, self.seen)
         self.calls = 0
         """The calls of functions of the script that were taken apart."""
         self.begun = False
@@ -76,6 +77,8 @@ class Statements:
     def lift(self, statements: Sequence[ast.stmt], ends: bool = True) -> None:
         """Divides statements; `ends` says that the last of them ends the program."""
         for statement in statements:
+            for named in named_expressions(statement):
+                self._statement(named, False)
             self._statement(statement, ends and statement is statements[-1])
 
     def _statement(self, node: ast.stmt, last: bool) -> None:
@@ -94,6 +97,10 @@ class Statements:
                 self.lift(node.body if part.value else node.orelse, last)
             case ast.With():
                 self._with(node, last)
+            case ast.Delete(targets=targets) if all(isinstance(t, ast.Name) for t in targets):
+                for name in names_in(node):
+                    self.lifter.computed.discard(name)
+                    self.lifter.scope.pop(name, None)
             case ast.Assert() if self.variables.computes(node):
                 pass
             case ast.Return(value=value):
@@ -240,10 +247,11 @@ class Statements:
                     self._keep(assignment(name, code), node)
         self._keep(node, node)
         counters = {n for f in ast.walk(node) if isinstance(f, ast.For) for n in bound_by(f.target)}
-        stored = [n.id for n in ast.walk(node) if is_stored(n)]
-        self.variables.add({*stored, *changed})
-        if found := [n for n in (*stored, *changed) if n not in counters]:
-            self.result = ast.copy_location(ast.Name(found[-1], ast.Load()), node)
+        stored = [n for n in ast.walk(node) if is_stored(n)]
+        self.variables.add({*(n.id for n in stored), *changed})
+        if found := [n for n in (*stored, *_changes_in(node, changed)) if n.id not in counters]:
+            last = max(found, key=lambda n: (n.lineno, n.col_offset))
+            self.result = ast.copy_location(ast.Name(last.id, ast.Load()), node)
 
     def _bring_changed(self, value: ast.expr) -> None:
         """What a call of its method may change becomes a variable of the program."""
@@ -290,7 +298,7 @@ class Statements:
 
     def _returned(self, value: ast.Call) -> ast.Name | None:
         """The variable with what such a call returns; its statements become the program's."""
-        if (call := self._called(value)) is None:
+        if self.variables.computes(value) or (call := self.functions.find_again(value)) is None:
             return None
         name = f"{RETURNED}{self.calls}"
         self._inline(call, False, name)
@@ -415,3 +423,11 @@ class Statements:
         """Makes `new`, which stands for `node`, the program's next statement."""
         self.begun = True
         self.body.append(ast.copy_location(new, node))
+
+
+def _changes_in(node: ast.AST, names: Collection[str]) -> Iterator[ast.Name]:
+    """The places where a piece of text changes the values of such variables."""
+    for inner in ast.walk(node):
+        name = changed_by(inner)
+        if name is not None and name in names and isinstance(inner, ast.expr | ast.stmt):
+            yield ast.copy_location(ast.Name(name, ast.Load()), inner)

@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from functools import cache
 from typing import Any
@@ -108,7 +108,9 @@ def export(
             make_operands_distinct(exported.graph_module)
             keep_layouts(exported.graph)
             stack.enter_context(_kept_whole(exported, whole))
+            before = _result_types(exported)
             exported = exported.run_decompositions(decompositions(whole))
+            _check_results(before, _result_types(exported))
             at_tensors(exported.graph)
             return exported
         except ImportFailure:
@@ -117,6 +119,23 @@ def export(
             place = place_of_traceback(error.__traceback__, shown_as)
             failure = ImportFailure(explain(error, place.text if place else ""), place)
             raise with_hint(failure, device_hint(error)) from error
+
+
+def _result_types(exported: torch.export.ExportedProgram) -> list[tuple[Any, ...] | None]:
+    """Shape and dtype of each tensor that a graph gives back; None for what is no tensor."""
+    results: Any = exported.graph.output_node().args[0]
+    given = (leaf.meta.get("val") if isinstance(leaf, Node) else None for leaf in results)
+    return [(*v.shape, v.dtype) if isinstance(v, torch.Tensor) else None for v in given]
+
+
+def _check_results(before: Sequence[object], after: Sequence[object]) -> None:
+    """ImportFailure if operations were taken apart into what gives results of other types."""
+    for number, (wanted, found) in enumerate(zip(before, after, strict=False)):
+        if wanted is not None and found is not None and wanted != found:
+            raise ImportFailure(
+                f"result {number} is of an operation that is computed in part only: {wanted} is "
+                f"expected, and there is {found}"
+            )
 
 
 def _apart(tensor: torch.Tensor) -> torch.Tensor:

@@ -176,6 +176,30 @@ SCRIPTS = {
         "r = torch.cat([f(0), f(k=3) + torch.randn(4)]) - f(2).sum()",
         ["x", "x2", "y", "x3"],
     ),
+    "the last of a loop by text": (
+        "x = torch.randn(4)\nfor i in range(2):\n    if i > 0:\n        y = x + i\n    r = x * 2",
+        ["x"],
+    ),
+    "a global of a function": (
+        "n = 0\ndef f():\n    global n\n    n += 1\n    return torch.randn(4) * n\n"
+        "a = f()\nr = a * 2",
+        ["a"],
+    ),
+    "parameters that are called as variables are": (
+        "x = 7\nk = 3\ndef f():\n    x = torch.randn(4)\n    def g(x, k=2):\n        return x * k\n"
+        "    return g(x + 1, k=4)\nr = f() + x * k",
+        ["x_f1"],
+    ),
+    "a lambda sees what changes": (
+        "x = torch.randn(4)\nk = 2\nf = lambda y: y * k\nk = 5\nr = f(x)",
+        ["x"],
+    ),
+    "a name that ends": ("x = torch.randn(4)\ny = x * 2\ndel y\ny = x\nr = y * 2", ["x"]),
+    "assignments within expressions": (
+        "x = torch.randn(4)\nz = (y := torch.randn(4) * 2) + x\nassert (u := y + z) is not None\n"
+        "if (v := u * 2).ndim == 1:\n    r = v - y",
+        ["w", "x"],
+    ),
     "a function under no_grad": (
         "@torch.no_grad()\ndef main():\n    x = torch.randn(4)\n    return x * 2\nr = main()",
         ["x"],
@@ -208,6 +232,12 @@ def test_what_the_last_print_computes_is_the_result(printed: str) -> None:
     module, args = capture_text(text)
     assert torch.equal(module(*args), torch.tanh(args[-1]))
     assert args[-1].shape == (3,)
+
+
+def test_what_a_function_looks_at_does_not_change() -> None:
+    text = "x = torch.randn(4)\ny = x * 2\ndef f(z):\n    return z + x\nx.add_(1)\nr = f(y)"
+    with pytest.raises(ImportFailure, match=r"5:1: .* x, at which a function of the script looks"):
+        capture_text(text)
 
 
 DOUBLED = "def twice(f):\n    def g():\n        return 2 * f()\n    return g\n"
