@@ -129,8 +129,12 @@ def _result_types(exported: torch.export.ExportedProgram) -> list[tuple[Any, ...
 
 
 def _check_results(before: Sequence[object], after: Sequence[object]) -> None:
-    """ImportFailure if operations were taken apart into what gives results of other types."""
-    for number, (wanted, found) in enumerate(zip(before, after, strict=False)):
+    """
+    ImportFailure if operations were taken apart into what gives results of other types. What a
+    graph leaves in its arguments comes before its results, once it writes to none.
+    """
+    own = after[len(after) - len(before) :]
+    for number, (wanted, found) in enumerate(zip(before, own, strict=False)):
         if wanted is not None and found is not None and wanted != found:
             raise ImportFailure(
                 f"result {number} is of an operation that is computed in part only: {wanted} is "
