@@ -32,7 +32,8 @@ from dlc.precision import PRECISIONS
 _PROGRAM = """
 A program is text (-c), a script, a file of any of dlc's IRs, or a model. Tensors that a text or
 script makes with torch.randn and the like become inputs; all that computes with them is compiled,
-and returns what it computes last. torch, nn, F and math are at hand.
+and returns what it computes last. torch, nn, F and math are at hand. What stands behind -- are
+the arguments of the text or script: dlc run script.py -- --size 3.
 """
 
 
@@ -326,6 +327,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_command(argv)
     if options.command != "generate":
         _check_program(parser, options)
+    elif options.arguments is not None:
+        parser.commands["generate"].error("it takes no arguments behind --")
     for path in options.load:
         if not os.path.exists(path):
             parser.error(f"{plugins.OPTION} {path}: no such file")

@@ -56,6 +56,10 @@ def _is_model(options: argparse.Namespace) -> bool:
     return _kind(options) == "model"
 
 
+def _has_text(options: argparse.Namespace) -> bool:
+    return options.text is not None or _kind(options) == "script"
+
+
 def _has_program(options: argparse.Namespace) -> bool:
     return options.text is not None or _kind(options) != "module"
 
@@ -103,6 +107,8 @@ def settle(options: argparse.Namespace) -> None:
     """Fills in the defaults; UsageError for options that would be ignored, or name nothing."""
     check_names(options)
     check_needs(options, NEEDS)
+    if options.arguments is not None and not _has_text(options):
+        raise UsageError("what stands behind -- are arguments of a script or of -c; there is none")
     if options.command == "compile":
         wanted = outputs(options)
         if len(wanted) > 1:

@@ -9,7 +9,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -141,19 +141,20 @@ def load_program(
 ) -> Loaded:
     """
     The program that a text or else a script is, imported; the options say the seed of the random
-    tensors that it makes. ImportFailure as raised.
+    tensors that it makes, and its arguments. ImportFailure as raised.
     """
     seed: int = options.seed
+    given: Sequence[str] = options.arguments or ()
     with timing.phase("torch", "import of torch"), quick_imports():
         import torch.export._trace  # noqa: F401  pyright: ignore[reportUnusedImport]
     with timing.phase("dlc", "import of the frontend"), uncollected():
         from dlc.frontend.capture import capture_script, capture_text
     with timing.phase("torch", "the program's own code"):
         if text is not None:
-            module, args = capture_text(text, seed=seed)
+            module, args = capture_text(text, seed=seed, argv=("-c", *given))
         else:
             assert script is not None
-            module, args = capture_script(script, seed)
+            module, args = capture_script(script, seed, given)
     return _imported(module, args, target, timing, options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
@@ -24,6 +25,14 @@ def usage_hint(message: str, options: Sequence[str]) -> str | None:
     return HELP
 
 
+def split_arguments(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
+    """The command's own words, and those behind the first `--`, which are the script's."""
+    if "--" not in argv:
+        return argv, None
+    at = argv.index("--")
+    return argv[:at], argv[at + 1 :]
+
+
 class CommandParser(argparse.ArgumentParser):
     """A parser whose errors have a hint, those of a command its own usage and options."""
 
@@ -38,12 +47,19 @@ class CommandParser(argparse.ArgumentParser):
         return re.findall(r"^ +(?:-\w.*, )?(--[\w-]+)", self.format_help(), re.MULTILINE)
 
     def parse_command(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """The options of a command line; those that a command does not have are its error."""
-        options, unknown = self.parse_known_args(argv)
+        """
+        The options of a command line; those that a command does not have are its error.
+        `arguments` of them is what stands behind `--`, None where there is no `--`.
+        """
+        own, arguments = split_arguments(sys.argv[1:] if argv is None else argv)
+        options, unknown = self.parse_known_args(own)
+        options.arguments = arguments
         if unknown:
             name = unknown[0].partition("=")[0]
             having = [c for c, parser in self.commands.items() if name in parser.option_names()]
             message = f"{name} is an option of {', '.join(having)}" if having else None
             message = message or f"unrecognized arguments: {' '.join(unknown)}"
+            if (getattr(options, "file", None) or "").endswith(".py") and not having:
+                message += f"; those of the script stand behind --: {options.file} -- {unknown[0]}"
             self.commands[options.command].error(message)
         return options

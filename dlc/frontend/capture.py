@@ -13,6 +13,8 @@ import linecache
 import math
 import sys
 import tokenize
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,10 @@ from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.statements import Statements
 
 
-def capture_script(path: str | Path, seed: int = 0) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-    """`capture_text` of a file, which may import what lies beside it, and is given no arguments."""
+def capture_script(
+    path: str | Path, seed: int = 0, arguments: Sequence[str] = ()
+) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+    """`capture_text` of a file, which may import what lies beside it."""
     try:
         with tokenize.open(path) as file:  # in the encoding that it declares
             text = file.read()
@@ -36,21 +40,20 @@ def capture_script(path: str | Path, seed: int = 0) -> tuple[torch.nn.Module, tu
         raise ImportFailure(f"expected a Python script: cannot read '{path}': {why}") from None
     beside = str(Path(path).resolve().parent)
     sys.path.insert(0, beside)
-    arguments, sys.argv = sys.argv, [str(path)]
     try:
-        return capture_text(text, str(path), seed)
+        return capture_text(text, str(path), seed, (str(path), *arguments))
     finally:
         sys.path.remove(beside)
-        sys.argv = arguments
 
 
 def capture_text(
-    text: str, filename: str = "<command>", seed: int = 0
+    text: str, filename: str = "<command>", seed: int = 0, argv: Sequence[str] = ("-c",)
 ) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     """
     The program that `text` is (`dlc.frontend.statements`), as a module and its example inputs.
 
-    `torch`, `nn`, `F` and `math` are at hand, and the random seed is `seed`. Parameters have the
+    `torch`, `nn`, `F` and `math` are at hand, the random seed is `seed`, and `sys.argv` of the text
+    is `argv`, its name and its arguments, as Python gives a script them. Parameters have the
     names of the module when the expression is one call of a module (`weight`), else they begin with
     the variable that holds the module (`mlp.gate.weight`). Raises ImportFailure for text that does
     not parse, that fails while it runs, or that computes no tensors from tensors.
@@ -72,7 +75,8 @@ def capture_text(
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **names}
     lifter = Lifter(filename, scope, RandomTensors(), reserved=names_in(tree))
     statements = Statements(lifter, tree)
-    statements.lift(tree.body)
+    with _arguments(argv):
+        statements.lift(tree.body)
     if statements.result is None:
         last = tree.body[-1]
         raise statements.functions.unseen or ImportFailure(
@@ -81,3 +85,12 @@ def capture_text(
             place_in(filename, last.lineno, last.col_offset + 1),
         )
     return lifter.program(statements.body, statements.result)
+
+
+@contextmanager
+def _arguments(argv: Sequence[str]) -> Iterator[None]:
+    saved, sys.argv = sys.argv, [*argv]
+    try:
+        yield
+    finally:
+        sys.argv = saved

@@ -284,6 +284,35 @@ def test_scripts_import_their_neighbours_and_print_to_stderr(
     assert "hello\n" in printed.err
 
 
+def test_scripts_have_arguments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import argparse, sys, torch\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--size', type=int, default=4)\n"
+        "parser.add_argument('rest', nargs='*')\n"
+        "print(sys.argv, parser.parse_args().rest)\n"
+        "y = torch.relu(torch.randn(parser.parse_args().size))\n"
+    )
+    for given, size in (((), 4), (("--", "--size", "3", "-", "--", "--ir"), 3)):
+        assert main(["compile", str(script), "--ir", "loop", *given]) == 0
+        printed = capfd.readouterr()
+        assert f"%x: tensor<{size}xf32>" in printed.out
+        assert printed.err == f"{[str(script), *given[1:]]} {['-', '--ir'] if given else []}\n"
+    text = "import sys\ntorch.relu(torch.randn(int(sys.argv[1])))"
+    assert main(["compile", "-c", text, "--ir", "torch", "--", "7"]) == 0
+    assert "tensor<7xf32>" in capfd.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["compile", str(script), "--", "--sise", "3"])
+    assert ended.value.code == 2
+    assert "script.py: error: unrecognized arguments: --sise" in capfd.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["compile", str(script), "--size", "3"])
+    said = f"--size 3; those of the script stand behind --: {script} -- --size\n"
+    assert said in capfd.readouterr().err
+    assert main(["compile", "Qwen/Qwen2.5-7B", "--", "3"]) == 2
+    assert "behind -- are arguments of a script or of -c; there is none" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "change", ["m.bias = None", "m.eval()", "m.weight.zero_()", "nn.init.zeros_(m.weight)"]
 )
