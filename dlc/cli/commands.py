@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from dlc.judge.validation import Validation
     from dlc.pipeline import Observer
+    from dlc.trace.verdicts import Verdicts
 
 
 def run_command(options: argparse.Namespace, begin: float) -> int:
@@ -104,7 +105,10 @@ def _load(options: argparse.Namespace, sources: dict[str, str], timing: Timing) 
 def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: Timing) -> int:
     loaded = _load(options, sources, timing)
     validation = _validation(loaded, options, timing) if options.validate else None
-    observers: list[Observer] = [timing, *filter(None, [validation])]
+    page = getattr(options, "trace", None)
+    traced = validation is not None and (page is not None or options.command == "trace")
+    verdicts = _verdicts(validation) if traced else None
+    observers: list[Observer] = [timing, *filter(None, [None if traced else validation])]
     writers = _writers(options, loaded)
     observers[:0] = writers
     if options.verbose > (options.command == "tune"):  # whose -v shows candidates
@@ -112,11 +116,11 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     if options.verbose > 1:
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
     job = Job(loaded, options, observers, timing, sources)
-    if (path := getattr(options, "trace", None)) is not None:
+    if page is not None:
         from dlc.cli.trace_report import write_trace
 
-        write_trace(job, path, writers)
-    code = _run(job)
+        write_trace(job, page, writers, verdicts)
+    code = _run(job, verdicts)
     sys.stdout.flush()
     if validation is not None:
         print(validation, file=sys.stderr)
@@ -162,8 +166,15 @@ def _validation(loaded: Loaded, options: argparse.Namespace, timing: Timing) -> 
     return Validation(new_context(), question)
 
 
-def _run(job: Job) -> int:
-    """The command itself: its exit code."""
+def _verdicts(validation: Validation | None) -> Verdicts | None:
+    """A validation whose answers the page shows, so that each state is run once."""
+    from dlc.trace.verdicts import Verdicts
+
+    return None if validation is None else Verdicts(validation)
+
+
+def _run(job: Job, verdicts: Verdicts | None) -> int:
+    """The command itself: its exit code. `verdicts` are for the page of `dlc trace`."""
     match job.options.command:
         case "compile":
             from dlc.cli.outputs import compile_and_write
@@ -186,7 +197,7 @@ def _run(job: Job) -> int:
         case "trace":
             from dlc.cli.trace_report import trace_and_report
 
-            return trace_and_report(job)
+            return trace_and_report(job, verdicts)
         case _:
             from dlc.cli.run_report import run_and_report
 

@@ -215,8 +215,13 @@ def _add_trace_options(command: argparse.ArgumentParser) -> None:
         "--sass", action="store_true", help="show the machine code, too, by nvcc and nvdisasm"
     )
     command.add_argument("--kernel", metavar="NAME", help="the kernel to show first [the first]")
+    command.add_argument("--seed", type=int, help="of weights and inputs, with --validate [0]")
     _add_tuned(command)
-    command.set_defaults(validate=False, seed=None)
+    command.add_argument(
+        "--validate",
+        action="store_true",
+        help="run the program after every pass that changes it, and show which keep its result",
+    )
 
 
 def _add_trace(command: argparse.ArgumentParser) -> None:

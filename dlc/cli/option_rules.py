@@ -75,6 +75,14 @@ def _runs_on(backend: str) -> Callable[[argparse.Namespace], bool]:
     return is_met
 
 
+def _is_run_if_traced(options: argparse.Namespace) -> bool:
+    return options.command != "trace" or options.validate
+
+
+def _has_use_for_weights(options: argparse.Namespace) -> bool:
+    return options.command == "trace" or needs_weights(options)
+
+
 def _goes_past_fusion(options: argparse.Namespace) -> bool:
     return getattr(options, "ir", None) not in ("torch", "tensor")
 
@@ -87,8 +95,10 @@ NEEDS = (
     Need("--batch", MODEL, _is_model),
     Need("--dtype", MODEL, _is_model),
     Need("--random-weights", MODEL, _is_model),
-    Need("--random-weights", "--validate or --with-weights", needs_weights),
-    Need("--seed", "--validate or --with-weights", needs_weights),
+    Need("--random-weights", "--validate", _is_run_if_traced),
+    Need("--random-weights", "--validate or --with-weights", _has_use_for_weights),
+    Need("--seed", "--validate", _is_run_if_traced),
+    Need("--seed", "--validate or --with-weights", _has_use_for_weights),
     Need("--with-weights", "-o DIR/", lambda options: names_directory(options.o)),
     Need("--with-weights", PROGRAM, _has_program),
     Need("--lines", "-o DIR/", lambda options: names_directory(options.o)),

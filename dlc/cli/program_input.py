@@ -232,7 +232,7 @@ def _overloads(options: argparse.Namespace) -> Container[str]:
 def needs_weights(options: argparse.Namespace) -> bool:
     """True if the values of a model's parameters are used or written."""
     if options.command == "trace":
-        return False
+        return options.validate
     return options.command != "compile" or options.validate or options.with_weights
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlc.cli.job import Job
 from dlc.cli.status_line import STATUS, bar
@@ -13,17 +14,25 @@ from dlc.pipeline import Observer
 from dlc.trace.build import trace_of
 from dlc.trace.page import page
 
+if TYPE_CHECKING:
+    from dlc.trace.verdicts import Verdicts
+
 DEFAULT = "trace.html"
 
 
-def trace_and_report(job: Job) -> int:
+def trace_and_report(job: Job, verdicts: Verdicts | None) -> int:
     """Writes the page and says where; the exit code."""
-    write_trace(job, job.options.o or DEFAULT, job.observers)
+    write_trace(job, job.options.o or DEFAULT, job.observers, verdicts)
     return 0
 
 
-def write_trace(job: Job, path: str, observers: Sequence[Observer] = ()) -> None:
-    """Writes the page of a job's program, whose module is left as it is."""
+def write_trace(
+    job: Job, path: str, observers: Sequence[Observer] = (), verdicts: Verdicts | None = None
+) -> None:
+    """
+    Writes the page of a job's program, whose module is left as it is. WrongResult after that, if
+    the verdicts have one.
+    """
     options = job.options
     title = options.file or options.text.strip()
     sources = dict(job.sources)
@@ -33,12 +42,24 @@ def write_trace(job: Job, path: str, observers: Sequence[Observer] = ()) -> None
     check = _show if getattr(options, "check", False) else None
     with job.timing.phase("dlc", "the trace"):
         sass, shown = getattr(options, "sass", False), getattr(options, "kernel", None)
-        made = trace_of(job.ctx, module, title, sources, observers, check, shown=shown, sass=sass)
+        made = trace_of(
+            job.ctx,
+            module,
+            title,
+            sources,
+            observers,
+            check,
+            shown=shown,
+            sass=sass,
+            verdicts=verdicts,
+        )
         text = page(made)
         Path(path).write_text(text, encoding="utf-8")
     STATUS.clear()
     size = len(text.encode()) / 1e6
     print(f"wrote {path}: {size:.2f} MB", file=sys.stderr)
+    if verdicts is not None and verdicts.wrong is not None:
+        raise verdicts.wrong
 
 
 def _show(func: FuncOp, share: float) -> None:

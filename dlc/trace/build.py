@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import isinf
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from dlc.analysis.kernel.instruction_counts import counts_of, slots_of
+from dlc.analysis.kernel.instruction_counts import costs_of, counts_of
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import host, kernel, loop, tile
@@ -23,18 +24,21 @@ from dlc.schedule.estimate import estimate
 from dlc.schedule.occupancy import occupancy
 from dlc.schedule.scheduled_time import guessed, scheduled_seconds
 from dlc.simulator.checker import Progress, check_module
-from dlc.target import Target, target_of
+from dlc.target import SECTOR_BYTES, Target, target_of
+from dlc.trace.lane_pictures import products_of
 from dlc.trace.lines import origins
 from dlc.trace.machine_code import machine_code
 from dlc.trace.memory import memory_of
 from dlc.trace.model import (
     Access,
     Axis,
+    Bank,
     Checked,
     Chip,
     Cost,
     Hazard,
     Kernel,
+    LineCost,
     Owners,
     Pipeline,
     Trace,
@@ -43,6 +47,9 @@ from dlc.trace.pictures import banks_of, owners_of
 from dlc.trace.pipelines import pipeline_of
 from dlc.trace.recorder import Recorder
 from dlc.version import VERSION
+
+if TYPE_CHECKING:
+    from dlc.trace.verdicts import Verdicts
 
 
 def trace_of(
@@ -55,15 +62,18 @@ def trace_of(
     *,
     shown: str | None = None,
     sass: bool = False,
+    verdicts: Verdicts | None = None,
 ) -> Trace:
     """
     Takes a module to Kernel IR, in place, and tells of it. `sources` are texts of the program by
     the names of their files. With `check`, which is told how far it is, kernels are checked. With
     `sass` there is the machine code, too; BackendError without nvcc or nvdisasm. `shown` is the
-    kernel that is shown first; ValueError if there is none of that name.
+    kernel that is shown first; ValueError if there is none of that name. With `verdicts` the
+    program is run after each pass.
     """
     recorder, tiles = Recorder(sources), _Tiles()
-    run_pipeline(ctx, module, "kernel", [*observers, recorder, tiles])
+    judging = [] if verdicts is None else [verdicts]
+    run_pipeline(ctx, module, "kernel", [*observers, *judging, recorder, tiles])
     recorder.finish(module)
     target = target_of(module)
     machine: Mapping[str, Mapping[str, float]] = {}
@@ -71,9 +81,9 @@ def trace_of(
         pane, machine = machine_code(recorder.panes[-1], target)
         recorder.panes.append(pane)
     launches = Counter(op.callee for op in module.walk() if isinstance(op, host.LaunchOp))
-    verdicts = {} if check is None else _checked(module, check)
+    checked = {} if check is None else _checked(module, check)
     kernels = [
-        _kernel(op, launches[op], tiles, verdicts.get(op), target, machine.get(op.name_, {}))
+        _kernel(op, launches[op], tiles, checked.get(op), target, machine.get(op.name_, {}))
         for op in module.walk()
         if isinstance(op, kernel.FuncOp)
     ]
@@ -83,7 +93,11 @@ def trace_of(
         error = ValueError(f"there is no kernel '{shown}' to show")
         raise with_hint(error, did_you_mean(shown, names) or f"they are {', '.join(names)}")
     first, memory = shown or next(iter(names), ""), memory_of(module)
-    return Trace(title, VERSION, chip, recorder.panes, recorder.passes, kernels, memory, first)
+    passes, validated = recorder.passes, ""
+    if verdicts is not None:
+        passes = [replace(p, verdict=v) for p, v in zip(passes, verdicts.said, strict=True)]
+        validated = verdicts.summary
+    return Trace(title, VERSION, chip, recorder.panes, passes, kernels, memory, first, validated)
 
 
 class _Tiles:
@@ -157,6 +171,22 @@ def line_of(op: Operation) -> int:
     return next(iter(origins(op, "kernel")), -1)
 
 
+def line_costs(func: kernel.FuncOp, banks: Sequence[Bank]) -> dict[str, LineCost]:
+    """What each line of a kernel's text costs that costs something."""
+    ways = {bank.line: bank.ways for bank in banks}
+    return {
+        str(line): LineCost(
+            share.slots,
+            share.sectors * SECTOR_BYTES,
+            share.wavefronts,
+            ways.get(line, 0),
+            share.registers,
+        )
+        for op, share in costs_of(func).items()
+        if (line := line_of(op)) >= 0 and (share.slots or share.sectors or share.wavefronts)
+    }
+
+
 def _kernel(
     func: kernel.FuncOp,
     launches: int,
@@ -167,6 +197,7 @@ def _kernel(
 ) -> Kernel:
     counted, counts = scheduled_seconds(func, target), counts_of(func)
     shared = shared_slots(func)[1]
+    banks = banks_of(func, line_of)
     held = occupancy(target, func.block_size, guessed(counts).registers, shared)
     return Kernel(
         name=func.name_,
@@ -179,12 +210,13 @@ def _kernel(
         seconds=-1.0 if isinf(counted) else tiles.seconds.get(func.name_, counted),
         figures=asdict(counts),
         machine=machine,
-        slots={str(line_of(op)): slots for op, slots in slots_of(func).items() if slots},
+        lines=line_costs(func, banks),
         blocks_per_sm=held.blocks,
         axes=tiles.axes.get(func.name_, ()),
         owners=tiles.owners.get(func.name_),
         pipeline=tiles.pipelines.get(func.name_),
-        banks=banks_of(func, line_of),
+        banks=banks,
+        products=products_of(func, line_of),
         cost=tiles.costs.get(func.name_),
         checked=checked,
     )

@@ -8,13 +8,17 @@
  * @typedef {{begin: number, end: number, lines: string[]}} Edit
  * @typedef {{kernel: string, text: string, declined: boolean}} Said
  * @typedef {{name: string, summary: string, seconds: number, remarks: Said[],
- *   edits: Record<string, Edit[]>}} Pass
+ *   edits: Record<string, Edit[]>, verdict: {text: string, wrong: boolean} | null}} Pass
  * @typedef {{kind: string, name: string, extent: number}} Axis
  * @typedef {{name: string, launches: number, ops: string[], schedule: string, grid: number,
  *   block: number, shared_bytes: number, seconds: number, figures: Record<string, number>,
- *   machine: Record<string, number>, slots: Record<string, number>, blocks_per_sm: number, axes: Axis[],
- *   owners: Owners | null, pipeline: Pipeline | null, banks: Bank[], cost: Cost | null,
- *   checked: Checked | null}} Kernel
+ *   machine: Record<string, number>, lines: Record<string, LineCost>, blocks_per_sm: number,
+ *   axes: Axis[], owners: Owners | null, pipeline: Pipeline | null, banks: Bank[],
+ *   products: Product[], cost: Cost | null, checked: Checked | null}} Kernel
+ * @typedef {{slots: number, bytes: number, wavefronts: number, ways: number,
+ *   registers: number}} LineCost
+ * @typedef {{name: string, lanes: number[][], places: number[][]}} Fragment
+ * @typedef {{shape: string, line: number, ops: number, fragments: Fragment[]}} Product
  * @typedef {{name: string, shape: number[], block: number[], threads: number[][]}} Owners
  * @typedef {{ring: string, chunk: number, slot: number, filled: number, acquired: number,
  *   released: number}} Stay
@@ -30,7 +34,7 @@
  * @typedef {{title: string, version: string,
  *   chip: {name: string, sms: number, flops: number, memory_bandwidth: number},
  *   panes: Pane[], passes: Pass[], kernels: Kernel[], memory: Memory | null,
- *   shown: string}} Trace
+ *   shown: string, validated: string}} Trace
  */
 
 /** @param {string} id @returns {HTMLElement} */

@@ -16,8 +16,8 @@ function drawKernels() {
     if (Object.keys(chosen.machine).length)
       parts.push(figures("its machine code has", chosen.machine));
     parts.push(...ownersPicture(chosen), ...wavesPicture(chosen));
-    parts.push(...pipelinePicture(chosen));
-    parts.push(...banksPicture(chosen), ...checkedList(chosen));
+    parts.push(...pipelinePicture(chosen), ...fragmentsPicture(chosen));
+    parts.push(...banksPicture(chosen), ...costliest(chosen), ...checkedList(chosen));
   }
   parts.push(...memoryPicture(), ...roofline());
   const rows = trace.kernels.map((kernel) => [
@@ -32,9 +32,37 @@ function drawKernels() {
   byId("costs").replaceChildren(...parts);
 }
 
-/** @param {string} title @param {Record<string, number>} named */
-const figures = (title, named) => table([title, ""], Object.entries(named).map(
-  ([name, value]) => [name.replaceAll("_", " "), figure(value)]));
+/** The lines of the Kernel IR that take most of a thread's issue slots, each a way to its line.
+ * @param {Kernel} kernel @returns {Node[]} */
+function costliest(kernel) {
+  const texts = trace.panes.find((pane) => pane.ir === "kernel")?.lines ?? [];
+  const found = Object.entries(kernel.lines).map(([n, cost]) => ({ n: Number(n), cost }));
+  const most = found.sort((a, b) => b.cost.slots - a.cost.slots || a.n - b.n).slice(0, 12);
+  if (!most.length) return [];
+  const rows = most.map(({ n, cost }) => [
+    String(n + 1), (100 * shareOf(kernel, cost)).toFixed(1), figure(cost.slots),
+    figure(cost.bytes), figure(cost.wavefronts), cost.ways ? figure(cost.ways) : "-",
+    String(cost.registers), texts[n].trim(),
+  ]);
+  const made = table(["line", "%", "issue slots", "bytes", "wavefronts", "ways", "registers",
+    "Kernel IR"], rows);
+  made.classList.add("lines");
+  [...made.children].slice(1).forEach((row, k) => {
+    const link = make("button", "", rows[k][0]);
+    link.addEventListener("click", () => showLine("kernel", most[k].n));
+    row.children[0].replaceChildren(link);
+    row.setAttribute("title", rows[k][7]);
+  });
+  return [make("h3", "", "Where the issue slots go"), make("p", "", "Of a thread the issue slots; of "
+    + "a warp bytes of global memory, in sectors, and wavefronts of shared memory, with the ways of "
+    + "its banks; registers are those of arrays that a thread holds there."), made];
+}
+
+/** Names and values beside each other. @param {string} title @param {Record<string, number>} named */
+const figures = (title, named) => make("p", "figures", `${title}: `,
+  Object.entries(named).filter(([, value]) => value).map(([name, value]) =>
+    make("span", "", "", [make("b", "", figure(value)), document.createTextNode(
+      ` ${name.replaceAll("_", " ")}`)])));
 
 /** @param {number} seconds */
 const microseconds = (seconds) => (seconds < 0 ? "does not fit" : figure(seconds * 1e6));

@@ -46,6 +46,14 @@ class Said:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What validation says of the program behind a pass."""
+
+    text: str
+    wrong: bool
+
+
+@dataclass(frozen=True)
 class Pass:
     """A pass at its place in the pipeline."""
 
@@ -57,6 +65,8 @@ class Pass:
     remarks: Sequence[Said]
     edits: Mapping[str, Sequence[Edit]]
     """Of each section that is changed. One that was not there before was empty."""
+    verdict: Verdict | None = None
+    """None where nobody asked."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +173,48 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class LineCost:
+    """What a line of Kernel IR costs, as often as a thread executes it."""
+
+    slots: float
+    """Issue slots of a thread."""
+    bytes: float
+    """Of global memory that a warp touches, in whole sectors."""
+    wavefronts: float
+    """Of shared memory, of a warp."""
+    ways: float
+    """Times that its access of shared memory takes as long as one without conflicts; 0 for none."""
+    registers: int
+    """Words of local arrays that a thread holds there."""
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """How the lanes of a warp hold a matrix."""
+
+    name: str
+    """`A`, `B` or `C`, which has the shape and the place of the sums."""
+    lanes: Sequence[Sequence[int]]
+    """For each row and column the lane that holds the element."""
+    places: Sequence[Sequence[int]]
+    """And where in its vector."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices that a warp computes at once, on tensor cores."""
+
+    shape: str
+    """As in the IR: `m16n8k16, bf16`."""
+    line: int
+    """The first of its lines in the Kernel IR."""
+    ops: int
+    """The number of its operations in the Kernel IR."""
+    fragments: Sequence[Fragment]
+    """A, B and C."""
+
+
+@dataclass(frozen=True)
 class Axis:
     """An axis of a kernel of the Tile IR: `thread(%ti in 16)`."""
 
@@ -190,8 +242,8 @@ class Kernel:
     """What a thread or a warp executes, by the names of `instruction_counts.Counts`."""
     machine: Mapping[str, float]
     """Of its machine code, where that is shown: see `dlc.trace.machine_code.figures_of`."""
-    slots: Mapping[str, float]
-    """Issue slots of a thread by the line of the Kernel IR, where there are any."""
+    lines: Mapping[str, LineCost]
+    """By the line of the Kernel IR, of those that cost something."""
     blocks_per_sm: int
     """As many are on an SM at once, if registers are what the estimate guesses."""
     axes: Sequence[Axis]
@@ -200,6 +252,7 @@ class Kernel:
     pipeline: Pipeline | None
     """None for a kernel without rings, or that began as Kernel IR."""
     banks: Sequence[Bank]
+    products: Sequence[Product]
     cost: Cost | None
     """None where no Loop IR of the kernel was there to predict from."""
     checked: Checked | None
@@ -254,6 +307,8 @@ class Trace:
     """None for a program whose buffers are not planned, or that launches nothing."""
     shown: str
     """The kernel that is shown first; empty where there is none."""
+    validated: str
+    """What the runs of the program between its passes have shown; empty where nobody asked."""
 
 
 def as_json(value: object) -> Json:

@@ -10,7 +10,17 @@ from dlc.trace.model import Trace, as_json
 FOLDER = Path(__file__).parent
 SCRIPTS = tuple(
     f"{name}.js"
-    for name in ("data", "panes", "passes", "pictures", "pipelines", "memory", "kernels", "page")
+    for name in (
+        "data",
+        "panes",
+        "passes",
+        "pictures",
+        "pipelines",
+        "fragments",
+        "memory",
+        "kernels",
+        "page",
+    )
 )
 """One script in parts: the last one sets the page up."""
 

@@ -20,12 +20,24 @@ function shownLines(pane) {
  * @param {HTMLElement} line @param {number} number */
 function addCost(line, number) {
   const kernel = trace.kernels.find((k) => k.name === state.kernel);
-  const slots = kernel?.slots[number];
-  if (!kernel || !slots) return;
-  const share = slots / Math.max(kernel.figures.slots, 1);
+  const cost = kernel?.lines[number];
+  if (!kernel || !cost) return;
   line.classList.add("cost");
-  line.style.setProperty("--share", String(Math.max(0.08, share)));
-  line.title = `${figure(slots)} issue slots of a thread, ${(100 * share).toFixed(1)} %`;
+  line.style.setProperty("--share", String(Math.max(0.08, shareOf(kernel, cost))));
+  line.title = costText(kernel, cost);
+}
+
+/** The part of a thread's issue slots. @param {Kernel} kernel @param {LineCost} cost */
+const shareOf = (kernel, cost) => cost.slots / Math.max(kernel.figures.slots, 1);
+
+/** @param {Kernel} kernel @param {LineCost} cost */
+function costText(kernel, cost) {
+  const share = (100 * shareOf(kernel, cost)).toFixed(1);
+  const parts = [`${figure(cost.slots)} issue slots of a thread, ${share} %`];
+  if (cost.bytes) parts.push(`${bytes(cost.bytes)} of a warp`);
+  if (cost.wavefronts) parts.push(`${counted(cost.wavefronts, "wavefront")} of shared memory`);
+  if (cost.ways) parts.push(`${figure(cost.ways)} ${cost.ways === 1 ? "way" : "ways"}`);
+  return [...parts, `${counted(cost.registers, "register")} of arrays`].join(", ");
 }
 
 /** @type {(Map<number, HTMLElement>)[]} */
@@ -83,6 +95,9 @@ function choose(pane, line, moves = true) {
             + (elsewhere ? ` (${elsewhere} in other kernels)` : "")),
       );
     });
+    const kernel = trace.kernels.find((k) => k.name === state.kernel);
+    const cost = trace.panes[pane].ir === "kernel" ? kernel?.lines[line] : null;
+    if (kernel && cost) parts.push(make("span", "", costText(kernel, cost)));
     reveal(pane, line);
   } else {
     parts.push(make("span", "none",

@@ -46,7 +46,8 @@ function drawSteps() {
     ]);
     const text = said.map((r) => r.text).join("; ") || (changed ? "" : "nothing to do");
     item.append(make("div", "", text));
-    if (said.some((r) => r.declined)) item.classList.add("declined");
+    if (!changed && said.some((r) => r.declined)) item.classList.add("declined");
+    if (pass.verdict) item.append(verdictOf(pass.verdict));
     const time = make("span", "time");
     time.style.width = `${(100 * pass.seconds) / longest}%`;
     item.append(time);
@@ -57,6 +58,10 @@ function drawSteps() {
   slider().max = String(Math.max(trace.passes.length - 1, 0));
   chooseStep(Math.min(state.step, trace.passes.length - 1));
 }
+
+/** @param {{text: string, wrong: boolean}} verdict */
+const verdictOf = ({ text, wrong }) => make("div", wrong ? "verdict wrong" : "verdict",
+  `${wrong ? "✗ " : text === "same results" ? "✓ " : ""}${text}`);
 
 const slider = () => /** @type {HTMLInputElement} */ (byId("slider"));
 
@@ -78,6 +83,7 @@ function chooseStep(step) {
   const whole = /** @type {HTMLInputElement} */ (byId("whole")).checked;
   const parts = [make("div", "what", pass.summary)];
   for (const said of remarksOf(pass)) parts.push(make("div", "what", said.text));
+  if (pass.verdict) parts.push(make("div", "what", "", [verdictOf(pass.verdict)]));
   if (!edits.length) parts.push(make("div", "what", "It changes nothing here."));
   byId("diff").replaceChildren(...parts, ...diffLines(was, edits, whole ? Infinity : 3));
 }

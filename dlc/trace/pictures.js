@@ -102,8 +102,12 @@ function banksPicture(kernel) {
 /** @param {Kernel} kernel */
 function checkedList(kernel) {
   const checked = kernel.checked;
-  if (!checked) return [make("p", "c", "Not checked for races: dlc trace --check does that.")];
-  const made = [make("h3", "", `Checked: ${checked.answer}`)];
+  const made = [make("h3", "", `Checked: ${checked?.answer ?? "not asked for"}`)];
+  made.push(trace.validated
+    ? make("p", trace.passes.some((pass) => pass.verdict?.wrong) ? "verdict wrong" : "",
+      `Validated: ${trace.validated}`)
+    : make("p", "c", "Results between passes were not compared: dlc trace --validate does that."));
+  if (!checked) return [...made, make("p", "c", "Not checked for races: dlc trace --check does that.")];
   for (const note of checked.notes) made.push(make("p", "", note));
   for (const hazard of checked.hazards) {
     const link = make("button", "hazard", `line ${hazard.line + 1}: ${hazard.text}`);

@@ -94,6 +94,8 @@ def banks_of(func: kernel.FuncOp, line_of: Callable[[Operation], int]) -> list[B
             ref, what = op.ref, "read" if isinstance(op, kernel.LoadOp) else "write"
         elif isinstance(op, kernel.CpAsyncOp):
             ref, what = op.target, "copy"
+        elif isinstance(op, kernel.LdmatrixOp | kernel.StmatrixOp):
+            ref, what = op.ref, "read" if isinstance(op, kernel.LdmatrixOp) else "write"
         else:
             continue
         lanes, width = first_lanes(func, op)

@@ -13,6 +13,7 @@ from typing import Any
 
 import browser
 import pytest
+from ptx_fragments import A_M16N8K16, B_M16N8K16, C_M16N8
 from xdsl.context import Context
 
 from dlc.backend import BackendError
@@ -28,7 +29,7 @@ from dlc.passes import PRINTED
 from dlc.registry import register
 from dlc.schedule.estimate import estimate
 from dlc.stages import Stages
-from dlc.target import get_target, set_target
+from dlc.target import SECTOR_BYTES, get_target, set_target
 from dlc.trace.build import trace_of
 from dlc.trace.edits import applied, edits
 from dlc.trace.machine_code import pane_of
@@ -260,10 +261,50 @@ def test_a_slot_is_free_before_it_is_asked_for_again() -> None:
 def test_costs_of_lines_are_those_of_the_kernel(product: Trace) -> None:
     (kernel,) = product.kernels
     pane = next(pane for pane in product.panes if pane.ir == "kernel")
-    fma = [line for line in kernel.slots if "math.fma" in pane.lines[int(line)]]
-    assert sum(kernel.slots[line] for line in fma) == kernel.figures["fmas"] == 16 * 64 * 16 / 32
-    assert sum(kernel.slots.values()) <= kernel.figures["slots"]
+    fma = [cost for line, cost in kernel.lines.items() if "math.fma" in pane.lines[int(line)]]
+    assert sum(cost.slots for cost in fma) == kernel.figures["fmas"] == 16 * 64 * 16 / 32
+    costs = kernel.lines.values()
+    assert sum(cost.slots for cost in costs) == kernel.figures["slots"]
+    assert sum(cost.bytes for cost in costs) == kernel.figures["sectors"] * SECTOR_BYTES
+    assert sum(cost.wavefronts for cost in costs) == kernel.figures["wavefronts"]
+    assert max(cost.registers for cost in costs) == kernel.figures["registers"]
+    for bank in kernel.banks:
+        cost = kernel.lines[str(bank.line)]
+        assert cost.ways == bank.ways
+        assert cost.wavefronts > 0
     assert kernel.blocks_per_sm >= 1
+
+
+HALVES = "torch.randn(64, 64, dtype=torch.bfloat16) @ torch.randn(64, 64, dtype=torch.bfloat16)"
+
+
+@pytest.fixture(scope="module")
+def halves() -> Trace:
+    return traced(HALVES)[0]
+
+
+def test_fragments_are_those_of_the_manual(halves: Trace) -> None:
+    (kernel,) = halves.kernels
+    (product,) = kernel.products
+    pane = next(pane for pane in halves.panes if pane.ir == "kernel")
+    assert f"kernel.mma <{product.shape}>" in pane.lines[product.line]
+    assert product.ops == sum("kernel.mma <" in line for line in pane.lines)
+    figures = [A_M16N8K16, B_M16N8K16, C_M16N8]
+    for fragment, figure in zip(product.fragments, figures, strict=True):
+        cells = [row.split() for row in figure.split("\n") if row]
+        held = [[f"{n}.{k}" for n, k in zip(*both, strict=True)] for both in
+                zip(fragment.lanes, fragment.places, strict=True)]  # fmt: skip
+        assert held == cells, fragment.name
+
+
+def test_kernels_without_tensor_cores_have_no_fragments(product: Trace) -> None:
+    assert product.kernels[0].products == []
+
+
+def test_rows_of_matrices_meet_no_bank_twice(halves: Trace) -> None:
+    reads = [bank for bank in halves.kernels[0].banks if bank.text.startswith("read of")]
+    assert {len(bank.lanes) for bank in reads} <= {8, 16, 32}
+    assert {(bank.width, bank.ways) for bank in reads} == {(16, 1)}
 
 
 def test_accesses_of_shared_memory_have_lanes(product: Trace) -> None:

@@ -8,7 +8,7 @@ memory as nothing: those are registers. The lanes of a warp are looked at where 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.dialects import math, scf
@@ -19,7 +19,7 @@ from dlc.analysis.kernel.banks import sectors, wavefronts
 from dlc.analysis.kernel.layout import place_of
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.layouts import UNIT, shape_of
 from dlc.dialects.mma_layouts import TF32
 from dlc.ir.expr import Expr, constant_of
 from dlc.ir.scalar_ops import SCALARS
@@ -58,6 +58,17 @@ class Counts:
     """The most words of its own that it holds at once."""
 
 
+@dataclass(frozen=True)
+class Share:
+    """What an operation has of the counts of its kernel, as often as it is executed."""
+
+    slots: float
+    wavefronts: float
+    sectors: float
+    registers: int
+    """The words of its own that a thread holds where the operation stands."""
+
+
 def counts_of(func: kernel.FuncOp) -> Counts:
     """The counts of a kernel's busiest threads."""
     walk = _Walk(func)
@@ -65,20 +76,26 @@ def counts_of(func: kernel.FuncOp) -> Counts:
     return walk.counts
 
 
-def slots_of(func: kernel.FuncOp) -> dict[Operation, float]:
-    """The issue slots of a thread by the operation; those that loops count with are of none."""
+def costs_of(func: kernel.FuncOp) -> dict[Operation, Share]:
+    """What each operation has of the counts; what a loop counts with is its own operation's."""
     walk = _Walk(func)
     walk.visit(func.body.block, 1, 0, False)
-    return walk.slots
+    return walk.shares
 
 
 def first_lanes(
-    func: kernel.FuncOp, op: kernel.LoadOp | kernel.StoreOp | kernel.CpAsyncOp
+    func: kernel.FuncOp,
+    op: kernel.LoadOp | kernel.StoreOp | kernel.CpAsyncOp | kernel.LdmatrixOp | kernel.StmatrixOp,
 ) -> tuple[list[int], int]:
     """
     The byte addresses in its buffer at which the first warp accesses one, in the first iteration
-    of all loops, and the bytes of a lane; of a copy its target.
+    of all loops, and the bytes of a lane; of a copy its target. Of an access of matrices by rows
+    there are the lanes that give the address of one.
     """
+    walk = _Walk(func)
+    if isinstance(op, kernel.LdmatrixOp | kernel.StmatrixOp):
+        lanes = walk.lanes_at(op, memref_of(op.ref), op.subscripts)
+        return lanes[: op.fragment.rows], UNIT
     if isinstance(op, kernel.CpAsyncOp):
         type, subscripts = memref_of(op.target), op.target_subscripts
         elements = op.elements.value.data
@@ -86,15 +103,14 @@ def first_lanes(
         type, subscripts = memref_of(op.ref), op.subscripts
         value = op.result.type if isinstance(op, kernel.LoadOp) else op.value.type
         elements = prod(shape_of(value)) if isinstance(value, VectorType) else 1
-    lanes = _Walk(func).lanes_at(op, type, subscripts)
+    lanes = walk.lanes_at(op, type, subscripts)
     return lanes, elements * element_bytes(type.element_type)
 
 
 class _Walk:
     def __init__(self, func: kernel.FuncOp) -> None:
         self.counts = Counts()
-        self.slots: dict[Operation, float] = {}
-        """Issue slots by the operation."""
+        self.shares: dict[Operation, Share] = {}
         self.lanes = min(WARP, func.block_size)
         self.requests = 0
         """Copies so far that were asked for, in the text."""
@@ -114,12 +130,13 @@ class _Walk:
                 for region in op.regions:
                     for inner in region.blocks:
                         most = max(most, self.visit(inner, times, held, unrolled))
-            elif isinstance(op, kernel.WaitOp | kernel.MbarrierWaitOp):
-                self._wait(op, times, self.requests > requests)
             else:
-                before = self.counts.slots
-                fetched |= self._count(op, times)
-                self.slots[op] = self.counts.slots - before
+                before = replace(self.counts)
+                if isinstance(op, kernel.WaitOp | kernel.MbarrierWaitOp):
+                    self._wait(op, times, self.requests > requests)
+                else:
+                    fetched |= self._count(op, times)
+                self._share(op, before, held)
             most = max(most, held)
         if unrolled:  # what its iterations fetch is waited for together
             self.fetched |= fetched
@@ -131,9 +148,21 @@ class _Walk:
     def _loop(self, op: scf.ForOp, times: float, held: int) -> int:
         trips = _trips(op)
         whole = "unroll" in op.attributes
+        before = replace(self.counts)
         if not whole:
             self.counts.slots += times * trips * LOOP_SLOTS
+        self._share(op, before, held)
         return self.visit(op.body.block, times * trips, held, whole)
+
+    def _share(self, op: Operation, before: Counts, held: int) -> None:
+        """Notes what an operation has added to the counts."""
+        now = self.counts
+        self.shares[op] = Share(
+            now.slots - before.slots,
+            now.wavefronts - before.wavefronts,
+            now.sectors - before.sectors,
+            held,
+        )
 
     def _wait(self, op: kernel.WaitOp | kernel.MbarrierWaitOp, times: float, at_once: bool) -> None:
         """Counts a wait for copies; `at_once` if some were asked for in the same iteration."""
