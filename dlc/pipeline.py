@@ -17,6 +17,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.diagnostics import with_context
+from dlc.garbage import rarely_collected
 from dlc.ir.verification import Verifier
 from dlc.passes import Stage, Step, steps_between
 from dlc.registry import get_pass
@@ -80,12 +81,13 @@ def run_pipeline(
     for observer in observers:
         observer.start(module, steps)
     verifier = Verifier()
-    for step in steps:
-        begin = time.perf_counter()
-        remarks = apply_step(ctx, module, step.pass_name, verifier)
-        seconds = time.perf_counter() - begin
-        for observer in observers:
-            observer.passed(step, module, remarks, seconds)
+    with rarely_collected():
+        for step in steps:
+            begin = time.perf_counter()
+            remarks = apply_step(ctx, module, step.pass_name, verifier)
+            seconds = time.perf_counter() - begin
+            for observer in observers:
+                observer.passed(step, module, remarks, seconds)
 
 
 def apply_step(

@@ -58,6 +58,7 @@ LAYERS: tuple[dict[str, str], ...] = (
         "dlc.text": "tables, diffs",
         "dlc.file_kinds": "what files are for",
         "dlc.notebook": "programs in notebooks",
+        "dlc.garbage": "when it is collected",
     },
     {"dlc.escapes": "strings of programs in texts of other languages"},
 )

@@ -26,7 +26,7 @@ from dlc.cli.program_input import (
 from dlc.cli.status_line import STATUS
 from dlc.cli.written_files import check_written
 from dlc.diagnostics import UsageError, failed_pass
-from dlc.frontend.quick_imports import uncollected
+from dlc.garbage import uncollected
 from dlc.text import wants_colour
 
 if TYPE_CHECKING:

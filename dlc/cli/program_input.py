@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from dlc.cli.observers import Timing
 from dlc.diagnostics import UsageError, closest, with_hint, with_only_hint
 from dlc.file_kinds import hint_for
-from dlc.frontend.quick_imports import quick_imports, uncollected
+from dlc.frontend.quick_imports import quick_imports
+from dlc.garbage import uncollected
 from dlc.ir.cached import cached
 from dlc.precision import Precision
 from dlc.target import DEFAULT_TARGET, precision_of, set_target, stated_target

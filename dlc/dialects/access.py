@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -123,8 +124,8 @@ class IndexedOp(IRDLOperation, ABC):
         segments[names.index("indices")] = indices
         self.operands = [value for segment in segments for value in segment]
         if "operandSegmentSizes" in self.properties:
-            sizes = [len(segment) for segment in segments]
-            self.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
+            sizes = tuple(len(segment) for segment in segments)
+            self.properties["operandSegmentSizes"] = _segment_sizes(sizes)
         for name, value in properties.items():
             if value is None:
                 self.properties.pop(name, None)
@@ -151,6 +152,11 @@ class IndexedOp(IRDLOperation, ABC):
                 f"expected {count} subscripts for {of}, found {len(self.map.data.results)}"
             )
         verify_maps([self.map, self.conditions], len(self.indices))
+
+
+@cache
+def _segment_sizes(sizes: tuple[int, ...]) -> Attribute:
+    return DenseArrayBase.from_list(i32, sizes)
 
 
 def exprs_of(map: AffineMapAttr, indices: Sequence[SSAValue]) -> tuple[Expr, ...]:

@@ -41,7 +41,7 @@ from dlc.dialects.directives import (
     sizes_map,
 )
 from dlc.ir.bounds import hint, least, most
-from dlc.ir.expr import Expr, from_affine
+from dlc.ir.expr import Expr, Range, from_affine
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
 FRAGMENT = "fragment"
@@ -91,8 +91,7 @@ class AxesOp(IRDLOperation, ABC):
 
     def most(self, axis: SSAValue) -> float:
         """The largest number of points that one of this operation's axes can have."""
-        size = self._size(axis)  # most are constants: their ranges need no expression
-        return size.value if isinstance(size, AffineConstantExpr) else most(self.size(axis))
+        return _most(self._size(axis))
 
     def hint(self, axis: SSAValue) -> int:
         """The number of points of an axis that schedules and estimates assume."""
@@ -116,7 +115,13 @@ class AxesOp(IRDLOperation, ABC):
     def axis_range(self, axis: SSAValue) -> tuple[float, float]:
         """Inclusive bounds of an axis, for `dlc.ir.expr.range_of`; an empty axis counts as one
         point, so that nothing divides by its extent."""
-        return 0, max(self.most(axis) - 1, 0)
+        extents, kept = self.properties["extents"], vars(self)
+        known: tuple[Attribute | None, tuple[Range, ...]] = kept.get("kept_ranges", (None, ()))
+        if known[0] is not extents:
+            ranges = tuple((0, max(_most(size) - 1, 0)) for size in self.extents.data.results)
+            known = kept["kept_ranges"] = extents, ranges
+        assert isinstance(axis, BlockArgument)
+        return known[1][axis.index]
 
     def set_axes(self, extents: Sequence[int], kinds: Sequence[str] | None = None) -> None:
         """States extents (and kinds) after block arguments have been added or removed."""
@@ -160,6 +165,12 @@ class AxesOp(IRDLOperation, ABC):
                     f"expected for each of {len(self.axes)} axes one of the kinds "
                     f"{', '.join(self.KINDS)}; found {', '.join(kinds)}"
                 )
+
+
+def _most(size: AffineExpr) -> float:
+    """The largest that a number of points can be."""
+    # Most are constants: their ranges need no expression.
+    return size.value if isinstance(size, AffineConstantExpr) else most(from_affine(size, ()))
 
 
 def _names_axis(op: Operation, axis: SSAValue) -> bool:

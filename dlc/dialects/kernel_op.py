@@ -23,7 +23,7 @@ tensors of the shapes that the memrefs have; a `kernel.func` is launched by its 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import ClassVar, Self, TypeVar
 
@@ -409,10 +409,12 @@ KernelKind = TypeVar("KernelKind", bound=KernelSignature)
 
 def kernels_in(op: Operation, kind: type[KernelKind]) -> list[KernelKind]:
     """The kernels of a kind in an operation, in program order: no kernel is in another."""
-    found: list[KernelKind] = []
+    return [inner for inner in around_kernels(op) if isinstance(inner, kind)]
+
+
+def around_kernels(op: Operation) -> Iterator[Operation]:
+    """The operations in an operation, in program order, but for what is in kernels."""
     for inner in (o for region in op.regions for block in region.blocks for o in block.ops):
-        if isinstance(inner, kind):
-            found.append(inner)
-        elif inner.regions and not isinstance(inner, KernelSignature):
-            found += kernels_in(inner, kind)
-    return found
+        yield inner
+        if inner.regions and not isinstance(inner, KernelSignature):
+            yield from around_kernels(inner)

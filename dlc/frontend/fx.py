@@ -38,6 +38,7 @@ from dlc.frontend.nodes import Unrepresentable, Values, name_hint, tensor_type
 from dlc.frontend.pair_values import converted, main_type
 from dlc.frontend.pairs import output, strides_of_pairs
 from dlc.frontend.source import Place, UnsupportedError
+from dlc.garbage import rarely_collected
 from dlc.ir.leaves import Constant, Leaf
 from dlc.target import WIDEST_ACCESS
 
@@ -62,8 +63,9 @@ def import_program(
     Raises ImportFailure where PyTorch cannot export the program, and UnsupportedError with every
     operation that has no representation, as one whose shape depends on data.
     """
-    call = export_call(module, args, kwargs, sources=sources, exporting=exporting, whole=whole)
-    return import_call(call)
+    with rarely_collected():
+        call = export_call(module, args, kwargs, sources=sources, exporting=exporting, whole=whole)
+        return import_call(call)
 
 
 def import_call(call: ExportedCall) -> ImportedProgram:

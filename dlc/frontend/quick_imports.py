@@ -5,7 +5,6 @@ no compilation calls, and into the same searches again.
 
 from __future__ import annotations
 
-import gc
 import pickle
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
+
+from dlc.garbage import uncollected
 
 NOT_CALLED = (
     "networkx",  # by torch._functorch.partitioners, which split forward from backward
@@ -46,18 +47,6 @@ def quick_imports() -> Iterator[None]:
             if sys.modules.get(name) is module:
                 del sys.modules[name]
             module._importing = False
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage is looked for within: for what makes many objects that stay."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class _Deferred(ModuleType):

@@ -256,8 +256,7 @@ def range_of(value: SSAValue) -> Range:
     if axis_range is not None:
         return axis_range(value)
     if isinstance(parent, scf.ForOp) and value is parent.body.block.args[0]:
-        lb, ub = constant_of(parent.lb), constant_of(parent.ub)
-        step = constant_of(parent.step)
+        lb, ub, step = map(constant_of, parent.operands[:3])
         if lb is not None and ub is not None and step:
             return lb, max(lb, lb + (ub - lb - 1) // step * step)
     return UNKNOWN

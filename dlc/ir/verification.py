@@ -20,6 +20,7 @@ from xdsl.ir import Operation
 from xdsl.traits import IsolatedFromAbove, OpTrait
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.ir.declared_form import attributes_in, declared_form
 from dlc.ir.dominance import verify_dominance
 from dlc.ir.structure import structure
 
@@ -38,8 +39,8 @@ class Verifier:
         self._valid: set[Hashable] = set()
         self._declared: dict[Hashable, object] = {}
         """
-        The forms of operations whose declarations were found to hold. A form has the identities of
-        attributes, and these are kept with it, so that none is another's later.
+        The forms of operations whose declarations were found to hold, each with the attributes that
+        are named in it by their identities, so that none is another's later.
         """
 
     def verify(self, module: ModuleOp) -> None:
@@ -75,11 +76,11 @@ class Verifier:
                             block.verify()
                         self._verify(inner, sound)
         written = _written(type(op).verify_)
-        form = None if written is None else _form(op)
+        form = None if written is None else declared_form(op)
         if form is None or form not in self._declared:
             op.verify(verify_nested_ops=False)
             if form is not None:
-                self._declared[form] = _attributes_of(op)
+                self._declared[form] = attributes_in(op)
             return
         assert written is not None
         try:
@@ -94,9 +95,15 @@ class Verifier:
 def _written(verify: Callable[[Operation], None]) -> Callable[[Operation], None] | None:
     """
     What a class's verifier does once the declaration is known to hold: what the class's author
-    wrote, which `irdl_op_definition` keeps in a closure. None for a verifier that it did not make.
+    wrote, which `irdl_op_definition` keeps in a closure, or nothing if there is but the
+    declaration. None for a verifier that it did not make.
     """
-    return getclosurevars(verify).nonlocals.get("custom_verify")
+    kept = getclosurevars(verify).nonlocals
+    return kept.get("custom_verify", _nothing if [*kept] == ["op_def"] else None)
+
+
+def _nothing(op: Operation) -> None:
+    """Verifies nothing."""
 
 
 @cache
@@ -124,38 +131,6 @@ def _facts(op: Operation) -> tuple[object, ...]:
         [[(block, block.arg_types) for block in region.blocks] for region in op.regions],
         block,
         (op.parent_op(), block.prev_block, block.next_block) if block and not op.next_op else None,
-    )
-
-
-def _form(op: Operation) -> Hashable | None:
-    """
-    All that an operation's declaration and the rules of terminators speak of, by the identities of
-    attributes, which never change; None if that is more than this.
-    """
-    if op.successors:
-        return None
-    last = None
-    if op.next_op is None and op.parent is not None and (region := op.parent.parent) is not None:
-        last = len(region.blocks), type(region.parent)
-    return (
-        type(op),
-        last,
-        *[id(value.type) for value in op.operands],
-        None,
-        *[id(result.type) for result in op.results],
-        *[part for name, value in op.properties.items() for part in (name, id(value))],
-        None,
-        *[part for name, value in op.attributes.items() for part in (name, id(value))],
-        *[tuple([tuple([id(a.type) for a in b.args]) for b in r.blocks]) for r in op.regions],
-    )
-
-
-def _attributes_of(op: Operation) -> object:
-    """The attributes whose identities are in an operation's form."""
-    return (
-        [value.type for value in (*op.operands, *op.results)],
-        [*op.properties.values(), *op.attributes.values()],
-        [block.arg_types for region in op.regions for block in region.blocks],
     )
 
 

@@ -56,6 +56,7 @@ def rings(depth: int, target: Target) -> list[str]:
     return [f"double-buffer{{depth={depth}}}", *filled]
 
 
+@lru_cache(maxsize=1024)
 def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
     """
     The best candidate of those that fit, and the next best ones that differ from it and from each

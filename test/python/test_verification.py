@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from xdsl.context import Context
 from xdsl.dialects import arith, test
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, i32
 from xdsl.ir import Operation
 from xdsl.irdl import OpDef
 from xdsl.parser import Parser
@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects import loop
 from dlc.ir.dominance import DominanceError
+from dlc.ir.expr import Expr
 from dlc.ir.verification import Verifier
 from dlc.registry import register
 
@@ -142,6 +143,44 @@ def test_declarations_hold_again_only_where_something_changed(
     checked.clear()
     total.properties.clear()
     with pytest.raises(VerifyException, match="fastmath"):
+        verifier.verify(module)
+
+
+def test_a_declaration_that_asks_for_a_class_is_not_checked_for_each_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[str] = []
+    verify = OpDef.verify
+
+    def counted(self: OpDef, op: Operation) -> None:
+        checked.append(op.name)
+        verify(self, op)
+
+    module, verifier = module_of("p"), Verifier()
+    verifier.verify(module)
+    (kernel,) = kernels_of(module)
+    (load,) = (op for op in kernel.walk() if isinstance(op, loop.LoadOp))
+    monkeypatch.setattr(OpDef, "verify", counted)
+    load.set_index([load.subscripts[0] * 0], [])  # another map, of no indices
+    load.set_index([Expr.of(load.parent.args[0])], [Expr.of(load.parent.args[0])])  # pyright: ignore
+    verifier.verify(module)
+    assert checked == ["loop.load"]  # it has a property more
+    load.set_index([Expr.of(load.parent.args[0])], [Expr.of(load.parent.args[0]) + 3])  # pyright: ignore
+    checked.clear()
+    verifier.verify(module)
+    assert checked == []
+    load.properties["map"] = StringAttr("no map")
+    with pytest.raises(VerifyException, match="affine_map"):
+        verifier.verify(module)
+
+
+def test_sizes_of_groups_of_operands_are_checked_for_each_value() -> None:
+    module, verifier = module_of("p"), Verifier()
+    verifier.verify(module)
+    (kernel,) = kernels_of(module)
+    (load,) = (op for op in kernel.walk() if isinstance(op, loop.LoadOp))
+    load.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [1, 2, 0])
+    with pytest.raises(VerifyException, match="operand"):
         verifier.verify(module)
 
 

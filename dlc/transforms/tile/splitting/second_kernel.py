@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
 from dlc.dialects.kernel import LaunchOp
-from dlc.dialects.kernel_op import KernelSignature, kernels_in
+from dlc.dialects.kernel_op import KernelSignature, around_kernels, kernels_in
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit, set_values
@@ -27,7 +27,7 @@ def split_in_two(kernel: tile.KernelOp, split: Split, module: ModuleOp, schedule
     kernel is launched again, both are.
     """
     names = {op.name_ for op in kernels_in(module, KernelSignature)}
-    launches = [op for op in module.walk() if isinstance(op, LaunchOp)]
+    launches = [op for op in around_kernels(module) if isinstance(op, LaunchOp)]
     copies: dict[SSAValue, SSAValue] = {}
     copy = kernel.clone(copies)
     updated, partial = copy.updated_refs, copy.partial_refs

@@ -1,0 +1,34 @@
+"""Collections of garbage while much is made that is garbage soon, or that stays."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+YOUNG = 200_000
+"""Objects that are made, and not freed, from one collection to the next. The operations of an IR
+refer to each other in circles: fewer would be looked at over and over by 700, Python's default."""
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Garbage is looked for when there is much of it: for the passes of a compilation."""
+    young, *older = gc.get_threshold()
+    gc.set_threshold(max(young, YOUNG) if young else 0, *older)
+    try:
+        yield
+    finally:
+        gc.set_threshold(young, *older)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage is looked for within: for what makes many objects that stay."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
