@@ -23,7 +23,8 @@ import torch
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import names_in, place_in
 from dlc.frontend.random import RandomTensors
-from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.script_result import program_of
+from dlc.frontend.source import ImportFailure, Place, quote
 from dlc.frontend.statements import Statements
 
 
@@ -79,12 +80,21 @@ def capture_text(
         statements.lift(tree.body)
     if statements.result is None:
         last = tree.body[-1]
-        raise statements.functions.unseen or ImportFailure(
-            "expected statements that compute tensors from tensors, such as "
-            "`model(torch.randn(4, 8))`; found none",
-            place_in(filename, last.lineno, last.col_offset + 1),
+        raise (
+            statements.functions.unseen
+            or lifter.unseen()
+            or ImportFailure(
+                "expected statements that compute tensors from tensors, such as "
+                "`model(torch.randn(4, 8))`; found none",
+                place_in(filename, last.lineno, last.col_offset + 1),
+            )
         )
-    return lifter.program(statements.body, statements.result)
+    program = program_of(lifter, statements)
+    for name, value in lifter.inputs.items():
+        if (place := lifter.place_of_computed(value)) is not None:
+            note = f"'{name}' is an input: what is computed here is done before the program"
+            print(quote(place, note, "note: "), file=sys.stderr)
+    return program
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import inspect
 import re
 import sys
@@ -18,6 +19,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dlc.frontend.function_module import held_by
+from dlc.frontend.kept_inputs import check_inputs_alone
 from dlc.frontend.parts import (
     Part,
     assignment,
@@ -29,7 +31,8 @@ from dlc.frontend.parts import (
     rename,
 )
 from dlc.frontend.random import RandomTensors
-from dlc.frontend.source import ImportFailure
+from dlc.frontend.script_functions import ScriptFunctions
+from dlc.frontend.source import ImportFailure, Place
 
 PART_OF_CREATION = frozenset(
     "T mT H mH data t transpose permute swapaxes swapdims movedim view reshape flatten unflatten "
@@ -50,6 +53,9 @@ DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.Set)
 SELF = "_program"
 KEPT = "_input_"
 """What begins the name of an input's second variable, for when the program assigns its first."""
+
+
+UNSEEN = "what is computed here of tensors that are made at random is not seen; make them before it"
 
 
 class CalledModule(torch.nn.Module):
@@ -93,13 +99,22 @@ class Lifter:
     """The names in the text, which inputs without a name of their own do not get."""
     kept: set[str] = field(default_factory=set)
     """The inputs that are used after the program has assigned their variables."""
+    computed_at: list[tuple[int, ast.AST]] = field(default_factory=list)
+    """
+    The statements and expressions that have computed something of random tensors when they ran, and
+    how many tensors had been computed by then.
+    """
     inline: Callable[[ast.Call], ast.Name | None] | None = None
     """Makes the statements of a call the program's; gives the variable that has what it returns."""
+
+    functions: ScriptFunctions | None = None
+    """Makes functions of the script that read its tensors the program's."""
 
     def program(
         self, body: Sequence[ast.stmt], result: ast.expr
     ) -> tuple[torch.nn.Module, tuple[Any, ...]]:
         """The module whose forward is `body` and returns `result`, and its example inputs."""
+        check_inputs_alone(self, [*body, result])
         called = None if body else self.only_called(result)
         if called is not None:
             assert isinstance(result, ast.Call)
@@ -120,13 +135,36 @@ class Lifter:
         place = place_in(self.filename, expression.lineno, expression.col_offset + 1)
         if isinstance(part.value, torch.nn.Module):
             what = f"a module, {type(part.value).__name__}; call it with its inputs"
-        elif _has_tensor(part.value):
+        elif (computed := self.place_of_computed(part.value)) is not None:
+            raise ImportFailure(UNSEEN, computed)
+        elif has_tensor(part.value):
             what = "only tensors that are made at random; apply an operation to them"
         else:
             what = f"a value of type {type(part.value).__name__}"
         raise ImportFailure(
             f"expected the last expression to compute tensors from tensors, found {what}", place
         )
+
+    def note_computed(self, node: ast.AST, before: int) -> None:
+        """Notes that `node` has run, if it has computed something of random tensors since."""
+        if self.random.count > before:
+            self.computed_at.append((self.random.count, node))
+
+    def place_of_computed(self, value: object) -> Place | None:
+        """Where random tensors became a value, if something was computed of them there."""
+        number = self.random.number(value)
+        found = [] if number is None else [n for count, n in self.computed_at if count > number]
+        if not found or not isinstance(node := found[0], ast.stmt | ast.expr):
+            return None
+        return place_in(self.filename, node.lineno, node.col_offset + 1)
+
+    def unseen(self) -> ImportFailure | None:
+        """What is said where nothing else was computed of random tensors than what ran now."""
+        nodes = [n for _, n in self.computed_at if isinstance(n, ast.stmt | ast.expr)]
+        if not nodes:
+            return None
+        place = place_in(self.filename, nodes[-1].lineno, nodes[-1].col_offset + 1)
+        return ImportFailure(UNSEEN, place)
 
     def only_called(self, code: ast.expr) -> str | None:
         """The attribute that `code` calls if it is one call of a module that holds all there is."""
@@ -184,8 +222,9 @@ class Lifter:
 
         state = torch.get_rng_state()
         part = self.evaluate(node, self.rebuild(node, children, lambda p: p.code), build)
-        if isinstance(node, ast.Call) and (returned := self.returned(node, part, state)):
-            return Part(returned)
+        if isinstance(node, ast.Call) and self.random.computed(part.value):
+            if (again := self.computed_again(node, children["func"][1].value, state)) is not None:
+                return Part(again)
         stays = part.fresh  # tensors that are computed deterministically are left to the program
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             _, base = children["value"]
@@ -193,24 +232,41 @@ class Lifter:
             part.inside_module = _is_module(base.value)
             layout = not isinstance(node, ast.Attribute) or node.attr in PART_OF_CREATION
             stays = (part.fresh and layout) or not isinstance(base.value, torch.Tensor)
-        if _has_tensor(part.value) and not stays:
+        if has_tensor(part.value) and not stays:
             constant = all(map(self.is_constant, parts)) and self.is_constant(part)
             return Part(build(), now=part.code if constant else None)
         part.name = self.path(node, children, part)
         return part
 
-    def returned(self, call: ast.Call, part: Part, state: torch.Tensor) -> ast.Name | None:
+    def computed_again(
+        self, call: ast.Call, callee: object, state: torch.Tensor
+    ) -> ast.expr | None:
         """
-        The variable that holds the result of a call of the script's, if it computes something of
-        tensors that it makes at random. These are drawn from `state`.
+        A call's code for the program, if it computes something of tensors that it makes at random:
+        the variable that holds what a function of the script returns, or the text itself of a
+        lambda and of built-in functions. Tensors are drawn from `state`.
         """
-        if self.inline is None or not self.random.computed(part.value):
+        if self.inline is None:
             return None
         after = torch.get_rng_state()
         torch.set_rng_state(state)
-        if (name := self.inline(call)) is None:
-            torch.set_rng_state(after)
-        return name
+        if (name := self.inline(call)) is not None:
+            return name
+        if self.is_repeatable(call, callee):
+            return self.within_program(call)
+        torch.set_rng_state(after)
+        return None
+
+    def is_repeatable(self, call: ast.Call, callee: object) -> bool:
+        """True if a call draws the same again: no iterator goes on in it."""
+        names = names_in(call)
+        if isinstance(callee, FunctionType):
+            if callee.__code__.co_filename != self.filename or callee.__name__ != "<lambda>":
+                return False
+            names |= {*callee.__code__.co_names}
+        elif getattr(callee, "__module__", None) != "builtins":
+            return False
+        return not any(hasattr(self.scope.get(name), "__next__") for name in names)
 
     @contextmanager
     def whole_calls(self) -> Iterator[None]:
@@ -232,11 +288,11 @@ class Lifter:
 
     def is_static(self, node: ast.expr, children: dict[str, Any], parts: Sequence[Part]) -> bool:
         """True if `node`, all of whose parts are known, is evaluated now: it computes nothing."""
-        tensors = [p for p in parts if _has_tensor(p.value)]
+        tensors = [p for p in parts if has_tensor(p.value)]
         match node:
             case ast.Attribute() | ast.Subscript():
                 _, base = children["value"]
-                if isinstance(node, ast.Subscript) and len(tensors) > _has_tensor(base.value):
+                if isinstance(node, ast.Subscript) and len(tensors) > has_tensor(base.value):
                     return False
                 if not isinstance(base.value, torch.Tensor):
                     return True
@@ -263,7 +319,7 @@ class Lifter:
                 index = re.sub(r"\W+", "_", str(children["slice"][1].value)).strip("_")
                 return f"{children['value'][1].name}_{index}"
             case ast.Call() if isinstance(part.value, torch.nn.Module):
-                return next((k for k, v in self.scope.items() if v is part.value), None)
+                return self.name_of(part.value)
         return None
 
     def visit_opaque(self, node: ast.expr) -> Part:
@@ -271,19 +327,33 @@ class Lifter:
         names = names_in(node)
         computed = names & self.computed
         known = {n: self.scope[n] for n in sorted(names - computed) if n in self.scope}
-        found = {n: v for n, v in known.items() if _is_module(v) or _has_tensor(v)}
+        found = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v)}
         if not computed and (isinstance(node, ast.Lambda) or not found):
-            return self.evaluate(node, node, None)
+            state, count = torch.get_rng_state(), self.random.count
+            part = self.evaluate(node, node, None)
+            if self.functions is not None and isinstance(node, ast.Lambda):
+                self.functions.ran(node, part.value)
+            if self.inline is None or not self.random.computed(part.value, count):
+                return part
+            torch.set_rng_state(state)
         data = computed or any(self.random.holds(v) for v in found.values())
         now = None if data else copy.deepcopy(node)
-        for name, value in known.items():
+        return Part(self.within_program(node), now=now)
+
+    def within_program(self, node: ast.expr) -> ast.expr:
+        """The text of an expression within the program, whatever becomes of the variables in it."""
+        names = sorted(names_in(node) - self.computed)
+        for name, value in [(n, self.scope[n]) for n in names if n in self.scope]:
             if self.is_input(value):
                 rename(node, name, self.input(value, name))
+                continue
+            if (defined := self.defined(value)) is not None:
+                rename(node, name, defined.id)
                 continue
             if isinstance(value, torch.nn.Module | torch.Tensor):
                 self.hold(value, name)
             rename(node, name, self.constant(value, node).id)
-        return Part(node, now=now)
+        return node
 
     def is_input(self, value: Any) -> bool:
         """True if a value holds random numbers and is no parameter."""
@@ -294,6 +364,8 @@ class Lifter:
         if not part.known:
             return part.now is not None
         owner = _owner(part.value)
+        if self.functions is not None and self.functions.reads_data(part.value):
+            return False
         held = any(_is_module(v) or isinstance(v, torch.nn.Parameter) for v in (part.value, owner))
         random = part.fresh or self.random.holds(part.value) or self.random.holds(owner)
         return not held and not random
@@ -303,9 +375,11 @@ class Lifter:
     ) -> Part:
         """Computes `code`, whose names stand for known values, once; `node` is its source."""
         tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
+        count = self.random.count
         with errors_in(self.filename), redirect_stdout(sys.stderr), self.random:
             # A lambda looks at the script's variables as they are when it is called.
             value = eval(compile(tree, self.filename, "eval"), self.scope, {**self.values})
+        self.note_computed(node, count)
         fresh = self.random.holds(value) or self.random.holds(_owner(value))
         if isinstance(node, ast.Constant):
             return Part(node, True, value)
@@ -353,6 +427,8 @@ class Lifter:
         if part.inside_module and part.build is not None:
             return part.build()
         if isinstance(value, FunctionType):
+            if (defined := self.defined(value)) is not None:
+                return ast.copy_location(defined, part.code)
             for name, (free, _) in held_by(value).items():
                 self.hold(free, name)
             return part.code
@@ -362,9 +438,31 @@ class Lifter:
             return ast.copy_location(load(self.input(value, part.name)), part.code)
         if isinstance(value, torch.Tensor):
             return attribute(SELF, self.hold(value, part.name))
-        if part.build is not None and isinstance(_owner(value), (torch.nn.Module, torch.Tensor)):
+        owner = _owner(value)
+        if part.build is not None and isinstance(owner, (torch.nn.Module, torch.Tensor)):
             return part.build()
+        if isinstance(owner, torch.Tensor) and self.is_input(owner):
+            made = attribute(self.input(owner, self.name_of(owner)), value.__name__)
+            return ast.copy_location(made, part.code)
+        if isinstance(value, functools.partial) and self.is_input([value.args, value.keywords]):
+            return self._partial(value, part.code)
         return part.code
+
+    def _partial(self, value: functools.partial[Any], at: ast.expr) -> ast.expr:
+        """The code of a partial function of inputs."""
+
+        def use(inner: Any) -> ast.expr:
+            return self.use(Part(self.constant(inner, at), True, inner, name=self.name_of(inner)))
+
+        args = [use(inner) for inner in (value.func, *value.args)]
+        named = [ast.keyword(name, use(inner)) for name, inner in value.keywords.items()]
+        return ast.copy_location(ast.Call(self.constant(functools.partial, at), args, named), at)
+
+    def defined(self, function: object) -> ast.Name | None:
+        """A function's name in the program, if it is one that reads the script's tensors."""
+        if self.functions is None or self.inline is None or not isinstance(function, FunctionType):
+            return None
+        return self.functions.defined(function)
 
     def hold(self, value: Any, name: str | None) -> str:
         """The attribute of the program that is `value`."""
@@ -389,6 +487,10 @@ class Lifter:
             return KEPT + known
         return known
 
+    def name_of(self, value: object) -> str | None:
+        """The variable of the script that has a value."""
+        return next((name for name, known in self.scope.items() if known is value), None)
+
     def unused(self, *names: str, avoid: Iterable[str] = ()) -> str:
         """The first of some names, or else the first one with a number, that is not in use."""
         taken = {*self.inputs, *self.held, *avoid}
@@ -405,7 +507,8 @@ def _parts(child: Any) -> list[Part]:
     return []
 
 
-def _has_tensor(value: object) -> bool:
+def has_tensor(value: object) -> bool:
+    """True if a value is a tensor, or a container with one."""
     return any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import linecache
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,11 +30,13 @@ def errors_in(filename: str) -> Iterator[None]:
         yield
     except ImportFailure:
         raise
+    except SystemExit as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if any(frame.filename == argparse.__file__ for frame in frames):
+            raise  # it has told what it was asked, or what was wrong
+        raise ended(error.code, _place_in_frames(filename, frames)) from error
     except Exception as error:
-        place = None
-        for frame in traceback.extract_tb(error.__traceback__):
-            if frame.filename == filename and frame.lineno is not None:
-                place = place_in(filename, frame.lineno, (frame.colno or 0) + 1)
+        place = _place_in_frames(filename, traceback.extract_tb(error.__traceback__))
         first = (str(error).splitlines() or ["no message"])[0]
         if wanted := re.search(r"can't allocate memory: you tried to allocate (\d+) bytes", first):
             first = (
@@ -42,6 +45,18 @@ def errors_in(filename: str) -> Iterator[None]:
             )
         failure = ImportFailure(f"{type(error).__name__}: {first}", place)
         raise with_hint(failure, closest_name(error)) from error
+
+
+def ended(code: object, place: Place | None) -> ImportFailure:
+    """What is said where a script ends itself instead of computing something."""
+    how = "" if code in (None, 0) else f" with {code!r}"
+    return ImportFailure(f"the script ends itself here{how}, before it has computed tensors", place)
+
+
+def _place_in_frames(filename: str, frames: Sequence[traceback.FrameSummary]) -> Place | None:
+    """The innermost place in a text."""
+    found = [f for f in frames if f.filename == filename and f.lineno is not None]
+    return place_in(filename, found[-1].lineno or 1, (found[-1].colno or 0) + 1) if found else None
 
 
 DEVICE = (

@@ -22,8 +22,8 @@ class RandomTensors(TorchDispatchMode):
         super().__init__()
         self.found: dict[int, torch.Tensor] = {}
         """By storage; the tensors are kept, so that no other storage gets the same address."""
-        self._computed: set[int] = set()
-        """The storages of those that are computed."""
+        self._computed: dict[int, int] = {}
+        """The storages of those that are computed, numbered in the order of their computation."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -33,17 +33,34 @@ class RandomTensors(TorchDispatchMode):
             for leaf in tree_leaves(result):
                 if (key := _storage_key(leaf)) is not None:
                     if not draws and key not in self.found:
-                        self._computed.add(key)
+                        self._computed[key] = len(self._computed)
                     self.found[key] = leaf
         return result
+
+    def forget(self, found: int, computed: int) -> None:
+        """Forgets all but the first so many tensors: the others were not made after all."""
+        for table, count in ((self.found, found), (self._computed, computed)):
+            for key in [*table][count:]:
+                del table[key]
 
     def holds(self, value: object) -> bool:
         """True if a tensor, or one in a container, holds random numbers."""
         return any(_storage_key(leaf) in self.found for leaf in tree_leaves(value))
 
-    def computed(self, value: object) -> bool:
-        """True if a tensor, or one in a container, is computed from random numbers."""
-        return any(_storage_key(leaf) in self._computed for leaf in tree_leaves(value))
+    @property
+    def count(self) -> int:
+        """How many tensors were computed from random numbers so far."""
+        return len(self._computed)
+
+    def number(self, value: object) -> int | None:
+        """Of a value's tensors that are computed from random numbers, the number of the first."""
+        keys = filter(None, map(_storage_key, tree_leaves(value)))
+        return min((self._computed[key] for key in keys if key in self._computed), default=None)
+
+    def computed(self, value: object, since: int = 0) -> bool:
+        """True if a tensor, or one in a container, is computed from random numbers `since` then."""
+        keys = filter(None, map(_storage_key, tree_leaves(value)))
+        return any(self._computed.get(key, -1) >= since for key in keys)
 
 
 def _storage_key(value: object) -> int | None:

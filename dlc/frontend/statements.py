@@ -6,13 +6,16 @@ these, and whatever uses a result of that, is the program, in the order of the t
 that the program computes is what it returns, which may be what is printed last. Other printing and
 assertions of the program's values are left out. A call of a function of the script that is given no
 tensors, such as `main()`, stands for the function's statements, as does `loss = main()` if these
-compute something of random tensors. A function that returns from within a loop, or is called
-through a decorator, makes inputs.
+compute something of random tensors. A loop, a comprehension, a generator or a lambda that computes
+something of tensors that it makes is the program's as it stands, which draws them itself. What a
+function that returns from within a loop, or is called through a decorator, or a method computes is
+an input.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
@@ -21,13 +24,15 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dlc.frontend.lift import Lifter
+from dlc.frontend.lift import Lifter, has_tensor
+from dlc.frontend.mementos import Memento
 from dlc.frontend.named_expressions import named_expressions
-from dlc.frontend.parts import assignment, errors_in, names_in, place_in
+from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_in
 from dlc.frontend.printed import described, is_description
 from dlc.frontend.program_variables import CONTAINERS, ProgramVariables
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
+from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.single_exit import FUNCTIONS
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import (
@@ -47,6 +52,8 @@ DEFINITIONS = (
     ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     | ast.Global | ast.Pass
 )  # fmt: skip
+UNDONE = ast.For | ast.While | ast.Try | ast.Match | ast.Assign | ast.AugAssign
+"""Statements that run now, and are undone if they compute something of random tensors."""
 READS = frozenset(
     "parameters named_parameters modules named_modules children named_children buffers "
     "named_buffers state_dict get_parameter get_buffer get_submodule extra_repr forward".split()
@@ -62,6 +69,7 @@ class Statements:
         self.lifter = lifter
         self.functions = ScriptCalls(lifter, tree)
         lifter.inline = self._returned
+        lifter.functions = ScriptFunctions(lifter, tree, self._define)
         self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in free_in(f)}
         """The variables of the script that its functions may look at."""
         self.variables = ProgramVariables(lifter, self._keep, self.seen)
@@ -71,12 +79,27 @@ class Statements:
         """True once the program has a statement: what it uses must not change any more."""
         self.body: list[ast.stmt] = []
         """The program's statements so far."""
-        self.result: ast.expr | None = None
+        self.results: list[ast.expr] = []
+        """What the program computed, the last of it last."""
+        self.is_doubtful = False
+        """True if the last of it may be a number of the script's own."""
+        self.ended = False
+        """True once the script has ended itself, by `sys.exit()`."""
+
+    @property
+    def result(self) -> ast.expr | None:
         """What the program computed last."""
+        return self.results[-1] if self.results else None
+
+    def _has_computed(self, *results: ast.expr, is_doubtful: bool = False) -> None:
+        self.results += results
+        self.is_doubtful = is_doubtful
 
     def lift(self, statements: Sequence[ast.stmt], ends: bool = True) -> None:
         """Divides statements; `ends` says that the last of them ends the program."""
         for statement in statements:
+            if self.ended:
+                return
             for named in named_expressions(statement):
                 self._statement(named, False)
             self._statement(statement, ends and statement is statements[-1])
@@ -105,15 +128,22 @@ class Statements:
                 pass
             case ast.Return(value=value):
                 if last and value is not None:
-                    self._end(value)
+                    self._end(value, returned=True)
+            case ast.Raise(exc=ast.Call(func=ast.Name(id="SystemExit"), args=args)):
+                self._exit(node, args)
+            case ast.Raise(exc=ast.Name(id="SystemExit")):
+                self._exit(node, [])
             case _ if self.variables.computes(node) and not isinstance(node, DEFINITIONS):
                 self._whole(node)
             case _:
-                self._run(node)
+                if not self._run(node):
+                    self._whole(node)
 
     def _expression(self, node: ast.Expr, last: bool) -> None:
         value = node.value
-        if (called := self._called(value)) is not None:
+        if isinstance(value, ast.Call) and self._is_exit(value.func):
+            self._exit(node, value.args)
+        elif (called := self._called(value)) is not None:
             self._inline(called, last)
         elif isinstance(value, ast.Constant) and not last:
             pass  # a docstring
@@ -124,6 +154,7 @@ class Statements:
             assert isinstance(value, ast.Call)
             if last and (shown := self._shown(value.args)):
                 self._end(shown[0] if len(shown) == 1 else tuple_of(shown, value))
+                self.is_doubtful = True
             elif not self.variables.computes(value):
                 self._run(node)
         elif last:
@@ -154,11 +185,32 @@ class Statements:
             undone.append(True)
             return not before.issuperset(lifter.inputs) or lifter.random.computed(part.value)
 
-    def _end(self, value: ast.expr) -> None:
-        """Makes an expression the program's result."""
+    def _is_exit(self, function: ast.expr) -> bool:
+        """True for what ends a script."""
+        match function:
+            case ast.Name(id="exit" | "quit" as name):
+                return name not in self.lifter.scope
+        return self._evaluated_name(function) is sys.exit
+
+    def _exit(self, node: ast.stmt, args: Sequence[ast.expr]) -> None:
+        """The end of the script, with an exit code: that of `main()`, say."""
+        for code in args:
+            if self._called(code) is None and not self.variables.computes(code):
+                part = self.lifter.visit(code)
+                if part.known and part.value not in (None, 0):
+                    place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+                    raise ended(part.value, place)
+            else:
+                self._statement(ast.copy_location(ast.Expr(code), node), False)
+        self.ended = True
+
+    def _end(self, value: ast.expr, returned: bool = False) -> None:
+        """Makes an expression the program's result; a number that a function returns is none."""
         part = self.lifter.visit(value, outermost=True)
         if not part.known:
-            self.result = part.code
+            self._has_computed(part.code)
+        elif self.result is not None and returned and not has_tensor(part.value):
+            pass
         elif self.result is None or part.value is not None:
             if self.functions.unseen is not None:
                 raise self.functions.unseen
@@ -171,10 +223,14 @@ class Statements:
         return False
 
     def _assign(self, node: ast.stmt, targets: list[ast.expr], value: ast.expr) -> None:
-        if any(bound_by(t) & self.seen for t in targets):
+        bound = {name for target in targets for name in bound_by(target)}
+        if any(
+            name in self.lifter.scope or name in self.lifter.assigned for name in bound & self.seen
+        ):
             self._refuse_late(node)
         self._check_modules(value)
         stores = any(not isinstance(t, ast.Name | ast.Tuple | ast.List) for t in targets)
+        again = copy.deepcopy(value)
         with self._undone_if_constant() as constant:
             part = self.lifter.visit(value, assigned=True)
             into_tensor = any(self._is_of_tensor(t) for t in targets)
@@ -183,13 +239,14 @@ class Statements:
         if constant[0]:
             assert now is not None
             new: ast.stmt = ast.Assign([*targets], now)
-            self._run(ast.copy_location(new, node))
-            for target in targets:
-                self.lifter.computed -= bound_by(target)
-            return
+            if self._run(ast.copy_location(new, node)):
+                for target in targets:
+                    self.lifter.computed -= bound_by(target)
+                return
+            part = self.lifter.visit(again, assigned=True)
         code = self.lifter.use(part)
         self._keep(ast.Assign([self._target(t) for t in targets], code), node)
-        self.result = loaded(targets[0])
+        self._has_computed(loaded(targets[0]))
 
     def _update(self, node: ast.AugAssign) -> None:
         name = root_of(node.target)
@@ -197,14 +254,14 @@ class Statements:
         if not self.variables.computes(node) and not changes:
             if name in self.seen:
                 self._refuse_late(node)
-            self._run(node)
-            return
+            if self._run(node):
+                return
         value = self.lifter.use(self.lifter.visit(node.value))
         if name in self.lifter.scope:
             self.variables.bring(name, node)
         target = self._target(node.target)
         self._keep(ast.AugAssign(target, node.op, value), node)  # pyright: ignore[reportArgumentType]
-        self.result = loaded(node.target)
+        self._has_computed(loaded(node.target))
 
     def _with(self, node: ast.With, last: bool) -> None:
         items = [self.lifter.visit(item.context_expr) for item in node.items]
@@ -231,7 +288,7 @@ class Statements:
         """The assignment by which a result computed within a statement outlives it."""
         assert self.result is not None
         kept = ast.copy_location(assignment(RETURNED, self.result), node)
-        self.result = ast.copy_location(ast.Name(RETURNED, ast.Load()), node)
+        self._has_computed(ast.copy_location(load(RETURNED), node), is_doubtful=self.is_doubtful)
         return kept
 
     def _whole(self, node: ast.stmt) -> None:
@@ -250,8 +307,9 @@ class Statements:
         stored = [n for n in ast.walk(node) if is_stored(n)]
         self.variables.add({*(n.id for n in stored), *changed})
         if found := [n for n in (*stored, *_changes_in(node, changed)) if n.id not in counters]:
-            last = max(found, key=lambda n: (n.lineno, n.col_offset))
-            self.result = ast.copy_location(ast.Name(last.id, ast.Load()), node)
+            found.sort(key=lambda n: (n.lineno, n.col_offset))
+            at_node = [ast.copy_location(load(n.id), node) for n in found]
+            self._has_computed(*at_node, is_doubtful=True)
 
     def _bring_changed(self, value: ast.expr) -> None:
         """What a call of its method may change becomes a variable of the program."""
@@ -392,17 +450,38 @@ class Statements:
         with errors_in(self.lifter.filename), redirect_stdout(sys.stderr), self.lifter.random:
             yield
 
-    def _run(self, node: ast.stmt) -> None:
-        """Runs a statement now."""
+    def _run(self, node: ast.stmt) -> bool:
+        """
+        Runs a statement now. False if it has computed something of random tensors: then it is for
+        the program, and all is as if it had not run.
+        """
         if not isinstance(node, DEFINITIONS | ast.Assign | ast.Expr | ast.AugAssign):
             if not self._is_apart(node):
                 self._refuse_late(node)
-        tree = ast.fix_missing_locations(ast.Module([node], []))
-        self.lifter.scope.update(self.lifter.values)
+        scope, random = self.lifter.scope, self.lifter.random
+        names = names_in(node)
+        if not names.isdisjoint(self.functions.functions):
+            names |= self.seen
+        before = Memento(map(scope.get, names)) if isinstance(node, UNDONE) else None
+        known, found, count = dict(scope), len(random.found), random.count
+        scope.update(self.lifter.values)
         with self._running():
-            exec(compile(tree, self.lifter.filename, "exec"), self.lifter.scope)
+            tree = ast.fix_missing_locations(ast.Module([node], []))
+            exec(compile(tree, self.lifter.filename, "exec"), scope)
         for name in self.lifter.values:
-            del self.lifter.scope[name]
+            del scope[name]
+        if isinstance(node, ast.FunctionDef) and self.lifter.functions is not None:
+            self.lifter.functions.ran(node, scope[node.name])
+        self.lifter.note_computed(node, count)
+        if before is None or not any(random.computed(value, count) for value in scope.values()):
+            return True
+        if not before.restore():
+            return True
+        scope.clear()
+        scope.update(known)
+        random.forget(found, count)
+        self.lifter.computed_at.pop()
+        return False
 
     def _is_apart(self, node: ast.stmt) -> bool:
         """True if a statement mentions nothing that the program uses, so that it changes none."""
@@ -418,6 +497,11 @@ class Statements:
         known = {id(v) for u in used for v in (u, *tree_leaves(u)) if isinstance(v, changeable)}
         found = [lifter.scope.get(name) for name in names]
         return not any(id(v) in known for f in found for v in (f, *tree_leaves(f)))
+
+    def _define(self, definition: ast.stmt) -> None:
+        """Makes a function the program's."""
+        self.begun = True
+        self.body.append(definition)
 
     def _keep(self, new: ast.stmt, node: ast.stmt) -> None:
         """Makes `new`, which stands for `node`, the program's next statement."""

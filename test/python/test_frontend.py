@@ -588,7 +588,7 @@ def test_text_with_a_class() -> None:
         ("def f(a, *, b): return a * b\nf(torch.randn(3), b=torch.randn(3))", ["a", "b"]),
         ("(lambda p, q: p @ q)(torch.randn(3), torch.randn(3))", ["p", "q"]),
         (
-            "m = nn.Linear(2, 2)\nw = torch.randn(2)\ndef f(x): return m(x) + w\nf(torch.randn(2))",
+            "m = nn.Linear(2, 2)\nw = torch.ones(2)\ndef f(x): return m(x) + w\nf(torch.randn(2))",
             ["x", "m.weight", "m.bias", "w"],
         ),
         (

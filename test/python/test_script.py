@@ -194,6 +194,42 @@ SCRIPTS = {
         "x = torch.randn(4)\nk = 2\nf = lambda y: y * k\nk = 5\nr = f(x)",
         ["x"],
     ),
+    "a function that reads a tensor": (
+        "x = torch.randn(4)\ndef f(y):\n    return y + x\ndef g(y):\n    return f(y) * 2\n"
+        "r = g(torch.randn(4)) + g(torch.ones(4))",
+        ["x", "y"],
+    ),
+    "a function in a function that reads its tensors": (
+        "def main():\n    x = torch.randn(4)\n    k = 2\n    def g(y):\n        return y * x * k\n"
+        "    x = x * 2\n    h = x + 1\n    f = lambda y: y - h\n"
+        "    return g(f(torch.randn(4)))\nr = main()",
+        ["x", "z"],
+    ),
+    "a function without arguments that reads a tensor": (
+        "x = torch.randn(4)\ng = lambda: 2 * x\ndef f():\n    return x + 1\nr = f() + g()",
+        ["x"],
+    ),
+    "a function with a tensor in its closure": (
+        "def made(k):\n    s = torch.randn(4)\n    def g(y):\n        return y * s * k\n"
+        "    return g\ng, h = made(2), made(3)\nr = g(h(torch.ones(4)))",
+        ["s", "s2"],
+    ),
+    "defaults that are tensors": (
+        "x = torch.randn(4)\ndef g(y, s=x, *, t=x, k=2):\n    return y * s * k + t\n"
+        "r = g(torch.randn(4))",
+        ["x", "y"],
+    ),
+    "decorated functions that read a tensor": (
+        "x = torch.randn(4)\ndef twice(f):\n    return lambda y: 2 * f(y)\n@twice\ndef f(y):\n"
+        "    return y * x\n@torch.no_grad()\ndef g(y):\n    return y + x\n"
+        "r = f(g(torch.randn(4)))",
+        ["x", "y"],
+    ),
+    "functions of tensors": (
+        "import functools\nx = torch.randn(4)\nf, g = functools.partial(torch.mul, x), x.sub\n"
+        "r = sum(map(lambda y: f(y) * x, [g(torch.randn(4)), torch.randn(4)]))",
+        ["x", "z", "u"],
+    ),
     "a name that ends": ("x = torch.randn(4)\ny = x * 2\ndel y\ny = x\nr = y * 2", ["x"]),
     "assignments within expressions": (
         "x = torch.randn(4)\nz = (y := torch.randn(4) * 2) + x\nassert (u := y + z) is not None\n"
@@ -311,6 +347,19 @@ def test_scripts_have_arguments(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert said in capfd.readouterr().err
     assert main(["compile", "Qwen/Qwen2.5-7B", "--", "3"]) == 2
     assert "behind -- are arguments of a script or of -c; there is none" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("class M(nn.Module):\n    def forward(self, y):\n        return y * x\nM()(x)", 5, "M"),
+        ("fs = [lambda y: y * x]\ny = x + 1\nfor f in fs:\n    y = f(y)", 4, "list"),
+        ("class A:\n    t = 0\na = A()\na.t = x\ndef f(y, a=a):\n    return y + a.t\nf(x)", 8, "f"),
+    ],
+)  # fmt: skip
+def test_what_keeps_an_input_is_told(text: str, line: int, what: str) -> None:
+    with pytest.raises(ImportFailure, match=f"<command>:{line}:.* {what} keeps 'x', whose numbers"):
+        capture_text(f"x = torch.randn(4)\n{text}")
 
 
 @pytest.mark.parametrize(

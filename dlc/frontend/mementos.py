@@ -1,0 +1,110 @@
+"""What values were before a statement ran, so that it can be as if it had not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from operator import is_
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+LEFT = (ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float, complex)
+"""What statements of a script do not change, or whose changes are its own affair."""
+
+
+class Memento:
+    """
+    What is in some values, which may change, and in what they hold, which may not, but for the
+    numbers of tensors of modules; and the state of the random generator.
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._goes_on = False
+        """True if an iterator or a file is among them, which cannot go back."""
+        self._undo: list[Callable[[], object]] = [
+            partial(torch.set_rng_state, torch.get_rng_state())
+        ]
+        self._is_same: list[Callable[[], bool]] = []
+        """Of what may not change."""
+        seen: dict[int, Any] = {}
+        pending = [(value, True) for value in values]
+        while pending:
+            value, may_change = pending.pop(0)
+            if id(value) not in seen and not isinstance(value, LEFT):
+                seen[id(value)] = value
+                pending += self._note(value, may_change)
+
+    def restore(self) -> bool:
+        """Makes the values what they were; False, and nothing, where something else has changed."""
+        if self._goes_on or not all(same() for same in self._is_same):
+            return False
+        with torch.no_grad():
+            for undo in self._undo:
+                undo()
+        return True
+
+    def _note(self, value: Any, may_change: bool) -> Iterator[tuple[Any, bool]]:
+        """Keeps what is in one value; gives what it holds, and whether that may change."""
+        match value:
+            case torch.Tensor():
+                if may_change and not isinstance(value, torch.nn.Parameter):
+                    self._undo.append(partial(_refill, value, value.detach().clone()))
+                else:
+                    self._is_same.append(partial(_has_version, value, value._version))
+            case list():
+                undo = partial(value.__setitem__, slice(None), [*value])
+                self._keep(may_change, undo, partial(_holds, value, [*value]))
+                yield from ((item, False) for item in value)
+            case dict():
+                undo = partial(_refill_table, value, dict(value))
+                self._keep(may_change, undo, partial(_holds_table, value, dict(value)))
+                yield from ((item, False) for item in value.values())
+            case set():
+                undo = partial(_refill_table, value, set(value))
+                self._keep(may_change, undo, partial(value.__eq__, set(value)))
+            case type():
+                if value.__module__ == "__main__":  # a class of the script
+                    self._is_same.append(partial(_holds_table, vars(value), dict(vars(value))))
+            case tuple() | frozenset():
+                yield from ((item, False) for item in value)
+            case torch.nn.Module():
+                yield vars(value), False
+                yield from ((buffer, True) for buffer in value.buffers())
+            case MethodType():
+                yield value.__self__, may_change
+            case _ if hasattr(value, "__next__"):
+                self._goes_on = True
+            case _ if hasattr(value, "__dict__"):
+                yield vars(value), False
+            case _:
+                pass
+
+    def _keep(self, may_change: bool, undo: Callable[[], object], same: Callable[[], bool]) -> None:
+        if may_change:
+            self._undo.append(undo)
+        else:
+            self._is_same.append(same)
+
+
+def _has_version(tensor: torch.Tensor, version: int) -> bool:
+    return tensor._version == version
+
+
+def _holds(found: list[Any], items: list[Any]) -> bool:
+    return len(found) == len(items) and all(map(is_, found, items))
+
+
+def _holds_table(found: Mapping[Any, Any], items: dict[Any, Any]) -> bool:
+    return found.keys() == items.keys() and all(found[key] is items[key] for key in items)
+
+
+def _refill(tensor: torch.Tensor, before: torch.Tensor) -> None:
+    if tensor.shape == before.shape and not torch.equal(tensor, before):
+        tensor.detach().copy_(before)
+
+
+def _refill_table(table: Any, before: Any) -> None:
+    table.clear()
+    table.update(before)

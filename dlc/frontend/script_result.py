@@ -1,0 +1,56 @@
+"""What a script's program returns: of what it computes last, what holds tensors."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
+
+from dlc.frontend.lift import Lifter, has_tensor
+from dlc.frontend.statements import Statements
+
+Program = tuple[torch.nn.Module, tuple[Any, ...]]
+
+
+def program_of(lifter: Lifter, statements: Statements) -> Program:
+    """
+    The program of statements. It returns the last result; where that may be a number of the
+    script's own, such as a time or a counter, the last one that holds a tensor, if there is one.
+    """
+    assert statements.result is not None
+    program = lifter.program(statements.body, copy.deepcopy(statements.result))
+    if not statements.is_doubtful or _holds_tensors(program):
+        return program
+    for result in _earlier(statements.results):
+        other = lifter.program(statements.body, copy.deepcopy(result))
+        if _holds_tensors(other):
+            return other
+    return program
+
+
+def _earlier(results: list[ast.expr]) -> Iterator[ast.expr]:
+    """The results before the last, the last first, none twice."""
+    seen = {ast.dump(results[-1])}
+    for result in reversed(results[:-1]):
+        if (text := ast.dump(result)) not in seen:
+            seen.add(text)
+            yield result
+
+
+def _holds_tensors(program: Program) -> bool:
+    """True if a program returns a tensor, or cannot be run without data."""
+    module, args = program
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode, redirect_stdout(StringIO()):
+            given = tree_map_only(torch.Tensor, mode.from_tensor, args)
+            with torch.no_grad():
+                return has_tensor(module(*given))
+    except Exception:
+        return True

@@ -1,0 +1,186 @@
+"""Scripts that compute where they make tensors: in loops, comprehensions, generators; their end."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dlc.cli.dlc_cli import main
+from dlc.frontend.capture import capture_text
+from dlc.frontend.fx import import_program
+from dlc.frontend.mementos import Memento
+from dlc.frontend.source import ImportFailure
+
+LINEAR = "m = nn.Linear(4, 4)\n"
+MADE = "def made():\n    for i in range(3):\n        yield torch.randn(3)\n"
+DRAWING = {
+    "a loop": f"{LINEAR}for i in range(3):\n    x = torch.randn(2, 4)\n    r = m(x)",
+    "a loop, and what follows": (
+        f"{LINEAR}ys = []\nfor i in range(3):\n    x = torch.randn(2, 4)\n    ys.append(m(x))\n"
+        "r = torch.cat(ys)"
+    ),
+    "a loop that counts": (
+        f"{LINEAR}i = 0\nwhile i < 3:\n    r = m(torch.randn(2, 4))\n    i += 1"
+    ),
+    "a loop that changes": (
+        "k, l, s = torch.ones(4), [], {1}\nfor i in range(3):\n    k += i\n    l.append(i)\n"
+        "    s.add(i)\n    r = torch.randn(4) * k * len(l) * sum(s)"
+    ),
+    "statistics of a module": (
+        "n = nn.BatchNorm1d(4)\nfor i in range(2):\n    r = n(torch.randn(3, 4))"
+    ),
+    "a try": (
+        "try:\n    x = torch.randn(4)\n    y = x * 2\nexcept ValueError:\n    pass\nr = y + 1"
+    ),
+    "a match": "k = 2\nmatch k:\n    case 2:\n        r = torch.randn(4) * 2",
+    "a comprehension": f"{LINEAR}r = torch.cat([m(torch.randn(2, 4)) for _ in range(3)])",
+    "a comprehension with a name": (
+        f"{LINEAR}ys = [m(torch.randn(2, 4)) for _ in range(3)]\nr = torch.cat(ys)"
+    ),
+    "a table": "r = {k: torch.randn(3) * 2 for k in 'ab'}['a']",
+    "a lambda": "f = lambda: torch.randn(4) * 2\nr = f() + 1",
+    "a generator": f"{MADE}r = sum(t * 2 for t in made())",
+    "a loop over a generator": f"{MADE}r = torch.zeros(3)\nfor t in made():\n    r = r + t",
+    "a generator without a name": "r = sum(torch.randn(3) * i for i in range(3))",
+    "a loop in a function": (
+        f"{LINEAR}def main():\n    for i in range(2):\n        y = m(torch.randn(2, 4))\n"
+        "    return y\nr = main()"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", DRAWING.values(), ids=list(DRAWING))
+def test_what_computes_where_it_draws_is_the_program(text: str) -> None:
+    module, args = capture_text(text)
+    with torch.no_grad():
+        found = module(*args)
+    scope: dict[str, Any] = {"torch": torch, "nn": nn}
+    torch.manual_seed(0)
+    with torch.no_grad():
+        exec(text, scope)
+    assert args == ()
+    assert torch.equal(found, scope["r"])
+    assert [a.kind for a in import_program(module, args).arguments][-1] == "random"
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        ("xs = []\nfor i in range(2):\n    xs.append(torch.randn(4))\ntorch.stack(xs)", 1),
+        ("r = torch.zeros(3)\nr += torch.randn(3)", 1),
+        (f"{MADE}a, b, c = made()\na * b + c", 3),
+        ("try:\n    x = torch.randn(4)\nexcept ValueError:\n    pass\nx * 2", 1),
+        ("for p in [torch.empty(4)]:\n    nn.init.trunc_normal_(p)\np * 2", 1),
+    ],
+)  # fmt: skip
+def test_what_is_made_and_not_computed_is_an_input(text: str, inputs: int) -> None:
+    _, args = capture_text(text)
+    assert len(args) == inputs
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"def f():\n    return (torch.randn(4) * 2).sum().item()\n{LINEAR}r = f()", 4),
+        ("class A:\n    def f(self):\n        return torch.randn(4) * 2\na = A()\nr = a.f()", 5),
+        ("xs = (torch.randn(3) for i in range(3))\nr = sum(x * 2 for x in xs)", 2),
+        ("class A:\n    n = 0\nfor i in 1, 2:\n    A.n += 1\n    r = torch.randn(3) * A.n", 3),
+        ("a = [[]]\nfor i in 1, 2:\n    a[0].append(i)\n    r = torch.randn(3) * len(a[0])", 2),
+        ("it = iter(range(9))\nfor i in it:\n    r = torch.randn(3) * i", 2),
+    ],
+)
+def test_what_cannot_run_twice_is_told(text: str, line: int) -> None:
+    with pytest.raises(ImportFailure, match=f"<command>:{line}:.*what is computed here of tensors"):
+        capture_text(text)
+
+
+def test_what_is_computed_before_the_program_is_noted(capfd: pytest.CaptureFixture[str]) -> None:
+    text = "class A:\n    def f(self):\n        return torch.randn(4) * 2\nx = A().f()\ny = x + 1"
+    assert main(["compile", "-c", text, "--ir", "torch"]) == 0
+    note = "<command>:4:5: note: 'x' is an input: what is computed here is done before the program"
+    assert capfd.readouterr().err == f"{note}\nx = A().f()\n    ^\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s = []\nfor _ in range(3):\n    t = time.time()\n    r = m(x)\n"
+        "    s.append(time.time() - t)\nprint(sum(s) / 3)",
+        "i = 0\nwhile i < 3:\n    r = m(x) * i\n    i += 1",
+        "r = m(x)\nn = 0\nfor i in r.shape:\n    n += i\nprint(f'{n}')",
+    ],
+)  # fmt: skip
+def test_times_and_counters_are_no_results(text: str) -> None:
+    text = f"import time\n{LINEAR}x = torch.randn(2, 4)\n{text}"
+    module, args = capture_text(text)
+    scope: dict[str, Any] = {"torch": torch, "nn": nn}
+    torch.manual_seed(0)
+    with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+        exec(text, scope)
+        assert torch.equal(module(*args), scope["r"])
+
+
+MAIN = (
+    "import sys\ndef main():\n    x = torch.randn(4)\n    y = x * 2\n    print(y)\n    return 0\n"
+)
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["main()", "sys.exit(main())", "raise SystemExit(main())", "main()\nexit()\nfoo()",
+     "quit(main())", "main()\nraise SystemExit"],
+)  # fmt: skip
+def test_the_end_of_a_script_is_no_result(end: str) -> None:
+    module, (x,) = capture_text(MAIN + end)
+    assert torch.equal(module(x), x * 2)
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [("sys.exit('no GPU')", " with 'no GPU'"), ("[sys.exit(0)]", ""), ("quit(3)", " with 3")],
+)
+def test_a_script_that_ends_itself_is_told(
+    end: str, how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"import sys, torch\n{end}\ny = torch.randn(4) + 1\n")
+    assert main(["run", str(script)]) == 1
+    said = f"error: the script ends itself here{how}, before it has computed tensors"
+    assert said in capfd.readouterr().err
+
+
+def test_a_memento_restores_what_it_can() -> None:
+    a, b, c, d = [torch.ones(2)], {1: 2}, {1}, torch.ones(2)
+    batch_norm = nn.BatchNorm1d(2)
+    memento = Memento([a, b, c, d, batch_norm])
+    a.append(torch.ones(1))
+    b[2] = 1
+    c.add(2)
+    d += 1
+    batch_norm(torch.randn(3, 2))
+    assert memento.restore()
+    assert (len(a), b, c) == (1, {1: 2}, {1})
+    assert torch.equal(d, torch.ones(2))
+    assert not batch_norm.get_buffer("running_mean").any()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["a[0].append(1)", "a[1][1] = 2", "a[2].add(1)", "a[3].mul_(2)", "p.mul_(2)",
+     "m.k = 1", "m.weight.mul_(2)", "next(it)"],
+)  # fmt: skip
+def test_a_memento_cannot_restore_what_is_inside(change: str) -> None:
+    a = [[], {}, set(), torch.ones(2)]
+    names = {"a": a, "p": nn.Parameter(torch.ones(2)), "m": nn.Linear(2, 2)}
+    if "it" in change:
+        names["it"] = iter([1])
+    memento = Memento(names.values())
+    with torch.no_grad():
+        exec(change, names)
+    assert not memento.restore()
