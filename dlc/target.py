@@ -41,6 +41,9 @@ MAX_REGISTERS = 255
 WARP = 32
 """Lanes of a warp, on every chip so far: what shuffles, banks and copies go by. Estimates and
 schedules go by `Target.warp`."""
+WARPGROUP = 4 * WARP
+"""Threads that `wgmma` is for: four warps that follow each other, the first one's number a multiple
+of four (PTX ISA, "warpgroup")."""
 WIDEST_ACCESS = 16
 """Bytes of the widest access of a thread, and what such an address has to be a multiple of (PTX
 ISA, "Vector Data Types" and "cp.async")."""
@@ -73,13 +76,14 @@ TARGET_ATTRIBUTE = "dlc.target"
 PRECISION_ATTRIBUTE = "dlc.precision"
 
 
-Feature = Literal["cp.async", "mma", "stmatrix", "tf32", "tma"]
+Feature = Literal["cp.async", "mma", "stmatrix", "tf32", "tma", "wgmma"]
 FEATURES: Mapping[Feature, tuple[int, str]] = {
     "cp.async": (80, "cp.async"),
     "mma": (80, "mma.m16n8k16"),
     "stmatrix": (90, "stmatrix"),
     "tf32": (80, "mma.m16n8k8 of tf32"),
     "tma": (90, "tensor memory accelerator"),
+    "wgmma": (90, "wgmma"),
 }
 """What not every chip has: the first instruction set that has it (PTX ISA), and its name."""
 
@@ -204,8 +208,9 @@ _ROWS = (
     Target("sm_90", 132, 1.98e9, 3.35e12, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
            tensor_lanes=2048, tf32_lanes=1024, mma_share=0.63),
     Target("sm_100", 148, 1.96e9, 8.0e12, 126 * MIB, 227 * KIB, 228 * KIB, 2048, 32,
-           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25),
-    Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24),
+           tensor_lanes=4096, tf32_lanes=2048, mma_share=0.25, lacks=("wgmma",)),
+    Target("sm_120", 170, 2.41e9, 1.79e12, 96 * MIB, 99 * KIB, 100 * KIB, 1536, 24,
+           lacks=("wgmma",)),
 )  # fmt: skip
 for _row in _ROWS:
     DLC.target(_row)

@@ -78,6 +78,13 @@ from dlc.dialects.kernel_mbarriers import (
 from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
 from dlc.dialects.kernel_mma import LdmatrixOp, MmaOp, StmatrixOp
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
+from dlc.dialects.kernel_wgmma import (
+    MatrixDescriptorOp,
+    WgmmaCommitOp,
+    WgmmaFenceOp,
+    WgmmaOp,
+    WgmmaWaitOp,
+)
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.bounds import never, sure
@@ -332,6 +339,11 @@ Kernel = Dialect(
         MmaOp,
         LdmatrixOp,
         StmatrixOp,
+        MatrixDescriptorOp,
+        WgmmaOp,
+        WgmmaFenceOp,
+        WgmmaCommitOp,
+        WgmmaWaitOp,
     ],
     [
         SharedAttr,

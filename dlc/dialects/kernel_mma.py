@@ -89,6 +89,8 @@ class MmaOp(IRDLOperation):
 
     def verify_(self) -> None:
         _verify_whole_warps(self)
+        if self.shape.is_of_warpgroup:
+            raise VerifyException(f"expected a product of a warp, found {self.shape}: kernel.wgmma")
         given = (self.a.type, self.b.type)
         if given != self.shape.types:
             raise VerifyException(

@@ -1,9 +1,11 @@
 """
-How the lanes of a warp hold matrices in their registers: `#kernel.mma<m16n8k16, bf16>`.
+How the lanes of a warp hold matrices in their registers: `#kernel.mma<m16n8k16, bf16>`; or four
+warps together, a *warpgroup*: `#kernel.mma<m64n128k16, bf16>`.
 
 A *fragment* is what one lane holds of a matrix, a vector. Its layout is an affine map from the
-lane and the place in the vector, `(d0, d1)`, to the row and the column of the matrix. All that is
-known of these layouts stands in the tables here; their source is the PTX ISA, "Warp-level Matrix
+lane, of a warpgroup the thread in it, and the place in the vector, `(d0, d1)`, to the row and the
+column of the matrix. All that is known of these layouts stands in the tables here; their source is
+the PTX ISA, "Warp-level Matrix Instructions" and "Asynchronous Warpgroup Level Matrix
 Instructions".
 """
 
@@ -21,7 +23,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.target import WARP
+from dlc.target import WARP, WARPGROUP
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,13 @@ class Fragment:
     columns: int
     layout: AffineMap
     """From the lane and the place in its vector to the row and the column."""
+    lanes: int = WARP
+    """Who holds it together."""
 
     @property
     def width(self) -> int:
         """The elements that each lane holds."""
-        return self.rows * self.columns // WARP
+        return self.rows * self.columns // self.lanes
 
     def at(self, lane: int, place: int) -> tuple[int, int]:
         """The row and the column of what a lane holds at a place of its vector."""
@@ -46,13 +50,18 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Shape:
-    """A product of matrices that a warp computes at once: C (m, n) + A (m, k) · B (k, n)."""
+    """
+    A product of matrices that a warp, or a warpgroup, computes at once: C (m, n) + A (m, k) · B
+    (k, n).
+    """
 
     m: int
     n: int
     k: int
     a: Fragment
     b: Fragment
+    """Of a warpgroup both lie in shared memory: these are what a warp of it multiplies by
+    itself."""
     c: Fragment
     """Of the addend, and of the result."""
 
@@ -85,7 +94,28 @@ SHAPES: dict[tuple[str, str], Shape] = {
     ("m16n8k16", "bf16"): _HALVES,
     ("m16n8k8", "tf32"): _TF32,
 }
-"""By the name of the shape and the type of the factors."""
+"""By the name of the shape and the type of the factors: those of a warp."""
+
+
+def _of_warpgroup(columns: int) -> Shape:
+    quarter, lane = _LANE // WARP, _LANE % WARP
+    row = quarter * 16 + lane // 4 + _PAIR % 2 * 8
+    column = _PLACE // 4 * 8 + lane % 4 * 2 + _PLACE % 2
+    sums = Fragment(64, columns, AffineMap(2, 0, (row, column)), WARPGROUP)
+    return Shape(64, columns, 16, _HALVES.a, _HALVES.b, sums)
+
+
+_COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
+"""Of the products of warpgroups that are used; there are all multiples of 8 up to 256."""
+WARPGROUP_SHAPES: dict[tuple[str, str], Shape] = {
+    (f"m64n{columns}k16", factors): _of_warpgroup(columns)
+    for columns in _COLUMNS
+    for factors in ("f16", "bf16")
+}
+"""Those of a warpgroup (`wgmma`)."""
+OF_WARPGROUPS = list(dict.fromkeys(name for name, _ in WARPGROUP_SHAPES))
+"""The names of the shapes of a warpgroup."""
+ALL_SHAPES = {**SHAPES, **WARPGROUP_SHAPES}
 OF_HALVES = sorted({name for (name, _), shape in SHAPES.items() if shape is _HALVES})
 """The names of the shapes whose factors have 16 bits."""
 OF_FLOATS = sorted({name for (name, _), shape in SHAPES.items() if shape is _TF32})
@@ -123,7 +153,8 @@ class MmaAttr(ParametrizedAttribute):
     `#kernel.mma<m16n8k16, bf16>`: a product of matrices that a warp computes at once.
 
     The factors are f16, bf16 or tf32, which is f32 whose last 13 bits are not read; the sums are
-    f32, of factors in f16 also f16.
+    f32, of factors in f16 also f16. `#kernel.mma<m64n128k16, bf16>` is one of a warpgroup, of 128
+    threads, whose factors lie in shared memory (`kernel.wgmma`); the sums are f32.
     """
 
     name = "kernel.mma"
@@ -137,16 +168,28 @@ class MmaAttr(ParametrizedAttribute):
         )
 
     def verify(self) -> None:
-        if (self.shape.data, self.factors.data) not in SHAPES:
+        if (self.shape.data, self.factors.data) not in ALL_SHAPES:
             known = ", ".join(f"<{shape}, {factors}>" for shape, factors in SHAPES)
+            columns = ", ".join(map(str, _COLUMNS))
             raise VerifyException(
-                f"expected one of {known}, found <{self.shape.data}, {self.factors.data}>"
+                f"expected one of {known}, or <m64nNk16, f16 or bf16> for an N of {columns}, found "
+                f"<{self.shape.data}, {self.factors.data}>"
             )
 
     @property
     def sizes(self) -> Shape:
         """The sizes of the matrices, and how a warp holds them."""
-        return SHAPES[self.shape.data, self.factors.data]
+        return ALL_SHAPES[self.shape.data, self.factors.data]
+
+    @property
+    def is_of_warpgroup(self) -> bool:
+        """True if four warps compute it together."""
+        return self.sizes.c.lanes == WARPGROUP
+
+    @property
+    def of_warp(self) -> MmaAttr:
+        """The product that a warp computes by itself, of a warpgroup's the one for its rows."""
+        return MmaAttr(OF_HALVES[0], self.factors) if self.is_of_warpgroup else self
 
     @property
     def element(self) -> Attribute:
@@ -162,8 +205,8 @@ class MmaAttr(ParametrizedAttribute):
     @property
     def sums(self) -> tuple[VectorType, ...]:
         """The types that a lane's part of C can have."""
-        width = self.sizes.c.width
-        return tuple(VectorType(element, [width]) for element in _SUMS[self.factors.data])
+        width, sums = self.sizes.c.width, _SUMS[self.factors.data]
+        return tuple(VectorType(e, [width]) for e in (sums[:1] if self.is_of_warpgroup else sums))
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:

@@ -244,6 +244,8 @@ class LocalMemory(_Buffer):
 
     def __init__(self, ref: SSAValue, op: Operation, alignment: int, machine: Machine) -> None:
         super().__init__(ref, op, alignment, machine)
+        self.guard: Callable[[Operation, Any], None] | None = None
+        """Checks an access further, given rows and lanes."""
         self._offsets: dict[tuple[int, ...], int] = {}
         """Offsets of accesses whose subscripts, the key before the width, are the same for all."""
         self.allocate()
@@ -273,6 +275,8 @@ class LocalMemory(_Buffer):
     def load(self, op: Operation, subscripts: Sequence[Index], lanes: Lanes, width: int) -> Value:
         """Each lane's element: a vector along the last dimension if `width` is more than 1."""
         index = self._index(op, subscripts, lanes, width)
+        if self.guard is not None:
+            self.guard(op, index)
         known = self.initialized[index]
         if np.count_nonzero(known) < known.size:
             missing = first_of(~known.reshape(-1))
@@ -288,5 +292,7 @@ class LocalMemory(_Buffer):
     ) -> None:
         """Writes what each of these lanes has in `value`."""
         index = self._index(op, subscripts, lanes, width)
+        if self.guard is not None:
+            self.guard(op, index)
         self.data[index] = np.asarray(value).T
         self.initialized[index] = True

@@ -87,7 +87,8 @@ class AsyncCopies:
         elements = request.elements[done]
         self.flying[request.target][elements] = request.flying[done] = False
         request.target.data[elements] = request.values[done]
-        request.target.shadow.land(request.event, elements, request.lanes[done])
+        event = self.machine.again(request.event)
+        request.target.shadow.land(event, elements, request.lanes[done])
 
     def _check(self, memory: Memory, op: Operation, elements: Elements, lanes: Lanes) -> None:
         """A hazard if one of these elements, which lanes access, is being copied."""

@@ -116,12 +116,22 @@ class _Gathering:
     is_over: bool = False
 
 
+_OF_WARPGROUPS = (
+    kernel.WgmmaOp,
+    kernel.WgmmaFenceOp,
+    kernel.WgmmaCommitOp,
+    kernel.WgmmaWaitOp,
+)
+
+
 def _who_meets(op: Operation) -> str:
     """Those who must reach an operation, for errors."""
     if isinstance(op, kernel.BarrierOp):
         return "all threads of a block"
     if isinstance(op, kernel.ShuffleOp) and op.named_threads is not None:
         return f"all lanes of threads below {op.named_threads}"
+    if isinstance(op, _OF_WARPGROUPS):
+        return "all threads of a warpgroup"
     return "all lanes of a warp"
 
 

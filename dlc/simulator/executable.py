@@ -13,9 +13,11 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import AffineMapAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import kernel
 from dlc.simulator.address_space import LocalMemory, Memory
 from dlc.simulator.async_copies import AsyncCopies
+from dlc.simulator.async_products import AsyncProducts
 from dlc.simulator.divergence import Rendezvous, Step, run_groups
 from dlc.simulator.expressions import Holds, Index, compile_conditions, compile_map
 from dlc.simulator.hazards import Hazard
@@ -52,6 +54,9 @@ class Program:
                 self.memory[op.result] = Memory(op.result, op, TMA_ALIGNMENT, machine)
             elif isinstance(op, kernel.AllocLocalOp):
                 self.memory[op.result] = LocalMemory(op.result, op, TMA_ALIGNMENT, machine)
+        self.addresses, _ = shared_slots(func)
+        """Where buffers begin in the shared memory of a block."""
+        self._sums = {op.ref for op in ops if isinstance(op, kernel.WgmmaOp)}
         self._slot_of: dict[SSAValue, int] = {}
         self.begin([0])
         self.steps = self.block(func.body.block)
@@ -62,9 +67,15 @@ class Program:
         self.rendezvous = Rendezvous(self.machine)
         self.copies = AsyncCopies(self.machine)
         self.mbarriers = Mbarriers(self.machine)
+        self.products = AsyncProducts(
+            self.machine, self.mbarriers, lockstep=self.func.lockstep is not None
+        )
         for memory in self.memory.values():
             if memory.shared or isinstance(memory, LocalMemory):
                 memory.allocate()
+        for ref in self._sums:
+            if isinstance(memory := self.memory[ref], LocalMemory):
+                self.products.watch(memory)
 
     def run(self, groups: Sequence[Mask]) -> None:
         """
@@ -73,6 +84,7 @@ class Program:
         """
         run_groups(self.machine, self.steps, groups)
         self.copies.finish()
+        self.products.finish()
         self.mbarriers.finish()
 
     # Values.
@@ -105,6 +117,14 @@ class Program:
         memory = self.memory[ref]
         assert isinstance(memory, Memory)
         return memory
+
+    def shared_at(self, address: int) -> tuple[Memory | None, int]:
+        """The buffer in which an address in shared memory lies, and where that begins."""
+        for ref, begin in self.addresses.items():
+            memory = self.memory.get(ref)
+            if isinstance(memory, Memory) and 0 <= address - begin < memory.size * memory.bytes:
+                return memory, begin
+        return None, 0
 
     def input(self, op: Operation, ref: SSAValue) -> Memory:
         """The memory that a copy reads. Hazard if the kernel writes it."""

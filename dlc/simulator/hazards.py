@@ -18,6 +18,8 @@ Kind: TypeAlias = Literal[
     "race",
     "copy in flight",
     "copy never awaited",
+    "product in flight",
+    "product never awaited",
     "uninitialized",
     "out of bounds",
     "misaligned",

@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 from dlc.simulator.clocks import Clock, Lanes
 from dlc.simulator.expressions import Holds
 from dlc.simulator.hazards import Access, Hazard, Kind
-from dlc.target import MAX_THREADS, WARP
+from dlc.target import MAX_THREADS, WARP, WARPGROUP
 
 Mask: TypeAlias = "NDArray[np.bool_]"
 MAX_WARPS = MAX_THREADS // WARP
@@ -62,6 +62,8 @@ class Machine:
         self.thread_of = self.everyone % self.threads
         self.warp_of = self.block_of * MAX_WARPS + self.thread_of // WARP
         """The number of each lane's warp, not counting without gaps."""
+        self.warpgroup_of = self.block_of * MAX_WARPS + self.thread_of // WARPGROUP
+        """The same of its warpgroup."""
         self.actor_of = self.actor(self.block_ids[self.block_of], self.thread_of)
         self.activate(None)
         self.clock = Clock(blocks, self.threads, self.mbarriers, together=self.together)
@@ -101,6 +103,11 @@ class Machine:
     def event(self, op: Operation) -> int:
         """Notes that an operation is executed; its number stands for it in shadow memory."""
         self.events.append((op, tuple(self.iteration)))
+        return len(self.events)
+
+    def again(self, event: int) -> int:
+        """Notes that what happened at an event has an effect now: an event of the same name."""
+        self.events.append(self.events[event - 1])
         return len(self.events)
 
     def actor(self, block: Number, inside: Number) -> Number:

@@ -54,23 +54,25 @@ class Mbarrier:
 
 
 class _Fences:
-    """The times at which threads have executed fences of one kind."""
+    """The executions of fences of one kind by threads."""
 
     def __init__(self, blocks: int, threads: int) -> None:
-        self._newest: list[Times] = [np.zeros((blocks, threads), np.int32)]
-        """After each execution the time of each thread's last one, 0 for none."""
+        none = np.zeros((blocks, threads), np.int64)
+        self._newest: list[tuple[Times, NDArray[np.int64]]] = [(none.astype(np.int32), none)]
+        """After each execution the time of each thread's last one and its event, 0 for none."""
 
-    def note(self, blocks: Lanes, threads: Lanes, now: int | Times) -> None:
-        newest = self._newest[-1].copy()
-        newest[blocks, threads] = now
-        self._newest.append(newest)
+    def note(self, blocks: Lanes, threads: Lanes, now: int | Times, event: int) -> None:
+        times, events = self._newest[-1]
+        times, events = times.copy(), events.copy()
+        times[blocks, threads] = now
+        events[blocks, threads] = event
+        self._newest.append((times, events))
 
-    def newest(self, block: int, threads: NDArray[np.int64], known: Times) -> Times:
-        """The last fence of each of these threads up to a time, 0 for none."""
-        found = np.zeros_like(known)
-        for newest in self._newest:
-            times = newest[block, threads]
-            found = np.where(times <= known, times, found)
+    def newest(self, block: int, threads: NDArray[np.int64], known: Times) -> NDArray[np.int64]:
+        """The event of the last fence of each of these threads up to a time, 0 for none."""
+        found = np.zeros(len(threads), np.int64)
+        for times, events in self._newest:
+            found = np.where(times[block, threads] <= known, events[block, threads], found)
         return found
 
 
@@ -102,12 +104,11 @@ class Mbarriers:
             waits = np.zeros(self.machine.threads, np.int64)
             self.all[block, n] = Mbarrier(count, access, time, count, row, waited, waits)
 
-    def fence(self, fences: _Fences) -> None:
+    def fence(self, op: Operation, fences: _Fences) -> None:
         """The active threads execute a fence of the kind of these."""
         lanes = self.machine.active
         block, thread = self.machine.block_of[lanes], self.machine.thread_of[lanes]
-        fences.note(block, thread, self.clock.now(lanes))
-        self.clock.publish(lanes)
+        fences.note(block, thread, self.clock.now(lanes), self.machine.event(op))
 
     def arrive(self, op: Operation, number: Index, bytes: int) -> None:
         """Each active thread arrives and expects so many bytes."""
@@ -222,7 +223,7 @@ class Mbarriers:
         if target.guard is not None:
             target.guard(op, elements, lanes)
         packed = target.shadow.check_write(op, elements, lanes)
-        self._check_proxy(op, lane, target, elements)
+        self.check_proxy(op, lane, target, elements)
         self.machine.requests[int(packed[0]) >> ACTOR_BITS] = lane
         actor = self.machine.actor(int(self.machine.block_ids[block]), self.machine.threads + n)
         target.shadow.writer[elements] = (packed >> ACTOR_BITS << ACTOR_BITS) | actor
@@ -247,16 +248,24 @@ class Mbarriers:
         """The accelerator has to see the mbarrier initialized."""
         first = self.machine.past_access(barrier.initializer)
         block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
-        known = self.clock.known[block, thread, [first.thread]]
+        known = self._known(block, thread, np.array([first.thread]))
         fence = self.init_fences.newest(block, np.array([first.thread]), known)
-        if fence[0] < barrier.initialized:
+        if fence[0] < barrier.initializer >> ACTOR_BITS:
             sentence = "no kernel.fence_mbarrier_init stands between this and the initialization"
             self.machine.report(self.machine.hazard("mbarrier", op, sentence, [lane], first))
 
-    def _check_proxy(
+    def _known(self, block: int, thread: int, others: NDArray[np.int64]) -> Times:
+        """
+        What a thread knows of others, its own present included: nothing has to publish that.
+        """
+        row_of = self.clock.row_of
+        known = self.clock.known[block, row_of[thread], row_of[others]]
+        return np.where(others == thread, known + 1, known)
+
+    def check_proxy(
         self, op: Operation, lane: int, target: Memory, elements: NDArray[np.int64]
     ) -> None:
-        """Ordinary stores come before the accelerator's only across a fence."""
+        """Ordinary stores come before what a lane asks the asynchronous proxy for by a fence."""
         assert target.shadow is not None
         writers = target.shadow.writer[elements]
         threads = self.machine.actor_in(writers)
@@ -265,8 +274,8 @@ class Mbarriers:
             return
         block, thread = int(self.machine.block_of[lane]), self.machine.thread_of[lane]
         threads = np.minimum(threads, self.machine.threads - 1)
-        fences = self.proxy_fences.newest(block, threads, self.clock.known[block, thread, threads])
-        bad = ordinary & (target.shadow.time[elements] > fences)
+        fences = self.proxy_fences.newest(block, threads, self._known(block, thread, threads))
+        bad = ordinary & (writers >> ACTOR_BITS > fences)
         if bad.any():
             past = self.machine.past_access(int(writers[first_of(bad)]))
             sentence = (

@@ -9,7 +9,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation
 
 from dlc.dialects import kernel
-from dlc.simulator import accesses, boxes, control, synchronization, warp_matrices
+from dlc.simulator import accesses, boxes, control, synchronization, warp_matrices, warpgroups
 from dlc.simulator.divergence import Step
 from dlc.simulator.executable import Program
 
@@ -50,6 +50,11 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
     kernel.MmaOp: warp_matrices.mma,
     kernel.LdmatrixOp: warp_matrices.ldmatrix,
     kernel.StmatrixOp: warp_matrices.stmatrix,
+    kernel.MatrixDescriptorOp: warpgroups.matrix_descriptor,
+    kernel.WgmmaOp: warpgroups.wgmma,
+    kernel.WgmmaFenceOp: warpgroups.fence,
+    kernel.WgmmaCommitOp: warpgroups.commit,
+    kernel.WgmmaWaitOp: warpgroups.wait,
 }
 """All others are scalar operations."""
 

@@ -112,8 +112,8 @@ def mbarrier_wait(program: Program, op: kernel.MbarrierWaitOp) -> Step:
 
 
 def fence_mbarrier_init(program: Program, op: kernel.FenceMbarrierInitOp) -> Step:
-    return lambda: program.mbarriers.fence(program.mbarriers.init_fences)
+    return lambda: program.mbarriers.fence(op, program.mbarriers.init_fences)
 
 
 def fence_proxy_async(program: Program, op: kernel.FenceProxyAsyncOp) -> Step:
-    return lambda: program.mbarriers.fence(program.mbarriers.proxy_fences)
+    return lambda: program.mbarriers.fence(op, program.mbarriers.proxy_fences)

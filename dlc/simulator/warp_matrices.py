@@ -25,11 +25,12 @@ from dlc.target import WARP
 Array = NDArray[Any]
 
 
-def _places(fragment: Fragment) -> tuple[Array, Array]:
+def places_of(fragment: Fragment) -> tuple[Array, Array]:
     """The row and the column of each lane's elements: two arrays (lane, place)."""
-    table = [[fragment.at(lane, n) for n in range(fragment.width)] for lane in range(WARP)]
-    places = np.array(table)
-    return places[..., 0], places[..., 1]
+    shape = fragment.lanes, fragment.width
+    lane, place = np.indices(shape)
+    row, column = fragment.layout.eval([lane, place], [])  # pyright: ignore[reportArgumentType]
+    return np.broadcast_to(row, shape), np.broadcast_to(column, shape)
 
 
 def mma(program: Program, op: kernel.MmaOp) -> Step:
@@ -37,7 +38,7 @@ def mma(program: Program, op: kernel.MmaOp) -> Step:
     shape, result = op.shape.sizes, dtype_of(op.result.type, op)
     operands = program.slots([op.a, op.b, op.c])
     fragments = (shape.a, shape.b, shape.c)
-    places = [_places(fragment) for fragment in fragments]
+    places = [places_of(fragment) for fragment in fragments]
     ends = np.cumsum([fragment.width for fragment in fragments])
     is_tf32 = op.shape.factors.data == "tf32"
 
@@ -85,7 +86,7 @@ class _Rows:
         self.memory = program.shared_or_global(op.ref)
         self.subscripts = program.index(op.map, op.indices)
         self.width = static_shape(op.vector)[0]
-        rows, columns = _places(op.fragment)
+        rows, columns = places_of(op.fragment)
         each = rows.shape[1] // self.width
         """Units of 16 bits in an element, which lie next to each other in a row."""
         self.giver, self.column = rows[:, ::each], columns[:, ::each] // each

@@ -59,6 +59,10 @@ DELETED = (
     kernel.ShuffleOp,
     kernel.MmaOp,
     kernel.StmatrixOp,
+    kernel.WgmmaOp,
+    kernel.WgmmaFenceOp,
+    kernel.WgmmaCommitOp,
+    kernel.WgmmaWaitOp,
 )
 """What is deleted whole."""
 NEVER_EQUIVALENT = (
@@ -68,6 +72,10 @@ NEVER_EQUIVALENT = (
     kernel.MbarrierArriveOp,
     kernel.MbarrierWaitOp,
     kernel.MmaOp,
+    kernel.WgmmaOp,
+    kernel.WgmmaFenceOp,
+    kernel.WgmmaCommitOp,
+    kernel.WgmmaWaitOp,
 )
 """Where a deletion that nothing objects to is a defect, of the compiler or of the checker."""
 Edit = Callable[[Operation], None]
@@ -119,8 +127,14 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
             assert func is not None
             if func.block_size > WARP:
                 yield "only warps meet", _meet_in_warps
-        case kernel.WaitOp():
+        case kernel.WaitOp() | kernel.WgmmaWaitOp():
             yield "one more may be pending", _add("pending", 1)
+        case kernel.WgmmaOp():
+            yield "the other major", _other_major
+        case kernel.MatrixDescriptorOp():
+            yield "16 bytes more stride", _add("stride", 16)
+            if op.fields[2]:
+                yield "no swizzle", _add("swizzle", -op.fields[2])
         case kernel.MbarrierInitOp():
             yield "one arrival more", _add("count", 1)
             if op.count.value.data > 1:
@@ -159,7 +173,12 @@ def _slot_edits(op: Operation) -> Iterator[tuple[str, Edit]]:
     elif isinstance(op, kernel.CpAsyncOp):
         yield from _next_slot("target_map", 0, _slots(op.target), "slot")
     elif isinstance(
-        op, kernel.LoadOp | kernel.StoreOp | kernel.LdmatrixOp | kernel.StmatrixOp
+        op,
+        kernel.LoadOp
+        | kernel.StoreOp
+        | kernel.LdmatrixOp
+        | kernel.StmatrixOp
+        | kernel.MatrixDescriptorOp,
     ) and is_shared(op.ref):
         yield from _next_slot("map", 0, _slots(op.ref), "slot")
 
@@ -210,6 +229,12 @@ def _no_addend(op: Operation) -> None:
 def _turn(op: Operation) -> None:
     if op.properties.pop("transposed", None) is None:
         op.properties["transposed"] = UnitAttr()
+
+
+def _other_major(op: Operation) -> None:
+    """B lies along its other dimension."""
+    if op.properties.pop("n_major", None) is None:
+        op.properties["n_major"] = UnitAttr()
 
 
 def _name_all_lanes(op: Operation) -> None:

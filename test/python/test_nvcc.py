@@ -145,8 +145,10 @@ ptxas info    : Used 20 registers, used 1 barriers, 2048 bytes smem, 376 bytes c
 ptxas info    : Function properties for b
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 120 registers, used 0 barriers"""
-    assert nvcc._usage(log) == {
+    remark = "ptxas info : (C7514) Potential Performance Loss: wgmma.mma_async instructions are"
+    assert nvcc._usage(f"{log}\n{remark} serialized") == {
         "registers": 120, "spill_stores": 4, "spill_loads": 12, "shared_bytes": 2048, "stack": 8,
+        "serialized": 1,
     }  # fmt: skip
 
 

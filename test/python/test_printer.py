@@ -78,6 +78,7 @@ def nvcc_takes(source: str, *arches: str) -> list[int]:
     except BackendError as error:
         pytest.skip(str(error))
     cubins = [compile_cubin(source, arch, WARNINGS) for arch in arches]
+    assert not any(cubin.serialized for cubin in cubins)
     return [c.spill_bytes + c.stack for c in cubins]
 
 

@@ -12,7 +12,8 @@ of them writes, either, one pass does.)
 Buffers count as a whole, but for their slots: where the first subscript of an access is known, it
 meets only accesses of the same slot. A loop that picks slots of a ring (`ko mod 3`) is played
 through iteration by iteration, until every slot has been in every state. An asynchronous copy
-writes when it is issued and again at the wait that completes its group. What the tensor memory
+writes when it is issued and again at the wait that completes its group, and so does a product of a
+warpgroup read. What the tensor memory
 accelerator writes is left out: mbarriers order it, of which only the initialization counts. Where
 two accesses deal the elements of a buffer to the threads alike, a thread meets only its own.
 """
@@ -56,39 +57,35 @@ def conflicts(
     return list(_Walk(slots or Slots(func), ignored).over(func))
 
 
-Copy = tuple[kernel.CpAsyncOp, int | None]
-"""An asynchronous copy and the slot that it writes."""
+Request = tuple[Operation, int | None]
+"""An asynchronous copy and the slot that it writes, or a product and the slot that it reads."""
 
 _MAX_GROUPS = 16
 """Groups in flight that are told apart; more than any wait leaves unfinished."""
 
 
 @dataclass
-class _State:
-    """Accesses that threads may have made since the last barrier, and copies in flight."""
+class _Flights:
+    """Copies, or products, in flight."""
 
-    accesses: dict[tuple[Access, int | None], None] = field(default_factory=dict)
-    groups: list[dict[Copy, None]] = field(default_factory=list)
+    groups: list[dict[Request, None]] = field(default_factory=list)
     """Closed groups, the oldest first."""
-    open: dict[Copy, None] = field(default_factory=dict)
+    open: dict[Request, None] = field(default_factory=dict)
 
-    def copy(self) -> _State:
-        return _State(dict(self.accesses), [dict(g) for g in self.groups], dict(self.open))
+    def copy(self) -> _Flights:
+        return _Flights([dict(g) for g in self.groups], dict(self.open))
 
     @property
-    def _size(self) -> int:
-        return len(self.accesses) + len(self.open) + sum(len(g) + 1 for g in self.groups)
+    def size(self) -> int:
+        return len(self.open) + sum(len(g) + 1 for g in self.groups)
 
-    def join(self, other: _State) -> bool:
-        """Adds the accesses and copies of `other`; True if any was new."""
-        before = self._size
-        self.accesses.update(other.accesses)
+    def join(self, other: _Flights) -> None:
+        """Adds those of `other`."""
         self.open.update(other.open)
         missing = len(other.groups) - len(self.groups)
         self.groups = [{} for _ in range(missing)] + self.groups
         for mine, theirs in zip(reversed(self.groups), reversed(other.groups), strict=False):
             mine.update(theirs)
-        return self._size > before
 
     def commit(self) -> None:
         self.groups.append(self.open)
@@ -97,23 +94,52 @@ class _State:
             oldest, second, *rest = self.groups
             self.groups = [{**oldest, **second}, *rest]
 
-    def complete(self, pending: int) -> list[Copy]:
-        """Takes out the copies of all groups but the `pending` newest."""
+    def complete(self, pending: int) -> list[Request]:
+        """Takes out those of all groups but the `pending` newest."""
         count = max(0, len(self.groups) - pending)
         done, self.groups = self.groups[:count], self.groups[count:]
-        return [copy for group in done for copy in group]
+        return [request for group in done for request in group]
+
+    def forget_slots(self, inside: Container[Operation]) -> None:
+        """Makes requests by operations `inside` a loop count for all slots."""
+
+        def forgotten(requests: dict[Request, None]) -> dict[Request, None]:
+            return {(op, None if op in inside else slot): None for op, slot in requests}
+
+        self.open = forgotten(self.open)
+        self.groups = [forgotten(group) for group in self.groups]
+
+
+@dataclass
+class _State:
+    """Accesses that threads may have made since the last barrier, and what is in flight."""
+
+    accesses: dict[tuple[Access, int | None], None] = field(default_factory=dict)
+    copies: _Flights = field(default_factory=_Flights)
+    products: _Flights = field(default_factory=_Flights)
+
+    def copy(self) -> _State:
+        return _State(dict(self.accesses), self.copies.copy(), self.products.copy())
+
+    @property
+    def _size(self) -> int:
+        return len(self.accesses) + self.copies.size + self.products.size
+
+    def join(self, other: _State) -> bool:
+        """Adds the accesses and requests of `other`; True if any was new."""
+        before = self._size
+        self.accesses.update(other.accesses)
+        self.copies.join(other.copies)
+        self.products.join(other.products)
+        return self._size > before
 
     def forget_slots(self, inside: Container[Operation]) -> None:
         """Makes the accesses by operations `inside` a loop count for all slots of their buffers."""
-
-        def forgotten(copies: dict[Copy, None]) -> dict[Copy, None]:
-            return {(op, None if op in inside else slot): None for op, slot in copies}
-
         self.accesses = {
             (access, None if access.op in inside else slot): None for access, slot in self.accesses
         }
-        self.open = forgotten(self.open)
-        self.groups = [forgotten(group) for group in self.groups]
+        self.copies.forget_slots(inside)
+        self.products.forget_slots(inside)
 
 
 class _Walk:
@@ -188,19 +214,28 @@ class _Walk:
             case kernel.BarrierOp():
                 state.accesses.clear()
             case kernel.CommitOp():
-                state.commit()
+                state.copies.commit()
+            case kernel.WgmmaCommitOp():
+                state.products.commit()
             case _:
-                assert isinstance(op, kernel.WaitOp)
-                for copy, slot in state.complete(op.pending.value.data):
-                    self._meet(Access(copy, op, copy.target, True), slot, state)
+                assert isinstance(op, kernel.WaitOp | kernel.WgmmaWaitOp)
+                self._wait(op, state)
         return state
+
+    def _wait(self, op: kernel.WaitOp | kernel.WgmmaWaitOp, state: _State) -> None:
+        flights = state.copies if isinstance(op, kernel.WaitOp) else state.products
+        for request, slot in flights.complete(op.pending.value.data):
+            for access in self._slots.accesses(request):
+                self._meet(Access(request, op, access.ref, access.writes), slot, state)
 
     def _access(self, op: Operation, state: _State) -> None:
         slot = self._slots.of(op)
         for access in self._slots.accesses(op):
             self._meet(access, slot, state)
         if isinstance(op, kernel.CpAsyncOp):
-            state.open[op, slot] = None
+            state.copies.open[op, slot] = None
+        elif isinstance(op, kernel.WgmmaOp):
+            state.products.open[op, slot] = None
 
     def _loop(self, op: scf.ForOp, state: _State) -> _State:
         trips, body = self._slots.trips(op), op.body.block

@@ -23,13 +23,20 @@ from dlc.dialects.layouts import UNIT, shape_of
 from dlc.dialects.mma_layouts import TF32
 from dlc.ir.expr import Expr, constant_of
 from dlc.ir.scalar_ops import SCALARS
-from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP
+from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP, WARPGROUP
 
 LOOP_SLOTS = 3
 """Issue slots of an iteration of a loop that is not unrolled: to count, compare and branch."""
 
 
-_FREE = ("arith.constant", "arith.bitcast", "math.absf", "scf.yield", "kernel.commit")
+_FREE = (
+    "arith.constant",
+    "arith.bitcast",
+    "math.absf",
+    "scf.yield",
+    "kernel.commit",
+    "kernel.wgmma_commit",
+)
 """Operations that take no instruction: what uses |x| reads x so."""
 
 
@@ -47,6 +54,8 @@ class Counts:
     """Of global memory that a warp touches, through L2."""
     tensor_flops: float = 0
     """Of a warp, by tensor cores, of halves."""
+    group_flops: float = 0
+    """The same of a warp's part of what its warpgroup multiplies."""
     tf32_flops: float = 0
     """The same of tf32."""
     waits: float = 0
@@ -193,6 +202,13 @@ class _Walk:
                 box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)
                 counts.sectors += times * box / SECTOR_BYTES
                 counts.slots += times
+            case kernel.WgmmaOp():
+                shape = op.shape.sizes
+                warps = WARPGROUP // WARP
+                counts.group_flops += times * 2 * shape.m * shape.n * shape.k / warps
+                counts.slots += times
+            case kernel.MatrixDescriptorOp():
+                counts.slots += 2 * times  # the address, and the fields
             case kernel.MmaOp():
                 shape = op.shape.sizes
                 flops = times * 2 * shape.m * shape.n * shape.k

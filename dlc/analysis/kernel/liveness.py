@@ -29,7 +29,9 @@ def live_ops(func: kernel.FuncOp) -> set[Operation]:
         if op in live or op is func:
             continue
         live.add(op)
-        if isinstance(op, kernel.LoadOp | kernel.LdmatrixOp):
+        if isinstance(op, kernel.LoadOp | kernel.LdmatrixOp | kernel.MatrixDescriptorOp):
+            todo += stores.get(op.ref, [])
+        elif isinstance(op, kernel.WgmmaOp):  # which adds to what is there
             todo += stores.get(op.ref, [])
         if (parent := op.parent_op()) is not None:
             todo.append(parent)

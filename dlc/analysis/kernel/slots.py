@@ -24,7 +24,9 @@ from dlc.ir.analyses import Analyses
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr, Mod, constant_of
 
-Order = kernel.BarrierOp | kernel.CommitOp | kernel.WaitOp
+Order = (
+    kernel.BarrierOp | kernel.CommitOp | kernel.WaitOp | kernel.WgmmaCommitOp | kernel.WgmmaWaitOp
+)
 """The operations that order accesses."""
 
 _FEW = 4
@@ -33,7 +35,9 @@ _FEW = 4
 
 @dataclass(frozen=True)
 class Access:
-    """`op` reads or writes `ref` at `at`: itself, or the wait that completes an async copy."""
+    """
+    `op` reads or writes `ref` at `at`: itself, or the wait that completes an async copy or product.
+    """
 
     op: Operation
     at: Operation
@@ -46,7 +50,7 @@ class Access:
 
     @property
     def is_landing(self) -> bool:
-        """True if it is the end of an asynchronous copy."""
+        """True if it is the end of an asynchronous copy or product."""
         return self.at is not self.op
 
 
@@ -149,11 +153,21 @@ def _first_subscript(op: Operation) -> Expr | None:
             subscripts, wide = op.target_subscripts, op.elements.value.data > 1
         case kernel.LdmatrixOp() | kernel.StmatrixOp():
             subscripts, wide = op.subscripts, True
+        case kernel.WgmmaOp():
+            return _common_slot(op)
         case _:
             pass
     # In one dimension the subscript is that of an element, and a vector has several.
     several = wide and len(subscripts) == 1
     return _expanded(subscripts[0]) if subscripts and not several else None
+
+
+def _common_slot(op: kernel.WgmmaOp) -> Expr | None:
+    """The slot of both factors of a product, if they are matrices of rings and it is the same."""
+    a, b = (factor.subscripts for factor in op.factors)
+    if min(len(a), len(b)) < 3 or (first := _expanded(a[0])) != _expanded(b[0]):
+        return None
+    return first
 
 
 def _run_of(op: Operation) -> int:
@@ -229,6 +243,8 @@ def _accesses(op: Operation) -> tuple[Access, ...]:
             return (Access(op, op, op.ref, True),)
         case kernel.CpAsyncOp():
             return (Access(op, op, op.target, True),)
+        case kernel.WgmmaOp():
+            return tuple(Access(op, op, factor.ref, False) for factor in op.factors)
         case kernel.MbarrierInitOp():
             return (Access(op, op, op.barriers, True),)
         case MbarrierOpBase() | kernel.TmaLoadOp():

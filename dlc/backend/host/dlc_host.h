@@ -32,10 +32,11 @@ struct Position {
 
 enum class Order : int { forward, reverse, random };
 enum class Meeting : int {
-  none, shuffle_xor, shuffle_down, shuffle_idx, syncwarp, mma, ldmatrix, stmatrix
+  none, shuffle_xor, shuffle_down, shuffle_idx, syncwarp, mma, ldmatrix, stmatrix,
+  wgmma, wgmma_fence, wgmma_commit, wgmma_wait  // those of a warpgroup
 };
 
-// What a warp does together, given the 32 pointers that its lanes came with.
+// What a warp does together, given the 32 pointers that its lanes came with; of a warpgroup 128.
 using Together = void (*)(void* const* lanes);
 
 // The arguments of one launch; runtime.py mirrors this layout.
@@ -58,6 +59,12 @@ void dlc_barrier(int line);
 void dlc_syncwarp();
 uint64_t dlc_shuffle(dlc::Meeting kind, uint64_t value, int argument, int width, unsigned named);
 void dlc_together(dlc::Meeting kind, void* mine, dlc::Together act);
+void dlc_wgmma(const void* mine, size_t bytes, dlc::Together act);
+void dlc_wgmma_fence();
+void dlc_wgmma_commit();
+void dlc_wgmma_wait(int newest);
+unsigned dlc_window(uintptr_t number);
+uintptr_t dlc_window_at(unsigned index);
 void dlc_cp_async(void* dst, const void* src, int bytes, bool pred);
 void dlc_cp_async_commit();
 void dlc_cp_async_wait(int newest);
@@ -153,3 +160,4 @@ inline T atomic_add(T* address, T value) {
 }  // namespace dlc
 
 #include "warp_matrix.h"
+#include "warpgroup_matrix.h"

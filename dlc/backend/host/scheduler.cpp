@@ -45,9 +45,9 @@ using dlc::Order;
 
 constexpr size_t kStackBytes = 256 << 10;  // compiler.py refuses kernels with larger frames
 constexpr size_t kStackUsable = 192 << 10;
-constexpr int kMaxThreads = 1024, kWarp = 32;
+constexpr int kMaxThreads = 1024, kWarp = 32, kGroup = 128;
 
-enum class State : uint8_t { fresh, running, barrier, meeting, mbarrier, exited };
+enum class State : uint8_t { fresh, running, barrier, meeting, group, mbarrier, exited };
 
 struct Mbarrier {
   const void* address;
@@ -78,8 +78,33 @@ struct Warp {
   uint32_t present[2];
 };
 
+// A product of matrices that a warpgroup has requested: what its threads came with.
+struct Product {
+  dlc::Together act;
+  size_t bytes;            // of a thread
+  std::vector<char> data;
+  void run() {
+    void* threads[kGroup];
+    for (int t = 0; t < kGroup; ++t) threads[t] = data.data() + size_t(t) * bytes;
+    act(threads);
+  }
+};
+
+struct Warpgroup {
+  int met = 0;
+  Meeting kind = Meeting::none;
+  int newest = 0;                // of a wait
+  Product next{};                           // gathers what the threads come with
+  std::vector<Product> open;                // requested since the last commit
+  std::vector<std::vector<Product>> groups; // committed, oldest first
+};
+
 const char* name(Meeting kind) {
   switch (kind) {
+    case Meeting::wgmma: return "wgmma";
+    case Meeting::wgmma_fence: return "wgmma_fence()";
+    case Meeting::wgmma_commit: return "wgmma_commit()";
+    case Meeting::wgmma_wait: return "wgmma_wait()";
     case Meeting::shuffle_xor: return "shuffle_xor";
     case Meeting::shuffle_down: return "shuffle_down";
     case Meeting::shuffle_idx: return "shuffle_idx";
@@ -103,6 +128,8 @@ struct Worker {
   std::vector<char*> stacks;       // tops
   std::vector<int> free_stacks;
   Warp warps[kMaxThreads / kWarp];
+  Warpgroup warpgroups[kMaxThreads / kGroup];
+  std::vector<uintptr_t> windows;  // of addresses that matrix descriptors have told
   uint32_t ready_warps = 0;
   int live = 0, at_barrier = 0, barrier_line = 0;
   std::vector<std::unique_ptr<Mbarrier>> mbarriers;
@@ -187,6 +214,9 @@ struct Worker {
       case State::barrier: return "wait at __syncthreads() in line " + number(t.line);
       case State::meeting:
         return std::string("wait at ") + name(warps[t.index / kWarp].kind) + " for their warp";
+      case State::group:
+        return std::string("wait at ") + name(warpgroups[t.index / kGroup].kind) +
+               " for their warpgroup";
       case State::mbarrier:
         return "wait for phase " + number(t.parity) + " of an mbarrier that misses " +
                number(t.waits_for->pending) + " arrivals and " + number(t.waits_for->tx) + " bytes";
@@ -297,6 +327,55 @@ struct Worker {
     release(w, met);
   }
 
+  // ---- what a warpgroup does together: the last thread to come does it
+
+  template <class Act>
+  void meet_group(Meeting kind, int newest, Act&& act) {
+    const int g = current->index / kGroup;
+    Warpgroup& group = warpgroups[g];
+    if (group.met && (group.kind != kind || group.newest != newest))
+      fail("threads of warpgroup %d have diverged: thread %d is at %s, but another waits at %s", g,
+           current->index, name(kind), name(group.kind));
+    group.kind = kind;
+    group.newest = newest;
+    if (++group.met == kGroup) {
+      group.met = 0;
+      act(group);
+      for (int w = g * kGroup / kWarp; w < (g + 1) * kGroup / kWarp; ++w) release(w, ~0u);
+    }
+    wait(State::group);
+  }
+
+  // Requested products are computed at once, or where a wait is for them.
+  void request(const void* mine, size_t bytes, dlc::Together act) {
+    Product& next = warpgroups[current->index / kGroup].next;
+    if (next.data.empty()) next = Product{act, bytes, std::vector<char>(kGroup * bytes)};
+    if (next.act != act) fail("threads of a warpgroup have diverged at wgmma");
+    memcpy(next.data.data() + size_t(current->index % kGroup) * bytes, mine, bytes);
+    meet_group(Meeting::wgmma, 0, [&](Warpgroup& group) {
+      if (launch.early) group.next.run();
+      group.open.push_back(std::move(group.next));
+      group.next = Product{};
+    });
+  }
+
+  void commit_products() {
+    meet_group(Meeting::wgmma_commit, 0, [](Warpgroup& group) {
+      group.groups.push_back(std::move(group.open));
+      group.open.clear();
+    });
+  }
+
+  void finish_products(int newest) {
+    meet_group(Meeting::wgmma_wait, newest, [&](Warpgroup& group) {
+      while (group.groups.size() > size_t(newest)) {
+        if (!launch.early)
+          for (Product& product : group.groups.front()) product.run();
+        group.groups.erase(group.groups.begin());
+      }
+    });
+  }
+
   // PTX ISA, shfl.sync: a lane outside the segment gives the caller its own value.
   uint64_t shuffle(Meeting kind, uint64_t value, int argument, int width, unsigned named) {
     if (width < 1 || width > kWarp || (width & (width - 1)))
@@ -371,6 +450,8 @@ struct Worker {
       warps[w].ready = warps[w].met = warps[w].round = 0;
       release(w, warps[w].live);
     }
+    for (Warpgroup& group : warpgroups) group = Warpgroup{};
+    windows.clear();
     live = launch.block;
     at_barrier = 0;
     current = nullptr;
@@ -396,6 +477,11 @@ struct Worker {
     if (!self.copies.empty())
       fail("thread %d exits with %zu asynchronous copies that no cp_async_wait completed",
            self.index, self.copies.size());
+    const Warpgroup& group = warpgroups[self.index / kGroup];
+    bool unfinished = !group.open.empty();
+    for (const auto& products : group.groups) unfinished |= !products.empty();
+    if (unfinished)
+      fail("thread %d exits with wgmma products that no wgmma_wait completed", self.index);
     self.state = State::exited;
     const int w = self.index / kWarp;
     warps[w].live &= ~(1u << self.index % kWarp);
@@ -468,6 +554,27 @@ EXPORT void dlc_syncwarp() { worker->meet(Meeting::syncwarp, 0); }
 
 EXPORT void dlc_together(Meeting kind, void* mine, dlc::Together act) {
   worker->meet(kind, reinterpret_cast<uintptr_t>(mine), ~0u, act);
+}
+
+EXPORT void dlc_wgmma(const void* mine, size_t bytes, dlc::Together act) {
+  worker->request(mine, bytes, act);
+}
+
+EXPORT void dlc_wgmma_fence() { worker->meet_group(Meeting::wgmma_fence, 0, [](Warpgroup&) {}); }
+EXPORT void dlc_wgmma_commit() { worker->commit_products(); }
+EXPORT void dlc_wgmma_wait(int newest) { worker->finish_products(newest); }
+
+EXPORT unsigned dlc_window(uintptr_t number) {
+  auto& all = worker->windows;
+  const auto found = std::find(all.begin(), all.end(), number);
+  if (found != all.end()) return unsigned(found - all.begin());
+  all.push_back(number);
+  return unsigned(all.size() - 1);
+}
+
+EXPORT uintptr_t dlc_window_at(unsigned index) {
+  if (index >= worker->windows.size()) worker->fail("a matrix descriptor that none has made");
+  return worker->windows[index];
 }
 
 EXPORT uint64_t dlc_shuffle(

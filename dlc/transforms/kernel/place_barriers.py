@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.barriers import Uniformity, missing_barriers
 from dlc.analysis.kernel.conflicts import Conflict
+from dlc.analysis.kernel.proxies import crossing_barriers
 from dlc.analysis.kernel.slots import Slots
 from dlc.diagnostics import fail
 from dlc.dialects import kernel, tile
@@ -29,7 +30,9 @@ class PlaceBarriersPass(ModulePass):
     *Legal when* a barrier stands on all paths between two accesses of a shared buffer by different
     threads, at least one a write: see `dlc.analysis.kernel.conflicts`. Each stands where all
     threads of the block come by, in the innermost loop around both accesses that allows it, and
-    none can be left out. A kernel whose control flow leaves no such place is refused.
+    none can be left out. A kernel whose control flow leaves no such place is refused. Where
+    products of warpgroups read what threads wrote, each thread fences before the barrier: see
+    `dlc.analysis.kernel.proxies`.
     *Why*: a GPU runs the warps of a block in any order, and at a barrier all wait for the slowest.
 
     ```
@@ -57,8 +60,12 @@ class PlaceBarriersPass(ModulePass):
             for left in tile.tile_ops(func):
                 fail(left, f"expected Kernel IR, found '{left.name}'", "run lower-registers first")
             count = place_barriers(func)
+            fences = place_fences(func)
             func.lockstep = None
-            remark(self.name, func.name_, counted(count, "barrier"))
+            done = [counted(count, "barrier")]
+            if fences:
+                done.append(f"{counted(fences, 'fence')} before products of warpgroups")
+            remark(self.name, func.name_, ", ".join(done))
 
 
 def place_barriers(func: kernel.FuncOp) -> int:
@@ -83,6 +90,19 @@ def place_barriers(func: kernel.FuncOp) -> int:
     return len(placed)
 
 
+def place_fences(func: kernel.FuncOp) -> int:
+    """
+    Inserts `kernel.fence_proxy_async` in front of the barriers between what threads write and
+    products of warpgroups that read it; returns how many.
+    """
+    crossed = crossing_barriers(func, Slots(func))
+    for barrier in crossed:
+        fence = kernel.FenceProxyAsyncOp()
+        fence.location = barrier.location
+        Rewriter.insert_op(fence, InsertPoint.before(barrier))
+    return len(crossed)
+
+
 def _separate(
     func: kernel.FuncOp, missing: list[Conflict], uniform: Uniformity, slots: Slots
 ) -> tuple[kernel.BarrierOp, list[Conflict]]:
@@ -94,7 +114,7 @@ def _separate(
     for place in _places(func, missing, uniform):
         barrier = kernel.BarrierOp()
         barrier.location = place.location
-        Rewriter.insert_op(barrier, InsertPoint.before(place))
+        Rewriter.insert_op(barrier, InsertPoint.before(_with_fence(place)))
         left = missing_barriers(func, slots)
         if not set(missing) <= set(left):
             return barrier, left
@@ -105,6 +125,12 @@ def _separate(
         "whether they run depends on the thread",
         "give the accesses a `where` condition instead of an scf.if or a loop",
     )
+
+
+def _with_fence(place: Operation) -> Operation:
+    """The fence in front of products, or what stands there: nothing comes between those."""
+    before = place.prev_op
+    return before if isinstance(before, kernel.WgmmaFenceOp) else place
 
 
 def _places(

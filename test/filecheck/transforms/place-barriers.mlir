@@ -122,3 +122,36 @@ kernel.func @early(%x: memref<64xf32>) -> (%y: memref<64xf32>) grid 1 block 64 l
     tile.store %v, %y[%t] : memref<64xf32>
   }
 }
+
+// -----
+
+// A product of a warpgroup reads through the asynchronous proxy: threads fence what they wrote, and
+// only before the barrier that it waits at. What it reads is read until the wait.
+// CHECK-LABEL: kernel.func @product
+// CHECK: scf.for
+// CHECK-NEXT: kernel.barrier
+// CHECK-NEXT: kernel.store %v, %A[%t floordiv 64, %t mod 64]
+// CHECK-NEXT: kernel.fence_proxy_async
+// CHECK-NEXT: kernel.barrier
+// CHECK-NEXT: kernel.wgmma_fence
+// CHECK-NEXT: kernel.wgmma
+// CHECK-NEXT: kernel.wgmma_commit
+// CHECK-NEXT: kernel.wgmma_wait
+// CHECK-NEXT: }
+kernel.func @product(%x: memref<128xf16>) -> () grid 1 block 128 lockstep {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %t = kernel.thread_id
+  %A = kernel.alloc_shared : memref<64x64xf16, #kernel.shared>
+  %acc = kernel.alloc_local : memref<8x4xf32, #kernel.local>
+  %v = kernel.load %x[%t] : memref<128xf16>
+  %a = kernel.matrix_descriptor %A[0, 0] leading 16 stride 1024 swizzle 128 : memref<64x64xf16, #kernel.shared>
+  scf.for %k = %c0 to %c4 step %c1 {
+    kernel.store %v, %A[%t floordiv 64, %t mod 64] : memref<64x64xf16, #kernel.shared>
+    kernel.wgmma_fence %acc : memref<8x4xf32, #kernel.local>
+    kernel.wgmma <m64n64k16, f16> %acc[0, 0], %a, %a : memref<8x4xf32, #kernel.local>
+    kernel.wgmma_commit
+    kernel.wgmma_wait 0, %acc : memref<8x4xf32, #kernel.local>
+  }
+}

@@ -10,13 +10,14 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from dlc.analysis.kernel.expression_parts import is_declaration, is_guarded, users_of
 from dlc.analysis.kernel.layout import place_of
-from dlc.analysis.kernel.shared_memory import shared_slots
+from dlc.analysis.kernel.shared_memory import alignment_in, shared_slots
 from dlc.backend.cuda.print.c_index import IndexText
 from dlc.backend.cuda.print.c_scalar import value_type
 from dlc.backend.cuda.print.c_text import HALF_HEADERS, Text, binary, call, ternary
 from dlc.backend.cuda.print.c_values import Values
-from dlc.backend.cuda.print.interface import STATIC_SHARED_LIMIT, c_element, static_alignment
+from dlc.backend.cuda.print.interface import STATIC_SHARED_LIMIT, c_element
 from dlc.backend.cuda.print.prelude_mma import rows_name
+from dlc.backend.cuda.print.prelude_wgmma import wgmma_name
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
 from dlc.dialects.kernel_memory import element_bytes, is_local, memref_of
@@ -137,7 +138,7 @@ class Accesses(Values):
         shape = "".join(f"[{n}]" for n in static_shape(op.result.type))
         if self._is_static:
             note = f"  // {shape}" if shape.count("[") > 1 else ""
-            align = f"alignas({static_alignment(op.result)})"
+            align = f"alignas({alignment_in(op.result)})"
             self.line(f"__shared__ {align} {type} {name}[{max(count, 1)}];{note}")
             return
         offset = self._slots[op.result]
@@ -192,6 +193,35 @@ class Accesses(Values):
             self.define(op, call(f"{helper}<{type}>", row))
         else:
             self._effect(None, f"{call(helper, row, self.text[op.value])};")
+
+    def matrix_descriptor(self, op: kernel.MatrixDescriptorOp) -> None:
+        self.helpers.add("matrix_descriptor")
+        fields = ", ".join(map(str, op.fields))
+        start = Text(f"&{self._element_text(op.ref, op.subscripts)}")
+        self.define(op, call(f"matrix_descriptor<{fields}>", start))
+
+    def wgmma(self, op: kernel.WgmmaOp) -> None:
+        helper = wgmma_name(op.shape)
+        self.helpers.add(helper)
+        turned = ", ".join("true" if major else "false" for major in op.majors)
+        sums = Text(f"&{self._element_text(op.ref, op.subscripts)}")
+        text = call(f"{helper}<{turned}>", sums, self.text[op.a], self.text[op.b])
+        self._effect(None, f"{text};")
+
+    def order_products(
+        self, op: kernel.WgmmaFenceOp | kernel.WgmmaCommitOp | kernel.WgmmaWaitOp
+    ) -> None:
+        helper = op.name.removeprefix("kernel.")
+        self.helpers.add(helper)
+        argument = f"<{op.pending.value.data}>" if isinstance(op, kernel.WgmmaWaitOp) else ""
+        lines = [f"{helper}{argument}();"]
+        for ref in () if isinstance(op, kernel.WgmmaCommitOp) else op.sums:
+            self.helpers.add("hold")
+            shape = static_shape(ref.type)
+            first = f"&{self.text[ref]}{'[0]' * len(shape)}"
+            lines.append(f"hold<{prod(shape)}>({first});")
+        for line in lines if isinstance(op, kernel.WgmmaWaitOp) else reversed(lines):
+            self._effect(None, line)
 
     def atomic_add(self, op: kernel.AtomicAddOp) -> None:
         self.helpers.add("atomic_add")

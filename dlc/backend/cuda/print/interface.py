@@ -6,15 +6,13 @@ from collections.abc import Iterable
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from dlc.analysis.kernel.layout import alignment_of
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.analysis.kernel.tensor_maps import TensorMap, tensor_map, tma_obstacle
 from dlc.backend.cuda.print.c_text import c_type, kernel_name
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
-from dlc.dialects.kernel_memory import memref_of
-from dlc.target import STATIC_SHARED_LIMIT, TMA_ALIGNMENT
+from dlc.target import STATIC_SHARED_LIMIT
 
 
 def parameter_types(func: kernel.FuncOp) -> list[str]:
@@ -63,14 +61,6 @@ def check_names(funcs: Iterable[kernel.FuncOp]) -> None:
                 f"@{other.name_} are both {c_name(func)}",
                 "rename one of them",
             )
-
-
-def static_alignment(ref: SSAValue) -> int:
-    """The alignment of a buffer that is declared in the kernel, in bytes."""
-    alignment = alignment_of(memref_of(ref))
-    if any(isinstance(use.operation, kernel.TmaLoadOp) for use in ref.uses):
-        return max(TMA_ALIGNMENT, alignment)
-    return alignment
 
 
 def c_element(ref: SSAValue, op: Operation) -> str:

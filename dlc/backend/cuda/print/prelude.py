@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dlc.backend.cuda.print.prelude_function import INLINE, Function
 from dlc.backend.cuda.print.prelude_mma import MMA_FUNCTIONS
 from dlc.backend.cuda.print.prelude_series import SERIES_FUNCTIONS
+from dlc.backend.cuda.print.prelude_wgmma import WGMMA_FUNCTIONS
 
 
 def _vector_access(width: int) -> list[Function]:
@@ -300,6 +301,7 @@ _FUNCTIONS = [
     ),
     *(_tma_load(rank) for rank in range(1, 6)),
     *MMA_FUNCTIONS,
+    *WGMMA_FUNCTIONS,
     Function(
         "atomic_add",
         "Adds in memory, whole or not at all; gives the value before.",

@@ -22,6 +22,8 @@ class Function:
     """Names of the entries that the body mentions."""
     min_arch: int = 75
     """The first compute capability (80 = sm_80) that has the instruction."""
+    only_arch: bool = False
+    """No later one has it."""
     older: str = ""
     """Body for nvcc on older ones, if there is another way."""
     device_only: bool = False

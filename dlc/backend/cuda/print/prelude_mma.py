@@ -53,7 +53,7 @@ def _factor(expr: AffineExpr) -> str:
     return f"({_expression(expr)})" if isinstance(expr, AffineBinaryOpExpr) else _expression(expr)
 
 
-def _layout(fragment: Fragment) -> str:
+def layout_function(fragment: Fragment) -> str:
     """A layout as a function of the host."""
     places = ",\n".join(f"      {_expression(expr)}" for expr in fragment.layout.results)
     return f"[](int lane, int n) {{\n  return dlc::Place{{\n{places}}};\n}}"
@@ -63,8 +63,11 @@ def _numbered(first: int, count: int) -> str:
     return f"{{{', '.join(f'%{first + n}' for n in range(count))}}}"
 
 
-def _operands(constraint: str, name: str, count: int) -> str:
-    return ", ".join(f'"{constraint}"({name}[{n}])' for n in range(count))
+def operands(constraint: str, name: str, count: int) -> str:
+    """The elements of an array as operands of an `asm`, a few to a line."""
+    each = [f'"{constraint}"({name}[{n}])' for n in range(count)]
+    lines = (", ".join(each[n : n + 4]) for n in range(0, count, 4))
+    return ",\n               ".join(lines)
 
 
 def mma_name(shape: MmaAttr, sums: VectorType[Attribute]) -> str:
@@ -91,16 +94,16 @@ def _mma(shape: MmaAttr, sums: VectorType[Attribute]) -> Function:
         f'asm volatile("mma.sync.aligned.{shape.shape.data}.row.col"\n'
         f'             ".{to.name}.{factors}.{factors}.{to.name}"\n'
         f'             " {registers};"\n'
-        f"             : {_operands(f'={wide}', 'rd', words[2])}\n"
-        f"             : {_operands('r', 'ra', words[0])},\n"
-        f"               {_operands('r', 'rb', words[1])},\n"
-        f"               {_operands(wide, 'rc', words[2])});\n"
+        f"             : {operands(f'={wide}', 'rd', words[2])}\n"
+        f"             : {operands('r', 'ra', words[0])},\n"
+        f"               {operands('r', 'rb', words[1])},\n"
+        f"               {operands(wide, 'rc', words[2])});\n"
         "return d;"
     )
     factor = "dlc::tf32" if factors == "tf32" else element(shape.types[0].element_type).c
     layouts = (sizes.a, sizes.b, sizes.c)
     named = "".join(
-        f"const dlc::Layout at_{name} = {_layout(fragment)};\n"
+        f"const dlc::Layout at_{name} = {layout_function(fragment)};\n"
         for name, fragment in zip("abc", layouts, strict=True)
     )
     host = f"{named}return dlc::mma<{factor}, {to.c}, {sizes.k}>(a, b, c, at_a, at_b, at_c);"
@@ -137,14 +140,14 @@ def _rows(kind: str, matrices: int, *, transposed: bool) -> Function:
         f"{constness}unsigned* const r = reinterpret_cast<{constness}unsigned*>(&registers);\n"
         f"static_assert(sizeof(V) == {4 * matrices});\n"
     )
-    layout = _layout(row_fragment(matrices, transposed=transposed))
+    layout = layout_function(row_fragment(matrices, transposed=transposed))
     if loads:
         signature = f"V {name}(const void* row)"
         device = (
             f"V registers;\n{words}"
             f'asm volatile("{instruction}"\n'
             f'             " {_numbered(0, matrices)}, [%{matrices}];"\n'
-            f"             : {_operands('=r', 'r', matrices)}\n"
+            f"             : {operands('=r', 'r', matrices)}\n"
             f'             : {address} : "memory");\n'
             "return registers;"
         )
@@ -155,7 +158,7 @@ def _rows(kind: str, matrices: int, *, transposed: bool) -> Function:
             f'{words}asm volatile("{instruction}"\n'
             f'             " [%0], {_numbered(1, matrices)};"\n'
             f"             :: {address},\n"
-            f'                {_operands("r", "r", matrices)} : "memory");'
+            f'                {operands("r", "r", matrices)} : "memory");'
         )
         host = f"const dlc::Layout at = {layout};\ndlc::stmatrix(row, registers, at);"
     what = "Loads" if loads else "Stores"

@@ -112,10 +112,10 @@ def _instructions(func: kernel.FuncOp) -> int:
 def _check_instructions(printer: _KernelPrinter, arch: int) -> None:
     """OpError for a kernel with instructions that its target has not."""
     for function in map(PRELUDE.__getitem__, sorted(printer.helpers)):
-        if function.min_arch > arch and not function.older:
-            what = (
-                f"@{printer.func.name_} calls {function.name}, of sm_{function.min_arch} or later"
-            )
+        lacking = function.only_arch and arch > function.min_arch
+        if lacking or (function.min_arch > arch and not function.older):
+            later = " alone" if function.only_arch else " or later"
+            what = f"@{printer.func.name_} calls {function.name}, of sm_{function.min_arch}{later}"
             fail(printer.func, f"{what}, and its target is sm_{arch}", "schedule it for its target")
 
 
@@ -318,6 +318,12 @@ class _KernelPrinter(Accesses):
                 self._mma(op)
             case kernel.LdmatrixOp() | kernel.StmatrixOp():
                 self.matrix_rows(op)
+            case kernel.MatrixDescriptorOp():
+                self.matrix_descriptor(op)
+            case kernel.WgmmaOp():
+                self.wgmma(op)
+            case kernel.WgmmaFenceOp() | kernel.WgmmaCommitOp() | kernel.WgmmaWaitOp():
+                self.order_products(op)
             case scf.ForOp():
                 self._for(op)
             case scf.IfOp():

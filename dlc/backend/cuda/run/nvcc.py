@@ -29,6 +29,7 @@ _ARCH_SPECIFIC = re.compile(r"\b(wgmma|setmaxnreg|tcgen05)\b")
 _SHELLS = re.compile(r'["$`\\\n]')
 # nvcc takes options from these, too.
 _ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_SERIALIZED = r"\(C75\d\d\)"
 _USAGE = {
     "registers": r"Used (\d+) registers",
     "spill_stores": r"(\d+) bytes spill stores",
@@ -51,6 +52,8 @@ class Cubin:
     """Static shared memory per block."""
     stack: int
     """Bytes of local memory per thread."""
+    serialized: int = 0
+    """Remarks of ptxas that it had to serialize products of warpgroups, or to wait for them."""
 
 
 def find_nvcc() -> Path:
@@ -146,6 +149,7 @@ def compile_cubin(source: str, arch: str = "sm_90", options: Sequence[str] = ())
         info["spill_stores"] + info["spill_loads"],
         info["shared_bytes"],
         info["stack"],
+        info.get("serialized", 0),
     )
 
 
@@ -170,11 +174,15 @@ def _plainly_named(directory: Path) -> Iterator[Path]:
 
 
 def _usage(log: str) -> dict[str, int]:
-    """The largest of each figure that `ptxas -v` prints; 0 where it prints none."""
-    return {
+    """
+    The largest of each figure that `ptxas -v` prints, 0 where it prints none, and the number of its
+    remarks on wgmma.
+    """
+    usage = {
         name: max((int(value) for value in re.findall(pattern, log)), default=0)
         for name, pattern in _USAGE.items()
     }
+    return {**usage, "serialized": len(re.findall(_SERIALIZED, log))}
 
 
 @functools.cache

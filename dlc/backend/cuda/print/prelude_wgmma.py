@@ -1,0 +1,125 @@
+"""
+The prelude's functions of warpgroups: matrix descriptors, wgmma, and what orders it. What the host
+does of a product is told there by the descriptors' bits, and for each sum of a thread by the
+layouts of `dlc.dialects.mma_layouts`.
+"""
+
+from collections.abc import Iterator
+
+from dlc.backend.cuda.print.prelude_function import INLINE, Function
+from dlc.backend.cuda.print.prelude_mma import layout_function, operands
+from dlc.dialects.mma_layouts import WARPGROUP_SHAPES, MmaAttr
+from dlc.ir.elements import element
+
+_HEADERS = {"f16": "cuda_fp16", "bf16": "cuda_bf16"}
+_MODE = "swizzle == 128 ? 1 : swizzle == 64 ? 2 : swizzle == 32 ? 3 : 0"
+
+_DESCRIPTOR = Function(
+    "matrix_descriptor",
+    "Where and how a matrix lies in shared memory (PTX ISA: Matrix Descriptor Format).",
+    f"template <int leading, int stride, int swizzle>\n"
+    f"{INLINE} long long matrix_descriptor(const void* start)",
+    f"constexpr long long mode = {_MODE};\n"
+    "const long long address = shared_address(start) & 0x3ffff;\n"
+    "return address >> 4 | leading / 16ll << 16 | stride / 16ll << 32 | mode << 62;",
+    "dlc::check_aligned(start, 16);\n"
+    f"constexpr long long mode = {_MODE};\n"
+    "return dlc::matrix_address(start) | leading / 16ll << 16 | stride / 16ll << 32 |\n"
+    "       mode << 62;",
+    ("shared_address",),
+    90,
+    only_arch=True,
+)
+_PIN = Function(
+    "hold",
+    "Sums are in their registers here: compilers do not know what wgmma does to them meanwhile.",
+    f"template <int n>\n{INLINE} void hold(float* sums)",
+    '#pragma unroll\nfor (int i = 0; i < n; ++i) asm volatile("" : "+f"(sums[i]) :: "memory");',
+    "(void)sums;",
+    (),
+    90,
+    only_arch=True,
+)
+_FENCE = Function(
+    "wgmma_fence",
+    "Orders what was done to sums before products that are requested next (PTX ISA: wgmma.fence).",
+    f"{INLINE} void wgmma_fence()",
+    'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");',
+    "dlc_wgmma_fence();",
+    (),
+    90,
+    only_arch=True,
+)
+_COMMIT = Function(
+    "wgmma_commit",
+    "Closes the open group of products (PTX ISA: wgmma.commit_group).",
+    f"{INLINE} void wgmma_commit()",
+    'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");',
+    "dlc_wgmma_commit();",
+    (),
+    90,
+    only_arch=True,
+)
+_WAIT = Function(
+    "wgmma_wait",
+    "Waits until at most `newest` groups are unfinished (PTX ISA: wgmma.wait_group).",
+    f"template <int newest>\n{INLINE} void wgmma_wait()",
+    'asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(newest) : "memory");',
+    "dlc_wgmma_wait(newest);",
+    (),
+    90,
+    only_arch=True,
+)
+
+
+def wgmma_name(shape: MmaAttr) -> str:
+    """The name of the function of a product."""
+    return f"wgmma_{shape.shape.data}_f32_{shape.factors.data}"
+
+
+def _wgmma(shape: MmaAttr) -> Function:
+    factors, sizes = shape.factors.data, shape.sizes
+    count = sizes.c.width
+    registers = _wrapped([f"%{n}" for n in range(count)])
+    a, b, p, turned = f"%{count}", f"%{count + 1}", f"%{count + 2}", f"%{count + 3}, %{count + 4}"
+    sums = operands("+f", "sums", count)
+    device = (
+        'asm volatile("{ .reg .pred p;"\n'
+        f'             "setp.ne.b32 p, {p}, 0;"\n'
+        f'             "wgmma.mma_async.sync.aligned.{shape.shape.data}.f32.{factors}.{factors}"\n'
+        f'             " {{{registers}}},"\n'
+        f'             " {a}, {b}, p, 1, 1, {turned}; }}"\n'
+        f"             : {sums}\n"
+        '             : "l"(a), "l"(b), "n"(1), "n"(int(m_major)), "n"(int(n_major)) : "memory");'
+    )
+    host = (
+        f"const dlc::Layout at = {layout_function(sizes.c)};\n"
+        f"dlc::wgmma<{element(shape.element).c}, {sizes.n}, m_major, n_major>(sums, a, b, at);"
+    )
+    return Function(
+        wgmma_name(shape),
+        f"Requests that {sizes.n} columns of A B be added to sums that a warpgroup holds together\n"
+        "// (PTX ISA: wgmma.mma_async).",
+        f"template <bool m_major, bool n_major>\n"
+        f"{INLINE} void {wgmma_name(shape)}(\n    float* sums, long long a, long long b)",
+        device,
+        host,
+        (_HEADERS[factors],),
+        90,
+        only_arch=True,
+    )
+
+
+def _wrapped(names: list[str]) -> str:
+    """Names of registers in a C string, 12 to a line."""
+    lines = [", ".join(names[n : n + 12]) for n in range(0, len(names), 12)]
+    return ',"\n             " '.join(lines)
+
+
+def _functions() -> Iterator[Function]:
+    yield from (_DESCRIPTOR, _PIN, _FENCE, _COMMIT, _WAIT)
+    for names in WARPGROUP_SHAPES:
+        yield _wgmma(MmaAttr(*names))
+
+
+WGMMA_FUNCTIONS = tuple(_functions())

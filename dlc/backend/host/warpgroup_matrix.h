@@ -1,0 +1,93 @@
+// What the threads of a warpgroup compute of matrices in shared memory, which descriptors tell: all
+// that is known of where an element lies is taken from a descriptor's bits.
+#pragma once
+
+namespace dlc {
+
+// A descriptor has 18 bits of an address. The others of the host's stand as the number of a window
+// in bits that the PTX ISA leaves unused, 52 to 61.
+constexpr int kWindowBits = 18, kWindowAt = 52;
+
+inline long long matrix_address(const void* start) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(start);
+  const long long window = dlc_window(address >> kWindowBits);
+  return (address & 0x3ffff) >> 4 | window << kWindowAt;
+}
+
+// One matrix in shared memory. `along` counts its rows, or columns of B; k points of K.
+struct SharedMatrix {
+  uintptr_t start;
+  int leading, stride, mode;
+
+  explicit SharedMatrix(long long bits) {
+    const uint64_t word = uint64_t(bits);
+    start = dlc_window_at(word >> kWindowAt & 0x3ff) << kWindowBits | (word & 0x3fff) << 4;
+    leading = int(word >> 16 & 0x3fff) << 4;
+    stride = int(word >> 32 & 0x3fff) << 4;
+    mode = int(word >> 62);
+    if (word >> 49 & 7) dlc_trap("a matrix descriptor with a base offset");
+  }
+
+  // The bytes of a row: of 16-byte units that stay together with no swizzle.
+  int width() const { return mode == 0 ? 16 : 256 >> mode; }
+
+  const uint16_t* at(int along, int k, bool along_major) const {
+    const int inner = 2 * (along_major ? along : k), outer = along_major ? k : along;
+    // Without a swizzle, 16 bytes along the row are `leading` apart where rows lie along K, and
+    // `stride` apart where they do not.
+    const int next = mode == 0 && along_major ? stride : leading;
+    const int group = mode == 0 && along_major ? leading : stride;
+    int place = outer % 8 * width() + outer / 8 * group;
+    if (mode == 0 || along_major) place += inner % width() + inner / width() * next;
+    else place += inner;
+    uintptr_t address = start + place;
+    if (mode != 0) address ^= (address >> 7 & (width() / 16 - 1)) << 4;
+    return reinterpret_cast<const uint16_t*>(address);
+  }
+};
+
+// Requests C + A B for A (64, 16) and B (16, N): T is the type of the factors' elements.
+template <class T, int N, bool m_major, bool n_major>
+inline void wgmma(float* sums, long long a, long long b, Layout at) {
+  struct Thread {
+    float* sums;
+    long long a, b;
+    Layout at;
+  } mine{sums, a, b, at};
+  dlc_wgmma(&mine, sizeof mine, [](void* const* threads) {
+    constexpr int K = 16;
+    const Thread& first = *static_cast<Thread*>(threads[0]);
+    const auto element = [](const uint16_t* from) {
+      T value;
+      memcpy(&value, from, sizeof value);
+      return number(value);
+    };
+    for (int t = 1; t < 128; ++t) {
+      const Thread& other = *static_cast<Thread*>(threads[t]);
+      if (other.a != first.a || other.b != first.b)
+        dlc_trap("the threads of a warpgroup give wgmma different matrix descriptors");
+    }
+    const SharedMatrix a(first.a), b(first.b);
+    float left[64][K], right[K][N], sum[64][N];
+    for (int m = 0; m < 64; ++m)
+      for (int k = 0; k < K; ++k) left[m][k] = element(a.at(m, k, m_major));
+    for (int k = 0; k < K; ++k)
+      for (int n = 0; n < N; ++n) right[k][n] = element(b.at(n, k, n_major));
+    const auto each = [&](auto&& act) {
+      for (int t = 0; t < 128; ++t) {
+        const Thread& of = *static_cast<Thread*>(threads[t]);
+        for (int n = 0; n < N / 2; ++n) {
+          const Place place = of.at(t, n);
+          act(of.sums[n], sum[place.row][place.column]);
+        }
+      }
+    };
+    each([](float& mine, float& all) { all = mine; });
+    for (int m = 0; m < 64; ++m)
+      for (int k = 0; k < K; ++k)
+        for (int n = 0; n < N; ++n) sum[m][n] += left[m][k] * right[k][n];
+    each([](float& mine, float& all) { mine = all; });
+  });
+}
+
+}  // namespace dlc

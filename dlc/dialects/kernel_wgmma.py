@@ -1,0 +1,303 @@
+"""
+Products of matrices in shared memory that a warpgroup, four warps, computes asynchronously.
+
+```
+%a = kernel.matrix_descriptor %A_smem[%ti * 64, 0] leading 16 stride 1024 swizzle 128 : memref<…>
+%b = kernel.matrix_descriptor %B_smem[0, 0] leading 8192 stride 1024 swizzle 128 : memref<…>
+kernel.wgmma_fence %acc : memref<1x16x4xf32, #kernel.local>
+kernel.wgmma <m64n128k16, bf16> %acc[0, 0, 0], %a, %b n_major : memref<…>
+kernel.wgmma_commit
+kernel.wgmma_wait 0, %acc : memref<…>
+```
+
+All 128 threads of a warpgroup meet at each of these but descriptors. From its issue to the end of a
+wait for its group, a product is *in flight*: it reads its factors and adds to its sums at any time,
+which nothing else may touch. A fence stands between other accesses of its sums and it. It reads
+through the asynchronous proxy: where threads have written its factors, each has executed a
+`kernel.fence_proxy_async` since. See the PTX ISA, "Asynchronous Warpgroup Level Matrix
+Instructions".
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.dialects.access import IndexedOp, element_type, index_parts
+from dlc.dialects.directives import At, MemRef
+from dlc.dialects.kernel_func import enclosing_func
+from dlc.dialects.kernel_mbarriers import verify_unconditional
+from dlc.dialects.kernel_memory import is_local, is_shared, memref_of
+from dlc.dialects.layouts import UNIT, WIDTHS, shape_of
+from dlc.dialects.mma_layouts import MmaAttr
+from dlc.ir.bounds import bounds, within
+from dlc.ir.expr import Expr
+from dlc.target import WARPGROUP, target_of
+
+OFFSET_LIMIT = 1 << 18
+"""Bytes that an address or an offset of a descriptor stays below: 14 bits, in units of 16."""
+ROW_GROUP = 8
+"""Rows, or points of K, after which the stride is taken."""
+SUMS = 4
+"""Sums of a thread in each 8 columns."""
+
+
+def _verify_warpgroups(op: Operation) -> None:
+    func = enclosing_func(op)
+    if func is not None and func.block_size % WARPGROUP:
+        raise VerifyException(
+            f"expected a block of whole warpgroups of {WARPGROUP} threads, all of which meet, "
+            f"found one of {func.block_size} threads"
+        )
+    module = op.parent_op()
+    while module is not None and not isinstance(module, ModuleOp):
+        module = module.parent_op()
+    if module is not None and not (target := target_of(module)).has("wgmma"):
+        raise VerifyException(f"expected a chip with wgmma: {target.lacking('wgmma')}")
+
+
+@irdl_op_definition
+class MatrixDescriptorOp(IndexedOp):
+    """
+    `%d = kernel.matrix_descriptor %s[expr, …] leading 16 stride 1024 swizzle 128 : memref`
+
+    Where and how a matrix of 16-bit elements lies in shared memory, as 64 bits: the address of an
+    element, two offsets in bytes and a swizzle (PTX ISA, "Matrix Descriptor Format"). Rows of the
+    swizzle's width (of 16 bytes, if it is 0) follow each other, 8 of them; the next 8 begin
+    `stride` bytes further on. Where rows lie along K, `leading` counts without a swizzle only: the
+    distance of the second 16 bytes along K. Where they lie along the other dimension, it is that of
+    what follows a row's width (without a swizzle, the two change their parts). All threads of a
+    warpgroup give the same.
+    """
+
+    name = "kernel.matrix_descriptor"
+    ref = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    leading = prop_def(IntegerAttr.constr(i64))
+    stride = prop_def(IntegerAttr.constr(i64))
+    swizzle = prop_def(IntegerAttr.constr(i64))
+    result = result_def(i64)
+    custom_directives = (At, MemRef)
+    assembly_format = (
+        "$ref `` custom<At>($indices, $map, $conditions) `leading` $leading `stride` $stride"
+        " `swizzle` $swizzle attr-dict `:` custom<MemRef>(type($ref))"
+    )
+    traits = traits_def(Pure())
+
+    def __init__(
+        self, ref: SSAValue, subscripts: Sequence[Expr], leading: int, stride: int, swizzle: int
+    ) -> None:
+        indices, map, _ = index_parts(subscripts, ())
+        super().__init__(
+            operands=[ref, indices],
+            properties={
+                "map": map,
+                "leading": IntegerAttr(leading, i64),
+                "stride": IntegerAttr(stride, i64),
+                "swizzle": IntegerAttr(swizzle, i64),
+            },
+            result_types=[i64],
+        )
+
+    @property
+    def fields(self) -> tuple[int, int, int]:
+        """The leading offset, the stride and the swizzle, in bytes."""
+        return self.leading.value.data, self.stride.value.data, self.swizzle.value.data
+
+    def verify_(self) -> None:
+        ref = memref_of(self.ref)
+        verify_unconditional(self, ref.get_num_dims(), str(ref))
+        if not is_shared(self.ref):
+            raise VerifyException(f"expected a buffer in shared memory, found {ref}")
+        if not isinstance(ref.element_type, Float16Type | BFloat16Type):
+            raise VerifyException(f"expected elements of f16 or bf16, found {ref.element_type}")
+        *offsets, swizzle = self.fields
+        for name, offset in zip(("leading", "stride"), offsets, strict=True):
+            if offset % UNIT or not 0 <= offset < OFFSET_LIMIT:
+                raise VerifyException(
+                    f"expected a {name} offset of a multiple of {UNIT} bytes below {OFFSET_LIMIT}, "
+                    f"found {offset}"
+                )
+        if swizzle not in (0, *WIDTHS):
+            raise VerifyException(
+                f"expected a swizzle of 32, 64 or 128 bytes, or 0 for none, found {swizzle}"
+            )
+
+
+@irdl_op_definition
+class WgmmaOp(IndexedOp):
+    """
+    `kernel.wgmma <m64n128k16, bf16> %acc[expr, …], %a (m_major)?, %b (n_major)? : memref`
+
+    Requests C + A · B: A and B are matrices in shared memory that descriptors tell, A (m, k) with
+    rows along K, or along M if it is `m_major`; B (k, n) with columns along K, or rows along N if
+    it is `n_major`. C are the sums that a thread has in local memory of `… x tiles x 4` elements,
+    from the given one on, 4 for each 8 columns; the result is added to it. The products are exact
+    and added in f32, along K in ascending order (as far as known: see `kernel.mma`).
+    """
+
+    name = "kernel.wgmma"
+    shape = prop_def(MmaAttr)
+    ref = operand_def(MemRefType)
+    indices = var_operand_def(IndexType())
+    a = operand_def(i64)
+    b = operand_def(i64)
+    m_major = opt_prop_def(UnitAttr)
+    n_major = opt_prop_def(UnitAttr)
+    custom_directives = (At, MemRef)
+    assembly_format = (
+        "$shape $ref `` custom<At>($indices, $map, $conditions) `,` $a (`m_major` $m_major^)?"
+        " `,` $b (`n_major` $n_major^)? attr-dict `:` custom<MemRef>(type($ref))"
+    )
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(
+        self,
+        shape: MmaAttr,
+        ref: SSAValue,
+        subscripts: Sequence[Expr],
+        a: SSAValue,
+        b: SSAValue,
+        *,
+        m_major: bool = False,
+        n_major: bool = False,
+    ) -> None:
+        indices, map, _ = index_parts(subscripts, ())
+        super().__init__(
+            operands=[ref, indices, a, b],
+            properties={
+                "shape": shape,
+                "map": map,
+                "m_major": UnitAttr() if m_major else None,
+                "n_major": UnitAttr() if n_major else None,
+            },
+        )
+
+    @property
+    def factors(self) -> tuple[MatrixDescriptorOp, MatrixDescriptorOp]:
+        """What tells where A and B lie."""
+        a, b = self.a.owner, self.b.owner
+        assert isinstance(a, MatrixDescriptorOp)
+        assert isinstance(b, MatrixDescriptorOp)
+        return a, b
+
+    @property
+    def majors(self) -> tuple[bool, bool]:
+        """False for A, and for B, if its rows lie along K."""
+        return self.m_major is not None, self.n_major is not None
+
+    def verify_(self) -> None:
+        _verify_warpgroups(self)
+        if not self.shape.is_of_warpgroup:
+            raise VerifyException(f"expected a product of a warpgroup, found {self.shape}")
+        for name, value in (("A", self.a), ("B", self.b)):
+            if not isinstance(descriptor := value.owner, MatrixDescriptorOp):
+                raise VerifyException(
+                    f"expected the result of a kernel.matrix_descriptor for {name}"
+                )
+            if (found := element_type(descriptor.ref.type)) != self.shape.element:
+                raise VerifyException(
+                    f"expected elements of {self.shape.element} for {name}, found {found}"
+                )
+        self._verify_sums()
+
+    def _verify_sums(self) -> None:
+        ref = memref_of(self.ref)
+        verify_unconditional(self, ref.get_num_dims(), str(ref))
+        shape, tiles = shape_of(ref), self.shape.sizes.n // ROW_GROUP
+        fits = is_local(self.ref) and isinstance(ref.element_type, Float32Type)
+        if not fits or len(shape) < 2 or shape[-1] != SUMS or shape[-2] < tiles:
+            raise VerifyException(
+                f"expected local memory of {tiles} x {SUMS} sums in f32 or more, found {ref}"
+            )
+        *_, first, inner = self.subscripts
+        if not inner.is_constant or inner.constant or within(first, shape[-2] - tiles + 1):
+            low, high = bounds(first)
+            raise VerifyException(
+                f"expected sums from [0, 0] to [{shape[-2] - tiles}, 0] on, found [{low:g} to "
+                f"{high:g}, {bounds(inner)[1]:g}]"
+            )
+
+
+class WgmmaSumsOp(IRDLOperation, ABC):
+    """What orders products and other accesses of their sums."""
+
+    sums = var_operand_def(MemRefType)
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def verify_(self) -> None:
+        _verify_warpgroups(self)
+        for ref in self.sums:
+            if not is_local(ref):
+                raise VerifyException(f"expected local memory, found {ref.type}")
+
+
+@irdl_op_definition
+class WgmmaFenceOp(WgmmaSumsOp):
+    """
+    `kernel.wgmma_fence %acc, … : memref, …`: what was done to sums comes before products that are
+    requested after it; it stands before the first one, too.
+    """
+
+    name = "kernel.wgmma_fence"
+    assembly_format = "$sums attr-dict `:` type($sums)"
+
+    def __init__(self, sums: Sequence[SSAValue]) -> None:
+        super().__init__(operands=[list(sums)])
+
+
+@irdl_op_definition
+class WgmmaCommitOp(IRDLOperation):
+    """`kernel.wgmma_commit`: closes the warpgroup's open group of products."""
+
+    name = "kernel.wgmma_commit"
+    assembly_format = "attr-dict"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def verify_(self) -> None:
+        _verify_warpgroups(self)
+
+
+@irdl_op_definition
+class WgmmaWaitOp(WgmmaSumsOp):
+    """
+    `kernel.wgmma_wait 1, %acc, … : memref, …`: until at most that many of the warpgroup's newest
+    groups of products are unfinished.
+    """
+
+    name = "kernel.wgmma_wait"
+    pending = prop_def(IntegerAttr.constr(i64))
+    assembly_format = "$pending `,` $sums attr-dict `:` type($sums)"
+
+    def __init__(self, pending: int, sums: Sequence[SSAValue]) -> None:
+        super().__init__(operands=[list(sums)], properties={"pending": IntegerAttr(pending, i64)})
+
+    def verify_(self) -> None:
+        super().verify_()
+        if self.pending.value.data not in range(8):
+            raise VerifyException(f"expected a count of 0 to 7, found {self.pending.value.data}")

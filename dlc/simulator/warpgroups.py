@@ -1,0 +1,186 @@
+"""
+Products of matrices in shared memory by warpgroups, as steps: see `dlc.simulator.async_products`.
+
+Where the elements of a factor lie is taken from the 64 bits of its descriptor alone, so that a
+wrong one gives wrong numbers, or leaves the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlc.dialects import kernel
+from dlc.dialects.kernel_wgmma import OFFSET_LIMIT
+from dlc.dialects.layouts import UNIT
+from dlc.simulator.address_space import LocalMemory, swizzled
+from dlc.simulator.async_products import Operand
+from dlc.simulator.clocks import Lanes
+from dlc.simulator.divergence import Step, Wait
+from dlc.simulator.executable import Program
+from dlc.simulator.scalars import Value
+from dlc.simulator.warp_matrices import places_of
+
+MODES = (0, 128, 64, 32)
+"""The bytes of a swizzle, by bits 62 and 63 of a descriptor."""
+FIELD = OFFSET_LIMIT // UNIT - 1
+"""The 14 bits of an address or offset."""
+HALF_BYTES = 2
+
+
+def matrix_descriptor(program: Program, op: kernel.MatrixDescriptorOp) -> Step:
+    machine, slot = program.machine, program.slot(op.result)
+    memory, subscripts = program.shared_or_global(op.ref), program.index(op.map, op.indices)
+    begin = program.addresses[op.ref]
+    leading, stride, swizzle = op.fields
+    rest = leading // UNIT << 16 | stride // UNIT << 32
+    mode = MODES.index(swizzle) << 62
+    rest |= mode - (1 << 64) if mode >> 63 else mode  # as a signed number
+
+    def step() -> None:
+        lanes = machine.active
+        if not len(lanes):
+            return
+        address = np.asarray(begin + memory.offset(op, subscripts(), lanes) * memory.bytes)
+        if (wrong := address % UNIT != 0).any():
+            lane = lanes[int(np.argmax(np.atleast_1d(wrong)))]
+            sentence = f"a matrix begins in {memory.name} at no multiple of {UNIT} bytes"
+            raise machine.hazard("misaligned", op, sentence, [lane])
+        bits: Value = (address % OFFSET_LIMIT // UNIT).astype(np.int64) | np.int64(rest)
+        machine.values[slot] = machine.spread(bits, lanes, np.int64(0)) if bits.ndim else bits
+
+    return step
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """What the bits of a descriptor say, in bytes."""
+
+    start: int
+    leading: int
+    stride: int
+    base: int
+    swizzle: int
+
+    @staticmethod
+    def of(bits: int) -> Descriptor:
+        """Of 64 bits, as a signed number or not."""
+        word = bits % (1 << 64)
+        fields = (word & FIELD, word >> 16 & FIELD, word >> 32 & FIELD)
+        start, leading, stride = (field * UNIT for field in fields)
+        return Descriptor(start, leading, stride, word >> 49 & 7, MODES[word >> 62])
+
+    def addresses(self, rows: int, depth: int, *, along_rows: bool) -> NDArray[np.int64]:
+        """
+        The address of each element (row, point of K); `along_rows` if rows are neighbours in memory
+        (PTX ISA, "Shared Memory Matrix Layout" and "Strides").
+        """
+        row, k = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
+        inner, outer = (row, k) if along_rows else (k, row)
+        inner = inner * HALF_BYTES
+        width = self.swizzle or UNIT
+        following, group = self.leading, self.stride
+        if along_rows and not self.swizzle:
+            following, group = group, following
+        place = outer % 8 * width + outer // 8 * group
+        if along_rows or not self.swizzle:
+            place += inner % width + inner // width * following
+        else:
+            place += inner
+        return np.asarray(swizzled(self.start + place, self.swizzle, 1), np.int64)
+
+
+def wgmma(program: Program, op: kernel.WgmmaOp) -> Step:
+    machine, sums, shape = program.machine, program.memory[op.ref], op.shape.sizes
+    assert isinstance(sums, LocalMemory)
+    subscripts = program.index(op.map, op.indices)
+    slots = program.slots([op.a, op.b])
+    sizes = list(zip((shape.m, shape.n), op.majors, strict=True))
+    rows, columns = places_of(shape.c)
+
+    def step() -> Iterator[Wait]:
+        given = np.stack([np.broadcast_to(machine.values[s], machine.lanes) for s in slots], axis=1)
+        bits = yield from program.rendezvous.meet(op, machine.warpgroup_of, _nothing, given)
+        lanes = machine.active
+        first = np.broadcast_to(sums.offset(op, subscripts(), lanes), len(lanes))
+        for group in np.unique(machine.warpgroup_of[lanes]).tolist():
+            members = np.flatnonzero(machine.warpgroup_of == group)
+            operands = _operands(program, op, bits[members], members, sizes)
+            here = np.flatnonzero(machine.warpgroup_of[lanes] == group)
+            inside = lanes[here] - members[0]
+            a, b = (operand.values.astype(np.float32) for operand in operands)
+            places = first[here][:, None] + np.arange(shape.c.width)
+            old = sums.data[places, lanes[here][:, None]]
+            new = old.copy()
+            for k in range(shape.k):
+                new += a[rows[inside], k] * b[columns[inside], k]
+            program.products.request(op, lanes[here], operands, sums, places, new)
+
+    return step
+
+
+def _nothing(lanes: Lanes) -> None:
+    """Those that meet do no more."""
+
+
+def _operands(
+    program: Program,
+    op: kernel.WgmmaOp,
+    bits: NDArray[np.int64],
+    members: Lanes,
+    sizes: list[tuple[int, bool]],
+) -> list[Operand]:
+    """A (m, k) and B (n, k), as the descriptors of the threads of a warpgroup tell them."""
+    machine = program.machine
+    if (other := (bits != bits[0]).any(axis=1)).any():
+        lane = members[int(np.argmax(other))]
+        sentence = "the threads of a warpgroup give different matrix descriptors"
+        raise machine.hazard("divergence", op, sentence, [lane, members[0]])
+    block = int(machine.block_of[members[0]])
+    found: list[Operand] = []
+    for word, (count, along_rows) in zip(bits[0].tolist(), sizes, strict=True):
+        told = Descriptor.of(word)
+        if told.base:
+            raise machine.hazard("not checked", op, "a matrix descriptor with a base offset")
+        addresses = told.addresses(count, op.shape.sizes.k, along_rows=along_rows)
+        memory, begin = program.shared_at(told.start)
+        offsets = (addresses - begin) // HALF_BYTES
+        if memory is None or offsets.min() < 0 or offsets.max() >= memory.size:
+            name = "shared memory" if memory is None else memory.name
+            sentence = f"a matrix that begins in {name} leaves it"
+            raise machine.hazard("out of bounds", op, sentence, [members[0]])
+        elements = offsets + block * memory.size
+        found.append(Operand(memory, elements.reshape(-1), memory.data[elements]))
+    return found
+
+
+def fence(program: Program, op: kernel.WgmmaFenceOp) -> Step:
+    return _order(program, op, lambda: program.products.fence(_sums(program, op)))
+
+
+def commit(program: Program, op: kernel.WgmmaCommitOp) -> Step:
+    return _order(program, op, lambda: program.products.commit())
+
+
+def wait(program: Program, op: kernel.WgmmaWaitOp) -> Step:
+    pending = op.pending.value.data
+    return _order(program, op, lambda: program.products.wait(op, pending, _sums(program, op)))
+
+
+def _sums(program: Program, op: kernel.WgmmaFenceOp | kernel.WgmmaWaitOp) -> list[LocalMemory]:
+    found = [program.memory[ref] for ref in op.sums]
+    return [memory for memory in found if isinstance(memory, LocalMemory)]
+
+
+def _order(program: Program, op: Any, act: Any) -> Step:
+    """What threads of a warpgroup do once all have come."""
+
+    def step() -> Iterator[Wait]:
+        yield from program.rendezvous.meet(op, program.machine.warpgroup_of, _nothing)
+        act()
+
+    return step
