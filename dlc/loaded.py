@@ -22,6 +22,7 @@ from dlc.dialects.user_outputs import mutated_by, outputs_of
 from dlc.file_kinds import hint_for
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.ir.dominance import verify_dominance
+from dlc.ir.leaves import returned_leaves
 from dlc.ir.locations import LocParser
 from dlc.missing_attributes import TellsOfMissing
 from dlc.passes import Printed
@@ -139,7 +140,7 @@ class LoadedProgram(TellsOfMissing):
             for result, argument in zip(results, self._mutated, strict=True):
                 if argument is not None and given[argument].data_ptr() != result.data_ptr():
                     given[argument].copy_(result)
-        leaves = [leaf.returned(results, given) for leaf in self._outputs]
+        leaves = returned_leaves(self._outputs, results, given)
         return leaves[0] if len(leaves) == 1 else tuple(leaves)
 
     def _arguments(

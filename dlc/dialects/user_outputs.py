@@ -15,9 +15,10 @@ func.func @main(%x: tensor<3x4xf32>, %c: tensor<1xf32>)
 
 Output 0 is a result of `@main`, the next one an argument itself, after the program has written to
 it (`dlc.mutates`), then come what is no tensor, a view of an argument's memory, and last a number
-of Python: the one element of a result. `path` is the place in the user's own structure; offsets and
-strides are in elements. Without the attribute the outputs are the results of `@main` that mutate no
-argument, in order.
+of Python: the one element of a result. A view that is returned twice is one object: the second
+entry has `same`, the number of the first. `path` is the place in the user's own structure; offsets
+and strides are in elements. Without the attribute the outputs are the results of `@main` that
+mutate no argument, in order.
 
 Complex tensors are pairs of reals in `@main`, along a last dimension of two: `dlc.dtype` of such an
 argument or result is complex, and views of its memory are views of the pairs.
@@ -50,6 +51,7 @@ OUTPUTS = "dlc.outputs"
 MUTATES = "dlc.mutates"
 DTYPE = "dlc.dtype"
 NUMBER = "number"
+SAME = "same"
 
 
 def is_complex(attributes: Mapping[str, Attribute]) -> bool:
@@ -82,6 +84,8 @@ def _fields(leaf: Leaf) -> dict[str, Attribute]:
     fields[leaf.of] = IntegerAttr(leaf.number, i64)
     if leaf.is_number:
         fields[NUMBER] = UnitAttr()
+    if leaf.same is not None:
+        fields[SAME] = IntegerAttr(leaf.same, i64)
     if (view := leaf.view) is not None:
         fields["shape"] = DenseArrayBase.from_list(i64, list(view.shape))
         fields["strides"] = DenseArrayBase.from_list(i64, list(view.strides))
@@ -116,7 +120,11 @@ def outputs_of(main: func.FuncOp) -> list[Leaf]:
         return plain_outputs(mutated_by(main), pairs)
     if not isinstance(stated, ArrayAttr):
         fail(main, f"expected {OUTPUTS} to be a list, found {stated}")
-    return [_leaf(main, entry) for entry in stated]
+    leaves = [_leaf(main, entry) for entry in stated]
+    for number, leaf in enumerate(leaves):
+        if isinstance(leaf, Output) and leaf.same is not None and not 0 <= leaf.same < number:
+            fail(main, f"expected `{SAME}` of {OUTPUTS} to be an output before, found {leaf.same}")
+    return leaves
 
 
 def _leaf(main: func.FuncOp, entry: Attribute) -> Leaf:
@@ -146,7 +154,9 @@ def _output(
 ) -> Output:
     _check(main, whole.number, len(attributes), f"{OUTPUTS} to name {whole.of}s of @main")
     marked = is_complex(attributes[whole.number])
-    whole = replace(whole, is_complex=marked, is_number=NUMBER in fields)
+    same = fields.get(SAME)
+    first = same.value.data if isinstance(same, IntegerAttr) else None
+    whole = replace(whole, is_complex=marked, is_number=NUMBER in fields, same=first)
     types = main.function_type.outputs if whole.of == "result" else main.function_type.inputs
     type = types.data[whole.number]
     if whole.is_number and prod(shape_of(type)) != (2 if marked else 1):

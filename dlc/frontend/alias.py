@@ -24,15 +24,22 @@ class AliasAnalysis:
         self.values: dict[Node, Any] = {n: _like(examples[i]) for n, i in arguments.items()}
         self.owners = {_storage(self.values[n]): i for n, i in arguments.items()}
         """The arguments, by the storage that stands for theirs."""
-        self.holders = {i: self.values[n] for n, i in arguments.items()}
+        self.holders: dict[int, list[torch.Tensor]] = {}
+        """By argument the values that stand for it: as it comes, and as it is left."""
+        for node, index in arguments.items():
+            self.holders.setdefault(index, []).append(self.values[node])
 
     def argument_of(self, node: Node) -> tuple[int, View | None] | None:
         """The argument that an output is, or is a view of; None if there is none."""
         value = self._value_of(node)
         index = self.owners.get(_storage(value)) if isinstance(value, torch.Tensor) else None
-        if index is None or _kind(value) != _kind(self.holders[index]):
+        if index is None or _kind(value) != _kind(self.holders[index][0]):
             return None
         return index, _view(value, self.holders[index])
+
+    def identity(self, node: Node) -> int:
+        """A number that nodes share which are one object in eager PyTorch."""
+        return id(self._value_of(node))
 
     def bases(self, outputs: Sequence[Node]) -> dict[Node, tuple[Node, View | None]]:
         """
@@ -47,7 +54,7 @@ class AliasAnalysis:
             base = self._base(storage, nodes) if len(nodes) > 1 else None
             for node in nodes:
                 value = self._value_of(node)
-                view = None if base is None else _view(value, self.values[base])
+                view = None if base is None else _view(value, [self.values[base]])
                 found[node] = base or node, view
         return found
 
@@ -109,12 +116,11 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _view(value: torch.Tensor, base: torch.Tensor) -> View | None:
-    """Where a tensor lies in the memory of another; None if it lies as that does."""
-    offset = int(value.storage_offset())
-    if offset == 0 and value.shape == base.shape and value.stride() == base.stride():
+def _view(value: torch.Tensor, bases: Sequence[torch.Tensor]) -> View | None:
+    """Where a tensor lies in the memory of others; None if it is one of these, and no view."""
+    if any(value is base for base in bases):
         return None
-    return View(tuple(value.shape), value.stride(), offset)
+    return View(tuple(value.shape), value.stride(), int(value.storage_offset()))
 
 
 def _fills_storage(value: torch.Tensor) -> bool:

@@ -39,7 +39,7 @@ from dlc.frontend.pair_values import converted, main_type
 from dlc.frontend.pairs import output, strides_of_pairs
 from dlc.frontend.source import Place, UnsupportedError
 from dlc.garbage import rarely_collected
-from dlc.ir.leaves import Constant, Leaf
+from dlc.ir.leaves import Constant, Leaf, Output
 from dlc.target import WIDEST_ACCESS
 
 DRAWS = "dlc.draws"
@@ -190,19 +190,32 @@ class _Importer:
         held = {node: found for node in nodes if (found := aliases.argument_of(node)) is not None}
         bases = aliases.bases([node for node in nodes if node not in held])
         outputs: list[Leaf] = []
+        seen: dict[int, int] = {}
         for path, node in zip(self.call.output_paths(), given, strict=True):
             if not isinstance(node, Node):
                 outputs.append(Constant(path, node))
             elif node in held:
-                outputs.append(output(path, "argument", *held[node], node))
+                made = output(path, "argument", *held[node], node)
+                outputs.append(with_first(made, aliases.identity(node), seen, len(outputs)))
             else:
                 base, view = bases[node]
                 if base not in returned:
                     results.append(Result(len(results), base.name, "output"))
                     returned.append(base)
                 made = output(path, "result", returned.index(base), view, node)
-                outputs.append(replace(made, is_number=node in self.call.numbers))
+                made = replace(made, is_number=node in self.call.numbers)
+                outputs.append(with_first(made, aliases.identity(node), seen, len(outputs)))
         return results, outputs, returned
+
+
+def with_first(made: Output, identity: int, seen: dict[int, int], number: int) -> Output:
+    """
+    Output `number`, which says that it is an output before it if that is the very object and would
+    be made anew. `seen` has the first output of each identity.
+    """
+    first = seen.setdefault(identity, number)
+    anew = made.view is not None or made.is_complex
+    return replace(made, same=first) if anew and first != number else made
 
 
 def argument_attributes(argument: Argument, bounds: Bounds | None, drawn: int) -> DictionaryAttr:

@@ -21,7 +21,7 @@ from dlc.frontend.held_tensors import Held, HeldTensors
 from dlc.frontend.module_attributes import ModuleAttributes
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
 from dlc.frontend.source import ImportFailure
-from dlc.ir.leaves import Leaf
+from dlc.ir.leaves import Leaf, returned_leaves
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -224,7 +224,7 @@ class ImportedProgram:
                             torch.autograd.graph.increment_version(mutated)  # updated in place
                         else:
                             mutated.copy_(made)
-        leaves = [leaf.returned(results, bound) for leaf in self.outputs]
+        leaves = returned_leaves(self.outputs, results, bound)
         return tree_unflatten(leaves, self.output_spec)
 
 

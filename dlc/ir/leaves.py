@@ -42,6 +42,8 @@ class Output:
     """True if its elements are pairs of reals to `@main`."""
     is_number: bool = False
     """True if the user gets its one element, as a number of Python."""
+    same: int | None = None
+    """The output before it, by its number, that is the very object: a view returned twice."""
 
     def returned(
         self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
@@ -74,6 +76,17 @@ class Constant:
 
 
 Leaf: TypeAlias = Output | Constant
+
+
+def returned_leaves(
+    leaves: Sequence[Leaf], results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
+) -> list[object]:
+    """What the user gets for all leaves, given the arguments as the program leaves them."""
+    found: list[object] = []
+    for leaf in leaves:
+        same = leaf.same if isinstance(leaf, Output) else None
+        found.append(leaf.returned(results, arguments) if same is None else found[same])
+    return found
 
 
 def as_complex(pairs: torch.Tensor) -> torch.Tensor:

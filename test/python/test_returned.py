@@ -34,6 +34,7 @@ def test_every_difference_is_seen() -> None:
     right = _outcome([x], (x, x + 1, None))
     assert not right.difference(_outcome([x], (x, x + 1, None)))
     assert "share" in right.difference(_outcome([x], (x.clone(), x + 1, None)))
+    assert "objects" in right.difference(_outcome([x], (x.detach(), x + 1, None)))
     assert "leaf 2" in right.difference(_outcome([x], (x, x + 2, None)))
     assert "leaf 3" in right.difference(_outcome([x], (x, x + 1, 1)))
     assert "structure" in right.difference(_outcome([x], [x, x + 1, None]))
@@ -58,3 +59,37 @@ def test_a_filled_view_lies_as_it_did(fill: Any) -> None:
         assert torch.equal(ours, theirs)
         assert ours.stride() == theirs.stride()
     assert found[0].data_ptr() == found[1].data_ptr()
+
+
+VIEWS_OF_ALL = (
+    lambda x: (x, x.detach()),
+    lambda x: x.view(3, 4),
+    lambda x: (x[:], x.contiguous(), x.t().t()),
+    lambda x: (x.add_(1), x.expand(3, 4)),
+    lambda x: (y := x + 1, y.detach(), y.view(3, 4), y),
+)
+
+
+@pytest.mark.parametrize("way", ["dlc", "torch.compile"])
+@pytest.mark.parametrize("function", VIEWS_OF_ALL)
+def test_a_view_of_all_is_another_object(function: Any, way: str) -> None:
+    torch._dynamo.reset()
+    x = torch.randn(3, 4)
+    eager, given = x.clone(), x.clone()
+    expected = _outcome([eager], function(eager))
+    if way == "dlc":
+        compiled: Any = dlc.compile(function, (x,), backend="host")
+    else:
+        compiled = torch.compile(function, backend="dlc")
+    assert not expected.difference(_outcome([given], compiled(given)))
+
+
+def test_what_follows_a_graph_changes_no_argument() -> None:
+    def gradient(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        leaf = w.detach().requires_grad_()
+        return torch.autograd.grad((leaf * x).sum(), leaf)[0]
+
+    torch._dynamo.reset()
+    w, x = torch.randn(3), torch.randn(3)
+    assert torch.equal(torch.compile(gradient, backend="dlc")(w, x), x)
+    assert not w.requires_grad

@@ -64,7 +64,8 @@ def test_views_alone_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_stage_says_the_same() -> None:
     def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = x @ x
-        return y[0], y[1:], y.t(), x.t()
+        row = y[0]
+        return row, y[1:], y.t(), x.t(), row
 
     f = dlc.compile(program, (torch.randn(4, 4),), backend="host")
     expected = [
@@ -72,6 +73,7 @@ def test_every_stage_says_the_same() -> None:
         Output("1", "result", 0, View((3, 4), (4, 1), 4)),
         Output("2", "result", 0, View((4, 4), (1, 4), 0)),
         Output("3", "argument", 0, View((4, 4), (1, 4), 0)),
+        Output("4", "result", 0, View((4,), (1,), 0), same=0),
     ]
     for stage in STAGES:
         module = LocParser(compiler_context(), f.ir(stage), f"{stage}.mlir").parse_module()
@@ -84,6 +86,7 @@ def test_every_stage_says_the_same() -> None:
     [
         ('{path = "0", result = 1 : i64}', "to name results of @main, of which there are 1"),
         ('{path = "0", argument = -1 : i64}', "to name arguments of @main"),
+        ('{path = "0", argument = 0 : i64, same = 0 : i64}', "to be an output before, found 0"),
         ('{path = "0"}', "an entry of dlc.outputs with a path, and a result"),
         ('{path = "0", result = 0 : i64, offset = 1 : i64}', "to have a shape, strides and an"),
         (

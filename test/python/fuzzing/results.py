@@ -2,8 +2,8 @@
 Random programs that return what they are given, write to, or have views of, in nested structures.
 
 Their arithmetic is exact, so all ways to run one must give what eager PyTorch gives, bit by bit:
-values, order, strides, which results share memory with each other and with arguments, and what is
-left in arguments and buffers.
+values, order, strides, which results share memory with each other and with arguments, which are the
+very objects, and what is left in arguments and buffers.
 """
 
 from __future__ import annotations
@@ -174,6 +174,8 @@ class Outcome:
     """Of a tensor its shape, strides, type and numbers."""
     sharing: list[int]
     """For each tensor the first tensor in whose memory it lies: buffers, arguments, results."""
+    objects: list[int]
+    """For each tensor the first place of the very object."""
 
     @staticmethod
     def of(module: torch.nn.Module, args: tuple[torch.Tensor, ...], found: object) -> Outcome:
@@ -182,8 +184,12 @@ class Outcome:
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         places = [t.untyped_storage().data_ptr() for t in tensors]
         memory = [p if t.numel() else -n for n, (t, p) in enumerate(zip(tensors, places))]
+        objects = [id(t) for t in tensors]
         return Outcome(
-            str(structure), [_plain(leaf) for leaf in leaves], [memory.index(m) for m in memory]
+            str(structure),
+            [_plain(leaf) for leaf in leaves],
+            [memory.index(m) for m in memory],
+            [objects.index(o) for o in objects],
         )
 
     def difference(self, other: Outcome) -> str:
@@ -195,6 +201,8 @@ class Outcome:
                 return f"expected {leaf} as leaf {n}, found {found}"
         if self.sharing != other.sharing:
             return f"expected memory to be shared as {self.sharing}, found {other.sharing}"
+        if self.objects != other.objects:
+            return f"expected the same objects as {self.objects}, found {other.objects}"
         return ""
 
 
