@@ -166,8 +166,8 @@ def _expsum() -> Monoid:
         right = b.insert(arith.SelectOp(larger, factor, one)).result
 
         def added(x: SSAValue, y: SSAValue) -> SSAValue:
-            u, v = b.insert(arith.MulfOp(x, left)).result, b.insert(arith.MulfOp(y, right)).result
-            return b.insert(arith.AddfOp(u, v)).result
+            scaled = b.insert(arith.MulfOp(y, right)).result
+            return b.insert(math.FmaOp(x, left, scaled)).result
 
         largest = b.insert(arith.MaximumfOp(m, n)).result
         return [largest, *(added(x, y) for x, y in zip(sums, others, strict=True))]

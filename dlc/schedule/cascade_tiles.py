@@ -263,7 +263,7 @@ class CascadeCandidate:
     @property
     def _computed_bytes(self) -> int:
         rows = self.block[0]
-        return 4 * rows * (2 * self.chunk + 1)
+        return 4 * rows * (2 * self.chunk + 2)
 
     @cached
     def shared_bytes(self) -> int:

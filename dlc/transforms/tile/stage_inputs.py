@@ -18,7 +18,7 @@ from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, target_of
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation, Value
-from dlc.transforms.tile.staging.scores import compute_scores, told
+from dlc.transforms.tile.staging.scores import compute_row_sums, compute_scores, told
 from dlc.transforms.tile.staging.slab_loads import compute, stage
 from dlc.transforms.tile.staging.zero_guards import drop_guards_of_zeros
 
@@ -38,8 +38,8 @@ class StageInputsPass(SchedulingPass):
     Slabs are taken by most reuse first, then the smallest, while they fit in the budget; what is
     read outside of loops is not staged. Then, with `compute`, a value in a reduce that is computed
     of staged slabs gets a slab of its own if that fits: the threads compute each element together,
-    once. So do the scores of a chunk of attention, the largest of each row, and the powers of
-    differences from it. Elements that are sums are dealt as a matrix is: of scores, a thread holds
+    once. So do the scores of a chunk of attention, the largest of each row, the powers of
+    differences from it, and their sums. Elements that are sums are dealt as a matrix is: of scores, a thread holds
     `points=4,8` at once. Chunks of keys after the last one that a row of the block attends to are
     skipped: their powers are 0, and what 0 times an infinite value would be is not computed.
 
@@ -111,7 +111,8 @@ class StageInputsPass(SchedulingPass):
             left = limit - sum(slab.bytes for slab in staged)
             more, left = compute_scores(kernel, self.points, left)
             notes += more
-            notes += _computed(kernel, self.type, left)
+            more, left = _computed(kernel, self.type, left)
+            notes += [*more, *compute_row_sums(kernel, left)]
         for op in kernel.launch.walk():
             if isinstance(op, tile.ReduceOp):
                 drop_guards_of_zeros(op)
@@ -143,8 +144,11 @@ def _fitting(slabs: list[Slab], left: int) -> list[Slab]:
     return staged
 
 
-def _computed(kernel: tile.KernelOp, type: str, left: int) -> list[str]:
-    """Computes, in so many bytes, what reduces compute of staged slabs; says what and what not."""
+def _computed(kernel: tile.KernelOp, type: str, left: int) -> tuple[list[str], int]:
+    """
+    Computes, in so many bytes, what reduces compute of staged slabs; says what and what not, and
+    how many bytes are left.
+    """
     notes: list[str] = []
     for operand in sorted(computed_operands(kernel, type), key=lambda o: (-o.reuse, o.bytes)):
         if operand.bytes <= left:
@@ -153,7 +157,7 @@ def _computed(kernel: tile.KernelOp, type: str, left: int) -> list[str]:
             compute(operand)
         else:
             notes.append(f"{operand.bytes} B for {operand.name} > {left} B left")
-    return notes
+    return notes, left
 
 
 def _budgets(s: Situation) -> list[Value]:

@@ -3,7 +3,7 @@
 // RUN: dlc-opt %s -p 'join-cascades,tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=16,8 thread=8,4},stage-inputs{budget=20000 compute=true points=2,4},register-tile{extents=2,2},double-buffer{depth=2},bind-axes,lower-stages,lower-reduces' | filecheck %s --check-prefix=LOWERED
 
 // Attention in one kernel: keys in chunks, of which the block computes the scores once, a thread
-// two rows and four keys of them at a time; then the largest of each row, and the powers.
+// two rows and four keys of them at a time; then the largest of each row, the powers and their sums.
 // CHECK: tile.launch block(%brow in 2) thread(%trow in 8, %tc in 4) register(%rrow in 2, %rc in 2) {
 // CHECK-NEXT: %q_smem = tile.stage %q[%brow * 16, 0] [16, 8]
 // CHECK-NEXT: %max, %sum, %o = tile.reduce expsum serial(%jo in 4) -> (f32, f32, f32) {
@@ -16,14 +16,18 @@
 // CHECK: tile.yield %{{.*}} where (%jo * 16 + %ji * 4 + %jv < 50) : f32
 // CHECK: %power_smem = tile.compute thread(%p_3 in 16, %q_2 in 16) {
 // CHECK: arith.cmpf oeq
-// CHECK: math.exp
 // CHECK: arith.select
-// CHECK: tile.reduce add serial(%ji_1 in 4) register(%jv_1 in 4) -> (f32, f32) {
-// CHECK: tile.load %power_smem[%trow * 2 + %rrow, %ji_1 * 4 + %jv_1]
-// CHECK: tile.yield %max_part_{{.*}}, %sum_part, %o_part : f32, f32, f32
+// CHECK-NEXT: %power = math.exp
+// CHECK: %sum_part_smem = tile.compute points [1] thread(%p_4 in 16) {
+// CHECK-NEXT: tile.reduce add serial(%ji_1 in 4) register(%jv_1 in 4) -> f32 {
+// CHECK-NEXT: tile.load %power_smem[%p_4, %ji_1 * 4 + %jv_1]
+// CHECK: %o_part = tile.reduce add serial(%ji_2 in 4) register(%jv_2 in 4) -> f32 {
+// CHECK: tile.load %power_smem[%trow * 2 + %rrow, %ji_2 * 4 + %jv_2]
+// CHECK: %sum_part_{{.*}} = tile.load %sum_part_smem[%trow * 2 + %rrow]
+// CHECK: tile.yield %max_part_{{.*}}, %sum_part_{{.*}}, %o_part : f32, f32, f32
 
 // REMARK: chunk-matmul-k: attention: keys in chunks of 16, of which the largest is found first
-// REMARK: stage-inputs: attention: staged {{.*}}; computed s (1024 B, read 8 times); computed max_part (64 B, read 8 times); computed power (1024 B, read 8 times)
+// REMARK: stage-inputs: attention: staged {{.*}}; computed s (1024 B, read 8 times); computed max_part (64 B, read 8 times); computed power (1024 B, read 8 times); computed sum_part (64 B, read 8 times)
 
 // What varies along rows alone has no columns: two accumulators are of one kind, the third not.
 // LOWERED: %max, %sum = tile.accumulator %{{.*}}, %{{.*}} over(%rrow) : f32, f32 -> memref<2xf32, #kernel.local>, memref<2xf32, #kernel.local>

@@ -45,13 +45,13 @@ def find_largest_first(reduce: tile.ReduceOp) -> tuple[tile.ReduceOp, tile.Reduc
 
 
 def _power(builder: Builder, x: SSAValue, m: SSAValue) -> SSAValue:
-    """e^(x − m), and 1 where both are equal."""
-    equal = builder.insert(arith.CmpfOp(x, m, "oeq")).result
-    apart = builder.insert(arith.SubfOp(x, m)).result
-    power = builder.insert(math.ExpOp(apart)).result
+    """e^(x − m), and 1 where both are equal: their distance is 0 then, infinite or not."""
     assert isinstance(x.type, AnyFloat)
-    one = builder.insert(arith.ConstantOp(FloatAttr(1.0, x.type))).result
-    power = builder.insert(arith.SelectOp(equal, one, power)).result
+    equal = builder.insert(arith.CmpfOp(x, m, "oeq")).result
+    zero = builder.insert(arith.ConstantOp(FloatAttr(0.0, x.type))).result
+    apart = builder.insert(arith.SubfOp(x, m)).result
+    distance = builder.insert(arith.SelectOp(equal, zero, apart)).result
+    power = builder.insert(math.ExpOp(distance)).result
     power.name_hint = "power"
     return power
 

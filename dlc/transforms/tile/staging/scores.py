@@ -1,5 +1,5 @@
-"""Of a chunk, scores and the largest of each row are computed once for a block; see
-`compute_scores`."""
+"""Of a chunk, scores, and the largest and the sum of each row, are computed once for a block; see
+`compute_scores` and `compute_row_sums`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dlc.analysis.tile.operands import ComputedOperand, operand_of, separate
 from dlc.dialects import tile
 from dlc.ir.bounds import most
 from dlc.ir.expr import Expr
+from dlc.ir.variance import variance
 from dlc.transforms.tile.staging.slab_loads import compute
 
 
@@ -52,6 +53,65 @@ def compute_scores(
             notes.append(f"computed {told(operand.name, operand)}")
             compute(operand)
     return notes, left
+
+
+def compute_row_sums(kernel: tile.KernelOp, left: int) -> list[str]:
+    """
+    Gives sums over a chunk of computed slabs, which a block computes beside sums that vary along
+    more axes, slabs of their own, in so many bytes; says what was computed.
+    """
+    notes: list[str] = []
+    for sums in [op for op in kernel.launch.walk() if isinstance(op, tile.ReduceOp)]:
+        chunk = sums.parent_op()
+        if sums.monoid.together or not isinstance(chunk, tile.ReduceOp):
+            continue
+        for number in _of_fewer_axes(kernel, sums):
+            part = _part(sums, [number])
+            Rewriter.insert_op(part, InsertPoint.after(sums))
+            operand = operand_of(kernel, part)
+            if operand is None or operand.bytes > left or operand.reuse <= 1:
+                Rewriter.erase_op(part)
+                continue
+            left -= operand.bytes
+            notes.append(f"computed {told(operand.name, operand)}")
+            sums.results[number].replace_all_uses_with(compute(operand).result)
+        _drop_unused(sums)
+    return notes
+
+
+def _of_fewer_axes(kernel: tile.KernelOp, sums: tile.ReduceOp) -> list[int]:
+    """Which results vary along fewer axes of the launch than others of the same reduce."""
+    along = variance(kernel.launch)
+    varies = [along[result] for result in sums.results]
+    return [n for n, own in enumerate(varies) if any(own < other for other in varies)]
+
+
+def _part(reduce: tile.ReduceOp, numbers: Sequence[int]) -> tile.ReduceOp:
+    """A copy of a reduce that folds only some of its values."""
+    copy, types = reduce.clone(), [reduce.results[n].type for n in numbers]
+    kinds = [reduce.kind(axis) for axis in reduce.axes]
+    body = copy.detach_region(copy.body)
+    part = tile.ReduceOp(reduce.monoid_name.data, reduce.static_extents, types, body, kinds)
+    copy.erase()
+    last = part.yielded
+    new = tile.YieldOp([last.values[n] for n in numbers], last.where)
+    Rewriter.replace_op(last, new, [])
+    for op in reversed(list(part.body.block.ops)[:-1]):
+        if not any(r.uses for r in op.results):
+            Rewriter.erase_op(op)
+    part.location = reduce.location
+    for n, result in zip(numbers, part.results, strict=True):
+        result.name_hint = reduce.results[n].name_hint
+    return part
+
+
+def _drop_unused(reduce: tile.ReduceOp) -> None:
+    """Folds no values that nobody reads, if others are read."""
+    kept = [n for n, result in enumerate(reduce.results) if result.uses]
+    if kept and len(kept) < len(reduce.results):
+        part = _part(reduce, kept)
+        found = dict(zip(kept, part.results, strict=True))
+        Rewriter.replace_op(reduce, part, [found.get(n) for n in range(len(reduce.results))])
 
 
 def _pairs(kernel: tile.KernelOp) -> Iterator[tuple[tile.ReduceOp, tile.ReduceOp]]:
