@@ -51,13 +51,15 @@ THREAD_TILES = ((8, 8), (4, 8), (8, 4), (4, 4), (2, 8), (2, 4), (1, 4), (1, 2))
 """Rows and columns of a thread."""
 CHUNKS = (64, 32, 16)
 """Keys in a chunk."""
-POWER = 16
+POWER = 13
 """Instructions for the power of a score: its load and store, a difference, a test, `expf`."""
-RESCALED = 3
+FOLDED = 4
+"""Instructions of a score beside: it is scaled and stored, the largest found, its power added."""
+RESCALED = 2
 """Instructions by which a chunk's sum is added to a sum that may be relative to another score."""
-FACTOR = 32
+FACTOR = 20
 """Instructions of a thread for what the sums of a row are multiplied with."""
-PHASES = 4
+PHASES = 5
 """Barriers of a chunk, with what threads wait for at each."""
 PHASE_CLOCKS = 120
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
@@ -263,7 +265,7 @@ class CascadeCandidate:
     @property
     def _computed_bytes(self) -> int:
         rows = self.block[0]
-        return 4 * rows * (2 * self.chunk + 2)
+        return 4 * rows * (self.chunk + 2)
 
     @cached
     def shared_bytes(self) -> int:
@@ -300,7 +302,7 @@ class CascadeCandidate:
         loads = steps[0] * (rows + keys) + steps[1] * (rows + columns)
         wavefronts = WAVEFRONTS * loads
         scores = self.block[0] * self.chunk / self.thread_count
-        beside = CHUNK_INSTRUCTIONS + scores * (POWER + 2) + rows * (self.chunk + FACTOR)
+        beside = CHUNK_INSTRUCTIONS + scores * (POWER + FOLDED) + rows * FACTOR
         beside += RESCALED * rows * columns
         beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
         issue = (ffma + loads) * t.warp / t.issue_lanes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from xdsl.builder import Builder
@@ -149,6 +149,20 @@ class KernelBuilder:
         self.builder.insert(scf.IfOp(test, [], Region(block)))
         with self.inside(block):
             yield
+
+    @contextmanager
+    def either(self, test: SSAValue) -> Iterator[Callable[[], None]]:
+        """Inserts into an `scf.if` on a condition, and from the call of what it gives into its
+        else."""
+        then, otherwise = Block(), Block()
+        self.builder.insert(scf.IfOp(test, [], Region(then), Region(otherwise)))
+
+        def other() -> None:
+            self.builder.insert(scf.YieldOp())
+            self.builder = self._builder_at(InsertPoint.at_end(otherwise))
+
+        with self.inside(then):
+            yield other
 
     @contextmanager
     def only_if(self, where: Sequence[Expr]) -> Iterator[None]:

@@ -181,12 +181,19 @@ def _lower_each(to: RegisterLowering, op: tile.EachOp) -> None:
 
 def _lower_control(to: RegisterLowering, op: scf.ForOp | scf.IfOp) -> None:
     """Lowers a loop or a branch of Kernel IR."""
-    if op.results or (isinstance(op, scf.IfOp) and op.false_region.blocks):
-        fail(op, f"expected an '{op.name}' without results or an else")
+    if op.results:
+        fail(op, f"expected an '{op.name}' without results")
     ops = list(op.regions[0].block.ops)
     if isinstance(op, scf.IfOp):
-        with to.branch(to.value(op.cond)):
+        test = to.value(op.cond)
+        if not op.false_region.blocks:
+            with to.branch(test):
+                _lower_ops(to, ops)
+            return
+        with to.either(test) as other:
             _lower_ops(to, ops)
+            other()
+            _lower_ops(to, list(op.false_region.block.ops))
         return
     bounds = to.value(op.lb), to.value(op.ub), to.value(op.step)
     (index,) = op.body.block.args

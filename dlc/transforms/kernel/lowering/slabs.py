@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from dlc.analysis.tile.fragments import run_width
+from dlc.analysis.tile.overwriting import overwritten
+from dlc.analysis.tile.unmasked import unmasked
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import REGISTER, new_body
@@ -20,13 +22,15 @@ def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
     """
     Inserts the computation of a slab: each thread computes runs of neighbouring elements, whose
     loads and stores are wide. The place within a run is a register axis. Of a slab that says how
-    many points a thread holds, it computes those at once.
+    many points a thread holds, it computes those at once. One that is computed element by element
+    of another, which nobody reads afterwards, takes its place.
     """
     if op.points_held is not None:
         _compute_points(to, op, op.points_held)
         return
     width = run_width(op.result_type)
-    buffer = to.allocate(op.result)
+    taken = overwritten(op)
+    buffer = to.allocate(op.result) if taken is None else to.slabs[taken.result][0]
     to.slabs[op.result] = buffer, ()
 
     def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
@@ -72,19 +76,52 @@ def _compute(
     place: Sequence[Expr],
     lanes: Sequence[BlockArgument],
 ) -> None:
-    """Inserts the body of a computed slab at a place; where its conditions fail, 0 is kept."""
+    """
+    Inserts the body of a computed slab at a place; where its conditions fail, 0 is kept. If each
+    thread computes sums, those of a chunk of which no element is masked are stored without asking.
+    """
     at = dict[SSAValue, Expr | SSAValue](zip(op.axes, place, strict=True))
-    yielded = op.yielded
-    for inner in list(op.body.block.ops)[:-1]:
+    yielded, whole = op.yielded, unmasked(op) if op.points_held is not None else []
+    (value,) = yielded.values
+    *body, _ = op.body.block.ops
+    for inner in body:
         inner.detach()
-        to.builder.insert(inner)
         for each in inner.walk():
             if isinstance(each, IndexedOp):
                 each.substitute(at.get)
-    (value,) = yielded.values
+    if whole and not yielded.where:
+        sums = max((n + 1 for n, inner in enumerate(body) if inner.regions), default=0)
+        _insert_all(to, body[:sums])
+        rest = [*body[sums:], tile.StoreOp(value, buffer, place)]
+        plain = _without_selects(rest)
+        with to.either(to.insert(kernel.TestOp([c.substitute(at.get) for c in whole]))) as other:
+            _insert_all(to, plain)
+            other()
+            _insert_all(to, rest)
+        return
+    _insert_all(to, body)
     if yielded.where:
         value = _kept(to, value, [c.substitute(at.get) for c in yielded.where], lanes)
     to.builder.insert(tile.StoreOp(value, buffer, place))
+
+
+def _insert_all(to: StageLowering, ops: Sequence[Operation]) -> None:
+    for op in ops:
+        to.builder.insert(op)
+
+
+def _without_selects(ops: Sequence[Operation]) -> list[Operation]:
+    """Copies of ops in which what was selected under a condition is there without it."""
+    copies: dict[SSAValue, SSAValue] = {}
+    found: list[Operation] = []
+    for op in ops:
+        if isinstance(op, tile.SelectOp):
+            copies[op.result] = copies.get(op.value, op.value)
+            continue
+        found.append(op.clone(copies))
+        for old, new in zip(op.results, found[-1].results, strict=True):
+            new.name_hint = old.name_hint
+    return found
 
 
 def _kept(
