@@ -40,8 +40,9 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnitAttr,
     i32,
+    i64,
 )
-from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     AttrSizedOperandSegments,
@@ -134,14 +135,52 @@ class YieldOp(YieldOpBase):
 
 @irdl_op_definition
 class LaunchOp(ForOpBase):
-    """`tile.launch block(%b in 4) thread(%t in 256) serial(…) register(…) { … }`"""
+    """
+    `tile.launch block(%b in 4) thread(%t in 256) serial(…) register(…) { … }`
+
+    Blocks are numbered with the last block axis running fastest. With `last_first [1, 2]`, block
+    axis 1 runs slowest, from its last point on, and in two waves, of which the second runs the
+    other way round: 7, 6, 5, 4, 0, 1, 2, 3.
+    """
 
     name = "tile.launch"
+    last_first = opt_prop_def(DenseArrayBase.constr(i64))
+    assembly_format = "(`last_first` $last_first^)? custom<Over>($extents, $kinds, $body) attr-dict"
     KINDS: ClassVar = (BLOCK, THREAD, SERIAL, REGISTER)
     traits = traits_def(MemoryWriteEffect(), SingleBlockImplicitTerminator(YieldOp))
 
+    @property
+    def order(self) -> tuple[BlockArgument, int] | None:
+        """The block axis that runs slowest, its last point first, and its waves, if it says so."""
+        if self.last_first is None:
+            return None
+        number, waves = map(int, self.last_first.get_values())
+        return self.axes_of(BLOCK)[number], waves
+
+    def set_order(self, axis: BlockArgument, waves: int) -> None:
+        """Says which block axis runs slowest, its last point first, in so many waves."""
+        number = self.axes_of(BLOCK).index(axis)
+        self.last_first = DenseArrayBase.from_list(i64, [number, waves])
+
+    def _verify_order(self) -> None:
+        if self.last_first is None:
+            return
+        found, blocks = list(map(int, self.last_first.get_values())), self.axes_of(BLOCK)
+        if len(found) != 2 or not 0 <= found[0] < len(blocks):
+            raise VerifyException(
+                f"expected the number of one of {len(blocks)} block axes and of waves, found "
+                f"{found}"
+            )
+        extent, waves = self.extent(blocks[found[0]]), found[1]
+        if waves not in waves_of(extent):
+            raise VerifyException(
+                f"expected 1 wave, or waves of a power of 2 of the {extent} points of "
+                f"%{blocks[found[0]].name_hint}, found {waves}"
+            )
+
     def verify_(self) -> None:
         super().verify_()
+        self._verify_order()
         along = variance(self)
         for op in self.walk():
             if isinstance(op, StoreOp | AtomicAddOp):
@@ -159,6 +198,12 @@ class LaunchOp(ForOpBase):
                     "expected a computed slab that is the same for all threads of a block, found "
                     f"one that varies along {names}"
                 )
+
+
+def waves_of(extent: int) -> list[int]:
+    """In how many waves the points of a block axis may run: 1, and those of a power of 2 each."""
+    waves = [n for n in range(2, extent + 1) if extent % n == 0]
+    return [1, *(n for n in waves if (extent // n).bit_count() == 1)]
 
 
 def _own(axis: SSAValue) -> bool:

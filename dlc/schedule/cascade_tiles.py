@@ -13,21 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from math import ceil, inf, prod
+from math import ceil, prod
 
-from xdsl.dialects.builtin import FloatAttr
-from xdsl.ir import BlockArgument, SSAValue
-from xdsl.traits import ConstantLike
+from xdsl.ir import SSAValue
 
-from dlc.analysis.loop.contraction import contraction_of, weight_axes
-from dlc.analysis.loop.loops import trip_count
-from dlc.dialects import loop
-from dlc.dialects.axes import AxesOp
-from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.layouts import shape_of
+from dlc.dialects.tile import waves_of
 from dlc.ir.cached import cached
-from dlc.ir.monoid import EXPSUM
-from dlc.ir.variance import Variance, variance
+from dlc.schedule.block_order import dealt, slowest
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
@@ -39,7 +31,7 @@ from dlc.schedule.candidate import (
     WAVEFRONTS,
     combining_seconds,
 )
-from dlc.schedule.contraction_tiles import outer_loop
+from dlc.schedule.cascade_problem import CascadeProblem, TiledCascade
 from dlc.schedule.occupancy import occupancy
 from dlc.schedule.tiling import rings
 from dlc.target import MAX_REGISTERS, Target
@@ -64,148 +56,10 @@ PHASES = 5
 PHASE_CLOCKS = 120
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Parts of the keys that blocks of their own fold."""
-
-
-@dataclass(frozen=True)
-class CascadeProblem:
-    """Sizes of attention."""
-
-    batch: int
-    rows: int
-    columns: int
-    keys: int
-    width: int
-    """Products that a score is the sum of; 0 where it is loaded."""
-    row_bytes: int
-    """Bytes of what is loaded for a row, whatever the key."""
-    score_bytes: int
-    """Bytes of what is loaded for a row and a key."""
-    key_bytes: int
-    """Bytes of what is loaded for a key, whatever the row and column."""
-    column_bytes: int
-    """Bytes of what is loaded for a key and a column."""
-    results: int
-    """Values of a row and a column that are folded: the largest exponent, and sums."""
-    memory_bytes: int
-    """Bytes of all memrefs that are loaded of; several heads may share one's keys."""
-    share: float = 1.0
-    """The share of rows and keys up to the last key of each row that is not masked."""
-
-
-@dataclass(frozen=True)
-class TiledCascade:
-    """A kernel that is attention, and which of its axes are tiled."""
-
-    outer: loop.ForOp
-    row: BlockArgument | None
-    """None where keys are not shared: each row has its own."""
-    column: BlockArgument
-    problem: CascadeProblem
-    ends_early: bool
-    """True if memory tells how many keys there are."""
-
-
-def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
-    """A kernel as attention under free loops and nothing else, or None if it is none."""
-    outer = outer_loop(kernel)
-    inner = [op for op in outer.body.block.ops if isinstance(op, AxesOp)] if outer else []
-    if outer is None or len(inner) != 1 or not isinstance(fold := inner[0], loop.ReduceOp):
-        return None
-    if fold.monoid_name.data != EXPSUM or len(fold.axes) != 1 or fold.yielded.where:
-        return None
-    within = [op for op in fold.body.walk() if isinstance(op, AxesOp)]
-    if len(within) > 1 or any(not isinstance(op, loop.ReduceOp) for op in within):
-        return None
-    along = variance(kernel)
-    axes = _tiled_axes(fold, outer, along)
-    if axes is None:
-        return None
-    row, column = axes
-    (key,), exponent = fold.axes, fold.yielded.values[0]
-    width = trip_count(within[0]) if within else 0
-    sizes = dict.fromkeys(((True, False), (True, True), (False, True)), 0)
-    columns, refs = 0, dict[SSAValue, int]()
-    for op in fold.body.walk():
-        if not isinstance(op, loop.LoadOp):
-            continue
-        varies, size = along[op.result], element_bytes(op.result.type)
-        deep = bool(within) and not varies.isdisjoint(within[0].axes)
-        refs[op.ref] = prod(shape_of(op.ref)) * size
-        if column in varies:
-            columns += size
-        elif (kind := (row in varies, key in varies)) in sizes:
-            sizes[kind] += size * (width if deep else 1)
-    batch = prod(outer.hint(a) for a in outer.axes if a not in (row, column))
-    problem = CascadeProblem(
-        batch,
-        1 if row is None else outer.hint(row),
-        outer.hint(column),
-        fold.hint(key),
-        width,
-        sizes[True, False],
-        sizes[True, True],
-        sizes[False, True],
-        columns,
-        len(fold.results),
-        sum(refs.values()),
-        _share(exponent, outer, row, fold, key),
-    )
-    return TiledCascade(outer, row, column, problem, _ends_early(exponent, outer, key))
-
-
-def _tiled_axes(
-    fold: loop.ReduceOp, outer: loop.ForOp, along: Variance
-) -> tuple[BlockArgument | None, BlockArgument] | None:
-    """The longest axis of rows that share keys, if there is one, and the longest of columns."""
-    found, columns = contraction_of(fold, along), weight_axes(fold, along)
-    exponent, *weights = fold.yielded.values
-    rows: tuple[SSAValue, ...] = ()
-    if found is not None:
-        rows, columns = found.rows, found.columns
-        if not along[exponent].isdisjoint(columns):
-            return None
-        if any(not along[w].isdisjoint(rows) for w in weights):
-            return None
-    if not columns:
-        return None
-    row, column = (max(axes, key=outer.hint, default=None) for axes in (rows, columns))
-    assert row is None or isinstance(row, BlockArgument)
-    assert isinstance(column, BlockArgument)
-    return row, column
-
-
-def _share(
-    exponent: SSAValue,
-    outer: loop.ForOp,
-    row: BlockArgument | None,
-    fold: loop.ReduceOp,
-    key: BlockArgument,
-) -> float:
-    """The share of keys up to the last that is not masked, where conditions tell it of a row."""
-    select, keys = exponent.owner, fold.hint(key)
-    rows = 0 if row is None else outer.hint(row)
-    if row is None or not isinstance(select, loop.SelectOp) or not rows * keys:
-        return 1.0
-    default = ConstantLike.get_constant_value(select.default)
-    if not isinstance(default, FloatAttr) or default.value.data != -inf:
-        return 1.0
-    share = 1.0
-    for condition in select.where:
-        of_key, of_row = condition.coefficient(key), condition.coefficient(row)
-        if {*condition.values()} == {row, key} and of_key is not None and of_row and of_key < 0:
-            lasts = (of_row * r + condition.constant for r in range(rows))
-            held = sum(min(max(last // -of_key + 1, 0), keys) for last in lasts)
-            share = min(share, held / (rows * keys))
-    return share
-
-
-def _ends_early(exponent: SSAValue, outer: loop.ForOp, key: BlockArgument) -> bool:
-    """True if an exponent is -inf from a key on that is no function of where it stands."""
-    select, axes = exponent.owner, {*outer.axes, key}
-    conditions = select.where if isinstance(select, loop.SelectOp) else ()
-    return any(
-        (c.coefficient(key) or 0) < 0 and not axes.issuperset(c.values()) for c in conditions
-    )
+WAVES = 4
+"""Most waves of blocks that are tried where some blocks have more to do."""
+MOST_ORDERED = 12
+"""Tilings, the fastest if all blocks had as much to do, of which orders of blocks are tried."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +73,8 @@ class CascadeCandidate:
     chunk: int
     splits: int = 1
     """Parts of the keys, each a block's."""
+    waves: int = 0
+    """In how many waves blocks run, those of the last rows first; 0 where all are as long."""
 
     depth = 2
     """Slots of the rings of keys and values."""
@@ -245,12 +101,20 @@ class CascadeCandidate:
     @property
     def chunks_held(self) -> float:
         """Chunks of a block, on average, that are not skipped."""
-        return min(self.chunks, self.chunks * self.problem.share + 0.5)
+        if not self.problem.skips:
+            return self.chunks
+        held = self.problem.held(self.block[0], self.chunk)
+        return sum(held) / len(held)
 
     @property
     def slab_bytes(self) -> int:
         """Bytes of shared memory of a chunk, each slab once."""
         return self._copied_bytes + self._row_bytes + self._computed_bytes
+
+    @property
+    def power_bytes(self) -> int:
+        """Bytes of powers, which take the place of scores in the end."""
+        return 4 * self.block[0] * self.chunk
 
     @property
     def _copied_bytes(self) -> int:
@@ -312,20 +176,27 @@ class CascadeCandidate:
 
     @cached
     def issue_seconds(self) -> float:
-        """Time of the SM that has the most blocks."""
+        """Time of the SM that has the most to do."""
         left, clocks = ceil(self.blocks / self.target.sms), 0.0
-        waits = PHASES * PHASE_CLOCKS
-        hidden = LATENCY if self.chunks == 1 else LATENCY / (self.depth - 1)
+        if self.waves:
+            work = self.problem.held(self.block[0], self.chunk)
+            beside, sms = self.blocks // len(work), self.target.sms
+            loads = dealt(work, beside, sms, self.resident, self.waves)
+            clocks = slowest(loads, self.resident, self._chunk_of_each)
+            return (clocks + ceil(left / self.resident) * START) / self.target.clock
         while left > 0:
             running = min(self.resident, left)
-            warps = running * self.thread_count / self.target.warp / SCHEDULERS
-            busy = running * self.chunk_clocks / min(1.0, 0.55 + 0.15 * warps)
-            alone = self.chunk_clocks + waits
             rounds = left // running if running == self.resident else 1
-            longest = max(self.chunks_held * max(busy, hidden), self.chunks * alone)
-            clocks += rounds * (longest + START)
+            clocks += rounds * (self.chunks_held * self._chunk_of_each(running) + START)
             left -= rounds * running
         return clocks / self.target.clock
+
+    def _chunk_of_each(self, running: int) -> float:
+        """Clocks of an SM for a chunk of each of so many blocks."""
+        hidden = LATENCY if self.chunks == 1 else LATENCY / (self.depth - 1)
+        warps = running * self.thread_count / self.target.warp / SCHEDULERS
+        busy = running * self.chunk_clocks / min(1.0, 0.55 + 0.15 * warps)
+        return max(busy, hidden, self.chunk_clocks + PHASES * PHASE_CLOCKS)
 
     @cached
     def l2_bytes(self) -> int:
@@ -390,9 +261,19 @@ class CascadeCandidate:
 def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
     """The fastest tilings that fit, each of another block, the fastest first."""
     shapes: dict[object, CascadeCandidate] = {}
-    for candidate in sorted(_tiles(problem, target), key=lambda c: (c.seconds, c.ties)):
+    tiles = sorted(_tiles(problem, target), key=lambda c: (c.seconds, c.ties))
+    if problem.skips:
+        ordered = [_ordered(tile) for tile in tiles[:MOST_ORDERED]]
+        tiles = sorted(ordered, key=lambda c: (c.seconds, c.ties))
+    for candidate in tiles:
         shapes.setdefault((candidate.block, candidate.splits), candidate)
     return tuple(shapes.values())[:5]
+
+
+def _ordered(tile: CascadeCandidate) -> CascadeCandidate:
+    """A tile in the waves of blocks that are fastest, where some blocks have more to do."""
+    waves = [n for n in waves_of(ceil(tile.problem.rows / tile.block[0])) if n <= WAVES]
+    return min((replace(tile, waves=n) for n in waves), key=lambda c: c.seconds)
 
 
 def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
@@ -406,7 +287,7 @@ def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate
 def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:
     """A tile with each number of parts worth splitting the keys into."""
     for splits in SPLITS:
-        if splits > 1 and (splits > tile.chunks or tile.problem.share < 1):
+        if splits > 1 and (splits > tile.chunks or tile.problem.skips):
             return
         yield replace(tile, splits=splits)
         if tile.blocks * splits > 4 * tile.target.sms:
@@ -426,13 +307,13 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
     thread = ",".join(str(sizes.get(a, (1, 1))[1]) for a in axes)
     held = [sizes[a][0] // sizes[a][1] for a in axes if a in sizes]
     registers = ",".join(str(n) for n in held if n > 1) or "1"
-    rows, keys = best.points
+    (rows, keys), budget = best.points, best.slab_bytes + best.power_bytes
     steps = [
         "tileify",
         f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}",
         *([split] if best.splits > 1 else []),
-        f"blockify-launch{{block={block} thread={thread}}}",
-        f"stage-inputs{{budget={best.slab_bytes} compute=true points={rows},{keys}}}",
+        f"blockify-launch{{block={block} thread={thread}{_order(tiled, best)}}}",
+        f"stage-inputs{{budget={budget} compute=true points={rows},{keys}}}",
         f"register-tile{{extents={registers}}}",
         "permute-register-tile",
         *(rings(best.depth, best.target) if best.chunks > 1 else []),
@@ -441,3 +322,11 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
         f"mark-unroll{{limit={max(best.chunk, 64) // VECTOR}}}",
     ]
     return ",".join(steps)
+
+
+def _order(tiled: TiledCascade, best: CascadeCandidate) -> str:
+    """The options for the order of blocks where some have more to do than others."""
+    if not best.waves or tiled.row is None or best.block[0] >= best.problem.rows:
+        return ""
+    last = f" last={len(tiled.outer.axes) - tiled.row.index}"
+    return f"{last} waves={best.waves}" if best.waves > 1 else last

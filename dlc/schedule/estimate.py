@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
-from dlc.schedule.cascade_tiles import cascade_candidates, tiled_cascade
+from dlc.schedule.cascade_problem import tiled_cascade
+from dlc.schedule.cascade_tiles import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.rows import row_parts, scan_seconds
 from dlc.schedule.tiling import candidates

@@ -18,7 +18,8 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.schedule.candidate import IN_FLIGHT, Candidate
-from dlc.schedule.cascade_tiles import cascade_candidates, cascade_steps, tiled_cascade
+from dlc.schedule.cascade_problem import tiled_cascade
+from dlc.schedule.cascade_tiles import cascade_candidates, cascade_steps
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem

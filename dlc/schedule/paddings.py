@@ -18,6 +18,7 @@ from xdsl.ir import Attribute
 from dlc.analysis.kernel.bank_accesses import BankAccess, accesses_of, excess, reads_of, writes_of
 from dlc.analysis.kernel.layout import group_padded, padded
 from dlc.analysis.tile.fragments import Buffer, buffer_type
+from dlc.analysis.tile.overwriting import overwritten
 from dlc.dialects import tile
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import PaddedGroupsAttr, span_bytes, strides_of
@@ -52,24 +53,47 @@ class Paddings:
 def choose_paddings(kernel: tile.KernelOp, buffers: Iterable[Buffer], room: int) -> Paddings:
     """The paddings of those buffers that it spares conflicts, in so many bytes."""
     found, analyses = Paddings(), Analyses()
-    for buffer in buffers:
-        type = buffer_type(buffer)
-        before = accesses_of(kernel, buffer, type, analyses)
+    for group in _in_one_place(list(buffers)):
+        types = list(map(buffer_type, group))
+        before = _accesses(kernel, group, types, analyses)
         if not excess(before):
             continue
-        best, after = _best(kernel, buffer, before, analyses)
-        name = buffer.result.name_hint or "a buffer"
-        more = span_bytes(best) - span_bytes(type)
-        if best == type:
+        best, after = _best(kernel, group, before, analyses)
+        name = " and ".join(buffer.result.name_hint or "a buffer" for buffer in group)
+        more = span_bytes(best) - span_bytes(types[0])
+        if best == types[0]:
             found.refused.append(f"no padding of {name} helps ({_ways(before)})")
         elif more > room:
             found.refused.append(f"{more} B of padding of {name} > {room} B of shared memory left")
         else:
             room -= more
-            found.chosen[buffer] = _padding(type, best)
+            found.chosen.update(dict.fromkeys(group, _padding(types[0], best)))
             ways = f"{_ways(before)}, now {_ways(after)}"
             found.notes.append(f"rows of {name} {described(best)}: {ways}")
     return found
+
+
+def _in_one_place(buffers: list[Buffer]) -> list[list[Buffer]]:
+    """The buffers, those together of which one takes the place of another."""
+    groups: dict[Buffer, list[Buffer]] = {}
+    for buffer in buffers:
+        taken = overwritten(buffer) if isinstance(buffer, tile.ComputeOp) else None
+        group: list[Buffer] = []
+        if taken is not None and taken.result.type == buffer.result.type:
+            group = groups.get(taken, group)
+        group.append(buffer)
+        groups[buffer] = group
+    return [group for buffer, group in groups.items() if group[0] is buffer]
+
+
+def _accesses(
+    kernel: tile.KernelOp, buffers: Sequence[Buffer], types: Sequence[Type], analyses: Analyses
+) -> list[BankAccess]:
+    found = [
+        accesses_of(kernel, buffer, type, analyses)
+        for buffer, type in zip(buffers, types, strict=True)
+    ]
+    return list(chain.from_iterable(found))
 
 
 def described(type: Type) -> str:
@@ -95,20 +119,24 @@ def _ways(accesses: Sequence[BankAccess]) -> str:
 
 
 def _best(
-    kernel: tile.KernelOp, buffer: Buffer, before: Sequence[BankAccess], analyses: Analyses
+    kernel: tile.KernelOp,
+    buffers: Sequence[Buffer],
+    before: Sequence[BankAccess],
+    analyses: Analyses,
 ) -> tuple[Type, Sequence[BankAccess]]:
     """The first layout with no conflicts, or else that with the fewest; with its accesses."""
-    plain = buffer_type(buffer)
+    plain = buffer_type(buffers[0])
     best, found = plain, before
-    slab = slot_type(plain) if isinstance(buffer, tile.RingOp) else plain
+    slab = slot_type(plain) if isinstance(buffers[0], tile.RingOp) else plain
     if slab.get_num_dims() < 2:
         return best, found
     unit = max(max(a.width for a in before) // element_bytes(plain.element_type), 1)
     for type in chain(_paddings(plain, unit), group_padded(plain, unit)):
-        reads = reads_of(kernel, buffer, type, analyses)
+        reads = [a for b in buffers for a in reads_of(kernel, b, type, analyses)]
         if excess(reads) >= excess(found):
             continue
-        accesses = [*reads, *writes_of(kernel, buffer, type, analyses)]
+        writes = [a for b in buffers for a in writes_of(kernel, b, type, analyses)]
+        accesses = [*reads, *writes]
         if excess(accesses) < excess(found):
             best, found = type, accesses
         if not excess(found):

@@ -217,5 +217,6 @@ def test_chunks_of_which_all_is_masked_are_skipped() -> None:
     compiled = dlc.compile(causal, inputs, backend="host", target="sm_90")
     (kernel,) = compiled.kernels
     assert "chunk-matmul-k" in kernel.schedule
-    assert "tile.reduce expsum serial(%ko in 16)" in compiled.ir("tile")
-    assert "where (%brow * 64 - %ko * 32 >= -63)" in compiled.ir("tile")
+    assert "last=2 waves=4" in kernel.schedule
+    assert "tile.reduce expsum serial(%ko in 8)" in compiled.ir("tile")
+    assert "where (%brow * 32 - %ko * 64 >= -31)" in compiled.ir("tile")

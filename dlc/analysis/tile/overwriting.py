@@ -11,13 +11,13 @@ from dlc.ir.expr import Expr
 def overwritten(op: tile.ComputeOp) -> tile.ComputeOp | None:
     """
     The computed slab of which each element is read for that of the same place in `op`, which a
-    thread computes after the read, and by nobody later. None if there is no such slab, or it is of
-    another type.
+    thread computes after the read, and by nobody later. None if there is no such slab. Where both
+    are laid out alike, one takes the place of the other.
     """
     element = [Expr.of(axis) for axis in op.axes]
     for inner in op.body.block.ops:
         slab = inner.ref.owner if isinstance(inner, tile.LoadOp) else None
-        if not isinstance(slab, tile.ComputeOp) or slab.result.type != op.result.type:
+        if not isinstance(slab, tile.ComputeOp) or not _are_alike(slab, op):
             continue
         if slab.parent is op.parent and _is_last_read(op, slab.result, element):
             return slab
@@ -39,3 +39,9 @@ def _is_last_read(op: tile.ComputeOp, slab: SSAValue, element: list[Expr]) -> bo
         if around is None or op.is_before_in_block(around):
             return False
     return True
+
+
+def _are_alike(slab: tile.ComputeOp, other: tile.ComputeOp) -> bool:
+    """True if two slabs have as many elements along each axis, of one type."""
+    one, two = slab.result_type, other.result_type
+    return slab.sizes == other.sizes and one.element_type == two.element_type

@@ -6,7 +6,7 @@ from xdsl.ir import Block, SSAValue
 
 from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, AxesOp
-from dlc.dialects.ring_ops import ChunkOp
+from dlc.dialects.ring_ops import ASYNC, ChunkOp
 from dlc.ir.variance import Variance
 
 
@@ -22,18 +22,21 @@ def can_skip(op: tile.ReduceOp, along: Variance) -> bool:
 
 def _rings_allow(op: tile.ReduceOp, along: Variance) -> bool:
     """
-    Chunks of rings are requested in earlier iterations than use them and counted one by one, so
-    that a loop over them may skip none but the last.
+    Chunks of rings are requested in earlier iterations than use them and counted one by one: a
+    loop over them may skip the last ones, and the first ones if what requests and waits can still
+    be done in these, by cp.async.
     """
-    if not any(isinstance(o, ChunkOp) for o in op.body.walk()):
+    chunks = [o for o in op.body.walk() if isinstance(o, ChunkOp)]
+    if not chunks:
         return True
     if len(op.axes_of(SERIAL)) != 1:
         return False
     (axis,) = op.axes_of(SERIAL)
+    late = all(chunk.source.fill_kind == ASYNC for chunk in chunks)
     for condition in op.yielded.where:
         step = condition.coefficient(axis)
         others = [v for v in condition.values() if v is not axis]
-        if step is None or step > 0 or any(axis in along[v] for v in others):
+        if step is None or (step > 0 and not late) or any(axis in along[v] for v in others):
             return False
     return True
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.ir import BlockArgument
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, BlockArgument
 
 from dlc.analysis.tile.fragments import Buffer, buffer_type
+from dlc.analysis.tile.overwriting import overwritten
 from dlc.dialects import tile
 from dlc.dialects.access import StoreOpBase, indexed_ops
 from dlc.dialects.axes import BLOCK, THREAD
@@ -51,7 +54,19 @@ class TileState:
     @property
     def shared_bytes(self) -> int:
         """The shared memory of the buffers, in bytes."""
-        return sum(span_bytes(buffer_type(buffer)) for buffer in self.buffers)
+        return self.bytes_with({})
+
+    def bytes_with(self, types: Mapping[Buffer, MemRefType[Attribute]]) -> int:
+        """The bytes if some buffers had other types; those that take another's place need none."""
+
+        def type_of(buffer: Buffer) -> MemRefType[Attribute]:
+            return types.get(buffer, buffer_type(buffer))
+
+        def is_in_place(buffer: Buffer) -> bool:
+            taken = overwritten(buffer) if isinstance(buffer, tile.ComputeOp) else None
+            return taken is not None and type_of(taken) == type_of(buffer)
+
+        return sum(span_bytes(type_of(b)) for b in self.buffers if not is_in_place(b))
 
 
 def tile_state(launch: tile.LaunchOp) -> TileState:

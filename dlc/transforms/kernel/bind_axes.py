@@ -146,7 +146,7 @@ class _Binding:
         if threads > 1:
             name = self._sole_name(self._threads) if whole else None
             thread_id = self._define(kernel.ThreadIdOp(), name or "tid")
-        self._decode(self._blocks, block_id // dealt_blocks)
+        self._decode_blocks(block_id // dealt_blocks)
         if not whole:
             thread_id = (block_id % dealt_blocks) * threads + thread_id
             if len(self._threads) > 1:
@@ -169,6 +169,21 @@ class _Binding:
         op.results[0].name_hint = name
         return Expr.of(op.results[0])
 
+    def _decode_blocks(self, number: Expr) -> None:
+        """Gives each block axis its part of the number of the block, as the launch orders them."""
+        if (order := self._launch.order) is None:
+            self._decode(self._blocks, number)
+            return
+        slowest, waves = order
+        others = [axis for axis in self._blocks if axis is not slowest]
+        beside, extent = max(self._points(others), 1), self._extents[slowest]
+        rank = number // beside
+        if waves > 1 and rank.terms:
+            rank = self._define(kernel.IndexOp(rank), "rank")
+        place = Expr((), extent - 1) - _in_waves(rank, extent // waves, waves)
+        self._values[slowest] = self._part(place, slowest)
+        self._decode(others, number % beside)
+
     def _decode(self, axes: list[BlockArgument], point: Expr) -> None:
         """Gives each axis its part of a running number, the last axis running fastest."""
         extents = [max(self._extents[a], 1) for a in axes]  # an empty axis decodes no points
@@ -176,12 +191,15 @@ class _Binding:
         for number, (axis, extent) in enumerate(zip(axes, extents, strict=True)):
             rest //= extent
             part = point // rest if number == 0 else (point // rest) % extent
-            if part.is_constant:
-                self._values[axis] = self._zero_at_top()
-                continue
-            if part != Expr.of(part.values()[0]):
-                part = self._define(kernel.IndexOp(part), axis.name_hint)
-            self._values[axis] = part.values()[0]
+            self._values[axis] = self._part(part, axis)
+
+    def _part(self, part: Expr, axis: BlockArgument) -> SSAValue:
+        """A value for the part of a running number that an axis is."""
+        if part.is_constant:
+            return self._zero_at_top()
+        if part != Expr.of(part.values()[0]):
+            part = self._define(kernel.IndexOp(part), axis.name_hint)
+        return part.values()[0]
 
     def _zero_at_top(self) -> SSAValue:
         """The number of the only point of an axis."""
@@ -264,3 +282,19 @@ class _Binding:
         program = tile.ForOp(extents, body, [REGISTER] * len(extents))
         program.location = launch.location
         Rewriter.replace_op(launch, program, [])
+
+
+def _in_waves(rank: Expr, points: int, waves: int) -> Expr:
+    """
+    Where the point of a rank stands: in waves of so many points, a power of 2, of which every
+    second one runs back. As p and p's bits turned over are points from both ends of a wave, each
+    bit is turned over by adding 1 where the wave's number is odd.
+    """
+    if waves == 1:
+        return rank
+    wave, point = rank // points, rank % points
+    odd, place, bit = wave % 2, wave * points, 1
+    while bit < points:
+        place = place + ((point // bit + odd) % 2) * bit
+        bit *= 2
+    return place

@@ -15,11 +15,11 @@ from dlc.transforms.loop.fusion.lengths import take_lengths
 @dataclass(frozen=True)
 class TakeLengthsPass(ModulePass):
     """
-    Writes what a reduce makes -inf beside places that memory tells, such as the length of a row, as
-    selects with conditions.
+    Writes what a reduce makes -inf beside places that other axes or memory tell, such as a window
+    of keys or the length of a row, as selects with conditions.
 
-    *Legal when* each side of the comparison is a sum of axes, of constants, and one of them of one
-    integer from before the reduce. That integer may be any: the nearest one at which the condition
+    *Legal when* each side of the comparison is a sum of axes, of constants, and at most one of them
+    of one integer from before the reduce. That integer may be any: the nearest one at which the condition
     may change takes its place, so that no index overflows. Sums of integers in the program are
     taken not to overflow.
     *Faster because* chunks of which all is masked can be known: `stage-inputs` skips them, and what

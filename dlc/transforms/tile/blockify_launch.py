@@ -12,7 +12,8 @@ from xdsl.ir import BlockArgument
 
 from dlc.analysis.tile.tile_state import TileState, tile_state
 from dlc.dialects import tile
-from dlc.dialects.axes import BLOCK, SERIAL, THREAD
+from dlc.dialects.access import IndexedOp
+from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARP
@@ -45,6 +46,10 @@ class BlockifyLaunchPass(SchedulingPass):
     `block(%bi in 32, %bj in 44)` becomes `block(%bjo in 11, %bi in 32, %bji in 4)` with `group=4`.
     Blocks that run at the same time then share rows and columns, which stay in the L2 cache. A
     ragged last panel has blocks without points.
+
+    With `last`, the blocks of an axis of which the last have most to do, as those of the rows of
+    causal attention, come first, before other axes go on; in `waves`, every second of which runs
+    back, so that SMs that get one block of each wave have as much to do.
     """
 
     name = "blockify-launch"
@@ -55,11 +60,17 @@ class BlockifyLaunchPass(SchedulingPass):
     """Threads along each axis of a block, aligned likewise; must divide the points."""
     group: int = 0
     """Block columns (blocks along the last axis) in a panel; 0 for all of them."""
+    last: int = 0
+    """The free axis, counted from the right, whose last blocks come first; 0 for none."""
+    waves: int = 1
+    """The waves in which they come, each of a power of 2 of them; 1 for all at once."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "block": Domain(tuple(powers(256)), least=1, narrowed=lambda s: _blocks(s)),
         "thread": Domain(tuple(powers(256)), least=1, narrowed=lambda s: _threads(s)),
         "group": Domain((0, 1, 2, 3, 4, 8, 16), least=0, narrowed=lambda s: _groups(s)),
+        "last": Domain((0, 1, 2, 3), least=0, narrowed=lambda s: _lasts(s)),
+        "waves": Domain((1, 2, 4), least=1, narrowed=lambda s: _waves(s)),
     }
 
     def __post_init__(self) -> None:
@@ -86,6 +97,7 @@ class BlockifyLaunchPass(SchedulingPass):
         counts = [-(-launch.extent(a) // b) for a, b in zip(free, blocks, strict=True)]
         points = [b // t for b, t in zip(blocks, threads, strict=True)]
         panel = self._panel(counts)
+        slowest = self._slowest(counts)
         grid = launch.axes_of(BLOCK)
         kept = {a: keep(a, launch) for a in launch.axes if a not in free}
         block = [Axis(f"b{a.name_hint}", n, BLOCK) for a, n in zip(free, counts, strict=True)]
@@ -105,12 +117,34 @@ class BlockifyLaunchPass(SchedulingPass):
 
         before = [k for a, k in kept.items() if a in grid]
         after = [k for k in kept.values() if k not in before]
-        replace_axes(launch, [*before, *order, *thread, *after, *serial], meaning)
+        made = replace_axes(launch, [*before, *order, *thread, *after, *serial], meaning)
+        if slowest is not None:
+            launch.set_order(made[block[slowest]], self.waves)
         sizes, across = (" x ".join(map(str, n)) for n in (blocks, threads))
         grouped = f", in panels of {panel} block columns" if panel else ""
         if panel and (empty := -counts[-1] % panel):
             grouped += f", of which the last {empty} have no points"
+        if slowest is not None:
+            grouped += f", the last along {names[slowest]} first"
+            grouped += f", in {self.waves} waves" if self.waves > 1 else ""
         return f"blocks of {sizes} points, {across} threads{grouped}"
+
+    def _slowest(self, counts: list[int]) -> int | None:
+        """The number of the free axis whose last blocks come first, if there are several."""
+        if not self.last:
+            return None
+        if self.last > len(counts):
+            message = f"there are {len(counts)} free axes, and none is number {self.last}"
+            raise OptionError("last", message, "count from the right")
+        if self.group:
+            message = "panels have an order of their own"
+            raise OptionError("last", message, "take either last or group")
+        count = counts[-self.last]
+        if count > 1 and self.waves not in tile.waves_of(count):
+            ways = ", ".join(map(str, tile.waves_of(count)))
+            message = f"{count} blocks do not come in {self.waves} waves"
+            raise OptionError("waves", message, f"take one of {ways}")
+        return len(counts) - self.last if count > 1 else None
 
     def _panel(self, counts: list[int]) -> int:
         """The block columns in a panel; 0 where panels would not change the order."""
@@ -139,6 +173,8 @@ MOST_TRIED, WIDEST_TRIED = 1 << 14, 256
 MOST_HELD = 256
 """Points of a thread up to which threads are tried."""
 PANELS = (0, 4, 8, 16)
+LASTS, WAVES = 3, 4
+"""Axes from the right of which, and waves up to which, orders of blocks are tried."""
 
 
 def _blocks(s: Situation) -> Iterator[Value]:
@@ -174,3 +210,38 @@ def _groups(s: Situation) -> list[Value]:
     counts = [-(-launch.extent(a) // n) for a, n in zip(free, sizes, strict=True)]
     narrow = len(counts) > 1 and counts[-2] > 1
     return [n for n in PANELS if n == 0 or (narrow and n < counts[-1])]
+
+
+def _lasts(s: Situation) -> list[Value]:
+    """None, and axes of several blocks of which some may have more to do, without panels."""
+    if s.given["group"]:
+        return [0]
+    launch = s.kernel.launch
+    free = tile_state(launch).free
+    inner = [op for op in launch.walk() if op is not launch and isinstance(op, AxesOp)]
+    where = [
+        {*condition.values()}
+        for around in inner
+        for op in around.body.walk()
+        if isinstance(op, IndexedOp)
+        for condition in op.where
+        if not {*condition.values()}.isdisjoint(around.axes)
+    ]
+    return [0, *(n for n in _several(s) if any(free[-n] in values for values in where))]
+
+
+def _several(s: Situation) -> dict[int, int]:
+    """The blocks along free axes that have more than one, by their numbers from the right."""
+    block, launch = s.given["block"], s.kernel.launch
+    assert isinstance(block, tuple)
+    free = tile_state(launch).free
+    sizes = aligned([int(n) for n in block], len(free))
+    counts = [-(-launch.extent(a) // n) for a, n in zip(free, sizes, strict=True)]
+    return {n: count for n, count in enumerate(reversed(counts), 1) if count > 1 and n <= LASTS}
+
+
+def _waves(s: Situation) -> list[Value]:
+    """1, 2 or 4, if the axis has so many blocks."""
+    last = s.given["last"]
+    assert isinstance(last, int)
+    return [n for n in tile.waves_of(_several(s)[last]) if n <= WAVES] if last else [1]

@@ -10,11 +10,11 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, StridedLayoutAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from dlc.analysis.tile.fragments import buffer_type
+from dlc.analysis.tile.fragments import Buffer
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, new_body
-from dlc.dialects.layouts import span_bytes, static_shape, strides_of
+from dlc.dialects.layouts import static_shape, strides_of
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
 from dlc.target import target_of
@@ -64,11 +64,10 @@ class DoubleBufferPass(SchedulingPass):
         loops = {loop: stages for loop in kernel.launch.walk() if (stages := _chunked(loop))}
         if not loops:
             raise Decline("it has no loop over chunks that stages them")
-        ringed: dict[Operation, MemRefType[Attribute]] = {
+        ringed: dict[Buffer, MemRefType[Attribute]] = {
             s: _ring_type(s, depth) for stages in loops.values() for s in stages
         }
-        buffers = tile_state(kernel.launch).buffers
-        need = sum(span_bytes(ringed.get(b, buffer_type(b))) for b in buffers)
+        need = tile_state(kernel.launch).bytes_with(ringed)
         limit = target_of(module).shared_per_block
         if need > limit:
             message = f"{need} B > {limit} B of shared memory at depth {depth}"

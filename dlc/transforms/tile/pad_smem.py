@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 from dlc.analysis.tile.fragments import Buffer, buffer_type
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
-from dlc.dialects.layouts import shape_of, span_bytes
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.ring_ops import TMA
 from dlc.registry import OptionError
 from dlc.schedule.paddings import Padding, choose_paddings, described
@@ -88,7 +88,8 @@ class PadSmemPass(SchedulingPass):
         types = {b: _padded(b, Padding(n, rows[b])) for b, n in elements.items() if n}
         if not types:
             raise Decline("no buffer is padded")
-        more = sum(span_bytes(type) - span_bytes(buffer_type(b)) for b, type in types.items())
+        state = tile_state(kernel.launch)
+        more = state.bytes_with(types) - state.shared_bytes
         if more > (room := _room(kernel, module)):
             message = f"{more} B of padding > {room} B of shared memory left"
             raise OptionError("padding", message, "take less, or stage smaller slabs")

@@ -39,9 +39,10 @@ class StageInputsPass(SchedulingPass):
     read outside of loops is not staged. Then, with `compute`, a value in a reduce that is computed
     of staged slabs gets a slab of its own if that fits: the threads compute each element together,
     once. So do the scores of a chunk of attention, the largest of each row, the powers of
-    differences from it, and their sums. Elements that are sums are dealt as a matrix is: of scores, a thread holds
-    `points=4,8` at once. Chunks of keys after the last one that a row of the block attends to are
-    skipped: their powers are 0, and what 0 times an infinite value would be is not computed.
+    differences from it, and their sums. Elements that are sums are dealt as a matrix is: of scores,
+    a thread holds `points=4,8` at once. Chunks of keys of which all is masked for all rows of the
+    block are skipped: their powers are 0, and what 0 times an infinite value would be is not
+    computed.
 
     ```
     tile.reduce add serial(%ko in 128) … { tile.reduce add serial(%ki in 16) … {

@@ -13,22 +13,6 @@
 
 // -----
 
-// CHECK: expected an 'scf.if' without results or an else
-kernel.func @otherwise(%x: memref<32xf32>) -> (%y: memref<32xf32>) grid 1 block 32 lockstep {
-  %t = kernel.thread_id
-  tile.for {
-    %v = tile.load %x[%t] : memref<32xf32>
-    %c = kernel.test where (%t < 3)
-    scf.if %c {
-      kernel.store %v, %y[%t] : memref<32xf32>
-    } else {
-      kernel.store %v, %y[31 - %t] : memref<32xf32>
-    }
-  }
-}
-
-// -----
-
 // CHECK: expected no stages and rings, found 'tile.ring'
 // CHECK: run lower-stages first
 %x = "test.op"() : () -> tensor<64xf32>

@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.axes import FRAGMENT, REGISTER
+from dlc.dialects.axes import FRAGMENT, REGISTER, SERIAL
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
 from dlc.transforms.kernel.lowering.mma_lowering import MmaLowering
@@ -20,6 +20,10 @@ from dlc.transforms.kernel.lowering.reduce_lowering import (
     Totals,
     registers_around,
 )
+
+
+_REQUESTS = kernel.CommitOp | kernel.WaitOp
+"""What stands in a loop for the copies that it requests and waits for."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +135,26 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
 
 
 def _skip_unless(to: ReduceLowering, op: tile.ReduceOp, where: Sequence[Expr]) -> None:
-    """Moves the body of a reduce into an `scf.if` on conditions."""
-    *inner, last = op.body.block.ops
+    """
+    Moves the body of a reduce into an `scf.if` on conditions. Where some hold only from an
+    iteration on, what requests copies and waits for them is done before, too, for later ones.
+    """
+    axes = op.axes_of(SERIAL)
+    rising = [c for c in where if any((c.coefficient(axis) or 1) > 0 for axis in axes)]
+    requests = [n for n, inner in enumerate(op.body.block.ops) if isinstance(inner, _REQUESTS)]
+    if not rising or not requests:
+        _into_if(to, op.body.block, 0, where)
+        return
+    _into_if(to, op.body.block, requests[-1] + 1, rising)
+    if falling := [c for c in where if c not in rising]:
+        _into_if(to, op.body.block, 0, falling)
+
+
+def _into_if(to: ReduceLowering, block: Block, first: int, where: Sequence[Expr]) -> None:
+    """Moves the operations of a block from some on into an `scf.if`, all but the last."""
+    *ops, last = block.ops
     body = Block()
-    for each in inner:
+    for each in ops[first:]:
         each.detach()
         body.add_op(each)
     body.add_op(scf.YieldOp())

@@ -15,7 +15,7 @@ from dlc.dialects.axes import REGISTER, new_body
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
-from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
+from dlc.transforms.kernel.lowering.stage_lowering import COMPUTED_ROUNDS, StageLowering
 
 
 def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
@@ -23,14 +23,18 @@ def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
     Inserts the computation of a slab: each thread computes runs of neighbouring elements, whose
     loads and stores are wide. The place within a run is a register axis. Of a slab that says how
     many points a thread holds, it computes those at once. One that is computed element by element
-    of another, which nobody reads afterwards, takes its place.
+    of another, which nobody reads afterwards, takes its place
+    where both are laid out alike.
     """
     if op.points_held is not None:
         _compute_points(to, op, op.points_held)
         return
     width = run_width(op.result_type)
     taken = overwritten(op)
-    buffer = to.allocate(op.result) if taken is None else to.slabs[taken.result][0]
+    if taken is not None and taken.result.type == op.result.type:
+        buffer, _ = to.slabs[taken.result]
+    else:
+        buffer = to.allocate(op.result)
     to.slabs[op.result] = buffer, ()
 
     def one(place: Sequence[Expr], inside: Sequence[Expr]) -> None:
@@ -45,7 +49,7 @@ def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
             with to.in_loop(run):
                 _compute(to, op, buffer, [*outer, last + Expr.of(run.axes[0])], run.axes)
 
-    to.deal(op.sizes, width, one)
+    to.deal(op.sizes, width, one, COMPUTED_ROUNDS)
 
 
 def _compute_points(to: StageLowering, op: tile.ComputeOp, points: Sequence[int]) -> None:
@@ -90,9 +94,9 @@ def _compute(
             if isinstance(each, IndexedOp):
                 each.substitute(at.get)
     if whole and not yielded.where:
-        sums = max((n + 1 for n, inner in enumerate(body) if inner.regions), default=0)
-        _insert_all(to, body[:sums])
-        rest = [*body[sums:], tile.StoreOp(value, buffer, place)]
+        made = _made_of_sums(body)
+        _insert_all(to, [inner for inner in body if inner not in made])
+        rest = [*made, tile.StoreOp(value, buffer, place)]
         plain = _without_selects(rest)
         with to.either(to.insert(kernel.TestOp([c.substitute(at.get) for c in whole]))) as other:
             _insert_all(to, plain)
@@ -103,6 +107,17 @@ def _compute(
     if yielded.where:
         value = _kept(to, value, [c.substitute(at.get) for c in yielded.where], lanes)
     to.builder.insert(tile.StoreOp(value, buffer, place))
+
+
+def _made_of_sums(ops: Sequence[Operation]) -> list[Operation]:
+    """The operations that need what others with regions, reduces, give."""
+    needing = {result for op in ops if op.regions for result in op.results}
+    found: list[Operation] = []
+    for op in ops:
+        if not needing.isdisjoint(op.operands) and not op.regions:
+            found.append(op)
+            needing.update(op.results)
+    return found
 
 
 def _insert_all(to: StageLowering, ops: Sequence[Operation]) -> None:

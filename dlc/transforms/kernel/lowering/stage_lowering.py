@@ -18,7 +18,9 @@ from dlc.ir.expr import Expr
 from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
 
 UNROLLED_ROUNDS = 8
-"""Most rounds of work dealt to the threads that are written without a loop."""
+"""Most rounds of copies dealt to the threads that are written without a loop."""
+COMPUTED_ROUNDS = 16
+"""Most rounds of computing dealt to the threads that are: addresses are more beside it."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,12 @@ class StageLowering(KernelBuilder):
         sizes: Sequence[int],
         width: int,
         one: Callable[[Sequence[Expr], Sequence[Expr]], None],
+        unrolled: int = UNROLLED_ROUNDS,
     ) -> None:
         """
         Deals a slab in runs of `width` elements over the threads, run t, t + threads, … to thread
-        t. `one` inserts what is done with a run, given its subscripts and which threads have it.
+        t. `one` inserts what is done with a run, given its subscripts and which threads have it; up
+        to so many rounds are written without a loop.
         """
         runs = prod(sizes) // width
         rounds = -(-runs // self.threads)
@@ -107,7 +111,7 @@ class StageLowering(KernelBuilder):
         if rounds == 1:
             at(Expr())
         else:
-            with self.loop(rounds, "round", unroll=rounds <= UNROLLED_ROUNDS) as index:
+            with self.loop(rounds, "round", unroll=rounds <= unrolled) as index:
                 at(Expr.of(index))
 
 

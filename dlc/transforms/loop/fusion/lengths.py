@@ -1,4 +1,5 @@
-"""Masks that compare places with numbers from memory become conditions; see `take_lengths`."""
+"""Masks that compare places, or these with numbers from memory, become conditions; see
+`take_lengths`."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ OPPOSITE = {"sle": "sgt", "slt": "sge", "sge": "slt", "sgt": "sle"}
 
 def take_lengths(kernel: KernelOp) -> bool:
     """
-    Writes what a reduce makes -inf from a place on that memory tells as a select with conditions;
-    says if there is any. Sums of integers are taken not to overflow.
+    Writes what a reduce makes -inf up to a place or from one on, which other axes or memory tell,
+    as a select with conditions; says if there is any. Sums of integers are taken not to overflow.
     """
     found = False
     for op in list(kernel.walk()):
@@ -101,8 +102,10 @@ def _condition(
         return None
     numbers = list[tuple[SSAValue, int]]()
     places = _places(sides[0], 1, numbers) + _places(sides[1], -1, numbers) - apart
-    if len(numbers) != 1 or not any(places.coefficient(axis) for axis in fold.axes):
+    if len(numbers) > 1 or not any(places.coefficient(axis) for axis in fold.axes):
         return None
+    if not numbers:
+        return places
     (number, sign), (least, most) = numbers[0], bounds(places)
     if number.owner in inside or isinf(least) or isinf(most):
         return None

@@ -130,8 +130,8 @@ def _pairs(kernel: tile.KernelOp) -> Iterator[tuple[tile.ReduceOp, tile.ReduceOp
 
 def _skip_masked(score: Operation, largest: tile.ReduceOp, operand: ComputedOperand) -> list[str]:
     """
-    Folds nothing of chunks that come after the last in which a score of the block is not -inf:
-    their powers are 0 beside any other. Says so if there can be such.
+    Folds nothing of chunks that come before the first or after the last in which a score of the
+    block is not -inf: their powers are 0 beside any other. Says so if there can be such.
     """
     chunk = largest.parent_op()
     if not isinstance(score, tile.SelectOp) or not isinstance(chunk, tile.ReduceOp):
@@ -149,7 +149,7 @@ def _skip_masked(score: Operation, largest: tile.ReduceOp, operand: ComputedOper
         if parts is None:
             continue
         best = parts[0] + int(most(parts[1]))
-        if (step := best.coefficient(axis)) is not None and step < 0 and len(fixed) > 1:
+        if best.coefficient(axis) and len(fixed) > 1:
             held.append(best)
     if not held:
         return []

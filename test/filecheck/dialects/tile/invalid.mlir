@@ -230,3 +230,23 @@ kernel.func @unbounded(%x: memref<1xi64>) -> (%y: memref<1xf32>) grid 1 block 8 
   %n = arith.index_cast %v : i64 to index
   %s = tile.combine add %one across(%n) among(%n) : f32
 }
+
+// -----
+
+// CHECK: expected the number of one of 1 block axes and of waves, found [1, 1]
+%y = tile.kernel @no_such_axis() -> (%y: memref<8xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch last_first [1, 1] block(%i in 8) {
+    tile.store %one, %y[%i] : memref<8xf32>
+  }
+}
+
+// -----
+
+// CHECK: expected 1 wave, or waves of a power of 2 of the 12 points of %i, found 2
+%y = tile.kernel @six_each() -> (%y: memref<12xf32>) {
+  %one = arith.constant 1.0 : f32
+  tile.launch last_first [0, 2] block(%i in 12) {
+    tile.store %one, %y[%i] : memref<12xf32>
+  }
+}

@@ -45,3 +45,12 @@
     tile.store %q, %z[%i] : memref<32xf32>
   }
 }
+
+// Blocks in an order of their own.
+%o = tile.kernel @ordered() -> (%o: memref<8x3xf32>) {
+  %one = arith.constant 1.0 : f32
+  // CHECK: tile.launch last_first [0, 2] block(%i in 8, %j in 3) {
+  tile.launch last_first [0, 2] block(%i in 8, %j in 3) {
+    tile.store %one, %o[%i, %j] : memref<8x3xf32>
+  }
+}

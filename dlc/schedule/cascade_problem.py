@@ -1,0 +1,206 @@
+"""
+Attention as a problem of tiling: a sum of powers of e that is a contraction, whose exponents may be
+sums; its sizes, and what conditions tell of the keys that are not masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, inf, prod
+
+from xdsl.dialects.builtin import FloatAttr
+from xdsl.ir import BlockArgument, SSAValue
+from xdsl.traits import ConstantLike
+
+from dlc.analysis.loop.contraction import contraction_of, weight_axes
+from dlc.analysis.loop.loops import trip_count
+from dlc.dialects import loop
+from dlc.dialects.axes import AxesOp
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.layouts import shape_of
+from dlc.ir.monoid import EXPSUM
+from dlc.ir.variance import Variance, variance
+from dlc.schedule.contraction_tiles import outer_loop
+
+Bound = tuple[int, int, int]
+"""a, b and c of a condition a * row + b * key + c >= 0 of keys that are not masked."""
+
+
+@dataclass(frozen=True)
+class CascadeProblem:
+    """Sizes of attention."""
+
+    batch: int
+    rows: int
+    columns: int
+    keys: int
+    width: int
+    """Products that a score is the sum of; 0 where it is loaded."""
+    row_bytes: int
+    """Bytes of what is loaded for a row, whatever the key."""
+    score_bytes: int
+    """Bytes of what is loaded for a row and a key."""
+    key_bytes: int
+    """Bytes of what is loaded for a key, whatever the row and column."""
+    column_bytes: int
+    """Bytes of what is loaded for a key and a column."""
+    results: int
+    """Values of a row and a column that are folded: the largest exponent, and sums."""
+    memory_bytes: int
+    """Bytes of all memrefs that are loaded of; several heads may share one's keys."""
+    share: float = 1.0
+    """The share of rows and keys between the first and the last key of each row that is not
+    masked."""
+    bounds: tuple[Bound, ...] = ()
+    """What tells the keys of a row that are not masked, those between."""
+
+    @property
+    def skips(self) -> bool:
+        """True if some keys of some rows are masked, and where is known."""
+        return bool(self.bounds)
+
+    def held(self, rows: int, chunk: int) -> tuple[int, ...]:
+        """Of each block of so many rows, the chunks of keys that are not skipped."""
+        return _held(self.bounds, self.rows, self.keys, rows, chunk)
+
+
+def between(bounds: Sequence[Bound], first: int, last: int, keys: int) -> tuple[int, int]:
+    """The first key that any of some rows has, and the one after the last."""
+    start, end = 0, keys
+    for a, b, c in bounds:
+        most = c + max(a * first, a * last)
+        if b < 0:
+            end = min(end, most // -b + 1)
+        elif b > 0:
+            start = max(start, -(most // b))
+    return start, max(start, end)
+
+
+@lru_cache(maxsize=1024)
+def _held(
+    bounds: tuple[Bound, ...], count: int, keys: int, rows: int, chunk: int
+) -> tuple[int, ...]:
+    found: list[int] = []
+    for first in range(0, count, rows):
+        start, end = between(bounds, first, min(first + rows, count) - 1, keys)
+        found.append(ceil(end / chunk) - start // chunk if end > start else 0)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class TiledCascade:
+    """A kernel that is attention, and which of its axes are tiled."""
+
+    outer: loop.ForOp
+    row: BlockArgument | None
+    """None where keys are not shared: each row has its own."""
+    column: BlockArgument
+    problem: CascadeProblem
+    ends_early: bool
+    """True if memory tells how many keys there are."""
+
+
+def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
+    """A kernel as attention under free loops and nothing else, or None if it is none."""
+    outer = outer_loop(kernel)
+    inner = [op for op in outer.body.block.ops if isinstance(op, AxesOp)] if outer else []
+    if outer is None or len(inner) != 1 or not isinstance(fold := inner[0], loop.ReduceOp):
+        return None
+    if fold.monoid_name.data != EXPSUM or len(fold.axes) != 1 or fold.yielded.where:
+        return None
+    within = [op for op in fold.body.walk() if isinstance(op, AxesOp)]
+    if len(within) > 1 or any(not isinstance(op, loop.ReduceOp) for op in within):
+        return None
+    along = variance(kernel)
+    axes = _tiled_axes(fold, outer, along)
+    if axes is None:
+        return None
+    row, column = axes
+    (key,), exponent = fold.axes, fold.yielded.values[0]
+    width = trip_count(within[0]) if within else 0
+    sizes = dict.fromkeys(((True, False), (True, True), (False, True)), 0)
+    columns, refs = 0, dict[SSAValue, int]()
+    for op in fold.body.walk():
+        if not isinstance(op, loop.LoadOp):
+            continue
+        varies, size = along[op.result], element_bytes(op.result.type)
+        deep = bool(within) and not varies.isdisjoint(within[0].axes)
+        refs[op.ref] = prod(shape_of(op.ref)) * size
+        if column in varies:
+            columns += size
+        elif (kind := (row in varies, key in varies)) in sizes:
+            sizes[kind] += size * (width if deep else 1)
+    batch = prod(outer.hint(a) for a in outer.axes if a not in (row, column))
+    rows, bounds = 1 if row is None else outer.hint(row), _bounds(exponent, row, key)
+    problem = CascadeProblem(
+        batch,
+        rows,
+        outer.hint(column),
+        fold.hint(key),
+        width,
+        sizes[True, False],
+        sizes[True, True],
+        sizes[False, True],
+        columns,
+        len(fold.results),
+        sum(refs.values()),
+        _share(bounds, rows, fold.hint(key)),
+        bounds,
+    )
+    return TiledCascade(outer, row, column, problem, _ends_early(exponent, outer, key))
+
+
+def _tiled_axes(
+    fold: loop.ReduceOp, outer: loop.ForOp, along: Variance
+) -> tuple[BlockArgument | None, BlockArgument] | None:
+    """The longest axis of rows that share keys, if there is one, and the longest of columns."""
+    found, columns = contraction_of(fold, along), weight_axes(fold, along)
+    exponent, *weights = fold.yielded.values
+    rows: tuple[SSAValue, ...] = ()
+    if found is not None:
+        rows, columns = found.rows, found.columns
+        if not along[exponent].isdisjoint(columns):
+            return None
+        if any(not along[w].isdisjoint(rows) for w in weights):
+            return None
+    if not columns:
+        return None
+    row, column = (max(axes, key=outer.hint, default=None) for axes in (rows, columns))
+    assert row is None or isinstance(row, BlockArgument)
+    assert isinstance(column, BlockArgument)
+    return row, column
+
+
+def _bounds(exponent: SSAValue, row: BlockArgument | None, key: BlockArgument) -> tuple[Bound, ...]:
+    """What conditions tell of the keys of a row that are not masked."""
+    select = exponent.owner
+    if row is None or not isinstance(select, loop.SelectOp):
+        return ()
+    default = ConstantLike.get_constant_value(select.default)
+    if not isinstance(default, FloatAttr) or default.value.data != -inf:
+        return ()
+    found: list[Bound] = []
+    for condition in select.where:
+        of_key, of_row = condition.coefficient(key), condition.coefficient(row)
+        if {*condition.values()} == {row, key} and of_key and of_row:
+            found.append((of_row, of_key, condition.constant))
+    return tuple(found)
+
+
+def _share(bounds: Sequence[Bound], rows: int, keys: int) -> float:
+    """The share of keys between the first and the last that is not masked."""
+    if not bounds or not rows * keys:
+        return 1.0
+    ends = (between(bounds, r, r, keys) for r in range(rows))
+    return sum(end - start for start, end in ends) / (rows * keys)
+
+
+def _ends_early(exponent: SSAValue, outer: loop.ForOp, key: BlockArgument) -> bool:
+    """True if an exponent is -inf from a key on that is no function of where it stands."""
+    select, axes = exponent.owner, {*outer.axes, key}
+    conditions = select.where if isinstance(select, loop.SelectOp) else ()
+    return any(
+        (c.coefficient(key) or 0) < 0 and not axes.issuperset(c.values()) for c in conditions
+    )
