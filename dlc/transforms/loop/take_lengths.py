@@ -19,9 +19,9 @@ class TakeLengthsPass(ModulePass):
     of keys or the length of a row, as selects with conditions.
 
     *Legal when* each side of the comparison is a sum of axes, of constants, and at most one of them
-    of one integer from before the reduce. That integer may be any: the nearest one at which the condition
-    may change takes its place, so that no index overflows. Sums of integers in the program are
-    taken not to overflow.
+    of one integer from before the reduce. That integer may be any: the nearest one at which the
+    condition may change takes its place, so that no index overflows. Sums of integers in the
+    program are taken not to overflow.
     *Faster because* chunks of which all is masked can be known: `stage-inputs` skips them, and what
     attention over a cache takes is what its length takes, not its capacity.
 

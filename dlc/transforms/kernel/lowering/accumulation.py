@@ -21,7 +21,6 @@ from dlc.transforms.kernel.lowering.reduce_lowering import (
     registers_around,
 )
 
-
 _REQUESTS = kernel.CommitOp | kernel.WaitOp
 """What stands in a loop for the copies that it requests and waits for."""
 
