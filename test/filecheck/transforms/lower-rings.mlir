@@ -196,12 +196,16 @@
 
 // -----
 
-// Nor is a chunk skipped before others are used: those are requested in its iteration.
+// In iterations that skip chunks before the first that is used, those to come are requested and
+// waited for.
 // CHECK-LABEL: kernel.func @not_first(
 // CHECK: scf.for %k
 // CHECK-NEXT: kernel.wait 1
-// CHECK: kernel.test where (%k < 6)
-// CHECK: kernel.select %v where (%k - %b >= 0) else
+// CHECK: kernel.test where (%k < 6, %k - %b >= -2)
+// CHECK: kernel.commit
+// CHECK-NEXT: %[[used:.*]] = kernel.test where (%k - %b >= 0)
+// CHECK-NEXT: scf.if %[[used]] {
+// CHECK-NEXT: %v = kernel.load %r[%slot, -%t + 31]
 %x = "test.op"() : () -> tensor<250xf32>
 %y = tile.kernel @not_first(%x: memref<250xf32> = %x) -> (%y: memref<4x32xf32>) {
   tile.launch block(%b in 4) thread(%t in 32) {
