@@ -336,6 +336,45 @@ func.func @main(%q: tensor<{heads}x{s}x{d}xf32>, %keys: tensor<{groups}x{s}x{d}x
     return Case(f"attention_{heads}x{groups}x{s}x{d}", text, (q, k, v), expected, max(s, d))
 
 
+def window(heads: int, s: int, d: int, width: int) -> Case:
+    """
+    Attention of heads to as many keys as a window has, in one reduce of the largest score and sums
+    relative to it.
+    """
+    q, k, v = (_normal(n, heads, s, d) for n in (1, 2, 3))
+    memref = _memref(q.shape)
+    body = f"""
+    %none = arith.constant 0xff800000 : f32
+    %one = arith.constant 1.000000e+00 : f32
+    %scale = arith.constant {d**-0.5:.8f} : f32
+    loop.for %h in {heads}, %row in {s}, %c in {d} {{
+      %max, %sum, %o = loop.reduce expsum %j in {s} -> (f32, f32, f32) {{
+        %dot = loop.reduce add %k in {d} -> f32 {{
+          %a = loop.load %q[%h, %row, %k] : {memref}
+          %b = loop.load %keys[%h, %j, %k] : {memref}
+          %product = arith.mulf %a, %b : f32
+          loop.yield %product : f32
+        }}
+        %scaled = arith.mulf %dot, %scale : f32
+        %score = loop.select %scaled where (%row - %j >= 0, %j - %row >= {1 - width}) else %none
+            : f32
+        %value = loop.load %v[%h, %j, %c] : {memref}
+        loop.yield %score, %one, %value : f32, f32, f32
+      }}
+      %y_row = arith.divf %o, %sum : f32
+      loop.store %y_row, %y[%h, %row, %c] : {memref}
+    }}"""
+    text = _module("window", {"q": q, "keys": k, "v": v}, {"y": list(q.shape)}, body)
+
+    def expected(q: Array, k: Array, v: Array) -> list[Array]:
+        far = np.arange(s)[:, None] - np.arange(s)
+        scores = np.where((far >= 0) & (far < width), q @ k.swapaxes(1, 2) / d**0.5, -np.inf)
+        p = np.exp(scores - scores.max(axis=2, keepdims=True))
+        return [p / p.sum(axis=2, keepdims=True) @ v]
+
+    return Case(f"window_{heads}x{s}x{d}_{width}", text, (q, k, v), expected, max(s, d))
+
+
 def softmax(rows: int, columns: int) -> Case:
     """Softmax along rows."""
     x = _normal(1, rows, columns)

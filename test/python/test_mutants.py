@@ -74,6 +74,7 @@ SAMPLE = (
     "4 slots, 2 chunks, sm_90",
     "linear_13x20x40, sm_80",
     "rotation_2x9x10x28, sm_80",
+    "window_2x30x8_10, sm_80",
     "softmax_6x100, sm_80",
     "column_sum_50x33, sm_80",
     "running_best_50x33, sm_80",

@@ -69,6 +69,12 @@ COLUMNS = (
 )
 SCANNED_COLUMNS = "tileify,cooperative-reduce{threads=4 rows=8 vector=2 order=rows}"
 WARPS = "tileify,cooperative-reduce{threads=96 rows=1 vector=2},mark-unroll{limit=2}"
+CASCADE = (
+    "tileify,chunk-matmul-k{bk=8 vector=4},blockify-launch{block=8,8 thread=4,8 last=2 waves=2},"
+    "stage-inputs{budget=20000 compute=true points=2,2},register-tile{extents=2},"
+    "permute-register-tile,double-buffer{depth=2},async-copy,pad-smem,pipeline-k-outer,"
+    "mark-unroll{limit=4}"
+)
 POINTS = (
     "tileify,blockify-launch{block=4,64 thread=2,16},stage-inputs{budget=4096},"
     "register-tile{extents=2,4},permute-register-tile,mark-unroll{limit=4}"
@@ -225,6 +231,12 @@ OTHERS = (
     ),
     other(POINTS, loop_cases.strided_pointwise(9, 70), loop_cases.strided_pointwise(70, 9)),
     other(POINTS, loop_cases.pad_pointwise(9, 70), loop_cases.pad_pointwise(33, 128)),
+    other(
+        CASCADE,
+        loop_cases.window(2, 30, 8, 10),
+        loop_cases.window(1, 61, 12, 100),
+        loop_cases.window(3, 9, 4, 3),
+    ),
     other(POINTS, loop_cases.gather(11, 40, 13), loop_cases.gather(3, 128, 40)),
 )
 
