@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from dlc.judge.validation import Validation
     from dlc.pipeline import Observer
+    from dlc.trace.model import Measurement
     from dlc.trace.verdicts import Verdicts
 
 
@@ -116,11 +118,11 @@ def _load_and_run(options: argparse.Namespace, sources: dict[str, str], timing: 
     if options.verbose > 1:
         observers.insert(0, Diffs(wants_colour(options.color, sys.stdout)))
     job = Job(loaded, options, observers, timing, sources)
-    if page is not None:
+    if page is not None and options.command == "compile":
         from dlc.cli.trace_report import write_trace
 
         write_trace(job, page, writers, verdicts)
-    code = _run(job, verdicts)
+    code = _run(job, writers, verdicts)
     sys.stdout.flush()
     if validation is not None:
         print(validation, file=sys.stderr)
@@ -173,8 +175,8 @@ def _verdicts(validation: Validation | None) -> Verdicts | None:
     return None if validation is None else Verdicts(validation)
 
 
-def _run(job: Job, verdicts: Verdicts | None) -> int:
-    """The command itself: its exit code. `verdicts` are for the page of `dlc trace`."""
+def _run(job: Job, writers: Sequence[Observer], verdicts: Verdicts | None) -> int:
+    """The command itself: its exit code. `writers` and `verdicts` are for the page of a trace."""
     match job.options.command:
         case "compile":
             from dlc.cli.outputs import compile_and_write
@@ -193,15 +195,27 @@ def _run(job: Job, verdicts: Verdicts | None) -> int:
         case "tune":
             from dlc.cli.tune_report import tune_and_report
 
-            return tune_and_report(job)
+            return tune_and_report(job, writers)
         case "trace":
             from dlc.cli.trace_report import trace_and_report
 
             return trace_and_report(job, verdicts)
         case _:
-            from dlc.cli.run_report import run_and_report
+            return _run_and_trace(job, writers, verdicts)
 
-            return run_and_report(job)
+
+def _run_and_trace(job: Job, writers: Sequence[Observer], verdicts: Verdicts | None) -> int:
+    """Runs the program; the page has what its kernels took, unless the run failed."""
+    from dlc.cli.run_report import run_and_report
+
+    times: list[Measurement] = []
+    try:
+        return run_and_report(job, times.append)
+    finally:
+        if job.options.trace is not None:
+            from dlc.cli.trace_report import write_trace
+
+            write_trace(job, job.options.trace, writers, verdicts, next(iter(times), None))
 
 
 def _device_of_tensors(options: argparse.Namespace) -> AbstractContextManager[object]:

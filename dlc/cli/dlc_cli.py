@@ -142,6 +142,12 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
         "--profile",
         help="say what bounds each kernel: by Nsight Compute on a GPU, else from its machine code",
     )
+    command.add_argument(
+        "--times",
+        metavar="FILE.json",
+        dest="times_to",
+        help="write what a launch of each kernel took, for dlc trace --times",
+    )
     _add_tuned(command)
     _add_trace(command)
     _add_validate(command)
@@ -200,6 +206,7 @@ def _add_tune_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--plot", metavar="FILE", help="draw the search, and the estimate against what was found"
     )
+    _add_trace(command)
     command.add_argument("--seed", type=int, help="of the search, and of random inputs [0]")
     command.set_defaults(validate=False)
 
@@ -215,6 +222,12 @@ def _add_trace_options(command: argparse.ArgumentParser) -> None:
         "--sass", action="store_true", help="show the machine code, too, by nvcc and nvdisasm"
     )
     command.add_argument("--kernel", metavar="NAME", help="the kernel to show first [the first]")
+    command.add_argument(
+        "--times",
+        metavar="FILE",
+        help="show measured times beside the estimate: of dlc run --times, or the output of "
+        "ncu --csv --page raw",
+    )
     command.add_argument("--seed", type=int, help="of weights and inputs, with --validate [0]")
     _add_tuned(command)
     command.add_argument(

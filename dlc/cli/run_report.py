@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -25,6 +25,10 @@ from dlc.text import GREEN, RED, counted, paint, seconds, table, wants_colour
 
 if TYPE_CHECKING:
     from dlc.cli.profile_report import Profile
+    from dlc.trace.model import Measurement
+
+Times = dict[KernelImage, list[float]]
+"""Of each kernel the seconds of its launches."""
 
 NOT_COMPARED = (
     "the results were compared with nothing, as IR says no other way to compute them: with -c TEXT "
@@ -32,8 +36,8 @@ NOT_COMPARED = (
 )
 
 
-def run_and_report(job: Job) -> int:
-    """Runs what was loaded; 1 where a result is wrong, else 0."""
+def run_and_report(job: Job, on_measured: Callable[[Measurement], None]) -> int:
+    """Runs what was loaded; 1 where a result is wrong, else 0. The times are told once known."""
     options, timing = job.options, job.timing
     with timing.phase("dlc", "the program, looked up by its export"):
         key = key_of(job)
@@ -58,7 +62,7 @@ def run_and_report(job: Job) -> int:
             f"{len(executor.results)}"
         )
     _compile_kernels(executor, timing)
-    code = _run_and_judge(executor, subject, options)
+    code = _run_and_judge(executor, subject, options, on_measured)
     if options.bench:
         from dlc.cli.bench_report import report_bench
 
@@ -77,10 +81,16 @@ def run_and_report(job: Job) -> int:
     return code
 
 
-def _run_and_judge(executor: Executor, subject: Subject, options: argparse.Namespace) -> int:
+def _run_and_judge(
+    executor: Executor,
+    subject: Subject,
+    options: argparse.Namespace,
+    on_measured: Callable[[Measurement], None],
+) -> int:
     """Runs a program once and prints its kernels, its memory and its results: the exit code."""
     backend, arguments, shown = executor.backend, subject.arguments, subject.shown
     results, times = timed_run(executor, arguments)
+    _tell_times(backend.name, times, options, on_measured)
     print(kernel_table(executor.funcs, times, backend.name))
     memory = MemoryReport(shown.eager_peak)
     memory.take(subject.lowered.program)
@@ -100,6 +110,23 @@ def _run_and_judge(executor: Executor, subject: Subject, options: argparse.Names
         precision=subject.precision,
     )
     return report_accuracy(shown.rows, tensors, told, options, backend)
+
+
+def _tell_times(
+    backend: str,
+    times: Times,
+    options: argparse.Namespace,
+    on_measured: Callable[[Measurement], None],
+) -> None:
+    """Hands the times of kernels to a page, or writes them, where either is asked for."""
+    if options.times_to is None and options.trace is None:
+        return
+    from dlc.cli.kernel_times import measurement, write_times  # with xDSL
+
+    found = measurement(backend, times)
+    if options.times_to is not None:
+        write_times(options.times_to, found)
+    on_measured(found)
 
 
 def _profile(options: argparse.Namespace) -> Profile | None:
@@ -131,21 +158,19 @@ def make_backend(options: argparse.Namespace) -> Backend:
 
 def timed_run(
     executor: Executor, arguments: Sequence[torch.Tensor]
-) -> tuple[list[torch.Tensor], dict[KernelImage, float]]:
-    """The results, and the seconds of each kernel; on a GPU of a second run."""
-    times: dict[KernelImage, float] = {}
+) -> tuple[list[torch.Tensor], Times]:
+    """The results, and the seconds of each kernel's launches; on a GPU of a second run."""
+    times: Times = {}
 
     def launched(func: KernelImage, duration: float) -> None:
-        times[func] = times.get(func, 0.0) + duration
+        times.setdefault(func, []).append(duration)
 
     if executor.backend.name == "cuda":
         executor(arguments)
     return executor(arguments, launched), times
 
 
-def kernel_table(
-    funcs: Sequence[KernelImage], times: dict[KernelImage, float], backend: str
-) -> str:
+def kernel_table(funcs: Sequence[KernelImage], times: Times, backend: str) -> str:
     if not funcs:
         return "no kernels: the program computes nothing"
     header = ["kernel", "grid", "block", "shared bytes", f"time ({backend})"]
@@ -155,12 +180,12 @@ def kernel_table(
             str(func.grid_size),
             str(func.block_size),
             str(func.shared_bytes),
-            seconds(times[func]) if func in times else "-",
+            seconds(sum(times[func])) if func in times else "-",
         ]
         for func in funcs
     ]
     if len(rows) > 1:
-        rows.append(["total", "", "", "", seconds(sum(times.values()))])
+        rows.append(["total", "", "", "", seconds(sum(map(sum, times.values())))])
     return table(header, rows)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,19 +23,22 @@ from dlc.cli.job import Job
 from dlc.cli.status_line import STATUS, bar, progress
 from dlc.diagnostics import UsageError
 from dlc.passes import STAGES
-from dlc.pipeline import stage_of, text_of
+from dlc.pipeline import Observer, stage_of, text_of
 from dlc.text import counted
 from dlc.tuning.fusion_plans import PlanSearch
 from dlc.tuning.interrupts import interruptible
 from dlc.tuning.objectives import Objective
-from dlc.tuning.tune_program import get_objective, keep_plan, tune_module
+from dlc.tuning.traced import GivenSchedules, candidates_of
+from dlc.tuning.tune_program import TunedKernels, get_objective, keep_plan, tune_module
 from dlc.tuning.tuner import Budget, Trial, Tuning
 from dlc.tuning.tuning_plot import plot
 from dlc.tuning.tuning_report import difference, report
 
 
-def tune_and_report(job: Job) -> int:
-    """Tunes what was loaded; 130 if it was interrupted, else 0."""
+def tune_and_report(job: Job, writers: Sequence[Observer]) -> int:
+    """
+    Tunes what was loaded; 130 if it was interrupted, else 0. `writers` say which kernels merge.
+    """
     options, module = job.options, job.loaded.module
     if STAGES.index(stage_of(module)) > STAGES.index("loop"):
         raise UsageError(
@@ -45,9 +49,11 @@ def tune_and_report(job: Job) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     database = ScheduleDatabase(None if options.db is None else Path(options.db))
+    untuned = module.clone() if options.trace is not None else None
+    plan: list[Observer] = []
     with progress("tuning …"), interruptible():
         if options.plans > 1:
-            module = _planned(module, judge, options, database)
+            module, plan = _planned(module, judge, options, database)
         else:
             job.run_passes("loop")
         shown = _Shown(budget, options.verbose > 0)
@@ -63,6 +69,8 @@ def tune_and_report(job: Job) -> int:
             on_kernel=shown.kernel,
             database=database,
         )
+    if untuned is not None:
+        _trace(job, untuned, found, [*writers, *plan])
     if options.plot is not None:
         plot(found.tunings, Path(options.plot))
     if options.o is not None:
@@ -70,10 +78,22 @@ def tune_and_report(job: Job) -> int:
     return 130 if found.interrupted else 0
 
 
+def _trace(job: Job, module: ModuleOp, found: TunedKernels, writers: Sequence[Observer]) -> None:
+    """Writes the page of the program with the schedules that were found, and what these beat."""
+    from dlc.cli.trace_report import write_trace
+
+    tuned = {tuning.subject.name: candidates_of(tuning) for tuning in found.tunings}
+    given = [*writers, GivenSchedules(found.schedules)]
+    write_trace(job, job.options.trace, given, tuned=tuned, module=module)
+
+
 def _planned(
     module: ModuleOp, judge: Objective, options: argparse.Namespace, database: ScheduleDatabase
-) -> ModuleOp:
-    """The Loop IR of the best plan of which kernels merge, which is kept; all are printed."""
+) -> tuple[ModuleOp, list[Observer]]:
+    """
+    The Loop IR of the best plan of which kernels merge, which is kept, and the plan; all are
+    printed.
+    """
     if stage_of(module) == "loop":
         raise UsageError("--plans is for programs whose kernels are not made yet, not for Loop IR")
     search = PlanSearch(module, judge, options.seed or 0)
@@ -81,7 +101,7 @@ def _planned(
     keep_plan(search, database)
     STATUS.clear()
     print(search, end="\n\n")
-    return best.module
+    return best.module, [best.said] if best.said.groups else []
 
 
 def transfer(options: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 
 from dlc.analysis.kernel.instruction_counts import costs_of, counts_of
 from dlc.analysis.kernel.shared_memory import shared_slots
+from dlc.backend.cuda.print.c_text import kernel_name
 from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import host, kernel, loop, tile
 from dlc.ir.provenance import ops_of
@@ -25,6 +26,7 @@ from dlc.schedule.occupancy import occupancy
 from dlc.schedule.scheduled_time import guessed, scheduled_seconds
 from dlc.simulator.checker import Progress, check_module
 from dlc.target import SECTOR_BYTES, Target, target_of
+from dlc.trace.choices import Choices
 from dlc.trace.lane_pictures import products_of
 from dlc.trace.lines import origins
 from dlc.trace.machine_code import machine_code
@@ -33,12 +35,15 @@ from dlc.trace.model import (
     Access,
     Axis,
     Bank,
+    Candidates,
     Checked,
     Chip,
     Cost,
     Hazard,
     Kernel,
     LineCost,
+    Measured,
+    Measurement,
     Owners,
     Pipeline,
     Trace,
@@ -63,17 +68,20 @@ def trace_of(
     shown: str | None = None,
     sass: bool = False,
     verdicts: Verdicts | None = None,
+    measured: Measurement | None = None,
+    tuned: Mapping[str, Candidates] | None = None,
 ) -> Trace:
     """
     Takes a module to Kernel IR, in place, and tells of it. `sources` are texts of the program by
     the names of their files. With `check`, which is told how far it is, kernels are checked. With
     `sass` there is the machine code, too; BackendError without nvcc or nvdisasm. `shown` is the
     kernel that is shown first; ValueError if there is none of that name. With `verdicts` the
-    program is run after each pass.
+    program is run after each pass. `measured` are times of kernels; `tuned` what a tuning found
+    about some, by their names.
     """
-    recorder, tiles = Recorder(sources), _Tiles()
+    recorder, tiles, chosen = Recorder(sources), _Tiles(), Choices()
     judging = [] if verdicts is None else [verdicts]
-    run_pipeline(ctx, module, "kernel", [*observers, *judging, recorder, tiles])
+    run_pipeline(ctx, module, "kernel", [*observers, *judging, recorder, tiles, chosen])
     recorder.finish(module)
     target = target_of(module)
     machine: Mapping[str, Mapping[str, float]] = {}
@@ -87,8 +95,15 @@ def trace_of(
         for op in module.walk()
         if isinstance(op, kernel.FuncOp)
     ]
+    for number, made in enumerate(kernels):
+        candidates = (tuned or {}).get(made.name) or chosen.of(made.name)
+        times = None if measured is None else _measured(measured, made.name)
+        kernels[number] = replace(made, candidates=candidates, measured=times)
     chip = Chip(target.name, target.sms, target.flops, target.memory_bandwidth)
     names = [k.name for k in kernels]
+    if measured is not None and not any(k.measured for k in kernels):
+        found, own = ", ".join(measured.kernels), ", ".join(names)
+        raise ValueError(f"the times of {measured.how}, are of {found or 'nothing'}, not of {own}")
     if shown is not None and shown not in names:
         error = ValueError(f"there is no kernel '{shown}' to show")
         raise with_hint(error, did_you_mean(shown, names) or f"they are {', '.join(names)}")
@@ -97,7 +112,14 @@ def trace_of(
     if verdicts is not None:
         passes = [replace(p, verdict=v) for p, v in zip(passes, verdicts.said, strict=True)]
         validated = verdicts.summary
-    return Trace(title, VERSION, chip, recorder.panes, passes, kernels, memory, first, validated)
+    how = "" if measured is None else measured.how
+    panes = recorder.panes
+    return Trace(title, VERSION, chip, panes, passes, kernels, memory, first, validated, how)
+
+
+def _measured(measured: Measurement, name: str) -> Measured | None:
+    """What a kernel took, by its name in the IR or in CUDA."""
+    return measured.kernels.get(name) or measured.kernels.get(kernel_name(name))
 
 
 class _Tiles:
@@ -219,4 +241,6 @@ def _kernel(
         products=products_of(func, line_of),
         cost=tiles.costs.get(func.name_),
         checked=checked,
+        candidates=None,
+        measured=None,
     )

@@ -14,7 +14,13 @@
  *   block: number, shared_bytes: number, seconds: number, figures: Record<string, number>,
  *   machine: Record<string, number>, lines: Record<string, LineCost>, blocks_per_sm: number,
  *   axes: Axis[], owners: Owners | null, pipeline: Pipeline | null, banks: Bank[],
- *   products: Product[], cost: Cost | null, checked: Checked | null}} Kernel
+ *   products: Product[], cost: Cost | null, checked: Checked | null,
+ *   candidates: Candidates | null, measured: Measured | null}} Kernel
+ * @typedef {{seconds: number, launches: number,
+ *   counters: Record<string, number | string>}} Measured
+ * @typedef {{number: number, text: string, estimate: number, seconds: number, again: boolean,
+ *   refusal: string}} Tried
+ * @typedef {{chosen: string, lost: string[], objective: string, tried: Tried[]}} Candidates
  * @typedef {{slots: number, bytes: number, wavefronts: number, ways: number,
  *   registers: number}} LineCost
  * @typedef {{name: string, lanes: number[][], places: number[][]}} Fragment
@@ -34,7 +40,7 @@
  * @typedef {{title: string, version: string,
  *   chip: {name: string, sms: number, flops: number, memory_bandwidth: number},
  *   panes: Pane[], passes: Pass[], kernels: Kernel[], memory: Memory | null,
- *   shown: string, validated: string}} Trace
+ *   shown: string, validated: string, measured: string}} Trace
  */
 
 /** @param {string} id @returns {HTMLElement} */

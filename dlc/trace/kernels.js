@@ -15,7 +15,9 @@ function drawKernels() {
     parts.push(figures("a thread or warp executes", chosen.figures));
     if (Object.keys(chosen.machine).length)
       parts.push(figures("its machine code has", chosen.machine));
-    parts.push(...ownersPicture(chosen), ...wavesPicture(chosen));
+    if (chosen.measured && Object.keys(chosen.measured.counters).length)
+      parts.push(figures(`counted: ${trace.measured}`, chosen.measured.counters));
+    parts.push(...candidatesList(chosen), ...ownersPicture(chosen), ...wavesPicture(chosen));
     parts.push(...pipelinePicture(chosen), ...fragmentsPicture(chosen));
     parts.push(...banksPicture(chosen), ...costliest(chosen), ...checkedList(chosen));
   }
@@ -23,12 +25,17 @@ function drawKernels() {
   const rows = trace.kernels.map((kernel) => [
     kernel.name, String(kernel.launches), microseconds(kernel.seconds),
     microseconds(kernel.seconds * kernel.launches), String(kernel.grid), String(kernel.block),
-    String(kernel.shared_bytes), kernel.ops.slice(0, 4).map((op) => op.split(" ")[1]).join(", "),
+    String(kernel.shared_bytes), ...measuredCells(kernel), kernel.ops.slice(0, 4).map((op) => op.split(" ")[1]).join(", "),
   ]);
   parts.push(table(
-    ["kernel", "launches", "us each", "us in all", "grid", "block", "shared bytes", "operations"],
+    ["kernel", "launches", "us each", "us in all", "grid", "block", "shared bytes",
+      ...(trace.measured ? ["us measured", "of the estimate"] : []), "operations"],
     rows, rows.findIndex(([name]) => name === state.kernel)));
-  parts.push(make("p", "c", `Times are predicted for ${trace.chip.name}, not measured.`));
+  parts.push(make("p", "c", trace.measured
+    ? `Times are predicted for ${trace.chip.name}; those measured are the mean of a kernel's `
+      + `launches: ${trace.measured}.`
+    : `Times are predicted for ${trace.chip.name}, not measured: dlc run --trace and `
+      + "dlc trace --times show measured ones."));
   byId("costs").replaceChildren(...parts);
 }
 
@@ -58,10 +65,19 @@ function costliest(kernel) {
     + "its banks; registers are those of arrays that a thread holds there."), made];
 }
 
-/** Names and values beside each other. @param {string} title @param {Record<string, number>} named */
+/** What was measured of a launch, beside the estimate. @param {Kernel} kernel @returns {string[]} */
+function measuredCells(kernel) {
+  if (!trace.measured) return [];
+  const { measured, seconds } = kernel;
+  if (!measured) return ["-", "-"];
+  const times = seconds > 0 ? `${figure(measured.seconds / seconds)} times` : "-";
+  return [microseconds(measured.seconds), times];
+}
+
+/** Names and values beside each other. @param {string} title @param {Record<string, number | string>} named */
 const figures = (title, named) => make("p", "figures", `${title}: `,
   Object.entries(named).filter(([, value]) => value).map(([name, value]) =>
-    make("span", "", "", [make("b", "", figure(value)), document.createTextNode(
+    make("span", "", "", [make("b", "", typeof value === "number" ? figure(value) : value), document.createTextNode(
       ` ${name.replaceAll("_", " ")}`)])));
 
 /** @param {number} seconds */

@@ -215,6 +215,58 @@ class Product:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a launch of a kernel took where it ran."""
+
+    seconds: float
+    """Of a launch, the mean of all."""
+    launches: int
+    """As many were measured."""
+    counters: Mapping[str, float | str]
+    """What else was counted, by its name; nothing where nobody counted."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Where kernels were measured."""
+
+    how: str
+    """Such as `dlc run on host`."""
+    kernels: Mapping[str, Measured]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A schedule that a tuning judged."""
+
+    number: int
+    """In the order in which they were tried; 0 is the default."""
+    text: str
+    """What it states otherwise than the default."""
+    estimate: float
+    """Seconds; -1 where there is none."""
+    seconds: float
+    """By the objective; -1 where it was refused."""
+    again: bool
+    """True if it was measured beside others, at the end."""
+    refusal: str
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What a kernel's schedule was preferred to."""
+
+    chosen: str
+    """Why it has this schedule."""
+    lost: Sequence[str]
+    """What the estimate put behind it, as `--explain` has it."""
+    objective: str = ""
+    """What a tuning judged by; empty where there was none."""
+    tried: Sequence[Tried] = ()
+    """The best first."""
+
+
+@dataclass(frozen=True)
 class Axis:
     """An axis of a kernel of the Tile IR: `thread(%ti in 16)`."""
 
@@ -257,6 +309,10 @@ class Kernel:
     """None where no Loop IR of the kernel was there to predict from."""
     checked: Checked | None
     """None where nobody asked."""
+    candidates: Candidates | None
+    """None where its schedule was there from the start."""
+    measured: Measured | None
+    """None where nobody measured it."""
 
 
 @dataclass(frozen=True)
@@ -309,6 +365,8 @@ class Trace:
     """The kernel that is shown first; empty where there is none."""
     validated: str
     """What the runs of the program between its passes have shown; empty where nobody asked."""
+    measured: str
+    """Where kernels were measured; empty where they were not."""
 
 
 def as_json(value: object) -> Json:

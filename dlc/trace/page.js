@@ -14,6 +14,7 @@ function draw() {
   byId("facts").textContent = kernel
     ? `grid ${kernel.grid} × ${kernel.block} threads, ${kernel.shared_bytes} B shared, `
       + `${microseconds(kernel.seconds)} us predicted on ${trace.chip.name}, `
+      + (kernel.measured ? `${microseconds(kernel.measured.seconds)} us measured, ` : "")
       + `launched ${counted(kernel.launches, "time")}`
     : `${counted(trace.kernels.length, "kernel")} for ${trace.chip.name}`;
   VIEWS[state.tab]();

@@ -17,6 +17,7 @@ SCRIPTS = tuple(
         "pictures",
         "pipelines",
         "fragments",
+        "candidates",
         "memory",
         "kernels",
         "page",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from test_trace import HALVES, TEXT, data_of, traced
 
 from dlc.cli.dlc_cli import main
+from dlc.cli.kernel_times import read_times
 from dlc.judge.validation import WrongResult
-from dlc.trace.model import Trace
+from dlc.trace.model import Candidates, Measured, Measurement, Trace, Tried
 from dlc.trace.page import page
 from dlc.trace.verdicts import NO_CHANGE, NOT_COMPARED, SAME, Verdicts
 
@@ -92,13 +94,116 @@ def test_a_seed_is_for_a_validation(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--seed needs --validate" in capsys.readouterr().err
 
 
+def test_candidates_that_lost_are_those_of_the_explanation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (kernel,) = traced(HALVES)[0].kernels
+    found = kernel.candidates
+    assert found is not None
+    assert main(["compile", "-c", HALVES, "--target", "sm_90", "--explain"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert found.lost
+    assert all(" ".join(text.split()) in said for text in (found.chosen, *found.lost))
+
+
+def test_times_of_a_run_stand_beside_the_estimate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times, file = tmp_path / "times.json", tmp_path / "page.html"
+    program = ["-c", SMALL, "--target", "sm_90"]
+    here = ["--backend", "host", "--times", str(times), "--trace", str(file)]
+    assert main(["run", *program, *here]) == 0
+    (told,) = json.loads(times.read_text())["kernels"].items()
+    data = data_of(file.read_text())
+    (kernel,) = data["kernels"]
+    assert data["measured"] == "dlc run on host"
+    assert (kernel["name"], kernel["measured"]["seconds"]) == (told[0], told[1]["seconds"])
+    assert kernel["measured"]["seconds"] > 0
+    assert kernel["measured"]["launches"] == 1
+
+    assert main(["trace", *program, "--times", str(times), "-o", str(file)]) == 0
+    again = data_of(file.read_text())
+    assert again["kernels"][0]["measured"] == kernel["measured"]
+    assert again["measured"] == "dlc run on host, times.json"
+    capsys.readouterr()
+    assert main(["trace", "-c", HALVES, "--times", str(times), "-o", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert f"are of {told[0]}, not of matmul" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"how": "x", "kernels": {"a": 3}}',
+        '{"how": "x", "kernels": {"a": {"seconds": -1, "launches": 1}}}',
+        '{"how": "x", "kernels": {"a": {"seconds": 1, "launches": 0}}}',
+        '{"kernels": {}}',
+    ],
+)
+def test_other_files_hold_no_times(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "times"
+    file.write_text(text)
+    assert main(["trace", "-c", SMALL, "--times", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert f"expected times of kernels in {file}, found something else" in said
+    assert "dlc run --times FILE.json writes them" in said
+
+
+NCU = """==PROF== Connected to process 1
+"ID","Kernel Name","gpu__time_duration.sum","sm__inst_issued.avg.pct_of_peak_sustained_active"
+"","","ns","%"
+"0","add(float *)","2000","50"
+"1","add(float *)","4000","70"
+"""
+
+
+def test_times_of_nsight_compute(tmp_path: Path) -> None:
+    file = tmp_path / "ncu.csv"
+    file.write_text(NCU)
+    found = read_times(str(file))
+    (kernel,) = traced("torch.randn(3) + 1", measured=found)[0].kernels
+    assert kernel.measured is not None
+    assert kernel.measured.seconds == pytest.approx(3e-6)
+    assert kernel.measured.launches == 2
+    assert kernel.measured.counters == {"percent_of_issue_slots": 50}
+
+
+def test_a_tuning_shows_what_it_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, best = tmp_path / "page.html", tmp_path / "best.mlir"
+    text = "torch.randn(64, 512).sum(1)"
+    given = ["--objective", "estimate", "--budget", "12", "--db", str(tmp_path / "db")]
+    files = ["--trace", str(file), "-o", str(best)]
+    assert main(["tune", "-c", text, "--target", "sm_90", *given, *files]) == 0
+    said = capsys.readouterr().out
+    data = data_of(file.read_text())
+    (kernel,) = data["kernels"]
+    tried = kernel["candidates"]["tried"]
+    assert sorted(one["number"] for one in tried) == [*range(12)]
+    judged = [one["seconds"] for one in tried if one["seconds"] >= 0]
+    assert judged == sorted(judged)
+    assert kernel["candidates"]["objective"] in said
+    assert kernel["candidates"]["chosen"] in said
+    assert kernel["schedule"] in best.read_text()
+    assert {pane["ir"] for pane in data["panes"]} >= {"python", "torch", "cuda"}
+
+
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Browser]:
     if reason := browser.missing():
         pytest.skip(f"{reason}: apt-get install chromium chromium-driver")
     folder = tmp_path_factory.mktemp("browser")
     judge: Any = Judge(WRONG_PASS)
-    trace = traced(HALVES, verdicts=Verdicts(judge))[0]
+    times = Measurement("dlc run on host", {"matmul": Measured(1e-3, 2, {})})
+    tried = [Tried(1, "x", 2e-6, 1e-6, False, ""), Tried(0, "", 1e-6, 2e-6, False, "")]
+    tuned = {
+        "matmul": Candidates("1 us", ["2 us"], "by x", [*tried, replace(tried[0], seconds=-1)])
+    }
+    trace = traced(HALVES, verdicts=Verdicts(judge), measured=times, tuned=tuned)[0]
     file = folder / "page.html"
     file.write_text(page(replace(trace, title="halves")))
     with browser.Browser(folder / "profile", 1280, 800) as window:
@@ -130,6 +235,16 @@ def test_lines_have_their_costs(shown: browser.Browser) -> None:
     assert "issue slots of a thread" in shown.run(
         "return document.getElementById('status').textContent"
     )
+    assert shown.errors() == []
+
+
+def test_candidates_and_times_are_shown(shown: browser.Browser) -> None:
+    shown.press("3")
+    text = shown.run("return document.getElementById('kernels').textContent")
+    for part in ("Candidates", "rather than", "3 candidates tried, by x: 1 refused", "us measured"):
+        assert part in text
+    assert "1000 us measured" in shown.run("return document.getElementById('facts').textContent")
+    assert shown.run("return document.querySelectorAll('#costs circle').length") == 3
     assert shown.errors() == []
 
 
