@@ -32,10 +32,11 @@ def verify_fragments(
             f"expected a sum over one fragment axis of {depth} points for {mma}, found "
             f"{len(fragments)} of {', '.join(map(str, fragments))}"
         )
-    ranges = [most(lane) + 1 for lane in lanes]
-    if ranges != [8, 4, 2, 2]:
+    ranges, quarters = [most(lane) + 1 for lane in lanes], [4] * mma.is_of_warpgroup
+    if ranges != [*quarters, 8, 4, 2, 2]:
+        warp = "the warp of a warpgroup (of 4), " if quarters else ""
         raise VerifyException(
-            "expected the group of a lane (of 8), its place there (of 4), the half of the "
+            f"expected {warp}the group of a lane (of 8), its place there (of 4), the half of the "
             f"rows (of 2) and of a pair of columns (of 2), found {ranges}"
         )
     launch = _launch(reduce)
@@ -55,13 +56,18 @@ def _launch(op: Operation) -> AxesOp | None:
 
 
 def _verify_lanes(launch: AxesOp, lanes: Sequence[SSAValue]) -> None:
-    """Checks that 32 neighbours are a warp, and that a thread holds its 4 places in order."""
-    for kind, named in ((THREAD, lanes[:2]), (REGISTER, lanes[2:])):
-        if [*launch.axes_of(kind)[-2:]] != [*named]:
-            names = " and ".join(f"%{value.name_hint}" for value in named)
+    """
+    Checks that 32 neighbours are a warp, or 128 a warpgroup, and that a thread holds its 4 places
+    in order.
+    """
+    for kind, named in ((THREAD, lanes[:-2]), (REGISTER, lanes[-2:])):
+        if [*launch.axes_of(kind)[-len(named) :]] != [*named]:
+            *others, last = (f"%{value.name_hint}" for value in named)
+            names = f"{', '.join(others)} and {last}"
             found = ", ".join(f"%{axis.name_hint}" for axis in launch.axes_of(kind)) or "none"
+            count = {2: "two", 3: "three"}[len(named)]
             raise VerifyException(
-                f"expected {names} to be the last two {kind} axes of the launch, found {found}"
+                f"expected {names} to be the last {count} {kind} axes of the launch, found {found}"
             )
 
 

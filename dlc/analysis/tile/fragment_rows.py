@@ -105,7 +105,7 @@ def _goes_along(subscripts: Sequence[Expr], run: At) -> bool:
 def sides(reduce: tile.ReduceOp) -> tuple[Side, Side]:
     """The rows and the columns of a reduce with a fragment axis."""
     assert reduce.mma is not None
-    group, member, half, pair = reduce.lanes
+    group, member, half, pair = reduce.lanes[-4:]
     (k,) = reduce.axes_of(FRAGMENT)
     sizes, element = reduce.mma.sizes, reduce.mma.element
 
@@ -125,7 +125,7 @@ def sides(reduce: tile.ReduceOp) -> tuple[Side, Side]:
 
 def lane_of(reduce: tile.ReduceOp) -> Expr:
     """The number of a lane."""
-    group, member, *_ = reduce.lanes
+    group, member, *_ = reduce.lanes[-4:]
     return Expr.of(group) * 4 + Expr.of(member)
 
 
@@ -141,7 +141,7 @@ def row_of_lane(
         return None
     if load.where or reduce.yielded.where:
         return None
-    _, _, half, pair = reduce.lanes
+    half, pair = reduce.lanes[-2:]
     mentioned = {value for e in subscripts for value in e.values()} & {half, pair}
     if len(mentioned) != 1:
         return None

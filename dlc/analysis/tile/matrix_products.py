@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from dlc.analysis.loop.mma_products import is_numbered
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER
-from dlc.dialects.mma_layouts import SHAPES, MmaAttr
+from dlc.dialects.mma_layouts import ALL_SHAPES, MmaAttr
 from dlc.ir.variance import Variance
 
 
@@ -74,9 +74,10 @@ def instruction(
         return f"expected conditions that vary along neither of {names}: a warp sums whole matrices"
     loads = [f.load for p in products if p is not None for f in (p.row, p.column)]
     types = {str(load.result.type) for load in loads}
-    found = {mma for name, n in SHAPES if name == shape and _takes(mma := MmaAttr(name, n), types)}
+    asked = [MmaAttr(*names) for names in ALL_SHAPES if names[0] == shape]
+    found = {mma for mma in asked if types == {str(mma.element)}}
     if not found:
-        known = " or ".join(str(MmaAttr(*names).element) for names in SHAPES if names[0] == shape)
+        known = " or ".join(str(mma.element) for mma in asked)
         return f"expected factors of one type, {known}, found {' and '.join(sorted(types))}"
     if not all(map(is_numbered, loads)):
         return "expected factors at places that axes alone number"
@@ -88,10 +89,6 @@ def instruction(
         depth = mma.sizes.k
         return f"expected K in runs of {depth} (chunk-matmul-k{{vector={depth}}}), found {runs}"
     return mma
-
-
-def _takes(mma: MmaAttr, types: set[str]) -> bool:
-    return types == {str(mma.element)}
 
 
 def _is_zero(value: SSAValue) -> bool:

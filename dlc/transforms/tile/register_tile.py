@@ -12,7 +12,7 @@ from xdsl.ir import BlockArgument
 
 from dlc.dialects import tile
 from dlc.dialects.axes import REGISTER, SERIAL
-from dlc.dialects.mma_layouts import OF_FLOATS, OF_HALVES
+from dlc.dialects.mma_layouts import OF_FLOATS, OF_HALVES, OF_WARPGROUPS
 from dlc.ir.expr import Expr
 from dlc.precision import PRECISIONS
 from dlc.registry import OptionError
@@ -66,6 +66,15 @@ class RegisterTilePass(SchedulingPass):
           serial(%ki in 4) fragment(%kv in 16) -> f32 { … }
     ```
 
+    With `mma=m64n128k16`, or another number of columns, on sm_90, the threads that there were
+    become warpgroups of 128 threads, whose four warps (`%quarter`) have 16 rows of 64 each. K is in
+    runs of 16. Slabs of both factors that are swizzled are multiplied where they lie, by `wgmma`,
+    which reads them by itself; each warp multiplies by `m16n8k16` what lies otherwise.
+    ```
+      %p = tile.reduce add by <m64n128k16, bf16>(%quarter, %group, %member, %half, %pair)
+          serial(%ki in 4) fragment(%kv in 16) -> f32 { … }
+    ```
+
     Factors in f32 take `mma=m16n8k8`, with K in runs of 8, and are multiplied in a precision that
     is to be said: `tf32` reads their first 11 bits; `3xtf32` takes each apart into two of these,
     adds three of the four products, and sums each chunk of K apart: see `docs/tensor-cores.md`.
@@ -81,22 +90,26 @@ class RegisterTilePass(SchedulingPass):
     """Points of each serial axis held at once, aligned from the right; must divide the axis."""
     mma: str = ""
     """A shape of products of matrices that a warp computes at once, `m16n8k16` of halves or
-    `m16n8k8` of f32; none if empty."""
+    `m16n8k8` of f32, or a warpgroup, `m64n128k16` of halves and the like; none if empty."""
     precision: str = "f32"
     """In what f32 is multiplied: `tf32`, of 11 bits, once, or `3xtf32`, three times; else as it
     is."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
         "extents": Domain((1, 2, 3, 4, 8, 16), least=1, narrowed=lambda s: _extents(s)),
-        "mma": Domain(("", *OF_HALVES, *OF_FLOATS), narrowed=lambda s: _products(s)),
+        "mma": Domain(
+            ("", *OF_HALVES, *OF_FLOATS, *OF_WARPGROUPS), narrowed=lambda s: _products(s)
+        ),
         "precision": Domain(PRECISIONS, narrowed=lambda s: _precisions(s)),
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         known = (*OF_HALVES, *OF_FLOATS)
-        if self.mma and self.mma not in known:
-            raise OptionError("mma", f"expected {' or '.join(known)}, found {self.mma}")
+        if self.mma and self.mma not in (*known, *OF_WARPGROUPS):
+            columns = ", ".join(name[4:-3] for name in OF_WARPGROUPS)
+            shapes = f"{', '.join(known)} or m64nNk16 with an N of {columns}"
+            raise OptionError("mma", f"expected {shapes}, found {self.mma}")
         fitting = OF_TENSOR_CORES if self.mma in OF_FLOATS else ("f32",)
         if self.precision not in fitting:
             shape = f"mma={self.mma}" if self.mma else "products by threads"
@@ -119,6 +132,7 @@ class RegisterTilePass(SchedulingPass):
                 hint = divisors(points)
                 raise OptionError("extents", f"{message} %{axis.name_hint}", hint)
         feature: Feature = "tf32" if self.mma in OF_FLOATS else "mma"
+        feature = "wgmma" if self.mma in OF_WARPGROUPS else feature
         if self.mma and not (target := target_of(module)).has(feature):
             raise OptionError("mma", target.lacking(feature), "leave mma out: threads add products")
         if self.mma:
@@ -157,7 +171,9 @@ def _extents(s: Situation) -> Iterator[Value]:
 
 def _products(s: Situation) -> tuple[Value, ...]:
     """Those of tensor cores where inputs are halves, or f32 that they may multiply."""
-    return "", *(OF_HALVES if s.halves else ()), *(OF_FLOATS if s.multiplies_f32 else ())
+    of_groups = OF_WARPGROUPS if s.halves and s.target.has("wgmma") else ()
+    floats = OF_FLOATS if s.multiplies_f32 else ()
+    return "", *(OF_HALVES if s.halves else ()), *floats, *of_groups
 
 
 def _precisions(s: Situation) -> tuple[Value, ...]:

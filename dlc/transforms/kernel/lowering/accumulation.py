@@ -14,12 +14,14 @@ from dlc.dialects.access import simplify_where
 from dlc.dialects.axes import FRAGMENT, REGISTER, SERIAL
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS
+from dlc.remarks import remark
 from dlc.transforms.kernel.lowering.mma_lowering import MmaLowering
 from dlc.transforms.kernel.lowering.reduce_lowering import (
     ReduceLowering,
     Totals,
     registers_around,
 )
+from dlc.transforms.kernel.lowering.wgmma_lowering import Products
 
 _REQUESTS = kernel.CommitOp | kernel.WaitOp
 """What stands in a loop for the copies that it requests and waits for."""
@@ -108,7 +110,10 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
         nest.totals = to.accumulators(op, nest.lanes, together=nest.together)
     else:
         nest.totals = nest.outer.totals
-    if op.lanes:
+    products = _products(to, nest)
+    if products is not None:
+        products.lower(to)
+    elif op.lanes:
         MmaLowering(to, op).lower(*nest.totals)
     else:
         yielded = Yielded.of(op)
@@ -126,11 +131,28 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
     loop = tile.ForOp(extents, op.detach_region(op.body), kinds)
     loop.attributes.update(op.attributes)
     loop.location = op.location
+    if products is not None:
+        Rewriter.insert_op(products.fence(), InsertPoint.before(op))
     if nest.outer is None:
         to.replace(op, loop, *nest.totals)
     else:
         Rewriter.insert_op(loop, InsertPoint.before(op))
         Rewriter.erase_op(op)
+    if products is not None:
+        Rewriter.insert_op(products.wait(), InsertPoint.after(loop))
+
+
+def _products(to: ReduceLowering, nest: ReduceNest) -> Products | None:
+    """What warpgroups multiply; a reduce by those that they cannot is left to their warps."""
+    op = nest.op
+    if op.mma is None or not op.mma.is_of_warpgroup:
+        return None
+    found = Products.of(to, op, *nest.totals)
+    if isinstance(found, Products):
+        return found
+    by_warps = f"by {op.mma.of_warp} of each warp, not by {op.mma}: {found}"
+    remark("lower-reduces", to.source.name_, by_warps)
+    return None
 
 
 def _skip_unless(to: ReduceLowering, op: tile.ReduceOp, where: Sequence[Expr]) -> None:

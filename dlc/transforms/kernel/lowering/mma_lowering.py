@@ -26,7 +26,12 @@ from dlc.dialects.layouts import UNIT
 from dlc.dialects.mma_layouts import TF32_MASK
 from dlc.dialects.point_ops import extent_of_register
 from dlc.ir.expr import Expr
-from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering, Totals, registers_around
+from dlc.transforms.kernel.lowering.reduce_lowering import (
+    ReduceLowering,
+    Totals,
+    erase_unused,
+    registers_around,
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ class MmaLowering:
 
     def __init__(self, to: ReduceLowering, op: tile.ReduceOp) -> None:
         assert op.mma is not None
-        self._to, self._op, self._mma = to, op, op.mma
-        self._half, self._pair = op.lanes[2:]
+        self._to, self._op, self._mma = to, op, op.mma.of_warp
+        self._half, self._pair = op.lanes[-2:]
         self._rows, self._columns = sides(op)
         self._lane = Expr()
         self._apart: dict[_Part, list[_Part]] = {}
@@ -80,7 +85,7 @@ class MmaLowering:
             for rows, columns in ((a_small, b_big), (a_big, b_small), (a_all, b_all)):
                 self._multiply(rows, columns, ref, totals)
         Rewriter.replace_op(op.yielded, tile.YieldOp(), [])
-        self._erase_unused()
+        erase_unused(op)
 
     @contextmanager
     def _over(self, axes: Sequence[SSAValue], counts: Sequence[int]) -> Iterator[At]:
@@ -189,10 +194,3 @@ class MmaLowering:
     def _vector(self, part: _Part, type: VectorType, at: At) -> SSAValue:
         read = kernel.LoadOp(part.ref, part.place(at), result_type=type)
         return self._to.insert(read, part.ref.name_hint)
-
-    def _erase_unused(self) -> None:
-        """Erases the products that the body yielded, and what is left of their factors."""
-        for op in reversed(list(self._op.body.block.ops)):
-            pure = isinstance(op, arith.MulfOp | arith.ExtFOp | tile.LoadOp)
-            if pure and not any(result.first_use for result in op.results):
-                Rewriter.erase_op(op)

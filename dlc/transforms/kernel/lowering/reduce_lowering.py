@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects import arith
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -141,3 +142,11 @@ def registers_around(op: Operation) -> list[BlockArgument]:
             axes += parent.axes_of(REGISTER)
         op = parent
     return axes
+
+
+def erase_unused(reduce: tile.ReduceOp) -> None:
+    """Erases the products that the body of a reduce yielded, and what is left of their factors."""
+    for op in reversed(list(reduce.body.block.ops)):
+        pure = isinstance(op, arith.MulfOp | arith.ExtFOp | tile.LoadOp)
+        if pure and not any(result.first_use for result in op.results):
+            Rewriter.erase_op(op)

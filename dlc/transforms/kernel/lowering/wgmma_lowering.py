@@ -1,0 +1,110 @@
+"""How products of matrices that warpgroups fold become `kernel.wgmma`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from dlc.analysis.tile.matrices import Matrix, matrices_of
+from dlc.analysis.tile.matrix_products import matrix_product
+from dlc.dialects import kernel, tile
+from dlc.dialects.kernel_wgmma import ROW_GROUP
+from dlc.dialects.mma_layouts import MmaAttr
+from dlc.dialects.point_ops import extent_of_register
+from dlc.ir.expr import Expr
+from dlc.transforms.kernel.lowering.reduce_lowering import ReduceLowering, Totals, erase_unused
+
+
+@dataclass(frozen=True)
+class Products:
+    """What a reduce sums, as products of matrices that lie as descriptors say."""
+
+    op: tile.ReduceOp
+    shape: MmaAttr
+    matrices: list[tuple[Matrix, Matrix]]
+    """For each value that is yielded."""
+    totals: Totals
+    columns: BlockArgument | None
+    """The axis of the sums that counts eight columns."""
+
+    @staticmethod
+    def of(to: ReduceLowering, op: tile.ReduceOp, totals: Totals) -> Products | str:
+        """The reason why there are none otherwise."""
+        assert op.mma is not None
+        *axes, half, pair = totals.axes
+        tiles = op.mma.sizes.n // ROW_GROUP
+        columns = axes[-1] if tiles > 1 and axes else None
+        if (tiles > 1) != (columns is not None) or not axes:
+            return "a warpgroup has fewer columns"
+        if columns is not None and extent_of_register(columns) % tiles:
+            return "a warpgroup has no multiple of so many columns"
+        found: list[tuple[Matrix, Matrix]] = []
+        for value in op.yielded.values:
+            product = matrix_product(value, half, pair, to.variance)
+            assert product is not None, "register-tile has seen to that"
+            matrices = matrices_of(op, product, columns)
+            if isinstance(matrices, str):
+                return matrices
+            found.append(matrices)
+        return Products(op, op.mma, found, totals, columns)
+
+    def fence(self) -> Operation:
+        """What stands before the loop around the products."""
+        return kernel.WgmmaFenceOp(self.totals.refs)
+
+    def wait(self) -> list[Operation]:
+        """What stands behind it."""
+        return [kernel.WgmmaCommitOp(), kernel.WgmmaWaitOp(0, self.totals.refs)]
+
+    def lower(self, to: ReduceLowering) -> None:
+        """Requests, in place of what the body yields, the products of all tiles of a warpgroup."""
+        last = self.op.yielded
+        to.before(last)
+        for (a, b), ref in zip(self.matrices, self.totals.refs, strict=True):
+            with self._over_tiles(to) as at:
+                place = [at.get(axis, Expr()) for axis in self.totals.axes[:-2]]
+                first, second = (self._descriptor(to, matrix, at) for matrix in (a, b))
+                product = kernel.WgmmaOp(
+                    self.shape, ref, [*place, Expr()], first, second,
+                    m_major=a.along_rows, n_major=b.along_rows,
+                )  # fmt: skip
+                to.builder.insert(product)
+        Rewriter.replace_op(last, tile.YieldOp(), [])
+        erase_unused(self.op)
+
+    @contextmanager
+    def _over_tiles(self, to: ReduceLowering) -> Iterator[dict[SSAValue, Expr]]:
+        """Inserts into unrolled loops over the register axes of the sums, a product at a time."""
+        tiles = self.shape.sizes.n // ROW_GROUP
+        with ExitStack() as stack:
+            at: dict[SSAValue, Expr] = {}
+            for axis in self.totals.axes[:-2]:
+                each = tiles if axis is self.columns else 1
+                count = extent_of_register(axis) // each
+                if count == 1:
+                    at[axis] = Expr()
+                    continue
+                index = stack.enter_context(to.loop(count, axis.name_hint, unroll=True))
+                at[axis] = Expr.of(index) * each
+            yield at
+
+    def _descriptor(self, to: ReduceLowering, matrix: Matrix, at: dict[SSAValue, Expr]) -> SSAValue:
+        start = [e.substitute(at.get) for e in matrix.start]
+        if self.columns is not None:  # the matrix begins where this axis is at 0
+            shift = at[self.columns] * ROW_GROUP
+            side = 1 if matrix.along_rows else 0
+            if _is_of_columns(matrix, self.columns):
+                start[side - 2] = start[side - 2] + shift
+        told = kernel.MatrixDescriptorOp(
+            matrix.load.ref, start, matrix.leading, matrix.stride, matrix.swizzle
+        )
+        return to.insert(told, f"{matrix.load.result.name_hint or 'factor'}_matrix")
+
+
+def _is_of_columns(matrix: Matrix, columns: BlockArgument) -> bool:
+    """True for B."""
+    return any(columns in e.values() for e in matrix.load.subscripts)

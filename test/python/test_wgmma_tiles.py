@@ -1,0 +1,154 @@
+"""Products by warpgroups: every step of their schedules, on the host and in the simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness import STEPS, apply, interpret, lowered, on_host, scheduled
+from loop_cases import Case
+from mutants import NEVER_EQUIVALENT, Subject, judge, mutations
+from test_tensor_cores import MODES, product
+from xdsl.dialects.builtin import ModuleOp
+
+from dlc.diagnostics import TextError
+from dlc.dialects import kernel
+from dlc.remarks import collect
+from dlc.simulator import run_module
+
+
+def schedule(
+    block: tuple[int, int], group: tuple[int, int], n: int, bk: int = 64, swizzle: int = 128
+) -> str:
+    """Blocks of so many points, in warpgroups of so many."""
+    threads = ",".join(str(b // g) for b, g in zip(block, group, strict=True))
+    points, held = (",".join(map(str, sizes)) for sizes in (block, group))
+    return (
+        f"tileify,chunk-matmul-k{{bk={bk} vector=16}},"
+        f"blockify-launch{{block={points} thread={threads}}},stage-inputs{{budget=65536}},"
+        f"register-tile{{extents={held} mma=m64n{n}k16}},double-buffer{{depth=3}},"
+        f"split-inner-for-swizzle{{bytes={swizzle}}},async-copy,pipeline-k-outer,"
+        "mark-unroll{limit=64}"
+    )
+
+
+SMALL = schedule((64, 64), (64, 64), 64)
+TMA = SMALL.replace("split-inner", "tma-copy,split-inner").replace(",async-copy", "")
+CASES: dict[str, tuple[Case, str]] = {
+    "linear": (product(72, 80, 128, w_turned=True), SMALL),
+    "plain": (product(64, 64, 192), SMALL),
+    "x turned": (product(64, 64, 128, x_turned=True), SMALL),
+    "both turned": (product(72, 64, 128, x_turned=True, w_turned=True), SMALL),
+    "ragged": (product(17, 19, 100), SMALL),
+    "ragged, turned": (product(33, 7, 67, w_turned=True), SMALL),
+    "few columns": (product(65, 8, 128), schedule((64, 16), (64, 16), 8, swizzle=32)),
+    "batched": (product(20, 24, 72, batch=2), SMALL),
+    "columns by columns": (product(64, 64, 128), schedule((64, 64), (64, 64), 32)),
+    "two warpgroups": (product(100, 64, 128, w_turned=True), schedule((128, 64), (64, 64), 64)),
+    "rows by rows": (product(128, 64, 128, w_turned=True), schedule((128, 64), (128, 64), 64)),
+    "two panels": (product(64, 128, 256), schedule((64, 128), (64, 128), 128, bk=128)),
+    "32 bytes": (product(64, 64, 64, w_turned=True), schedule((64, 64), (64, 64), 64, 16, 32)),
+    "64 bytes": (product(64, 64, 96), schedule((64, 64), (64, 64), 64, 32, 64)),
+    "not asynchronous": (product(64, 64, 128), SMALL.replace("async-copy,", "")),
+    "by TMA": (product(72, 80, 200, w_turned=True), TMA),
+    "plain, by TMA": (product(72, 80, 200), TMA),
+}
+
+
+def steps(case: Case, text: str, count: int | None = None) -> ModuleOp:
+    module = scheduled(case, text, "sm_90")
+    apply(module, ",".join(STEPS[:count]))
+    return lowered(module)
+
+
+def counted(module: ModuleOp, kind: type[object]) -> int:
+    return sum(isinstance(op, kind) for op in module.walk())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products(name: str) -> None:
+    case, text = CASES[name]
+    module = steps(case, text)
+    assert counted(module, kernel.WgmmaOp)
+    assert not counted(module, kernel.MmaOp)
+    assert (counted(module, kernel.FenceProxyAsyncOp) == 0) == ("TMA" in name)
+    interpret(case, module, name)
+    orders = [{"order": order, "async_mode": mode} for order, mode in MODES]
+    on_host(case, module, name, orders)
+
+
+@pytest.mark.parametrize(
+    "case", [product(17, 19, 100), product(33, 9, 136, w_turned=True)], ids=lambda c: c.name
+)
+def test_every_prefix(case: Case) -> None:
+    """Before slabs are swizzled, each warp multiplies its rows by itself; a remark says so."""
+    held = STEPS.index("register-tile")
+    swizzled = STEPS.index("split-inner-for-swizzle")
+    for count in (held + 1, swizzled, swizzled + 1, len(STEPS)):
+        with collect() as remarks:
+            module = steps(case, TMA if case.name.endswith("_wt") else SMALL, count)
+        said = [r.text for r in remarks if r.pass_name == "lower-reduces"]
+        assert bool(counted(module, kernel.MmaOp)) == (count <= swizzled)
+        assert bool(counted(module, kernel.WgmmaOp)) == (count > swizzled)
+        assert bool(said) == (count <= swizzled)
+        if said:
+            reason = "of each warp, not by #kernel.mma<m64n64k16, f16>: x_"
+            assert said[0].startswith("by #kernel.mma<m16n8k16, f16>")
+            assert reason in said[0]
+        interpret(case, module, f"{count} steps")
+
+
+REFUSED = {
+    "chip": ("sm_100", SMALL, "sm_100 has no wgmma"),
+    "old": ("sm_80", SMALL, "sm_80 has no wgmma"),
+    "rows": (
+        "sm_90",
+        schedule((64, 64), (32, 64), 64),
+        "a warpgroup needs a multiple of 64 and of 64 points along the last axes, found 32 x 64",
+    ),
+    "columns": (
+        "sm_90",
+        schedule((64, 64), (64, 64), 128),
+        "a warpgroup needs a multiple of 64 and of 128 points",
+    ),
+    "threads": (
+        "sm_90",
+        schedule((256, 256), (64, 64), 64),
+        "16 warpgroups are more than a block can have",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    target, text, message = REFUSED[name]
+    with pytest.raises(TextError, match=message):
+        apply(scheduled(product(256, 256, 128), text, target), ",".join(STEPS[:8]))
+
+
+def test_infinities_and_nan() -> None:
+    case, text = CASES["ragged"]
+    x, w, bias = (a.copy() for a in case.inputs)
+    x[3, 7], w[5, 2], bias[4] = np.inf, np.nan, -np.inf
+    (found,) = run_module(steps(case, text), (x, w, bias))
+    with np.errstate(invalid="ignore"):
+        (exact,) = case.expected(*(a.astype(np.float64) for a in (x, w, bias)))
+    finite = np.isfinite(exact)
+    assert not finite.all()
+    np.testing.assert_array_equal(found[~finite], exact[~finite])
+    np.testing.assert_allclose(found[finite], exact[finite], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["plain", "plain, by TMA"])
+def test_every_mutant_is_found(name: str) -> None:
+    case, text = CASES[name]
+    subject = Subject.of(case, "sm_90", text)
+    assert subject.ordinary
+    survivors = []
+    for mutation in mutations(subject.module):
+        op = list(subject.module.walk())[mutation.at]
+        kinds = (*NEVER_EQUIVALENT, kernel.MatrixDescriptorOp, kernel.FenceProxyAsyncOp)
+        if isinstance(op, kinds):
+            verdict = judge(subject, mutation)
+            if not verdict.by:
+                survivors.append(mutation.kind)
+    assert not survivors
