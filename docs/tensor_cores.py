@@ -8,7 +8,7 @@ that differ in one idea each, from fused multiply-adds to what dlc chooses by it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from dlc.text import counted, table
 
 PAGE = Path(__file__).with_name("tensor-cores.md")
 TITLE = "## A ladder"
+HOPPER_TITLE = "## The next rungs, on sm_90"
 TARGET = "sm_80"
 SIZE = 4096
 """Rows, columns and K of the product."""
@@ -40,6 +41,7 @@ class Rung:
     dtype: torch.dtype = torch.bfloat16
     precision: Precision = "f32"
     """What its results are judged by."""
+    target: str = TARGET
 
     @property
     def schedule(self) -> str:
@@ -48,7 +50,7 @@ class Rung:
     def compiled(self, rows: int, columns: int, k: int) -> dlc.CompiledProgram:
         """A linear layer of such sizes by this schedule."""
         given = tuple(torch.empty(n, k, dtype=self.dtype) for n in (rows, columns))
-        return dlc.compile(linear, given, TARGET, "host", schedules={"linear": self.schedule})
+        return dlc.compile(linear, given, self.target, "host", schedules={"linear": self.schedule})
 
 
 def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -133,20 +135,61 @@ RUNGS = (
         "3xtf32",
     ),
 )
+_GROUPS = (
+    "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=128,256~thread=2,1} "
+    "stage-inputs{budget=49152} register-tile{extents=64,256~mma=m64n256k16} "
+)
+HOPPER = (
+    Rung(
+        "Warps",
+        "What was the seventh rung above, with blocks of 128 x 256: eight warps of 64 x 64 points "
+        "read factors from shared memory to registers, and multiply those.",
+        "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=128,256~thread=2,4} "
+        "stage-inputs{budget=49152} register-tile{extents=64,64~mma=m16n8k16} "
+        "double-buffer{depth=3} split-inner-for-swizzle{bytes=128} async-copy pipeline-k-outer "
+        "mark-unroll{limit=64}",
+        target="sm_90",
+    ),
+    Rung(
+        "Warpgroups",
+        "Each of two warpgroups has 64 x 256 points, and `wgmma` multiplies 64 x 16 and 16 x 256 "
+        "elements where they lie in shared memory, as two descriptors tell it. No factor is in "
+        "registers. Threads have written the slabs, and wgmma reads them through another proxy: "
+        "each thread fences before the barrier.",
+        f"{_GROUPS} double-buffer{{depth=3}} split-inner-for-swizzle{{bytes=128}} async-copy "
+        "pipeline-k-outer mark-unroll{limit=64}",
+        target="sm_90",
+    ),
+    Rung(
+        "Boxes by TMA",
+        "One thread asks the tensor memory accelerator for the slabs, which it writes in the same "
+        "swizzle; mbarriers say when they are there, and when they are free again. No barrier of "
+        "the block and no fence is left in the loop.",
+        f"{_GROUPS} double-buffer{{depth=3}} tma-copy split-inner-for-swizzle{{bytes=128}} "
+        "pipeline-k-outer mark-unroll{limit=64}",
+        target="sm_90",
+    ),
+    Rung(
+        "Larger blocks",
+        "With no factor in registers, a thread has room for 192 sums. A block of 256 x 192 points "
+        "reads a fifth less from L2 for each of them, and that is what the others wait for.",
+        "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=256,192~thread=2,1} "
+        "stage-inputs{budget=65536} register-tile{extents=128,192~mma=m64n192k16} "
+        "double-buffer{depth=3} tma-copy split-inner-for-swizzle{bytes=128} pipeline-k-outer "
+        "mark-unroll{limit=64}",
+        target="sm_90",
+    ),
+)
 
 
 def page() -> str:
-    """The text of docs/tensor-cores.md: as it stands, up to the ladder."""
+    """The text of docs/tensor-cores.md: as it stands, up to the ladders."""
     text = PAGE.read_text()
-    return "\n\n".join([text[: text.index(TITLE)].rstrip(), TITLE, *_ladder()]) + "\n"
+    before = text[: text.index(TITLE)].rstrip()
+    return "\n\n".join([before, TITLE, *_ladder(), HOPPER_TITLE, *_hopper()]) + "\n"
 
 
 def _ladder() -> Iterator[str]:
-    made = [(rung, rung.compiled(SIZE, SIZE, SIZE)) for rung in RUNGS]
-    rows = [
-        [str(number), rung.title, f"{_seconds(program) * 1e6:.0f}", _ways(program)]
-        for number, (rung, program) in enumerate(made, 1)
-    ]
     yield (
         f"Made by `python docs/tensor_cores.py`: `F.linear` of {SIZE} x {SIZE} x {SIZE}, bf16 and "
         f"then f32, for {TARGET}, by schedules that differ in one idea each. Times are predicted "
@@ -155,6 +198,24 @@ def _ladder() -> Iterator[str]:
         "of these schedules is run at ragged sizes and compared with fp64 by "
         "`test_tensor_cores.py -k rung`."
     )
+    yield from _rungs(RUNGS)
+
+
+def _hopper() -> Iterator[str]:
+    yield (
+        "The same product in bf16 for sm_90, made and tested likewise. What a warpgroup reads of "
+        "shared memory is not counted by banks. By the estimate all wait for L2, from which each "
+        "block reads its slabs."
+    )
+    yield from _rungs(HOPPER)
+
+
+def _rungs(rungs: Sequence[Rung]) -> Iterator[str]:
+    made = [(rung, rung.compiled(SIZE, SIZE, SIZE)) for rung in rungs]
+    rows = [
+        [str(number), rung.title, f"{_seconds(program, rung) * 1e6:.0f}", _ways(program)]
+        for number, (rung, program) in enumerate(made, 1)
+    ]
     yield f"```\n{table(('', 'idea', 'us', 'reads of shared memory'), rows)}\n```"
     for number, (rung, program) in enumerate(made, 1):
         yield f"### {number}. {rung.title}"
@@ -163,10 +224,10 @@ def _ladder() -> Iterator[str]:
         yield f"```cuda\n{_body(program.kernels[0].source)}\n```"
 
 
-def _seconds(program: dlc.CompiledProgram) -> float:
+def _seconds(program: dlc.CompiledProgram, rung: Rung) -> float:
     module = program.variants[0].module("kernel")
     (func,) = (op for op in module.walk() if isinstance(op, FuncOp))
-    return scheduled_seconds(func, get_target(TARGET))
+    return scheduled_seconds(func, get_target(rung.target))
 
 
 def _ways(program: dlc.CompiledProgram) -> str:

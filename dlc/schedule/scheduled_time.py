@@ -69,7 +69,7 @@ def scheduled_seconds(
     busy = warps * max(
         slots * target.warp / target.issue_lanes,
         counts.wavefronts,
-        counts.tensor_flops / 2 / target.mma_lanes + _tf32_clocks(counts, target),
+        _tensor_clocks(counts, target),
     )
     waits = counts.waits * LATENCY + counts.barriers * BARRIER + START / 2
     alone = max(busy + waits, counts.overlapped * LATENCY)
@@ -84,8 +84,11 @@ def scheduled_seconds(
     return target.launch_seconds + max(clocks / target.clock, l2, _memory_seconds(func, target))
 
 
-def _tf32_clocks(counts: Counts, target: Target) -> float:
-    return counts.tf32_flops / 2 / target.mma_tf32_lanes if counts.tf32_flops else 0.0
+def _tensor_clocks(counts: Counts, target: Target) -> float:
+    """Clocks of the tensor cores of an SM for what a warp multiplies."""
+    clocks = counts.tensor_flops / 2 / target.mma_lanes
+    clocks += counts.group_flops / 2 / target.tensor_lanes
+    return clocks + (counts.tf32_flops / 2 / target.mma_tf32_lanes if counts.tf32_flops else 0)
 
 
 def _memory_seconds(func: kernel.FuncOp, target: Target) -> float:

@@ -380,7 +380,7 @@ def test_rows_at_places_that_are_data_are_no_matrix() -> None:
 
 
 @pytest.mark.parametrize("size", [(40, 300, 200), (130, 70, 100)], ids=str)
-@pytest.mark.parametrize("rung", tensor_cores.RUNGS, ids=lambda r: r.title)
+@pytest.mark.parametrize("rung", [*tensor_cores.RUNGS, *tensor_cores.HOPPER], ids=lambda r: r.title)
 def test_rungs_of_the_ladder(rung: tensor_cores.Rung, size: tuple[int, int, int]) -> None:
     """The schedules of docs/tensor-cores.md, at ragged sizes."""
     rows, columns, k = size

@@ -121,6 +121,7 @@ class _Walk:
         self.counts = Counts()
         self.shares: dict[Operation, Share] = {}
         self.lanes = min(WARP, func.block_size)
+        self.warps = -(-func.block_size // WARP)
         self.requests = 0
         """Copies so far that were asked for, in the text."""
         self.fetched = False
@@ -200,7 +201,8 @@ class _Walk:
             case kernel.TmaLoadOp():
                 self.requests += 1
                 box = prod(op.map_op.box_sizes) * element_bytes(op.map_op.type.element_type)
-                counts.sectors += times * box / SECTOR_BYTES
+                # One thread asks for it; the counts are of each warp.
+                counts.sectors += times * box / SECTOR_BYTES / self.warps
                 counts.slots += times
             case kernel.WgmmaOp():
                 shape = op.shape.sizes
