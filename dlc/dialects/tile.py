@@ -36,6 +36,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     IndexType,
+    IntegerAttr,
     MemRefType,
     StringAttr,
     UnitAttr,
@@ -246,6 +247,9 @@ class ReduceOp(ReduceOpBase):
     fragment(%kf in 8) -> f32`, takes each factor apart into a sum of two of tf32, and adds three of
     their four products, all but that of both small ones. It has accumulators of its own, which are
     added to those of a reduce around it in f32: what tensor cores add does not grow long.
+
+    One by a warpgroup that leaves `pending 1` need not have summed the products of its last
+    execution when the next one begins: the slabs that they read stay as they are until its end.
     """
 
     name = "tile.reduce"
@@ -253,9 +257,11 @@ class ReduceOp(ReduceOpBase):
     mma = opt_prop_def(MmaAttr)
     lanes = var_operand_def(IndexType())
     split = opt_prop_def(UnitAttr)
+    pending = opt_prop_def(IntegerAttr.constr(i64))
     assembly_format = (
         "custom<Name>($monoid) (`skipping` $skips^)? (`by` $mma^ `(` $lanes `)`)?"
-        " (`split` $split^)? custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
+        " (`split` $split^)? (`pending` $pending^)?"
+        " custom<Fold>($extents, $kinds, type($results_), $body) attr-dict"
     )
     KINDS: ClassVar = (SERIAL, REGISTER, FRAGMENT)
     traits = traits_def(SingleBlockImplicitTerminator(YieldOp))
@@ -277,6 +283,11 @@ class ReduceOp(ReduceOpBase):
             result_types=[list(result_types)],
         )
 
+    @property
+    def left_pending(self) -> int:
+        """The executions whose products may be in flight after one; 0 if all are summed."""
+        return 0 if self.pending is None else self.pending.value.data
+
     def set_mma(self, mma: MmaAttr, lanes: Sequence[SSAValue], *, split: bool = False) -> None:
         """Says how warps fold the fragment axis, and what numbers the places of a fragment."""
         self.mma, self.operands = mma, list(lanes)
@@ -285,6 +296,13 @@ class ReduceOp(ReduceOpBase):
     def verify_(self) -> None:
         super().verify_()
         verify_fragments(self, self.mma, self.lanes, split=self.split is not None)
+        if self.pending is None:
+            return
+        if self.mma is None or not self.mma.is_of_warpgroup or self.left_pending < 1:
+            raise VerifyException(
+                f"expected `pending` a count >= 1 of products by a warpgroup, found "
+                f"{self.left_pending} by {self.mma or 'threads'}"
+            )
 
 
 @irdl_op_definition

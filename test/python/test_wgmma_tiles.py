@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from harness import STEPS, apply, interpret, lowered, on_host, scheduled
@@ -33,6 +35,7 @@ def schedule(
 
 SMALL = schedule((64, 64), (64, 64), 64)
 TMA = SMALL.replace("split-inner", "tma-copy,split-inner").replace(",async-copy", "")
+IN_FLIGHT = SMALL.replace("pipeline-k-outer", "pipeline-k-outer{products=1}")
 CASES: dict[str, tuple[Case, str]] = {
     "linear": (product(72, 80, 128, w_turned=True), SMALL),
     "plain": (product(64, 64, 192), SMALL),
@@ -49,6 +52,9 @@ CASES: dict[str, tuple[Case, str]] = {
     "32 bytes": (product(64, 64, 64, w_turned=True), schedule((64, 64), (64, 64), 64, 16, 32)),
     "64 bytes": (product(64, 64, 96), schedule((64, 64), (64, 64), 64, 32, 64)),
     "not asynchronous": (product(64, 64, 128), SMALL.replace("async-copy,", "")),
+    "in flight": (product(72, 80, 200, w_turned=True), IN_FLIGHT),
+    "two chunks in flight": (product(64, 64, 128), IN_FLIGHT),
+    "four slots in flight": (product(64, 72, 328), IN_FLIGHT.replace("depth=3", "depth=4")),
     "by TMA": (product(72, 80, 200, w_turned=True), TMA),
     "plain, by TMA": (product(72, 80, 200), TMA),
 }
@@ -125,6 +131,23 @@ def test_refusals(name: str) -> None:
         apply(scheduled(product(256, 256, 128), text, target), ",".join(STEPS[:8]))
 
 
+AHEAD = {
+    "slots": (IN_FLIGHT.replace("depth=3", "depth=2"), "a ring of two slots holds no chunk beside"),
+    "TMA": (TMA.replace("outer", "outer{products=1}"), "a ring that TMA fills is released at"),
+    "warps": (
+        re.sub("register-tile{.*?}", "register-tile{extents=64,64 mma=m16n8k16}", IN_FLIGHT),
+        "no warpgroup multiplies matrices in its loops",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_products_that_cannot_be_in_flight(name: str) -> None:
+    text, message = AHEAD[name]
+    with pytest.raises(TextError, match=message):
+        apply(scheduled(product(64, 64, 256), text, "sm_90"), ",".join(STEPS))
+
+
 def test_infinities_and_nan() -> None:
     case, text = CASES["ragged"]
     x, w, bias = (a.copy() for a in case.inputs)
@@ -138,7 +161,7 @@ def test_infinities_and_nan() -> None:
     np.testing.assert_allclose(found[finite], exact[finite], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["plain", "plain, by TMA"])
+@pytest.mark.parametrize("name", ["plain", "plain, by TMA", "in flight"])
 def test_every_mutant_is_found(name: str) -> None:
     case, text = CASES[name]
     subject = Subject.of(case, "sm_90", text)

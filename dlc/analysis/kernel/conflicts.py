@@ -12,8 +12,8 @@ of them writes, either, one pass does.)
 Buffers count as a whole, but for their slots: where the first subscript of an access is known, it
 meets only accesses of the same slot. A loop that picks slots of a ring (`ko mod 3`) is played
 through iteration by iteration, until every slot has been in every state. An asynchronous copy
-writes when it is issued and again at the wait that completes its group, and so does a product of a
-warpgroup read. What the tensor memory
+writes when it is issued and again at the wait that completes its group; likewise a product of a
+warpgroup reads until its wait. What the tensor memory
 accelerator writes is left out: mbarriers order it, of which only the initialization counts. Where
 two accesses deal the elements of a buffer to the threads alike, a thread meets only its own.
 """
@@ -223,10 +223,15 @@ class _Walk:
         return state
 
     def _wait(self, op: kernel.WaitOp | kernel.WgmmaWaitOp, state: _State) -> None:
-        flights = state.copies if isinstance(op, kernel.WaitOp) else state.products
+        is_copy = isinstance(op, kernel.WaitOp)
+        flights = state.copies if is_copy else state.products
         for request, slot in flights.complete(op.pending.value.data):
             for access in self._slots.accesses(request):
-                self._meet(Access(request, op, access.ref, access.writes), slot, state)
+                landing = Access(request, op, access.ref, access.writes)
+                if is_copy:
+                    self._meet(landing, slot, state)
+                else:  # no barrier mends a write while a product is in flight
+                    state.accesses[landing, slot] = None
 
     def _access(self, op: Operation, state: _State) -> None:
         slot = self._slots.of(op)

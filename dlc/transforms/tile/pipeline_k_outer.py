@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, TypeGuard
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.tile.rings import loop_of
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL
+from dlc.dialects.ring_ops import TMA
 from dlc.ir.expr import Expr
+from dlc.registry import OptionError
 from dlc.transforms.step import Decline, SchedulingPass
+from dlc.transforms.step_space import Domain, Situation
 
 
 @dataclass(frozen=True)
@@ -40,9 +46,22 @@ class PipelineKOuterPass(SchedulingPass):
       tile.fill %A_ring[%ko + 2]
       …
     ```
+
+    With `products=1`, what a warpgroup multiplies in an iteration need not be summed before the end
+    of the next one (`pending 1`): tensor cores are busy while threads wait for copies, meet and ask
+    for others. A chunk's slot is in use for one iteration more: chunks are requested d - 2 ahead.
+    *Legal when* threads fill the rings, of three slots at least, and `register-tile` has dealt the
+    points to warpgroups.
     """
 
     name = "pipeline-k-outer"
+
+    products: int = 0
+    """Iterations, 0 or 1, whose products by warpgroups may be in flight at the end of the next."""
+
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "products": Domain((0, 1), least=0, most=1, narrowed=lambda s: _in_flight(s)),
+    }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         launch = kernel.launch
@@ -62,10 +81,43 @@ class PipelineKOuterPass(SchedulingPass):
             raise Decline("its ring stands inside of its loop")
         if any(fill.source.depth < 2 for fills in loops.values() for fill in fills):
             raise Decline("a ring of one slot holds no second chunk")
+        products = [op for loop in loops for op in loop.walk() if _is_by_warpgroup(op)]
+        if self.products:
+            self._check_products(products, [fill for own in loops.values() for fill in own])
         for loop, own in loops.items():
-            _pipeline(loop, own)
-        ahead = sorted({fill.source.depth - 1 for fills in loops.values() for fill in fills})
+            _pipeline(loop, own, self.products)
+        for op in products if self.products else ():
+            op.pending = IntegerAttr(self.products, i64)
+        in_use = 1 + self.products
+        ahead = sorted({fill.source.depth - in_use for fills in loops.values() for fill in fills})
         return f"chunks are requested {' or '.join(map(str, ahead))} ahead"
+
+    def _check_products(
+        self, products: Sequence[tile.ReduceOp], fills: Sequence[tile.FillOp]
+    ) -> None:
+        """OptionError if products cannot be in flight while the next ones are requested."""
+        if not products:
+            message = "no warpgroup multiplies matrices in its loops"
+            raise OptionError("products", message, "register-tile{mma=m64n128k16} makes them")
+        if any(fill.source.fill_kind == TMA for fill in fills):
+            message = "a ring that TMA fills is released at the end of an iteration"
+            raise OptionError("products", message, "leave tma-copy out, or products")
+        if any(fill.source.depth < 2 + self.products for fill in fills):
+            message = "a ring of two slots holds no chunk beside the two that products read"
+            raise OptionError("products", message, "take double-buffer{depth=3} or more")
+
+
+def _is_by_warpgroup(op: Operation) -> TypeGuard[tile.ReduceOp]:
+    """True for a reduce that warpgroups fold."""
+    return isinstance(op, tile.ReduceOp) and op.mma is not None and op.mma.is_of_warpgroup
+
+
+def _in_flight(s: Situation) -> tuple[int, ...]:
+    """Whether products may be in flight: worth a try where warpgroups multiply."""
+    ops = list(s.kernel.launch.walk())
+    rings = [op for op in ops if isinstance(op, tile.RingOp)]
+    fit = rings and all(ring.fill_kind != TMA and ring.depth > 2 for ring in rings)
+    return (0, 1) if fit and any(map(_is_by_warpgroup, ops)) else (0,)
 
 
 def _iteration(loop: tile.ReduceOp) -> Expr:
@@ -80,16 +132,16 @@ def _request(ring: tile.RingOp, chunk: Expr | int) -> tile.FillOp:
     return fill
 
 
-def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp]) -> None:
+def _pipeline(loop: tile.ReduceOp, fills: list[tile.FillOp], products: int) -> None:
     """Moves the first requests before the loop, the others behind its acquires."""
-    rings = [fill.source for fill in fills]
-    for ahead in range(max(ring.depth for ring in rings) - 1):
-        early = [r for r in rings if ahead < min(r.depth - 1, r.chunks)]
+    rings, in_use = [fill.source for fill in fills], 1 + products
+    for ahead in range(max(ring.depth for ring in rings) - in_use):
+        early = [r for r in rings if ahead < min(r.depth - in_use, r.chunks)]
         prologue = [_request(ring, ahead) for ring in early]
         Rewriter.insert_op(prologue, InsertPoint.before(loop))
     acquires = [op for op in loop.body.block.ops if isinstance(op, tile.AcquireOp)]
-    late = [ring for ring in rings if ring.depth - 1 < ring.chunks]
-    requests = [_request(ring, _iteration(loop) + (ring.depth - 1)) for ring in late]
+    late = [ring for ring in rings if ring.depth - in_use < ring.chunks]
+    requests = [_request(ring, _iteration(loop) + (ring.depth - in_use)) for ring in late]
     Rewriter.insert_op(requests, InsertPoint.after(acquires[-1]))
     for fill in fills:
         Rewriter.erase_op(fill)

@@ -78,6 +78,8 @@ class ReduceNest:
         while op.lanes and sharing is not None:
             sharing.lanes, sharing = tuple(op.lanes), sharing.outer
         self.root: ReduceNest = self if self.outer is None else self.outer.root
+        self.sharing: int = 0 if self.outer is None else self.outer.sharing + 1
+        """How many reduces around it share its accumulators."""
         self.together = False
         """True if values that are one element are folded at once for several register points."""
         if op.monoid.together and op.axes_of(REGISTER):
@@ -139,7 +141,7 @@ def lower_reduce(to: ReduceLowering, nest: ReduceNest) -> None:
         Rewriter.insert_op(loop, InsertPoint.before(op))
         Rewriter.erase_op(op)
     if products is not None:
-        Rewriter.insert_op(products.wait(), InsertPoint.after(loop))
+        products.finish(loop, nest.sharing)
 
 
 def _products(to: ReduceLowering, nest: ReduceNest) -> Products | None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.tile.matrices import Matrix, matrices_of
 from dlc.analysis.tile.matrix_products import matrix_product
@@ -56,9 +56,21 @@ class Products:
         """What stands before the loop around the products."""
         return kernel.WgmmaFenceOp(self.totals.refs)
 
-    def wait(self) -> list[Operation]:
-        """What stands behind it."""
-        return [kernel.WgmmaCommitOp(), kernel.WgmmaWaitOp(0, self.totals.refs)]
+    def finish(self, loop: Operation, around: int) -> None:
+        """
+        Puts waits behind the loop around the products, and behind the last of so many loops around
+        that if products may be in flight until then.
+        """
+        pending = self.op.left_pending if around else 0
+        wait = kernel.WgmmaWaitOp(pending, self.totals.refs)
+        Rewriter.insert_op([kernel.WgmmaCommitOp(), wait], InsertPoint.after(loop))
+        if not pending:
+            return
+        for _ in range(around):
+            outer = loop.parent_op()
+            assert outer is not None
+            loop = outer
+        Rewriter.insert_op(kernel.WgmmaWaitOp(0, self.totals.refs), InsertPoint.after(loop))
 
     def lower(self, to: ReduceLowering) -> None:
         """Requests, in place of what the body yields, the products of all tiles of a warpgroup."""

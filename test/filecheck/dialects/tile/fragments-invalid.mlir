@@ -114,3 +114,33 @@
   }
 }
 // CHECK: expected `by` a product of matrices of tf32 for what is `split`
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf16>
+%y = tile.kernel @pending(%x: memref<64xf16> = %x) -> (%y: memref<8x4x2x2xf16>) {
+  tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m16n8k16, f16>(%g, %m, %h, %p) pending 1 fragment(%k in 16) -> f16 {
+      %v = tile.load %x[%k] : memref<64xf16>
+      %q = arith.mulf %v, %v : f16
+      tile.yield %q : f16
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf16>
+  }
+}
+// CHECK: expected `pending` a count >= 1 of products by a warpgroup, found 1 by #kernel.mma<m16n8k16, f16>
+
+// -----
+
+%x = "test.op"() : () -> tensor<64xf16>
+%y = tile.kernel @quarters(%x: memref<64xf16> = %x) -> (%y: memref<8x4x2x2xf16>) {
+  tile.launch thread(%g in 8, %m in 4) register(%h in 2, %p in 2) {
+    %a = tile.reduce add by <m64n64k16, f16>(%g, %m, %h, %p) fragment(%k in 16) -> f16 {
+      %v = tile.load %x[%k] : memref<64xf16>
+      %q = arith.mulf %v, %v : f16
+      tile.yield %q : f16
+    }
+    tile.store %a, %y[%g, %m, %h, %p] : memref<8x4x2x2xf16>
+  }
+}
+// CHECK: expected the warp of a warpgroup (of 4), the group of a lane (of 8), its place there (of 4), the half of the rows (of 2) and of a pair of columns (of 2), found [8, 4, 2, 2]
