@@ -50,8 +50,8 @@ class PipelineKOuterPass(SchedulingPass):
     With `products=1`, what a warpgroup multiplies in an iteration need not be summed before the end
     of the next one (`pending 1`): tensor cores are busy while threads wait for copies, meet and ask
     for others. A chunk's slot is in use for one iteration more: chunks are requested d - 2 ahead.
-    *Legal when* threads fill the rings, of three slots at least, and `register-tile` has dealt the
-    points to warpgroups.
+    That takes rings of three slots at least, filled by threads, and points that `register-tile` has
+    dealt to warpgroups.
     """
 
     name = "pipeline-k-outer"
