@@ -14,6 +14,9 @@ UNINITIALISED = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split()
 )
 
+CONVERSIONS = frozenset({"_to_copy", "clone"})
+"""What random numbers that were just drawn may go through without something being computed."""
+
 
 class RandomTensors(TorchDispatchMode):
     """Records which tensors hold random or uninitialised numbers, or are computed from such."""
@@ -30,9 +33,10 @@ class RandomTensors(TorchDispatchMode):
         name = func._schema.name.partition("::")[2]
         draws = torch.Tag.nondeterministic_seeded in func.tags or name in UNINITIALISED
         if draws or self.holds((args, kwargs)):
+            made = draws or (name in CONVERSIONS and not self.computed((args, kwargs)))
             for leaf in tree_leaves(result):
                 if (key := _storage_key(leaf)) is not None:
-                    if not draws and key not in self.found:
+                    if not made and key not in self.found:
                         self._computed[key] = len(self._computed)
                     self.found[key] = leaf
         return result

@@ -108,6 +108,29 @@ def test_what_is_computed_before_the_program_is_noted(capfd: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
+    "conversion",
+    ["half()", "to(torch.bfloat16)", "double()", "requires_grad_()", "t().contiguous()"],
+)
+@pytest.mark.parametrize(
+    "form",
+    ["x = {}\nr = x * 2", "r = {} * 2", "xs = [{} for i in range(2)]\nr = xs[0] * xs[1]",
+     "xs = []\nfor i in range(2):\n    xs.append({})\nr = xs[0] * xs[1]",
+     "def f():\n    return {}\nx = f()\nr = x * 2"],
+)  # fmt: skip
+def test_a_conversion_where_an_input_is_made_is_not_noted(
+    form: str, conversion: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = form.format(f"torch.randn(4, 4).{conversion}")
+    module, args = capture_text(text)
+    scope: dict[str, Any] = {"torch": torch}
+    torch.manual_seed(0)
+    exec(text, scope)
+    assert torch.equal(module(*args), scope["r"])
+    assert len(args) > 0
+    assert "note" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "s = []\nfor _ in range(3):\n    t = time.time()\n    r = m(x)\n"
