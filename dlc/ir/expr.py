@@ -49,6 +49,11 @@ class Mod:
     base: Expr
     divisor: int
 
+    @cached
+    def quotient(self) -> Expr:
+        """`base floordiv divisor`."""
+        return self.base // self.divisor
+
 
 Atom = SSAValue | FloorDiv | Mod
 
@@ -83,16 +88,25 @@ class Expr:
             and self.coefficients == other.coefficients
         )
 
-    def __hash__(self) -> int:
+    @cached
+    def hashed(self) -> int:
         return hash((frozenset(self.terms), self.constant))
 
+    def __hash__(self) -> int:
+        return self.hashed
+
     def __add__(self, other: Expr | SSAValue | int) -> Expr:
-        other = Expr.of(other)
-        sums = dict(self.terms)
-        for atom, coefficient in other.terms:
-            sums[atom] = sums.get(atom, 0) + coefficient
-        terms = tuple((a, c) for a, c in sums.items() if c)
-        return _recombine(Expr(terms, self.constant + other.constant))
+        return Expr.weighted_sum(((self, 1), (Expr.of(other), 1)))
+
+    @staticmethod
+    def weighted_sum(parts: Iterable[tuple[Expr, int]], constant: int = 0) -> Expr:
+        """The sum of the products of expressions and numbers, and of a constant."""
+        sums: dict[Atom, int] = {}
+        for part, factor in parts:
+            constant += part.constant * factor
+            for atom, coefficient in part.terms:
+                sums[atom] = sums.get(atom, 0) + coefficient * factor
+        return _normalized(sums, constant)
 
     def __sub__(self, other: Expr | SSAValue | int) -> Expr:
         return self + Expr.of(other) * -1
@@ -177,20 +191,16 @@ class Expr:
 
     def substitute(self, replace: Callable[[SSAValue], Expr | SSAValue | int | None]) -> Expr:
         """The expression with every value for which `replace` gives something replaced."""
-        sums: dict[Atom, int] = {}
-        constant = self.constant
-        for atom, coefficient in self.terms:
+
+        def part(atom: Atom) -> Expr:
             if isinstance(atom, SSAValue):
                 new = replace(atom)
-                part = Expr.of(atom if new is None else new)
-            elif isinstance(atom, FloorDiv):
-                part = atom.base.substitute(replace) // atom.divisor
-            else:
-                part = atom.base.substitute(replace) % atom.divisor
-            constant += part.constant * coefficient
-            for inner, factor in part.terms:
-                sums[inner] = sums.get(inner, 0) + factor * coefficient
-        return _recombine(Expr(tuple((a, c) for a, c in sums.items() if c), constant))
+                return Expr.of(atom if new is None else new)
+            if isinstance(atom, FloorDiv):
+                return atom.base.substitute(replace) // atom.divisor
+            return atom.base.substitute(replace) % atom.divisor
+
+        return Expr.weighted_sum(((part(a), c) for a, c in self.terms), self.constant)
 
     def evaluate(self, values: Mapping[SSAValue, int]) -> int:
         """The number that the expression has at a point."""
@@ -217,12 +227,19 @@ def _atom_range(atom: Atom) -> Range:
     )
 
 
+def _normalized(sums: Mapping[Atom, int], constant: int) -> Expr:
+    return _recombine(Expr(tuple((a, c) for a, c in sums.items() if c), constant))
+
+
 def _recombine(expr: Expr) -> Expr:
     """`(e floordiv c) * c + e mod c` is `e`."""
     for atom, coefficient in expr.terms:
         if not isinstance(atom, Mod):
             continue
-        quotient = (atom.base // atom.divisor) * (atom.divisor * coefficient)
+        factor = atom.divisor * coefficient
+        if not any(c % factor == 0 for _, c in expr.terms):  # as all of its quotient's are
+            continue
+        quotient = atom.quotient * factor
         if quotient.terms and all(expr.coefficients.get(a) == c for a, c in quotient.terms):
             rest = tuple(
                 (a, c) for a, c in expr.terms if a != atom and a not in quotient.coefficients
@@ -266,7 +283,7 @@ def from_affine(expr: AffineExpr, operands: Sequence[SSAValue | Expr]) -> Expr:
     """The expression that an affine expression over `operands` means, normalized."""
     sums: dict[Atom, int] = {}
     constant = _add_affine(expr, operands, 1, sums)
-    return _recombine(Expr(tuple((a, c) for a, c in sums.items() if c), constant))
+    return _normalized(sums, constant)
 
 
 def _add_affine(

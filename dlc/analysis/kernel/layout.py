@@ -51,7 +51,6 @@ def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Ex
     The distance of an element from the memref's address, in elements; of a swizzled memref as if
     the units of a row had not traded places (see `place_of`).
     """
-    total = Expr((), layout_offset(type))
     strides = strides_of(type)
     if (width := _panel(type)) is not None:
         rows, columns = shape_of(type)[-2:]
@@ -64,9 +63,7 @@ def linear_offset(type: MemRefType[Attribute], subscripts: Sequence[Expr]) -> Ex
         *outer, row, column = subscripts
         subscripts = [*outer, row // groups.rows, row % groups.rows, column]
         strides = (*strides[:-2], groups.stride, groups.columns, 1)
-    for subscript, stride in zip(subscripts, strides, strict=True):
-        total = total + subscript * stride
-    return total
+    return Expr.weighted_sum(zip(subscripts, strides, strict=True), layout_offset(type))
 
 
 @dataclass(frozen=True)
