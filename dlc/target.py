@@ -170,6 +170,17 @@ class Target:
         """fp32 operations per second, a fused multiply-add counting as two."""
         return self.sms * self.fp32_lanes * 2 * self.clock
 
+    @property
+    def roofs(self) -> dict[str, float]:
+        """Operations per second at most, by what computes them: the lowest first."""
+        tf32 = self.sms * self.tf32_lanes * 2 * self.clock
+        found = {
+            "f32": self.flops,
+            "tf32 on tensor cores": tf32,
+            "halves on tensor cores": (self.tensor_flops),
+        }
+        return {name: rate for name, rate in found.items() if rate}
+
     @cached
     def l2_bandwidth(self) -> float:
         """About a third of the 64 bytes a clock that each SM could take."""

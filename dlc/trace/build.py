@@ -99,7 +99,7 @@ def trace_of(
         candidates = (tuned or {}).get(made.name) or chosen.of(made.name)
         times = None if measured is None else _measured(measured, made.name)
         kernels[number] = replace(made, candidates=candidates, measured=times)
-    chip = Chip(target.name, target.sms, target.flops, target.memory_bandwidth)
+    chip = Chip(target.name, target.sms, target.memory_bandwidth, target.roofs)
     names = [k.name for k in kernels]
     if measured is not None and not any(k.measured for k in kernels):
         found, own = ", ".join(measured.kernels), ", ".join(names)

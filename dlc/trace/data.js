@@ -23,8 +23,9 @@
  * @typedef {{chosen: string, lost: string[], objective: string, tried: Tried[]}} Candidates
  * @typedef {{slots: number, bytes: number, wavefronts: number, ways: number,
  *   registers: number}} LineCost
- * @typedef {{name: string, lanes: number[][], places: number[][]}} Fragment
- * @typedef {{shape: string, line: number, ops: number, fragments: Fragment[]}} Product
+ * @typedef {{name: string, columns: number, lanes: number[][], places: number[][]}} Fragment
+ * @typedef {{shape: string, line: number, ops: number, lanes: number, fragments: Fragment[],
+ *   shared: string[]}} Product
  * @typedef {{name: string, shape: number[], block: number[], threads: number[][]}} Owners
  * @typedef {{ring: string, chunk: number, slot: number, filled: number, acquired: number,
  *   released: number}} Stay
@@ -38,7 +39,7 @@
  * @typedef {{name: string, offset: number, bytes: number, first: number, last: number}} Block
  * @typedef {{launches: string[], workspace: number, results: number, blocks: Block[]}} Memory
  * @typedef {{title: string, version: string,
- *   chip: {name: string, sms: number, flops: number, memory_bandwidth: number},
+ *   chip: {name: string, sms: number, memory_bandwidth: number, roofs: Record<string, number>},
  *   panes: Pane[], passes: Pass[], kernels: Kernel[], memory: Memory | null,
  *   shown: string, validated: string, measured: string}} Trace
  */
@@ -65,7 +66,7 @@ function make(tag, classes = "", text = "", children = []) {
 const trace = JSON.parse(byId("data").textContent || "");
 /** @type {Record<string, string>} */
 const TITLES = {
-  python: "Python", torch: "1 Torch IR", tensor: "2 Tensor IR", loop: "3 Loop IR",
+  python: "Source", torch: "1 Torch IR", tensor: "2 Tensor IR", loop: "3 Loop IR",
   tile: "4 Tile IR", kernel: "5 Kernel IR", cuda: "6 CUDA", sass: "SASS",
 };
 /** @param {string} ir */

@@ -9,36 +9,53 @@ from xdsl.ir import Operation
 from dlc.dialects import kernel
 from dlc.dialects.mma_layouts import Fragment as Layout
 from dlc.dialects.mma_layouts import MmaAttr
-from dlc.target import WARP
 from dlc.trace.model import Fragment, Product
+
+MOST_COLUMNS = 32
+"""Columns of a matrix that are drawn."""
 
 
 def products_of(func: kernel.FuncOp, line_of: Callable[[Operation], int]) -> list[Product]:
-    """The products that the warps of a kernel compute, each kind once."""
-    ops: dict[MmaAttr, list[kernel.MmaOp]] = {}
+    """The products that the warps or warpgroups of a kernel compute, each kind once."""
+    ops: dict[MmaAttr, list[kernel.MmaOp | kernel.WgmmaOp]] = {}
     for op in func.walk():
-        if isinstance(op, kernel.MmaOp):
+        if isinstance(op, kernel.MmaOp | kernel.WgmmaOp):
             ops.setdefault(op.shape, []).append(op)
-    return [_product(shape, line_of(found[0]), len(found)) for shape, found in ops.items()]
+    return [_product(shape, found, line_of(found[0])) for shape, found in ops.items()]
 
 
-def _product(shape: MmaAttr, line: int, ops: int) -> Product:
-    sizes = shape.sizes
-    named = {"A": sizes.a, "B": sizes.b, "C": sizes.c}
-    fragments = [fragment_of(name, layout) for name, layout in named.items()]
-    return Product(f"{shape.shape.data}, {shape.factors.data}", line, ops, fragments)
+def _product(shape: MmaAttr, ops: list[kernel.MmaOp | kernel.WgmmaOp], line: int) -> Product:
+    sizes, first = shape.sizes, ops[0]
+    held, shared = {"A": sizes.a, "B": sizes.b, "C": sizes.c}, list[str]()
+    if isinstance(first, kernel.WgmmaOp):
+        held = {"C": sizes.c}
+        extents = (sizes.m, sizes.k), (sizes.k, sizes.n)
+        shared = [
+            f"{name} ({rows} x {columns}) in %{d.ref.name_hint}, {_swizzled(d)}"
+            for name, d, (rows, columns) in zip("AB", first.factors, extents, strict=True)
+        ]
+    fragments = [fragment_of(name, layout) for name, layout in held.items()]
+    named = f"{shape.shape.data}, {shape.factors.data}"
+    return Product(named, line, len(ops), sizes.c.lanes, fragments, shared)
+
+
+def _swizzled(descriptor: kernel.MatrixDescriptorOp) -> str:
+    *_, swizzle = descriptor.fields
+    return f"swizzled in rows of {swizzle} bytes" if swizzle else "not swizzled"
 
 
 def fragment_of(name: str, layout: Layout) -> Fragment:
     """The lane and the place of each element of a matrix, by its rows."""
     held = {
         layout.at(lane, place): (lane, place)
-        for lane in range(WARP)
+        for lane in range(layout.lanes)
         for place in range(layout.width)
     }
-    rows = [[held[row, column] for column in range(layout.columns)] for row in range(layout.rows)]
+    columns = range(min(layout.columns, MOST_COLUMNS))
+    rows = [[held[row, column] for column in columns] for row in range(layout.rows)]
     return Fragment(
         name,
+        layout.columns,
         [[lane for lane, _ in row] for row in rows],
         [[place for _, place in row] for row in rows],
     )

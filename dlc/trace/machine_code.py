@@ -19,6 +19,8 @@ from dlc.backend.cuda.run.sass import (
 from dlc.target import Target
 from dlc.trace.model import Pane
 
+WIDE = f"*/{' ' * 12}"
+"""Between an address and its instruction: as much is left out as leaves room for a predicate."""
 _PLACE = re.compile(r'\s*//## File "[^"]*/kernel\.cu", line (\d+)')
 
 
@@ -68,7 +70,7 @@ def pane_of(listing: str) -> Pane:
             is_told = True
         elif begins and (INSTRUCTION.match(line) or LABEL.match(line)):
             is_told = False
-            lines.append(line.strip())
+            lines.append(line.strip().replace(WIDE, "*/"))
             links.append(sorted(made_of) if INSTRUCTION.match(line) else [])
     ends = [*list(begins.values())[1:], len(lines)]
     return Pane("sass", lines, links, dict(zip(begins, zip(begins.values(), ends, strict=True))))

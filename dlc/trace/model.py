@@ -190,10 +190,12 @@ class LineCost:
 
 @dataclass(frozen=True)
 class Fragment:
-    """How the lanes of a warp hold a matrix."""
+    """How the lanes of a warp, or the threads of a warpgroup, hold a matrix."""
 
     name: str
     """`A`, `B` or `C`, which has the shape and the place of the sums."""
+    columns: int
+    """All of them: the first ones are drawn, the others follow alike."""
     lanes: Sequence[Sequence[int]]
     """For each row and column the lane that holds the element."""
     places: Sequence[Sequence[int]]
@@ -202,7 +204,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Product:
-    """A product of matrices that a warp computes at once, on tensor cores."""
+    """A product of matrices that a warp or a warpgroup computes at once, on tensor cores."""
 
     shape: str
     """As in the IR: `m16n8k16, bf16`."""
@@ -210,8 +212,12 @@ class Product:
     """The first of its lines in the Kernel IR."""
     ops: int
     """The number of its operations in the Kernel IR."""
+    lanes: int
+    """32 of a warp, or the 128 threads of a warpgroup."""
     fragments: Sequence[Fragment]
-    """A, B and C."""
+    """A, B and C; of a warpgroup C alone."""
+    shared: Sequence[str]
+    """Where a warpgroup's A and B lie, in words; nothing of a warp."""
 
 
 @dataclass(frozen=True)
@@ -345,8 +351,9 @@ class Chip:
 
     name: str
     sms: int
-    flops: float
     memory_bandwidth: float
+    roofs: Mapping[str, float]
+    """Operations a second at most, by what computes them: the lowest first."""
 
 
 @dataclass(frozen=True)

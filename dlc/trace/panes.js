@@ -16,6 +16,22 @@ function shownLines(pane) {
   return at < pane.lines.length ? [...rest, [at, pane.lines.length]] : rest;
 }
 
+/** Marks a line of Kernel IR at which the checker has found something, of either thread.
+ * @param {HTMLElement} line @param {number} number */
+function addHazard(line, number) {
+  const said = hazardsAt(number);
+  if (!said.length) return;
+  line.classList.add("hazard");
+  line.title = said.join("\n");
+}
+
+/** What the checker says of a line of the chosen kernel. @param {number} number */
+function hazardsAt(number) {
+  const checked = trace.kernels.find((k) => k.name === state.kernel)?.checked;
+  return (checked?.hazards ?? []).filter((hazard) => hazard.line === number
+    || hazard.accesses.some((access) => access.line === number)).map((hazard) => hazard.text);
+}
+
 /** Shows in the margin of a line of Kernel IR which part of a thread's issue slots it takes.
  * @param {HTMLElement} line @param {number} number */
 function addCost(line, number) {
@@ -55,7 +71,10 @@ function drawPanes() {
       for (let n = begin; n < end; n++) {
         const line = codeLine(pane.lines[n]);
         line.dataset.line = String(n);
-        if (pane.ir === "kernel") addCost(line, n);
+        if (pane.ir === "kernel") {
+          addCost(line, n);
+          addHazard(line, n);
+        }
         drawn[p].set(n, line);
         inner.append(line);
       }
@@ -98,6 +117,8 @@ function choose(pane, line, moves = true) {
     const kernel = trace.kernels.find((k) => k.name === state.kernel);
     const cost = trace.panes[pane].ir === "kernel" ? kernel?.lines[line] : null;
     if (kernel && cost) parts.push(make("span", "", costText(kernel, cost)));
+    if (trace.panes[pane].ir === "kernel")
+      parts.push(...hazardsAt(line).map((text) => make("span", "verdict wrong", text)));
     reveal(pane, line);
   } else {
     parts.push(make("span", "none",

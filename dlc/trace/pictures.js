@@ -134,19 +134,28 @@ function roofline() {
     ? [{ name: k.name, x: Math.log10(k.cost.flops / k.cost.bytes),
       y: Math.log10(k.cost.flops / k.cost.seconds) }] : []));
   if (!known.length) return [];
-  const { flops, memory_bandwidth: bandwidth, name } = trace.chip;
-  const [top, knee] = [Math.log10(flops), Math.log10(flops / bandwidth)];
+  const { roofs, memory_bandwidth: bandwidth, name } = trace.chip;
+  const tops = Object.entries(roofs).map(([what, flops]) => ({ what, y: Math.log10(flops) }));
+  const [top, band] = [Math.max(...tops.map((t) => t.y)), Math.log10(bandwidth)];
+  const knee = top - band;
   const left = Math.floor(Math.min(...known.map((k) => k.x), knee) - 0.5);
   const right = Math.ceil(Math.max(...known.map((k) => k.x), knee) + 0.5);
-  const low = Math.floor(Math.min(...known.map((k) => k.y), top - 2));
+  const low = Math.floor(Math.min(...known.map((k) => k.y), tops[0].y - 2));
   const [width, height, margin] = [560, 260, 40];
   const [wide, tall] = [width - margin - 10, height - margin - 10];
   const x = (/** @type {number} */ v) => margin + ((v - left) / (right - left)) * wide;
   const y = (/** @type {number} */ v) => 10 + ((top + 0.3 - v) / (top + 0.3 - low)) * tall;
-  const slope = low - Math.log10(bandwidth);
-  const begin = slope > left ? [slope, low] : [left, Math.log10(bandwidth) + left];
-  const roof = [begin, [knee, top], [right, top]].map(([a, b]) => `${x(a)},${y(b)}`).join(" ");
-  const parts = [draft("polyline", { points: roof, class: "axis" })];
+  const slope = low - band;
+  const begin = slope > left ? [slope, low] : [left, band + left];
+  const line = (/** @type {number[][]} */ points) => draft("polyline", {
+    points: points.map(([a, b]) => `${x(a)},${y(b)}`).join(" "), class: "axis",
+  });
+  const parts = [line([begin, [knee, top]])];
+  for (const roof of tops) {
+    parts.push(line([[roof.y - band, roof.y], [right, roof.y]]));
+    const place = { x: x(right) - 4, y: y(roof.y) - 3, "text-anchor": "end" };
+    parts.push(draft("text", place, roof.what));
+  }
   for (let n = left; n <= right; n++)
     parts.push(draft("text", { x: x(n), y: height - 22, "text-anchor": "middle" }, `1e${n}`));
   for (let n = low; n <= top; n++) parts.push(draft("text", { x: 0, y: y(n) + 4 }, `1e${n}`));
