@@ -257,17 +257,22 @@ class CascadeCandidate:
         )
 
 
-@lru_cache(maxsize=256)
 def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
     """The fastest tilings that fit, each of another block, the fastest first."""
     shapes: dict[object, CascadeCandidate] = {}
+    for candidate in ranked_cascades(problem, target):
+        shapes.setdefault((candidate.block, candidate.splits), candidate)
+    return tuple(shapes.values())[:5]
+
+
+@lru_cache(maxsize=256)
+def ranked_cascades(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
+    """All tilings that fit, the fastest first."""
     tiles = sorted(_tiles(problem, target), key=lambda c: (c.seconds, c.ties))
     if problem.skips:
         ordered = [_ordered(tile) for tile in tiles[:MOST_ORDERED]]
         tiles = sorted(ordered, key=lambda c: (c.seconds, c.ties))
-    for candidate in tiles:
-        shapes.setdefault((candidate.block, candidate.splits), candidate)
-    return tuple(shapes.values())[:5]
+    return tuple(tiles)
 
 
 def _ordered(tile: CascadeCandidate) -> CascadeCandidate:

@@ -18,8 +18,13 @@ from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.schedule.candidate import IN_FLIGHT, Candidate
-from dlc.schedule.cascade_problem import tiled_cascade
-from dlc.schedule.cascade_tiles import cascade_candidates, cascade_steps
+from dlc.schedule.cascade_problem import TiledCascade, tiled_cascade
+from dlc.schedule.cascade_tiles import (
+    CascadeCandidate,
+    cascade_candidates,
+    cascade_steps,
+    ranked_cascades,
+)
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
@@ -33,7 +38,7 @@ from dlc.schedule.rows import (
     run_of,
     split_axis,
 )
-from dlc.schedule.tiling import candidates, not_multiplied, rings
+from dlc.schedule.tiling import candidates, not_multiplied, ranked, rings
 from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 
@@ -61,11 +66,9 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     flat = not any(isinstance(o, AxesOp) for op in inner for o in op.body.walk())
     extents = [outer.hint(a) for a in outer.axes] if outer else []
     cascade = tiled_cascade(kernel)
-    if cascade and (ranked := cascade_candidates(cascade.problem, target)):
-        lost = tuple(str(other) for other in ranked[1:])
-        extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
-        split = _split(ranked[0].splits, extents, " deal=turns" if cascade.ends_early else "")
-        return Choice(cascade_steps(cascade, ranked[0], split), str(ranked[0]), lost)
+    if cascade and (fitting := cascade_candidates(cascade.problem, target)):
+        lost = tuple(str(other) for other in fitting[1:])
+        return Choice(_cascade(cascade, fitting[0]), str(fitting[0]), lost)
     if tiled := tiled_contraction(kernel):
         return _contraction(tiled, target)
     if plan := window_plan(kernel, target):
@@ -82,15 +85,45 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     return Choice("tileify", "a single point")
 
 
+def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[str]:
+    """
+    The schedules of so many of the fastest tilings by the estimate, the default one first; none of
+    a kernel that is not tiled by it.
+    """
+    cascade = tiled_cascade(kernel)
+    if cascade and (tilings := ranked_cascades(cascade.problem, target)):
+        return [_cascade(cascade, tiling) for tiling in tilings[:most]]
+    if tiled := tiled_contraction(kernel):
+        return [_tiles(tiled, best, target) for best in ranked(tiled.problem, target, most)]
+    return []
+
+
+def _cascade(cascade: TiledCascade, best: CascadeCandidate) -> str:
+    """The schedule of attention in tiles."""
+    extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
+    split = _split(best.splits, extents, " deal=turns" if cascade.ends_early else "")
+    return cascade_steps(cascade, best, split)
+
+
 def _contraction(tiled: Tiled, target: Target) -> Choice:
     """Tiles the longest row and the longest column axis with the fastest of all candidates."""
+    fitting = candidates(tiled.problem, target)
+    if not fitting:
+        extents = [tiled.outer.hint(a) for a in tiled.outer.axes]
+        return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
+    best, lost = fitting[0], [str(other) for other in fitting[1:]]
+    if best.rings and target.has("tma"):
+        lost.append(_without_tma(best))
+    if refused := not_multiplied(tiled.problem, target):
+        lost.append(refused)
+    return Choice(_tiles(tiled, best, target), str(best), tuple(lost))
+
+
+def _tiles(tiled: Tiled, best: Candidate, target: Target) -> str:
+    """The schedule of a contraction whose longest row and column axes a candidate tiles."""
     outer, problem = tiled.outer, tiled.problem
     row, column = tiled.row, tiled.column
     extents = [outer.hint(a) for a in outer.axes]
-    fitting = candidates(problem, target)
-    if not fitting:
-        return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
-    best = fitting[0]
 
     block: dict[SSAValue, int] = {}
     points: dict[SSAValue, int] = {}
@@ -124,17 +157,13 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
         f"register-tile{{extents={registers}{_multiplied(best)}}}",
         *([] if best.mma else ["permute-register-tile"]),
     ]
-    lost = [str(other) for other in fitting[1:]]
     if best.rings:
         steps += rings(best.depth, target)
-        lost += [_without_tma(best)] if target.has("tma") else []
-    if refused := not_multiplied(problem, target):
-        lost.append(refused)
     steps.append("pad-smem")
     if best.rings:
         steps.append("pipeline-k-outer")
     steps.append(f"mark-unroll{{limit={max(best.chunk // best.vector, 1)}}}")
-    return Choice(",".join(steps), str(best), tuple(lost))
+    return ",".join(steps)
 
 
 def _multiplied(best: Candidate) -> str:

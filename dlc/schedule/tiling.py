@@ -74,6 +74,11 @@ def candidates(problem: Problem, target: Target) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
+def ranked(problem: Problem, target: Target, most: int) -> list[Candidate]:
+    """So many of the candidates that fit, the best first."""
+    return list(islice(_ranked(problem, target), most))
+
+
 def not_multiplied(problem: Problem, target: Target) -> str:
     """Why tensor cores do not multiply f32 where this is asked for; empty if they can."""
     if target.precision == "f32" or problem.tensor is None or problem.tensor.type != "f32":

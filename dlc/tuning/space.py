@@ -26,6 +26,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from dlc.diagnostics import TextError
 from dlc.dialects import loop, tile
 from dlc.registry import OptionError, get_pass
+from dlc.schedule.heuristics import ranked_schedules
 from dlc.target import target_of
 from dlc.transforms.step import (
     Decline,
@@ -160,12 +161,31 @@ class Space:
 
     def _usual(self, state: State) -> Choice:
         """The choice of the default schedule."""
+        return self._choice(state, self._defaults)
+
+    def _choice(self, state: State, steps: Mapping[str, SchedulingPass]) -> Choice:
+        """The choice of the schedule of some steps."""
         cls = self.classes[state.number]
-        default = self._defaults.get(cls.name)
+        step = steps.get(cls.name)
         names = [option.name for option in fields(cls)]
         if len(names) == len(state.given):
-            return TAKE if default is not None else LEAVE_OUT
-        return LEAVE_OUT if default is None else getattr(default, names[len(state.given)])
+            return TAKE if step is not None else LEAVE_OUT
+        return LEAVE_OUT if step is None else getattr(step, names[len(state.given)])
+
+    def short_list(self, most: int) -> list[str]:
+        """Of so many of the kernel's tilings that the estimate ranks first, the schedules."""
+        kernel = _named(self.module, self.name)
+        assert isinstance(kernel, loop.KernelOp)
+        return [] if self.first is not None else ranked_schedules(kernel, self.target, most)
+
+    def followed(self, schedule: str) -> tuple[dict[tuple[object, ...], Choice], State]:
+        """The choices of a schedule by the keys of their states, and the state at its end."""
+        steps = {step.name: step for step in parse_schedule(schedule)}
+        state, choices = self.start, dict[tuple[object, ...], Choice]()
+        while state.number < len(self.classes):
+            choices[state.key] = self._choice(state, steps)
+            state = self.take(state, choices[state.key])
+        return choices, state
 
     def schedules(self, state: State | None = None) -> Iterator[str]:
         """All schedules that can be completed, each once; refused choices are passed over."""

@@ -16,15 +16,17 @@ strategies for Monte-Carlo tree search", 2008): as often the one that is closest
 schedule as any of them, as the default may be far from the best. A new child is completed some
 times at random, from mostly as the default is to evenly; the prior says which of these is tried,
 and without one there is one, at random. A child of which all schedules are known is not followed
-again.
+again. In turn with what the tree proposes come the tilings that the estimate ranks next to the
+default schedule's, where it ranks any; what is found of them counts for the nodes on their way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, log, sqrt
 
 from dlc.tuning.searches import PATIENCE, Completer, Prior
-from dlc.tuning.space import Choice, Space, State
+from dlc.tuning.space import Choice, Refused, Space, State
 
 EXPLORATION = 0.4
 """C of the formula, in units of the range of values."""
@@ -38,6 +40,8 @@ CLOSEST = 0.5
 """How often a new child is the one that is closest to the default schedule."""
 COMPLETIONS = 6
 """Of a new child, of which the prior chooses one."""
+SHORT_LIST = 16
+"""Tilings that the estimate ranks, the default schedule's among them."""
 HOPELESS = 10
 """How many times the default's estimate a candidate may be predicted to take, to be tried."""
 
@@ -83,15 +87,19 @@ class TreeSearch(Completer):
         """The keys of all nodes: a state is one of them once."""
         self.default_seconds = 0.0
         self.values: list[float] = []
+        self.short_list = space.short_list(SHORT_LIST)
+        """Schedules that are still to be proposed."""
 
     def propose(self) -> str | None:
         if not self.paths:
             self.paths[self.space.default] = [self.root]
             self.root.visits += 1
             return self.space.default
+        if len(self.paths) % 2 and (schedule := self._listed()) is not None:
+            return schedule
         for _ in range(PATIENCE):
             if self.root.known:
-                return None
+                break
             evenly = self.rng.random() < EVENLY
             path = self._descended(evenly=evenly)
             schedule = self._completed(path[-1], evenly=evenly)
@@ -102,7 +110,42 @@ class TreeSearch(Completer):
                 return schedule
             for node in path:
                 node.visits += 1
+        return self._listed()
+
+    def _listed(self) -> str | None:
+        """The next one of the short list that is not known."""
+        while self.short_list:
+            listed = self.short_list.pop(0)
+            try:
+                choices, last = self.space.followed(listed)
+            except Refused as reason:
+                self.refusals[listed] = str(reason)
+                continue
+            if last.schedule not in self.paths:
+                self.paths[last.schedule] = self._grown({**choices, last.key: None})
+                for node in self.paths[last.schedule]:
+                    node.visits += 1
+                return last.schedule
         return None
+
+    def _grown(self, choices: Mapping[tuple[object, ...], Choice | None]) -> list[Node]:
+        """
+        The nodes on the way that some choices go, by the keys of states, made where they are
+        missing; up to one that it leaves by what the tree does not have.
+        """
+        path = [self.root]
+        while True:
+            node = path[-1]
+            found = [child for child in node.children if child.state.key in choices]
+            choice = choices[node.state.key]
+            if not found and choice in node.untried:
+                node.untried.remove(choice)
+                child = self._child(node, self.take(node.state, choice))
+                found = [child] if child is not None and child.state.key in choices else []
+            if not found:
+                node.known = node.known or choice is None
+                return path
+            path.append(found[0])
 
     def observe(self, schedule: str, seconds: float | None) -> None:
         if schedule == self.space.default and seconds is not None:
@@ -151,7 +194,10 @@ class TreeSearch(Completer):
         """A new child, past all that there is no choice about; None for one that is refused."""
         near = not evenly and self.rng.random() < CLOSEST
         place = -1 if near else self.rng.randrange(len(node.untried))
-        state = self.take(node.state, node.untried.pop(place))
+        return self._child(node, self.take(node.state, node.untried.pop(place)))
+
+    def _child(self, node: Node, state: State | None) -> Node | None:
+        """A child with a state, past all that there is no choice about."""
         while state is not None:
             choices = self.space.choices(state)
             if state.key in self.states:  # as where a step has nothing to do

@@ -29,11 +29,9 @@ from dlc.target import get_target
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.interrupts import interrupted, interruptible
 from dlc.tuning.objectives import Failure, Objective, Score, objective
-from dlc.tuning.searches import GreedySearch
 from dlc.tuning.space import Refused, Space
-from dlc.tuning.tree_search import TreeSearch
 from dlc.tuning.tune_program import tune_module, with_schedules
-from dlc.tuning.tuner import SEARCHES, Budget, Trial, Tuning, tune_kernel
+from dlc.tuning.tuner import Budget, Trial, Tuning, tune_kernel
 from dlc.tuning.tuning_plot import plot
 from dlc.tuning.tuning_report import difference, report
 from dlc.tuning.workers import Died, Limits, isolated_call
@@ -69,50 +67,6 @@ def test_refusals_say_why() -> None:
         state = space.take(state, space.choices(state)[0])
     with pytest.raises(Refused, match="double-buffer: depth must be 2 to 4, not 5"):
         space.take(state, 5)
-
-
-# Searches.
-
-
-def test_all_schedules_of_a_small_space_are_found() -> None:
-    """And the search ends by itself when all are known."""
-    of = subject(loop_cases.silu_mul(1, 8))
-    every = set(Space(of.module, of.name).schedules())
-    assert len(every) > 5
-    search, proposed = TreeSearch(Space(of.module, of.name), seed=0), list[str]()
-    while (schedule := search.propose()) is not None:
-        proposed.append(schedule)
-        search.observe(schedule, 1.0)
-    assert len(set(proposed)) == len(proposed)
-    assert len(every & set(proposed)) > 0.9 * len(every)
-
-
-@pytest.mark.parametrize("kind", SEARCHES)
-def test_searches_are_deterministic_and_begin_with_the_default(kind: str) -> None:
-    of = subject(CASES[1])
-
-    def proposals() -> list[str | None]:
-        search = SEARCHES[kind](Space(of.module, of.name), 7, None)
-        found: list[str | None] = []
-        for number in range(6):
-            schedule = search.propose()
-            found.append(schedule)
-            if schedule is not None:
-                search.observe(schedule, 1.0 + len(schedule) % 5 - number / 100)
-        return found
-
-    first = proposals()
-    assert first == proposals()
-    assert first[0] == Space(of.module, of.name).default
-
-
-def test_greedy_goes_from_the_best() -> None:
-    """The shorter, the better: it ends at a schedule of which no neighbour is shorter."""
-    of = subject(loop_cases.silu_mul(1, 64))
-    search = GreedySearch(Space(of.module, of.name), seed=0)
-    while (schedule := search.propose()) is not None:
-        search.observe(schedule, len(schedule))
-    assert search.best[0] == len("tileify")
 
 
 # Tuning.
