@@ -24,11 +24,15 @@ def rarely_collected() -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage is looked for within: for what makes many objects that stay."""
+    """
+    No garbage is looked for within, and not later in what was made by then: for what makes many
+    objects that stay, as imports do. A collection that looks at PyTorch's takes 0.15 s.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         if collects:
             gc.enable()

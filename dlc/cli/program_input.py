@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import errno
-import gc
 import os
 import re
 import sys
@@ -200,7 +199,6 @@ def _imported(
     with timing.phase("dlc", "export, but for PyTorch's part"), uncollected():
         exporting = timing.phase("torch", "torch.export")
         call = export_call(module, args, exporting=exporting, whole=whole)
-    gc.freeze()  # PyTorch's objects stay; a collection that looks at them takes 0.15 s
     chip = target or default_target()
     precision = options.precision or default_precision()
 
@@ -209,7 +207,6 @@ def _imported(
             from dlc.frontend.fx import import_call  # with xDSL
 
             program = import_call(call)
-        gc.freeze()
         set_target(program.module, chip, precision)
         return program.module, program
 

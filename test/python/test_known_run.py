@@ -113,7 +113,7 @@ def test_what_pytorch_refuses_has_its_place_twice(
     """Indices are values, by which nothing is found: first they are in range, then not."""
     script = tmp_path / "script.py"
     outputs: list[tuple[int, str, str]] = []
-    for last in (3, 9, 9):
+    for last in (3, 19, 19):  # of another length, as bytecode is found by length and second
         values = "import torch\nfrom held import I\nx = torch.randn(4, 8)\ny = x[I]\n"
         (tmp_path / "held.py").write_text(f"import torch\nI = torch.tensor([0, {last}])\n")
         script.write_text(values)
@@ -284,6 +284,18 @@ def test_a_second_run_imports_neither_xdsl_nor_what_compiles():
                 "dlc.frontend.fx", "dlc.pipeline", "dlc.registry", "dlc.compiler")  # fmt: skip
     found = {name for name in loaded if name.startswith(needless)}
     assert found <= {"xdsl", "xdsl.utils", "xdsl.utils.exceptions"}  # the classes of errors
+
+
+def test_no_collection_looks_at_what_is_imported():
+    """PyTorch's objects are some 400,000: to look at them takes as long as the whole of dlc."""
+    assert dlc_cli.main(COMMAND) == 0
+    code = (
+        "import gc; from dlc.cli.dlc_cli import main; looked = [0]\n"
+        "gc.callbacks.append(lambda phase, _: looked.append(len(gc.get_objects())))\n"
+        f"assert main({COMMAND}) == 0; print('looked at', max(looked))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) < 40_000
 
 
 def entries(cache: Path) -> Mapping[str, Path]:
