@@ -74,7 +74,7 @@ def capture_text(
     torch.manual_seed(seed)
     names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **names}
-    lifter = Lifter(filename, scope, RandomTensors(), reserved=names_in(tree))
+    lifter = Lifter(filename, tree, scope, RandomTensors(), reserved=names_in(tree))
     statements = Statements(lifter, tree)
     with _arguments(argv):
         statements.lift(tree.body)

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.names_read import Bindings
 from dlc.frontend.parts import place_in
+from dlc.frontend.random import storage_key
 from dlc.frontend.source import ImportFailure
 
 
@@ -23,7 +24,7 @@ class Lifted(Protocol):
     held: dict[str, Any]
     values: dict[str, Any]
 
-    def is_input(self, value: Any) -> bool: ...
+    def is_random(self, value: Any) -> bool: ...
 
 
 def check_inputs_alone(lifted: Lifted, nodes: Iterable[ast.AST]) -> None:
@@ -31,7 +32,12 @@ def check_inputs_alone(lifted: Lifted, nodes: Iterable[ast.AST]) -> None:
     ImportFailure if something in a program has a tensor that is also an input, or reads a variable
     of the script with random numbers: it would go on with these, whatever the inputs.
     """
-    inputs = {id(leaf): name for name, v in lifted.examples.items() for leaf in tree_leaves(v)}
+    inputs = {
+        key: name
+        for name, value in lifted.examples.items()
+        for leaf in tree_leaves(value)
+        if (key := storage_key(leaf)) is not None
+    }
     for node in nodes:
         for used in ast.walk(node):
             match used:
@@ -42,8 +48,8 @@ def check_inputs_alone(lifted: Lifted, nodes: Iterable[ast.AST]) -> None:
                 case _:
                     continue
             for name, tensor, is_variable in _tensors_of(value, lifted.filename):
-                known = inputs.get(id(tensor), name if is_variable else None)
-                if known is not None and lifted.is_input(tensor):
+                known = inputs.get(storage_key(tensor) or 0, name if is_variable else None)
+                if known is not None and lifted.is_random(tensor):
                     called = getattr(value, "__name__", type(value).__name__)
                     at: Any = used if hasattr(used, "lineno") else node
                     place = place_in(lifted.filename, at.lineno, at.col_offset + 1)
@@ -77,3 +83,6 @@ def _inside(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
                 if not attribute.startswith("_"):
                     tensors = (t for t in tree_leaves(held) if isinstance(t, torch.Tensor))
                     yield from ((attribute, tensor) for tensor in tensors)
+            if isinstance(leaf, torch.nn.Module):
+                yield from leaf.named_parameters()
+                yield from leaf.named_buffers()

@@ -32,6 +32,7 @@ from dlc.frontend.parts import (
 )
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_functions import ScriptFunctions
+from dlc.frontend.script_state import guarded
 from dlc.frontend.source import ImportFailure, Place
 
 PART_OF_CREATION = frozenset(
@@ -83,6 +84,7 @@ class Lifter:
     """
 
     filename: str
+    tree: ast.Module
     scope: dict[str, Any]
     random: RandomTensors
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -121,7 +123,7 @@ class Lifter:
             tuple_of_it = attribute(SELF, "called")
             result.func = ast.Subscript(tuple_of_it, ast.Constant(0), ast.Load())
         base = torch.nn.Module if called is None else CalledModule
-        forward = self.forward(body, result)
+        forward = guarded(self.forward(body, result), self.scope, self.filename, self.tree)
         program: Any = type("Program", (base,), {"forward": forward})
         inputs = tuple(self.inputs.values())
         if called is not None:
@@ -358,6 +360,10 @@ class Lifter:
     def is_input(self, value: Any) -> bool:
         """True if a value holds random numbers and is no parameter."""
         return self.random.holds(value) and not isinstance(value, torch.nn.Parameter)
+
+    def is_random(self, value: Any) -> bool:
+        """True if a value holds random numbers; those of parameters are such, too."""
+        return self.random.holds(value)
 
     def is_constant(self, part: Part) -> bool:
         """True if neither random tensors nor modules go into a part."""

@@ -35,7 +35,7 @@ class RandomTensors(TorchDispatchMode):
         if draws or self.holds((args, kwargs)):
             made = draws or (name in CONVERSIONS and not self.computed((args, kwargs)))
             for leaf in tree_leaves(result):
-                if (key := _storage_key(leaf)) is not None:
+                if (key := storage_key(leaf)) is not None:
                     if not made and key not in self.found:
                         self._computed[key] = len(self._computed)
                     self.found[key] = leaf
@@ -49,7 +49,7 @@ class RandomTensors(TorchDispatchMode):
 
     def holds(self, value: object) -> bool:
         """True if a tensor, or one in a container, holds random numbers."""
-        return any(_storage_key(leaf) in self.found for leaf in tree_leaves(value))
+        return any(storage_key(leaf) in self.found for leaf in tree_leaves(value))
 
     @property
     def count(self) -> int:
@@ -58,16 +58,17 @@ class RandomTensors(TorchDispatchMode):
 
     def number(self, value: object) -> int | None:
         """Of a value's tensors that are computed from random numbers, the number of the first."""
-        keys = filter(None, map(_storage_key, tree_leaves(value)))
+        keys = filter(None, map(storage_key, tree_leaves(value)))
         return min((self._computed[key] for key in keys if key in self._computed), default=None)
 
     def computed(self, value: object, since: int = 0) -> bool:
         """True if a tensor, or one in a container, is computed from random numbers `since` then."""
-        keys = filter(None, map(_storage_key, tree_leaves(value)))
+        keys = filter(None, map(storage_key, tree_leaves(value)))
         return any(self._computed.get(key, -1) >= since for key in keys)
 
 
-def _storage_key(value: object) -> int | None:
+def storage_key(value: object) -> int | None:
+    """What tensors that share memory have in common; None for what is no such tensor."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     return value.untyped_storage()._cdata

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.lift import Lifter, has_tensor
+from dlc.frontend.source import ImportFailure
 from dlc.frontend.statements import Statements
 
 Program = tuple[torch.nn.Module, tuple[Any, ...]]
@@ -52,5 +53,7 @@ def _holds_tensors(program: Program) -> bool:
             given = tree_map_only(torch.Tensor, mode.from_tensor, args)
             with torch.no_grad():
                 return has_tensor(module(*given))
+    except ImportFailure:
+        raise
     except Exception:
         return True

@@ -19,7 +19,7 @@ import copy
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -60,6 +60,14 @@ READS = frozenset(
 )
 """Methods of modules that change nothing."""
 RETURNED = "_returned"
+LATE = (
+    "a statement changes what the program before it may have used; put it before the first "
+    "computation"
+)
+KEPT_NUMBERS = (
+    "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
+    "in its forward"
+)
 
 
 class Statements:
@@ -149,7 +157,10 @@ class Statements:
             pass  # a docstring
         elif self._prepares(value, last):
             self._refuse_late(node)
+            before = self.lifter.random.count
             self._run(node)
+            if self.variables.computes(value) and self.lifter.random.count > before:
+                self._refuse(node, KEPT_NUMBERS)
         elif self._is_print(value):
             assert isinstance(value, ast.Call)
             if last and (shown := self._shown(value.args)):
@@ -344,11 +355,11 @@ class Statements:
     def _refuse_late(self, node: ast.stmt | ast.expr) -> None:
         """ImportFailure if the program has begun."""
         if self.begun:
-            raise ImportFailure(
-                "a statement changes what the program before it may have used; put it before the "
-                "first computation",
-                place_in(self.lifter.filename, node.lineno, node.col_offset + 1),
-            )
+            self._refuse(node, LATE)
+
+    def _refuse(self, node: ast.stmt | ast.expr, why: str) -> NoReturn:
+        place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+        raise ImportFailure(why, place)
 
     def _called(self, value: ast.expr) -> ScriptCall | None:
         """The call of a function of the script that `value` is, given no tensors of the program."""
@@ -421,9 +432,9 @@ class Statements:
                 of = self._evaluated_name(owner)
                 if of is torch.nn.init or name in FILLS:
                     return True
-                return not last and (
-                    isinstance(of, torch.nn.Module) or not self.variables.computes(value)
-                )
+                if last or not self.variables.computes(value):
+                    return not last
+                return isinstance(of, torch.nn.Module) and hasattr(torch.nn.Module, name)
         return False
 
     def _evaluated_name(self, node: ast.expr) -> Any:

@@ -1,0 +1,153 @@
+"""What a script has made before its program, which the program must leave as it is."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from dlc.frontend.insides import CONTAINERS, held_in, is_object
+from dlc.frontend.parts import place_in
+from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.tracers import is_traced
+from dlc.frontend.variables import CHANGING, changed_by
+
+MAKING = ("__init__", "__post_init__", "__new__")
+"""Methods that make objects."""
+OF_MODULES = frozenset(vars(torch.nn.Module()))
+"""Attributes that modules have by themselves: an import knows what becomes of them."""
+
+
+class ScriptState:
+    """What is in the variables of a script and in all that they hold, but for tensors' numbers."""
+
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        self._noted: list[tuple[str, Any, dict[str, Any]]] = []
+        seen: set[int] = set()
+        pending = [("", variables)]
+        while pending:
+            path, value = pending.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            inner = dict(_numbered(value, variables))
+            if _may_change(value):
+                self._noted.append((path, value, inner))
+            pending += [(path + key, item) for key, item in inner.items()]
+        self._variables = variables
+
+    def change(self) -> str | None:
+        """Where something is not what it was, as Python's text gets at it: `a.t`, `l[0]`."""
+        for path, value, inner in self._noted:
+            now = dict(_numbered(value, self._variables))
+            for key in [*inner, *now]:
+                if key not in now or key not in inner or now[key] is not inner[key]:
+                    if key in inner or not _is_cached(value, key):
+                        return (path + key).lstrip(".")
+        return None
+
+
+def guarded(
+    forward: Callable[..., Any], variables: Mapping[str, Any], filename: str, tree: ast.AST
+) -> Callable[..., Any]:
+    """
+    The forward of a program. Where it is traced, ImportFailure if it changes what there was before
+    it: its kernels would not, and what the script read of it then is not what it would read.
+    """
+
+    @functools.wraps(forward)
+    def checked(*args: Any) -> Any:
+        if not torch.compiler.is_exporting() and not is_traced(args, {}):
+            return forward(*args)
+        state = ScriptState(variables)
+        result = forward(*args)
+        if (path := state.change()) is not None:
+            raise ImportFailure(
+                f"the program changes '{path}', which is made before it: its kernels would not, "
+                "and what was read of it is not what it is then; return the new value, or make it "
+                "after the random tensors that it depends on",
+                _place_of_change(path, filename, tree),
+            )
+        return result
+
+    return checked
+
+
+def _numbered(value: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What a value holds; of a module only what is no module or tensor and not PyTorch's own."""
+    if value is variables:
+        yield from ((f".{k}", v) for k, v in variables.items() if not k.startswith("__"))
+    elif isinstance(value, torch.nn.Module):
+        own = vars(value) if type(value).__module__ == "__main__" else {}
+        yield from ((f".{name}", item) for name, item in own.items() if name not in OF_MODULES)
+        yield from ((f".{name}", module) for name, module in value.named_children())
+    else:
+        for number, (key, item) in enumerate(held_in(value)):
+            yield key or f"({number})", item
+
+
+def _may_change(value: Any) -> bool:
+    kinds = (*CONTAINERS, FunctionType, type, torch.nn.Module)
+    return isinstance(value, kinds) or is_object(value)
+
+
+def _is_cached(value: Any, key: str) -> bool:
+    """True for an attribute that an object gets when it is first asked for it."""
+    if not is_object(value):
+        return False
+    if type(value).__module__ != "__main__":
+        return True
+    return isinstance(getattr(type(value), key.lstrip("."), None), functools.cached_property)
+
+
+def _place_of_change(path: str, filename: str, tree: ast.AST) -> Place | None:
+    """The first place in a text that may have changed what is found by such a path."""
+    name = path.split("[")[0].rpartition(".")[2]
+    for node, outer in _with_functions(tree, frozenset()):
+        at = _changed_at(node, outer)
+        if at is not None and name_of(at) == name:
+            return place_in(filename, at.lineno, at.col_offset + 1)
+    return None
+
+
+def _with_functions(
+    node: ast.AST, outer: frozenset[str]
+) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    """What is in a text but for what makes objects, and the variables of outer functions there."""
+    yield node, outer
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef):
+            if child.name in MAKING:
+                continue
+            declared = (n for n in child.body if isinstance(n, ast.Global | ast.Nonlocal))
+            outer = frozenset(name for n in declared for name in n.names)
+        yield from _with_functions(child, outer)
+
+
+def _changed_at(node: ast.AST, outer: frozenset[str]) -> ast.expr | None:
+    """What a piece of text changes."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()):
+            return node if name in outer else None
+        case ast.Attribute(ctx=ast.Store()):
+            return node
+        case ast.Subscript(value=value, ctx=ast.Store()):
+            return value
+        case ast.Call(func=ast.Attribute(value=owner)) if changed_by(node) is not None:
+            return owner
+        case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in CHANGING:
+            return owner
+    return None
+
+
+def name_of(node: ast.expr) -> str | None:
+    """The last name of an expression that leads to a value: `t` of `a.t[0]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
