@@ -26,7 +26,8 @@
  * @typedef {{name: string, columns: number, lanes: number[][], places: number[][]}} Fragment
  * @typedef {{shape: string, line: number, ops: number, lanes: number, fragments: Fragment[],
  *   shared: string[]}} Product
- * @typedef {{name: string, shape: number[], block: number[], threads: number[][]}} Owners
+ * @typedef {{name: string, shape: number[], block: number[], threads: number[][],
+ *   places: number[][], held: number, corners: [number, number, number][]}} Owners
  * @typedef {{ring: string, chunk: number, slot: number, filled: number, acquired: number,
  *   released: number}} Stay
  * @typedef {{turns: number, end: number, stays: Stay[],

@@ -17,7 +17,7 @@ function drawKernels() {
       parts.push(figures("its machine code has", chosen.machine));
     if (chosen.measured && Object.keys(chosen.measured.counters).length)
       parts.push(figures(`counted: ${trace.measured}`, chosen.measured.counters));
-    parts.push(...candidatesList(chosen), ...ownersPicture(chosen), ...wavesPicture(chosen));
+    parts.push(...candidatesList(chosen), ...tilePictures(chosen));
     parts.push(...pipelinePicture(chosen), ...fragmentsPicture(chosen));
     parts.push(...banksPicture(chosen), ...costliest(chosen), ...checkedList(chosen));
   }

@@ -99,7 +99,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Owners:
-    """Which thread of the first block stores which element of an output, by its last dimensions."""
+    """How an output is cut, by its last two dimensions: in blocks, and the first block's tile."""
 
     name: str
     shape: Sequence[int]
@@ -108,6 +108,13 @@ class Owners:
     """Rows and columns of what a block stores."""
     threads: Sequence[Sequence[int]]
     """The number of the thread for each element of the tile's first corner; -1 for none."""
+    places: Sequence[Sequence[int]]
+    """And which of the thread's elements it is, in the order of its register and serial axes."""
+    held: int
+    """The elements of a thread, those outside of the output too."""
+    corners: Sequence[tuple[int, int, int]]
+    """The number, first row and first column of each of the first blocks whose tile is in the first
+    matrix, if the output is several."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ SCRIPTS = tuple(
         "panes",
         "passes",
         "pictures",
+        "tiles",
         "pipelines",
         "fragments",
         "candidates",

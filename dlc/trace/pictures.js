@@ -19,84 +19,57 @@ function picture(width, height, label, parts) {
   return made;
 }
 
-/** The tile of a block: each element in the colour of its thread, those of thread 0 framed.
- * @param {Kernel} kernel @returns {Node[]} */
-function ownersPicture(kernel) {
-  const owners = kernel.owners;
-  if (!owners || !owners.threads.length) return [make("p", "c", "No picture of its tile: it is "
-    + "too large, or which thread stores what depends on data.")];
-  const [rows, columns] = [owners.threads.length, owners.threads[0].length];
-  const side = Math.max(3, Math.min(16, Math.floor(560 / Math.max(rows, columns))));
-  const cells = owners.threads.flatMap((row, y) => row.map((thread, x) => {
-    const place = { x: x * side, y: y * side, width: side, height: side };
-    const kind = thread === 0 ? "own" : "cell";
-    const cell = draft("rect", { ...place, class: kind, "data-thread": thread });
-    if (thread > 0) cell.style.fill = `hsl(${(thread * 137.5) % 360} 35% 60% / .45)`;
-    cell.append(draft("title", {}, thread < 0
-      ? "stored by no thread of this block" : `thread ${thread} stores [${y}, ${x}]`));
-    return cell;
-  }));
-  const own = owners.threads.flat().filter((thread) => thread === 0).length;
-  const part = rows < owners.block[0] || columns < owners.block[1]
-    ? ` (its first ${rows} × ${columns} are drawn)` : "";
-  const text = `Block 0 of ${kernel.grid} stores ${owners.block.join(" × ")} elements${part} of `
-    + `${owners.name}, which has ${owners.shape.join(" × ")} in its last dimensions; `
-    + `the ${counted(own, "element")} of thread 0 that are drawn stand out.`;
-  return [make("h3", "", "Who stores what"), make("p", "", text),
-    picture(columns * side, rows * side, text, cells)];
-}
-
-/** The blocks of a grid in waves, a row for each: as many as the SMs hold at once.
- * @param {Kernel} kernel @returns {Node[]} */
-function wavesPicture(kernel) {
-  const { sms } = trace.chip;
-  const once = sms * kernel.blocks_per_sm;
-  const title = make("h3", "", "Waves of blocks");
-  if (once === 0) return [title, make("p", "", "A block does not fit on an SM.")];
-  const waves = Math.ceil(kernel.grid / once);
-  const last = kernel.grid - (waves - 1) * once;
-  const text = `${counted(kernel.grid, "block")}, ${kernel.blocks_per_sm} at once on each of `
-    + `${sms} SMs: ${counted(waves, "wave")}, the last with ${counted(last, "block")} of ${once}`;
-  const [width, side, most] = [528, 10, 12];
-  const rows = [];
-  for (let wave = 0; wave < Math.min(waves, most); wave++) {
-    const share = (wave + 1 < waves ? once : last) / once;
-    const place = { x: 0, y: wave * side, height: side - 2 };
-    rows.push(draft("rect", { ...place, width, class: "cell" }));
-    rows.push(draft("rect", { ...place, width: width * share, class: "dot" }));
-  }
-  const more = waves > most ? `; the first ${most} are drawn` : "";
-  return [title, make("p", "", text + more), picture(width, rows.length * side / 2, text, rows)];
-}
-
-/** A map of lanes and banks for each access of shared memory. @param {Kernel} kernel */
+/** A map of words and banks for each access of shared memory, a row for each phase: the lanes that
+ * are served together. Accesses that are alike are drawn once. @param {Kernel} kernel */
 function banksPicture(kernel) {
   if (!kernel.banks.length) return [];
-  const made = [make("h3", "", "Shared memory: which bank each lane of warp 0 begins in")];
+  /** @type {Map<string, Bank[]>} */
+  const alike = new Map();
   for (const bank of kernel.banks) {
-    const ways = `${figure(bank.ways)} ${bank.ways === 1 ? "way" : "ways"}`;
-    const text = `${bank.text}: ${ways}, line ${bank.line + 1} of the Kernel IR`;
-    const cells = [];
-    for (let n = 0; n < 32; n++)
-      cells.push(draft("rect", { x: n * 12, y: 0, width: 12, height: 12, class: "cell" }));
-    /** @type {Map<number, Set<number>>} */
-    const words = new Map();
-    bank.lanes.forEach((byte) => {
-      for (let at = byte; at < byte + bank.width; at += 4) {
-        const word = Math.floor(at / 4);
-        words.set(word % 32, (words.get(word % 32) ?? new Set()).add(word));
-      }
-    });
-    const most = Math.max(...[...words.values()].map((found) => found.size), 1);
-    for (const [number, found] of words) {
-      const place = { x: number * 12, y: 0, width: 12, height: 12, class: "heat" };
-      const cell = draft("rect", { ...place, "fill-opacity": found.size / most });
-      cell.append(draft("title", {}, `bank ${number}: ${counted(found.size, "word")}`));
-      cells.push(cell);
-    }
-    made.push(make("p", "", text), /** @type {any} */ (picture(384, 12, text, cells)));
+    const key = JSON.stringify([bank.text, bank.lanes.map((byte) => byte - bank.lanes[0])]);
+    alike.set(key, [...(alike.get(key) ?? []), bank]);
   }
-  return made;
+  const said = "In the first iteration of all loops. A row is of the lanes that are served together: "
+    + "a bank has the number of the first lane that it serves, and is darker for each word more.";
+  return [make("h3", "", "Shared memory: the banks that warp 0 meets"), make("p", "", said),
+    ...[...alike.values()].flatMap(bankPicture)];
+}
+
+/** @param {Bank[]} banks accesses that are alike @returns {Node[]} */
+function bankPicture(banks) {
+  const [bank] = banks;
+  const ways = `${figure(bank.ways)} ${bank.ways === 1 ? "way" : "ways"}`;
+  const lines = banks.map((b) => b.line + 1).join(", ");
+  const text = `${bank.text}: ${ways}, ${banks.length > 1 ? "lines" : "line"} ${lines} of the Kernel IR`;
+  const [wide, tall] = [20, 14];
+  const together = Math.min(32, Math.floor(128 / bank.width));
+  const rows = Math.ceil(bank.lanes.length / together);
+  /** @type {SVGElement[]} */
+  const cells = [];
+  for (let row = 0; row < rows; row++) {
+    for (let n = 0; n < 32; n++)
+      cells.push(draft("rect", { x: n * wide, y: row * tall, width: wide, height: tall, class: "cell" }));
+    /** @type {Map<number, {words: Set<number>, lanes: number[]}>} */
+    const met = new Map();
+    for (let lane = row * together; lane < Math.min((row + 1) * together, bank.lanes.length); lane++) {
+      const byte = bank.lanes[lane];
+      for (let word = Math.floor(byte / 4); word < (byte + bank.width) / 4; word++) {
+        const found = met.get(word % 32) ?? { words: new Set(), lanes: [] };
+        found.words.add(word);
+        found.lanes.push(lane);
+        met.set(word % 32, found);
+      }
+    }
+    for (const [number, { words, lanes }] of met) {
+      const place = { x: number * wide, y: row * tall, width: wide, height: tall, class: "heat" };
+      const cell = draft("rect", { ...place, "fill-opacity": 1 - 0.75 ** words.size });
+      cell.append(draft("title", {}, `bank ${number}: ${counted(words.size, "word")}, lanes `
+        + [...new Set(lanes)].join(", ")));
+      const at = { x: (number + 0.5) * wide, y: (row + 1) * tall - 4, class: "lane" };
+      cells.push(cell, draft("text", at, String(lanes[0])));
+    }
+  }
+  return [make("p", "", text), picture(32 * wide + 1, rows * tall + 1, text, cells)];
 }
 
 /** @param {Kernel} kernel */

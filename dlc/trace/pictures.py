@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, product
 from math import prod
 
 from xdsl.ir import Operation, SSAValue
@@ -19,59 +21,107 @@ from dlc.trace.model import Bank, Owners
 
 MOST_POINTS = 1 << 16
 """Points of a block's tile that are looked at; of a larger one there is no picture."""
+MOST_BLOCKS = 4096
+"""Blocks of a grid that are drawn."""
 SIDE = 64
 """Rows and columns of a tile that are drawn, from its first corner."""
 
 
 def owners_of(source: tile.KernelOp) -> Owners | None:
     """
-    Which thread of block 0 stores each element of the kernel's first output, in its last two
-    dimensions; None where that depends on data, or the tile is too large.
+    How the kernel's first output is cut, in its last two dimensions; None where that depends on
+    data, or the tile is too large.
     """
     stores = (op for op in source.launch.walk() if isinstance(op, tile.StoreOp))
     store = next((op for op in stores if op.ref in source.output_refs), None)
     if store is None:
         return None
-    extents = _extents(store)
-    subscripts = [_expanded(e) for e in store.subscripts]
-    values = {value for e in subscripts for value in e.values()}
-    if not values <= extents.keys() or 0 in shape_of(store.ref):
-        return None
-    launch = source.launch
-    threads = launch.axes_of(THREAD)
-    moving = [a for a in extents if a not in launch.axes_of(BLOCK)]
-    moving = [a for a in moving if a in values or a in threads]
-    if prod(extents[a] for a in moving) > MOST_POINTS:
-        return None
-    shape, found = list(shape_of(store.ref)), dict[tuple[int, int], int]()
-    blocks = dict.fromkeys(launch.axes_of(BLOCK), 0)
-    for at in product(*(range(extents[a]) for a in moving)):
-        point: Mapping[SSAValue, int] = {**blocks, **dict(zip(moving, at, strict=True))}
-        place = [e.evaluate(point) for e in subscripts]
-        if all(0 <= n < size for n, size in zip(place, shape, strict=True)):
-            row, column = ([0, 0, *place])[-2:]
-            found.setdefault((row, column), _number(threads, extents, point))
-    rows = 1 + max((row for row, _ in found), default=-1)
-    columns = 1 + max((column for _, column in found), default=-1)
-    shown = [
-        [found.get((row, column), -1) for column in range(min(columns, SIDE))]
-        for row in range(min(rows, SIDE))
-    ]
-    whole = ([1, 1, *shape])[-2:]
-    return Owners(store.ref.name_hint or "", whole, [rows, columns], shown)
+    cut = _Cut(source, store)
+    return cut.owners() if cut.is_drawn else None
 
 
-def _extents(op: Operation) -> dict[SSAValue, int]:
-    """All axes around an operation with their extents, the outermost first."""
-    return {axis: loop.extent(axis) for loop in loops_around(op) for axis in loop.axes}
+@dataclass(frozen=True)
+class _Cut:
+    """The points of a kernel at which a store is executed."""
+
+    source: tile.KernelOp
+    store: tile.StoreOp
+
+    @cached_property
+    def extents(self) -> dict[SSAValue, int]:
+        """All axes around the store with their extents, the outermost first."""
+        return {a: loop.extent(a) for loop in loops_around(self.store) for a in loop.axes}
+
+    @cached_property
+    def subscripts(self) -> list[Expr]:
+        return [_expanded(e) for e in self.store.subscripts]
+
+    @cached_property
+    def moving(self) -> list[SSAValue]:
+        """The axes in a block that tell elements or threads apart."""
+        used = {value for e in self.subscripts for value in e.values()}
+        threads, blocks = (self.source.launch.axes_of(kind) for kind in (THREAD, BLOCK))
+        return [a for a in self.extents if a not in blocks and (a in used or a in threads)]
+
+    @property
+    def is_drawn(self) -> bool:
+        used = {value for e in self.subscripts for value in e.values()}
+        few = prod(self.extents[a] for a in self.moving) <= MOST_POINTS
+        return used <= self.extents.keys() and 0 not in shape_of(self.store.ref) and few
+
+    def place(self, point: Mapping[SSAValue, int]) -> list[int]:
+        """The element that is stored at a point; at least two subscripts."""
+        return ([0, 0, *(e.evaluate(point) for e in self.subscripts)])[-self.rank :]
+
+    @property
+    def rank(self) -> int:
+        return max(len(self.subscripts), 2)
+
+    def owners(self) -> Owners:
+        threads = self.source.launch.axes_of(THREAD)
+        own = [a for a in self.moving if a not in threads]
+        blocks = dict.fromkeys(self.source.launch.axes_of(BLOCK), 0)
+        shape = ([1, 1, *shape_of(self.store.ref)])[-self.rank :]
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        for at in product(*(range(self.extents[a]) for a in self.moving)):
+            point: Mapping[SSAValue, int] = {**blocks, **dict(zip(self.moving, at, strict=True))}
+            place = self.place(point)
+            if all(0 <= n < size for n, size in zip(place, shape, strict=True)):
+                thread, number = (_number(a, self.extents, point) for a in (threads, own))
+                row, column = place[-2:]
+                found.setdefault((row, column), (thread, number))
+        rows, columns = (1 + max((at[d] for at in found), default=-1) for d in range(2))
+        shown = [
+            [found.get((row, column), (-1, -1)) for column in range(min(columns, SIDE))]
+            for row in range(min(rows, SIDE))
+        ]
+        return Owners(
+            self.store.ref.name_hint or "",
+            shape[-2:],
+            [rows, columns],
+            [[thread for thread, _ in row] for row in shown],
+            [[place for _, place in row] for row in shown],
+            prod(self.extents[a] for a in own),
+            list(self.corners()),
+        )
+
+    def corners(self) -> Iterator[tuple[int, int, int]]:
+        """The first element of each of the first blocks that store in the first matrix."""
+        axes = self.source.launch.axes_of(BLOCK)
+        inside = dict.fromkeys(self.moving, 0)
+        ranges = (range(self.extents[a]) for a in axes)
+        for number, at in enumerate(islice(product(*ranges), MOST_BLOCKS)):
+            *matrix, row, column = self.place({**inside, **dict(zip(axes, at, strict=True))})
+            if not any(matrix):
+                yield number, row, column
 
 
 def _number(
-    threads: Sequence[SSAValue], extents: Mapping[SSAValue, int], point: Mapping[SSAValue, int]
+    axes: Sequence[SSAValue], extents: Mapping[SSAValue, int], point: Mapping[SSAValue, int]
 ) -> int:
-    """The number of a thread in its block, the last axis running fastest."""
+    """The number of a point, the last axis running fastest."""
     number = 0
-    for axis in threads:
+    for axis in axes:
         number = number * max(extents[axis], 1) + point[axis]
     return number
 

@@ -37,6 +37,7 @@ from dlc.trace.model import Pane, Trace, as_json
 from dlc.trace.page import FOLDER, SCRIPTS, page
 
 TEXT = "torch.relu(torch.matmul(torch.randn(16,64) + torch.randn(64), torch.randn(64,16)))"
+BATCHED = "torch.randn(3, 100, 64) @ torch.randn(3, 64, 200)"
 PROGRAMS = {
     "product": TEXT,
     "two kernels": "torch.softmax(torch.randn(37, 129).T.contiguous() @ torch.randn(37, 5), 0)",
@@ -142,7 +143,8 @@ def test_machine_code_is_linked_to_lines() -> None:
 
 def test_machine_code_of_a_product(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        find_nvcc(), find_nvdisasm()
+        find_nvcc()
+        find_nvdisasm()
     except BackendError as error:
         pytest.skip(str(error))
     trace = traced(TEXT, sass=True)[0]
@@ -177,7 +179,8 @@ def test_memory_is_that_of_the_plan() -> None:
     memory = trace.memory
     assert memory is not None
     launches = [op for op in stages.module("kernel").walk() if isinstance(op, host.LaunchOp)]
-    assert list(memory.launches) == [op.callee.name_ for op in launches]
+    names = [op.callee.name_ for op in launches if op.callee is not None]
+    assert list(memory.launches) == names
     assert len(memory.launches) > 1
     for block in memory.blocks:
         assert 0 <= block.first < block.last < len(memory.launches)
@@ -232,6 +235,21 @@ def test_the_picture_says_who_stores_what(product: Trace) -> None:
     assert (owners.name, owners.shape, owners.block) == ("relu", [16, 16], [16, 16])
     # thread %ti * 2 + %tj stores columns %rjo * 8 + %tj * 4 + %rji of row %ti
     assert owners.threads == [[row * 2 + c % 8 // 4 for c in range(16)] for row in range(16)]
+    assert owners.places == [[c // 8 * 4 + c % 4 for c in range(16)]] * 16
+    assert (owners.held, owners.corners) == (8, [(0, 0, 0)])
+
+
+def test_the_output_is_cut_in_the_tiles_of_blocks() -> None:
+    for text, grid in (("torch.randn(300, 640) @ torch.randn(640, 520)", None), (BATCHED, 3)):
+        (kernel, *_) = traced(text)[0].kernels
+        owners = kernel.owners
+        assert owners is not None
+        (rows, columns), (tall, wide) = owners.shape, owners.block
+        corners = {(row, column) for _, row, column in owners.corners}
+        assert corners == {(r, c) for r in range(0, rows, tall) for c in range(0, columns, wide)}
+        assert len(corners) == len(owners.corners)
+        assert {number for number, *_ in owners.corners} <= set(range(kernel.grid))
+        assert grid is None or kernel.grid == grid * len(corners)
 
 
 def test_the_chart_has_chunks_in_the_slots_of_rings(product: Trace) -> None:

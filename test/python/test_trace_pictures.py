@@ -91,6 +91,31 @@ def test_threads_of_a_warpgroup_are_coloured(warpgroups: Path, window: browser.B
     assert window.errors() == []
 
 
+def test_a_thread_of_a_tile_is_chosen(warpgroups: Path, window: browser.Browser) -> None:
+    window.open(warpgroups)
+    window.press("3")
+    owners = data_of(warpgroups.read_text())["kernels"][0]["owners"]
+    drawn = "return [...document.querySelectorAll('[data-thread].own')].length"
+    for thread in (0, 5):
+        window.run("document.querySelector('.threads input').value = arguments[0]", thread)
+        window.run("document.querySelector('.threads input').dispatchEvent(new Event('input'))")
+        assert window.run(drawn) == sum(row.count(thread) for row in owners["threads"]) > 0
+    blocks = "return [...document.querySelectorAll('[data-block]')].length"
+    assert window.run(blocks) == len(owners["corners"])
+    assert window.errors() == []
+
+
+def test_banks_have_rows_of_lanes(racing: Path, window: browser.Browser) -> None:
+    window.open(racing)
+    window.press("3")
+    text = window.run("return document.getElementById('costs').textContent")
+    banks = data_of(racing.read_text())["kernels"][0]["banks"]
+    assert banks
+    for bank in banks:
+        assert f"{bank['text']}: {bank['ways']:g} way" in text
+    assert window.errors() == []
+
+
 def test_kernels_of_tensor_cores_are_below_the_roof(
     warpgroups: Path, window: browser.Browser
 ) -> None:
