@@ -18,14 +18,15 @@ function tilePictures(kernel) {
 function blocksPicture(kernel, owners) {
   const [rows, columns] = owners.shape;
   const [tall, wide] = owners.block;
-  const scale = Math.min(560 / columns, 280 / rows, 16);
+  const [across, down] = [Math.min(560 / columns, 16), Math.min(280 / rows, 16)];
+  const thin = Math.min(wide * across, tall * down) < 5 ? " thin" : "";
   const once = Math.max(trace.chip.sms * kernel.blocks_per_sm, 1);
   const cells = owners.corners.map(([number, row, column]) => {
     const wave = Math.floor(number / once);
     const cell = draft("rect", {
-      x: column * scale, y: row * scale, class: number ? "cell" : "own", "data-block": number,
-      width: Math.max(Math.min(wide, columns - column), 0) * scale,
-      height: Math.max(Math.min(tall, rows - row), 0) * scale,
+      x: column * across, y: row * down, class: (number ? "cell" : "own") + thin,
+      width: Math.max(Math.min(wide, columns - column), 0) * across,
+      height: Math.max(Math.min(tall, rows - row), 0) * down, "data-block": number,
     });
     if (number) cell.style.fill = colourOf(wave + 1);
     cell.append(draft("title", {}, `block ${number}, wave ${wave + 1}: from [${row}, ${column}] on`));
@@ -37,7 +38,7 @@ function blocksPicture(kernel, owners) {
     + (drawn < kernel.grid ? `; ${drawn} are drawn, those of the first matrix` : "")
     + ". A wave has a colour; block 0 stands out.";
   return [make("h3", "", "Blocks of the output"), make("p", "", text),
-    picture(columns * scale + 1, rows * scale + 1, text, cells)];
+    picture(columns * across + 1, rows * down + 1, text, cells)];
 }
 
 /** The tile of a block: each element in the colour of its thread, those of the chosen one framed.
