@@ -18,6 +18,7 @@ from dlc.diagnostics import did_you_mean, with_hint, with_only_hint
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
 from dlc.dialects.main_function import attributes_of, attributes_of_results, main_of
 from dlc.dialects.program_attributes import check_attributes
+from dlc.dialects.size import refuse_sizes
 from dlc.dialects.user_outputs import mutated_by, outputs_of
 from dlc.file_kinds import hint_for
 from dlc.frontend.pairs import is_lazy, pairs_of, resolved
@@ -66,6 +67,7 @@ def load(
     module.verify()
     verify_dominance(module)
     check_attributes(module, target)
+    refuse_sizes(module)
     if target is not None or TARGET_ATTRIBUTE not in module.attributes:
         chip = get_target(target or default_target())
         module.attributes[TARGET_ATTRIBUTE] = StringAttr(chip.name)

@@ -106,6 +106,7 @@ STEPS: tuple[Step, ...] = tuple(
 """dlc's own."""
 
 APART: tuple[Step, ...] = (
+    Step("d", "specialize"),  # names of sizes become numbers
     Step("l", "join-contractions"),  # sums side by side that share an operand are one reduce
     Step("l", "nest-loops"),  # a reduce stands inside the axes that it varies along
     Step("l", "join-cascades"),  # a sum of powers of e is folded with the largest exponent
@@ -114,8 +115,9 @@ APART: tuple[Step, ...] = (
     Step("l", "sink-epilogues"),  # what no reduce needs stands after the last one
 )
 """
-Passes for `dlc-opt`, of no default compilation: `fuse-loops` does the same to each kernel that it
-merges, and a kernel that `lift-to-loops` makes holds one reduce, which needs none of them.
+Passes for `dlc-opt`, of no default compilation. `specialize` is of programs for all sizes. What the
+others do, `fuse-loops` does to each kernel that it merges, and a kernel that `lift-to-loops` makes
+holds one reduce, which needs none of them.
 """
 
 

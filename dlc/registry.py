@@ -29,6 +29,7 @@ from dlc.passes import APART, STEPS
 from dlc.plugins import DLC, PluginError, Table
 
 DLC.dialect("math", "dlc.dialects.math_functions:Math")
+DLC.dialect("size", "dlc.dialects.size:Sizes")
 DLC.dialect("torch", "dlc.dialects.torch:Torch")
 DLC.dialect("tensor_ir", "dlc.dialects.tensor_ir:TensorIR")
 DLC.dialect("flow", "dlc.dialects.flow:Flow")

@@ -23,7 +23,11 @@ from dlc.ir.scalar_ops import SCALARS
 from dlc.passes import Printed
 
 IRS: dict[Printed, tuple[str, tuple[str, ...], str]] = {
-    "torch": ("Torch IR", ("torch",), "The graph that PyTorch exports, an operation a line."),
+    "torch": (
+        "Torch IR",
+        ("torch", "size"),
+        "The graph that PyTorch exports, an operation a line.",
+    ),
     "tensor": ("Tensor IR", ("tensor_ir", "flow"), "What is computed, by few operations."),
     "loop": ("Loop IR", ("loop",), "Which operations share a kernel: one kernel, one nest."),
     "tile": ("Tile IR", ("tile",), "Where each loop runs: the schedule, done."),

@@ -50,7 +50,10 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-Argument: TypeAlias = "bool | int | float | complex | str | list[Argument] | None"
+from dlc.dialects.size import SizeAttr, check_declared, check_sizes
+from dlc.ir.sizes import Size
+
+Argument: TypeAlias = "bool | int | float | complex | str | Size | list[Argument] | None"
 """What an ATen op takes beside tensors; dtypes are strings such as "float32"."""
 
 OVERLOAD = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*")
@@ -66,7 +69,7 @@ SAME_ELEMENTS = frozenset(
 def to_attribute(value: Argument) -> Attribute:
     """
     `true`, `2` (i64), `0.5` (f64), `{real = 0.5, imag = 1.0}`, `"float32"`, `unit` for None, `[…]`
-    for a list of those.
+    for a list of those, `#size.value<s>` for a size.
     """
     match value:
         case None:
@@ -82,6 +85,8 @@ def to_attribute(value: Argument) -> Attribute:
             return DictionaryAttr({name: FloatAttr(part, f64) for name, part in parts.items()})
         case str():
             return StringAttr(value)
+        case Size():
+            return SizeAttr(value)
         case list():
             return ArrayAttr([to_attribute(item) for item in value])
 
@@ -99,14 +104,14 @@ def from_attribute(attribute: Attribute) -> Argument:
             return value.data
         case DictionaryAttr(data={"real": FloatAttr(value=real), "imag": FloatAttr(value=imag)}):
             return complex(real.data, imag.data)
-        case StringAttr(data=data):
+        case StringAttr(data=data) | SizeAttr(data=data):
             return data
         case ArrayAttr(data=items):
             return [from_attribute(item) for item in items]
         case _:
             raise ValueError(
-                "expected a bool, an i64, an f64, a complex number, a string, `unit` or a list of "
-                "those, "
+                "expected a bool, an i64, an f64, a complex number, a size, a string, `unit` or a "
+                "list of those, "
                 f"found {attribute}"
             )
 
@@ -213,17 +218,17 @@ class AtenOp(IRDLOperation, HasFolderInterface):
                 )
         for name, value in self.arguments.data.items():
             try:
-                from_attribute(value)
-            except ValueError as error:
+                check_declared(self, _names_in(from_attribute(value)))
+            except (ValueError, VerifyException) as error:
                 raise VerifyException(f'argument "{name}": {error}') from None
         if not self.results:
             raise VerifyException("expected at least one result, found none")
         for kind, values in (("operand", self.operands), ("result", self.results)):
             for i, value in enumerate(values):
-                if isinstance(value.type, TensorType) and not value.type.has_static_shape():
-                    raise VerifyException(
-                        f"expected static shapes, found {value.type} for {kind} {i}"
-                    )
+                try:
+                    check_sizes(self, value.type)
+                except VerifyException as error:
+                    raise VerifyException(f"{kind} {i}: {error}") from None
 
     @classmethod
     def parse(cls, parser: Parser) -> AtenOp:
@@ -277,6 +282,13 @@ class AtenOp(IRDLOperation, HasFolderInterface):
     def _print_binding(printer: Printer, name: str, operand: SSAValue) -> None:
         printer.print_string(f"{name} = ")
         printer.print_operand(operand)
+
+
+def _names_in(value: Argument) -> list[str]:
+    """The names of sizes in an argument."""
+    if isinstance(value, Size):
+        return value.names
+    return [name for item in value for name in _names_in(item)] if isinstance(value, list) else []
 
 
 def _print_entry(printer: Printer, name: str, value: Attribute) -> None:

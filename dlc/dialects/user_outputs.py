@@ -8,6 +8,7 @@ func.func @main(%x: tensor<3x4xf32>, %c: tensor<1xf32>)
       {path = "0", result = 1 : i64},
       {path = "1.new", argument = 1 : i64},
       {path = "1.old", constant = "None"},
+      {path = "1.rows", constant = 3 : i64},
       {path = "2", argument = 0 : i64, shape = array<i64: 4, 3>, strides = array<i64: 1, 4>,
        offset = 0 : i64},
       {path = "3", number, result = 0 : i64}]}
@@ -45,7 +46,9 @@ from xdsl.ir import Attribute
 
 from dlc.diagnostics import fail
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.size import SizeAttr
 from dlc.ir.leaves import Constant, Leaf, Output, View
+from dlc.ir.sizes import Size
 
 OUTPUTS = "dlc.outputs"
 MUTATES = "dlc.mutates"
@@ -80,7 +83,7 @@ def attribute_of(outputs: Sequence[Leaf]) -> ArrayAttr[DictionaryAttr]:
 def _fields(leaf: Leaf) -> dict[str, Attribute]:
     fields: dict[str, Attribute] = {"path": StringAttr(leaf.path)}
     if isinstance(leaf, Constant):
-        return fields | {"constant": StringAttr(repr(leaf.value))}
+        return fields | {"constant": _said(leaf.value)}
     fields[leaf.of] = IntegerAttr(leaf.number, i64)
     if leaf.is_number:
         fields[NUMBER] = UnitAttr()
@@ -91,6 +94,13 @@ def _fields(leaf: Leaf) -> dict[str, Attribute]:
         fields["strides"] = DenseArrayBase.from_list(i64, list(view.strides))
         fields["offset"] = IntegerAttr(view.offset, i64)
     return fields
+
+
+def _said(value: object) -> Attribute:
+    """A constant: a whole number, a size, or the text of what else it is."""
+    if isinstance(value, Size):
+        return SizeAttr(value)
+    return IntegerAttr(value, i64) if type(value) is int else StringAttr(repr(value))
 
 
 def mutated_by(main: func.FuncOp) -> list[int | None]:
@@ -132,6 +142,8 @@ def _leaf(main: func.FuncOp, entry: Attribute) -> Leaf:
     match fields:
         case {"path": StringAttr(data=path), "constant": StringAttr(data=text)}:
             return Constant(path, _value(text))
+        case {"path": StringAttr(data=path), "constant": IntegerAttr(value=number)}:
+            return Constant(path, number.data)
         case {"path": StringAttr(data=path), "result": IntegerAttr() as number}:
             whole = Output(path, "result", number.value.data)
             return _output(main, fields, whole, _result_attributes(main))

@@ -20,6 +20,7 @@ from xdsl.passes import ModulePass
 
 from dlc.diagnostics import OpError, with_hint
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.size import refuse_sizes
 from dlc.dialects.torch import AtenOp
 from dlc.error_report import file_line_col
 from dlc.transforms.tensor.decompositions import (
@@ -81,6 +82,7 @@ class DecomposeTorchPass(ModulePass):
     name = "decompose-torch"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        refuse_sizes(op)
         unsupported: list[tuple[AtenOp, str]] = []
         program = [inner for inner in op.walk() if isinstance(inner, AtenOp)]
         parts: Parts = {}

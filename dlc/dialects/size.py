@@ -1,0 +1,282 @@
+"""
+The `size` dialect: extents of tensors that are known when a program is called.
+
+```mlir
+size.symbol @s from 2 to 4096 hint 128
+size.fact s mod 16 == 0
+func.func @main(%x: tensor<?x64xf32, #size.of<s>>) -> tensor<?x4xf32, #size.of<s * 16>> {
+  %y = torch.aten "view.default"(self = %x) {size = [#size.value<s * 16>, 4]}
+      : (tensor<?x64xf32, #size.of<s>>) -> tensor<?x4xf32, #size.of<s * 16>>
+```
+
+A module declares each name that sizes are made of, with the values that it may have and, as `hint`,
+one that is likely; facts are what else holds of them. In a type `#size.of<…>` has one size for each
+`?`, in order; among attributes it is a list of numbers, and `#size.value<…>` is one. Sizes have one
+form (`dlc/ir/sizes.py`), so types are equal where they are written alike.
+
+```
+size ::= term ((`+` | `-`) term)*
+term ::= `-`? primary ((`*` | `floordiv` | `mod`) primary)*
+primary ::= name | integer | (`max` | `min`) `(` size `,` size `)` | `(` size `)`
+fact ::= size (`==` | `<` | `<=` | `>` | `>=`) size | `not` size `==` size
+```
+
+`specialize` puts numbers in the place of names. The passes from `decompose-torch` on take a module
+without sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    SymbolNameConstraint,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, Data, Dialect, Operation
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from dlc.diagnostics import did_you_mean, fail
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.size_syntax import parse_fact, parse_size
+from dlc.ir.sizes import Fact, Size, Symbol
+
+Op = TypeVar("Op", bound=IRDLOperation)
+
+
+@irdl_attr_definition
+class SizesAttr(Data[tuple[Size, ...]]):
+    """`#size.of<b, s * 2>`: the size of each `?` of a type, or a list of numbers."""
+
+    name = "size.of"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[Size, ...]:
+        angle = parser.Delimiter.ANGLE
+        return tuple(parser.parse_comma_separated_list(angle, lambda: parse_size(parser)))
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(", ".join(map(str, self.data)))
+
+
+@irdl_attr_definition
+class SizeAttr(Data[Size]):
+    """`#size.value<s * 2>`: a number that is a size."""
+
+    name = "size.value"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Size:
+        with parser.in_angle_brackets():
+            return parse_size(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+
+@irdl_attr_definition
+class FactAttr(Data[Fact]):
+    """`#size.holds<s mod 16 == 0>`, which an operation prints without what is around it."""
+
+    name = "size.holds"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Fact:
+        with parser.in_angle_brackets():
+            return parse_fact(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.data))
+
+
+@irdl_op_definition
+class SymbolOp(IRDLOperation):
+    """
+    Declares a name that sizes are made of.
+
+    ```
+    size.symbol @s from 2 (to 4096)? (hint 128)?
+    ```
+
+    A size is at least 0. Programs of PyTorch take sizes from 2 on, as 0 and 1 are other programs.
+    """
+
+    name = "size.symbol"
+
+    sym_name = prop_def(SymbolNameConstraint())
+    least = prop_def(IntegerAttr)
+    most = opt_prop_def(IntegerAttr)
+    hint = opt_prop_def(IntegerAttr)
+
+    traits = traits_def(SymbolOpInterface(), HasParent(ModuleOp))
+
+    def __init__(self, symbol: Symbol) -> None:
+        numbers = {"least": symbol.least, "most": symbol.most, "hint": symbol.hint}
+        given = {key: IntegerAttr(n, i64) for key, n in numbers.items() if n is not None}
+        super().__init__(properties={"sym_name": StringAttr(symbol.name), **given})
+
+    @property
+    def symbol(self) -> Symbol:
+        """What it declares."""
+        most, hint = (None if a is None else a.value.data for a in (self.most, self.hint))
+        return Symbol(self.sym_name.data, self.least.value.data, most, hint)
+
+    def verify_(self) -> None:
+        symbol = self.symbol
+        low, high = symbol.bounds
+        if low < 0 or low > high:
+            raise VerifyException(f"expected a range from at least 0 up, found {symbol}")
+        if symbol.hint is not None and not low <= symbol.hint <= high:
+            raise VerifyException(f"expected a hint of {symbol}, found {symbol.hint}")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SymbolOp:
+        name = parser.parse_symbol_name().data
+        parser.parse_keyword("from")
+        least = parser.parse_integer(allow_boolean=False)
+        numbers = [
+            parser.parse_integer(allow_boolean=False) if parser.parse_optional_keyword(k) else None
+            for k in ("to", "hint")
+        ]
+        op = cls(Symbol(name, least, *numbers))
+        if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
+            op.attributes.update(attributes.data)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        for keyword, number in (("from", self.least), ("to", self.most), ("hint", self.hint)):
+            if number is not None:
+                printer.print_string(f" {keyword} {number.value.data}")
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+
+
+@irdl_op_definition
+class FactOp(IRDLOperation):
+    """
+    Says what holds of sizes wherever the program is used.
+
+    ```
+    size.fact s mod 16 == 0
+    ```
+    """
+
+    name = "size.fact"
+
+    holds = prop_def(FactAttr)
+
+    traits = traits_def(HasParent(ModuleOp))
+
+    def __init__(self, fact: Fact) -> None:
+        super().__init__(properties={"holds": FactAttr(fact)})
+
+    def verify_(self) -> None:
+        check_declared(self, self.holds.data.names)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FactOp:
+        op = cls(parse_fact(parser))
+        if (attributes := parser.parse_optional_attr_dict_with_keyword()) is not None:
+            op.attributes.update(attributes.data)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.holds.data}")
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+
+
+def symbols_in(module: Operation) -> dict[str, Symbol]:
+    """What a module declares, by name."""
+    return {op.sym_name.data: op.symbol for op in _of(module, SymbolOp)}
+
+
+def facts_in(module: Operation) -> list[Fact]:
+    """What a module says of its sizes."""
+    return [op.holds.data for op in _of(module, FactOp)]
+
+
+def _of(module: Operation, kind: type[Op]) -> Iterator[Op]:
+    for region in module.regions:
+        for block in region.blocks:
+            yield from (op for op in block.ops if isinstance(op, kind))
+
+
+def refuse_sizes(module: ModuleOp) -> None:
+    """OpError for a module that still has sizes."""
+    for op in module.ops:
+        if isinstance(op, SymbolOp):
+            name, hint = op.sym_name.data, op.symbol.hint
+            example = f'specialize{{sizes="{name}={hint or op.symbol.least}"}} binds it'
+            fail(op, f"expected numbers for all sizes, found @{name}", example)
+
+
+def check_declared(op: Operation, names: Sequence[str]) -> None:
+    """VerifyException for a name that the module around `op` does not declare."""
+    if not names:
+        return
+    module = op
+    while (parent := module.parent_op()) is not None:
+        module = parent
+    known = symbols_in(module)
+    for name in names:
+        if name not in known:
+            what = did_you_mean(name, known, "@") or ""
+            raise VerifyException(f"expected a declared size, found `{name}`; {what}".strip("; "))
+
+
+def check_sizes(op: Operation, type: Attribute) -> None:
+    """VerifyException for a type of a value of `op` that has not one declared size a `?`."""
+    if not isinstance(type, TensorType | MemRefType) or type.has_static_shape():
+        return
+    sizes = sizes_of(type)
+    unknown = shape_of(type).count(DYNAMIC_INDEX)
+    if len(sizes) != unknown:
+        raise VerifyException(
+            f"expected #size.of with a size for each `?`, {unknown} in all, found {type}"
+        )
+    check_declared(op, [name for size in sizes for name in size.names])
+
+
+def sizes_of(type: TensorType | MemRefType) -> tuple[Size, ...]:
+    """What a type says of its `?`."""
+    said = type.encoding if isinstance(type, TensorType) else type.layout
+    return said.data if isinstance(said, SizesAttr) else ()
+
+
+def sized_tensor(element: Attribute, extents: Sequence[Size | int]) -> TensorType:
+    """A type whose extents are sizes or numbers."""
+    sizes = [Size.of(extent) for extent in extents]
+    unknown = tuple(size for size in sizes if size.number is None)
+    shape = [DYNAMIC_INDEX if size.number is None else size.number for size in sizes]
+    return TensorType(element, shape, SizesAttr(unknown)) if unknown else TensorType(element, shape)
+
+
+def extents_of(type: TensorType | MemRefType) -> tuple[Size, ...]:
+    """The extents of a type that `check_sizes` accepts."""
+    sizes = iter(sizes_of(type))
+    return tuple(next(sizes) if n == DYNAMIC_INDEX else Size.of(n) for n in shape_of(type))
+
+
+Sizes = Dialect("size", [SymbolOp, FactOp], [SizesAttr, SizeAttr, FactAttr])

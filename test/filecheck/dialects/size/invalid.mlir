@@ -1,0 +1,69 @@
+// RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
+
+// CHECK: expected a range from at least 0 up, found s from -1
+size.symbol @s from -1
+
+// -----
+
+// CHECK: expected a range from at least 0 up, found s from 4 to 3
+size.symbol @s from 4 to 3
+
+// -----
+
+// CHECK: expected a hint of s from 2 to 8, found 9
+size.symbol @s from 2 to 8 hint 9
+
+// -----
+
+size.symbol @rows from 2
+// CHECK: expected a declared size, found `row`; did you mean @rows?
+size.fact row == 2
+
+// -----
+
+// CHECK: sizes compare with ==, <, <=, > or >=
+size.fact s mod 2
+
+// -----
+
+// CHECK: `mod` needs a positive divisor
+size.fact s mod 0 == 0
+
+// -----
+
+// CHECK: a name of a size, or an integer
+size.fact s * %x == 0
+
+// -----
+
+func.func @f(%x: tensor<?xf32>) {
+  // CHECK: operand 0: expected #size.of with a size for each `?`, 1 in all, found tensor<?xf32>
+  %y = torch.aten "relu.default"(self = %x) : (tensor<?xf32>) -> tensor<4xf32>
+  func.return
+}
+
+// -----
+
+size.symbol @s from 2
+func.func @f(%x: tensor<4xf32>) {
+  // CHECK: result 0: expected #size.of with a size for each `?`, 2 in all, found tensor<?x?xf32, #size.of<s>>
+  %y = torch.aten "relu.default"(self = %x) : (tensor<4xf32>) -> tensor<?x?xf32, #size.of<s>>
+  func.return
+}
+
+// -----
+
+size.symbol @s from 2
+func.func @f(%x: tensor<4xf32>) {
+  // CHECK: result 0: expected a declared size, found `t`
+  %y = torch.aten "relu.default"(self = %x) : (tensor<4xf32>) -> tensor<?xf32, #size.of<s + t>>
+  func.return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // CHECK: argument "size": expected a declared size, found `t`
+  %y = torch.aten "view.default"(self = %x) {size = [#size.value<t>]} : (tensor<4xf32>) -> tensor<4xf32>
+  func.return
+}
