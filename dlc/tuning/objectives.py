@@ -69,6 +69,11 @@ class Objective:
     """What its seconds are."""
     side_by_side: Callable[[Subject, Sequence[str], Expected], list[Score | Failure]] | None = None
     """Of several schedules of a kernel, timed in turn; None if nothing is run and timed."""
+    prepare: Callable[[Subject, str], None] | None = None
+    """
+    What can be done at once for several candidates before each is judged alone; None if they can
+    be judged at once.
+    """
 
 
 def objective(name: str, *, elsewhere: bool = False) -> Objective:
@@ -94,7 +99,7 @@ def objective(name: str, *, elsewhere: bool = False) -> Objective:
                     "host by the CPU's clock"
                 )
             clocks = partial(by_clock, "cuda"), partial(by_clocks, "cuda")
-            return Objective(name, clocks[0], True, "measured on the GPU", clocks[1])
+            return Objective(name, clocks[0], True, "measured on the GPU", clocks[1], compiled)
         case _:
             raise ValueError(f"expected an objective of {', '.join(OBJECTIVES)}, found '{name}'")
 
@@ -114,6 +119,12 @@ def by_machine_code(subject: Subject, schedule: str, expected: Expected) -> Scor
         seconds.append(scheduled_seconds(func, target, _compiled(cubin)))
         registers = max(registers, cubin.registers)
     return Score(subject.corrected(seconds), registers)
+
+
+def compiled(subject: Subject, schedule: str) -> None:
+    """Has nvcc compile a schedule's kernels, whose machine code is then in the cache."""
+    for func in subject.funcs(schedule):
+        compile_cubin(print_kernel(func), subject.target.name)
 
 
 def _compiled(cubin: Cubin) -> Compiled:

@@ -27,6 +27,8 @@ from dlc.tuning.tree_search import TreeSearch
 from dlc.tuning.workers import Died, Limits, Pool, Workers, isolated_call, only_answer
 
 SEARCHES = {"mcts": TreeSearch, "random": RandomSearch, "greedy": GreedySearch}
+EXPECT_SECONDS = 1800
+"""What the host may take for the results that all candidates have to have."""
 AGAIN = 10
 """The best so many candidates and the default are measured again, side by side."""
 
@@ -133,7 +135,8 @@ def tune_kernel(
 ) -> Tuning:
     """
     The search, until its budget is spent, all schedules are known, or Ctrl-C, which keeps what was
-    found. Candidates are judged in processes here, or on the Ray cluster at the address `ray`.
+    found. Candidates are judged in processes here, or on the Ray cluster at the address `ray`;
+    here those that would disturb each other are made ready `jobs` at a time, and judged alone.
     `on_trial` is told of each. `Died` if the default schedule cannot be judged.
     """
     limits = limits or (Limits(bytes=None, start="forkserver") if judge.name == "gpu" else Limits())
@@ -168,6 +171,10 @@ class _Run:
     ray: str | None
     expected: list[torch.Tensor] = field(default_factory=list)
     estimates: dict[str, float] = field(default_factory=dict)
+    ready: list[Trial] = field(default_factory=list)
+    """Candidates that are prepared and wait until they can be judged alone."""
+    alone: Trial | None = None
+    """The one that is judged alone."""
 
     def pool(self, limits: Limits) -> Pool[Any]:
         """Where candidates are judged."""
@@ -179,7 +186,8 @@ class _Run:
         """Runs the default schedule for the results that all have to have, if that is asked."""
         if self.tuning.objective.side_by_side is not None:
             call = partial(self.tuning.subject.results, self.space.default)
-            answer = isolated_call(call, self.limits)
+            limits = replace(self.limits, seconds=max(self.limits.seconds, EXPECT_SECONDS))
+            answer = isolated_call(call, limits)
             if isinstance(answer, Died):
                 raise answer
             self.expected = answer
@@ -205,12 +213,33 @@ class _Run:
                 if schedule is not None:
                     trial = Trial(schedule, self.estimated(schedule))
                     self.tuning.trials.append(trial)
-                    self._judge(workers, trial, search)
+                    self._begin(workers, trial, search)
                 at_once = self.jobs if len(self.tuning.trials) > 1 and schedule is not None else 1
-                while len(workers.running) >= at_once:
-                    self._note(*workers.next_answer(), search)
+                while len(workers.running) + len(self.ready) >= at_once:
+                    self._answered(workers, *workers.next_answer(), search)
                 if schedule is None:
                     return
+
+    def _begin(self, workers: Pool[Trial], trial: Trial, search: Search) -> None:
+        """Prepares a candidate that is to be judged alone, or judges it."""
+        judge = self.tuning.objective
+        if judge.prepare is not None and self.ray is None:
+            workers.start(trial, partial(judge.prepare, self.tuning.subject, trial.schedule))
+        else:
+            self._judge(workers, trial, search)
+
+    def _answered(
+        self, workers: Pool[Trial], trial: Trial, answer: Score | Died | None, search: Search
+    ) -> None:
+        """Notes what was found of a candidate, or that it is ready; the next one's turn comes."""
+        if answer is None:
+            self.ready.append(trial)
+        else:
+            self.alone = None if trial is self.alone else self.alone
+            self._note(trial, answer, search)
+        if self.alone is None and self.ready:
+            self.alone = self.ready.pop(0)
+            self._judge(workers, self.alone, search)
 
     def _judge(self, workers: Pool[Trial], trial: Trial, search: Search) -> None:
         judge = self.tuning.objective
