@@ -24,7 +24,7 @@ from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import names_in, place_in
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_result import program_of
-from dlc.frontend.source import ImportFailure, Place, quote
+from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.statements import Statements
 
 
@@ -90,10 +90,8 @@ def capture_text(
             )
         )
     program = program_of(lifter, statements)
-    for name, value in lifter.inputs.items():
-        if (place := lifter.place_of_computed(value)) is not None:
-            note = f"'{name}' is an input: what is computed here is done before the program"
-            print(quote(place, note, "note: "), file=sys.stderr)
+    for note in lifter.notes():
+        print(note, file=sys.stderr)
     return program
 
 

@@ -33,7 +33,7 @@ from dlc.frontend.parts import (
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_state import guarded
-from dlc.frontend.source import ImportFailure, Place
+from dlc.frontend.source import ImportFailure, Place, quote
 
 PART_OF_CREATION = frozenset(
     "T mT H mH data t transpose permute swapaxes swapdims movedim view reshape flatten unflatten "
@@ -56,6 +56,14 @@ KEPT = "_input_"
 """What begins the name of an input's second variable, for when the program assigns its first."""
 
 
+READ = (
+    "random numbers are read here before the program, which is made for these numbers, not for "
+    "others"
+)
+KEPT_NUMBERS = (
+    "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
+    "in its forward"
+)
 UNSEEN = "what is computed here of tensors that are made at random is not seen; make them before it"
 
 
@@ -106,6 +114,8 @@ class Lifter:
     The statements and expressions that have computed something of random tensors when they ran, and
     how many tensors had been computed by then.
     """
+    read_at: list[ast.AST] = field(default_factory=list)
+    """Those that have read numbers of random tensors."""
     inline: Callable[[ast.Call], ast.Name | None] | None = None
     """Makes the statements of a call the program's; gives the variable that has what it returns."""
 
@@ -147,26 +157,42 @@ class Lifter:
             f"expected the last expression to compute tensors from tensors, found {what}", place
         )
 
-    def note_computed(self, node: ast.AST, before: int) -> None:
-        """Notes that `node` has run, if it has computed something of random tensors since."""
-        if self.random.count > before:
+    @contextmanager
+    def noting(self, node: ast.AST) -> Iterator[None]:
+        """Notes that `node` runs, if it computes something of random tensors or reads them."""
+        count, reads = self.random.count, self.random.reads
+        with errors_in(self.filename), redirect_stdout(sys.stderr), self.random:
+            yield
+        if self.random.count > count:
             self.computed_at.append((self.random.count, node))
+        if self.random.reads > reads:
+            self.read_at.append(node)
+
+    def notes(self) -> Iterator[str]:
+        """What is to be said of a program that is not all that its text computes."""
+        for name, value in self.inputs.items():
+            if (place := self.place_of_computed(value)) is not None:
+                why = f"'{name}' is an input: what is computed here is done before the program"
+                yield quote(place, why, "note: ")
+        places = dict.fromkeys(self._place(n) for n in self.read_at if not is_shown(n))
+        for place in places:
+            yield quote(place, READ, "note: ")
 
     def place_of_computed(self, value: object) -> Place | None:
         """Where random tensors became a value, if something was computed of them there."""
         number = self.random.number(value)
         found = [] if number is None else [n for count, n in self.computed_at if count > number]
-        if not found or not isinstance(node := found[0], ast.stmt | ast.expr):
+        return self._place(found[0]) if found else None
+
+    def _place(self, node: ast.AST) -> Place | None:
+        if not isinstance(node, ast.stmt | ast.expr):
             return None
         return place_in(self.filename, node.lineno, node.col_offset + 1)
 
     def unseen(self) -> ImportFailure | None:
         """What is said where nothing else was computed of random tensors than what ran now."""
-        nodes = [n for _, n in self.computed_at if isinstance(n, ast.stmt | ast.expr)]
-        if not nodes:
-            return None
-        place = place_in(self.filename, nodes[-1].lineno, nodes[-1].col_offset + 1)
-        return ImportFailure(UNSEEN, place)
+        nodes = [n for _, n in self.computed_at]
+        return ImportFailure(UNSEEN, self._place(nodes[-1])) if nodes else None
 
     def only_called(self, code: ast.expr) -> str | None:
         """The attribute that `code` calls if it is one call of a module that holds all there is."""
@@ -222,10 +248,14 @@ class Lifter:
         def build() -> ast.expr:
             return self.rebuild(node, children, self.use)
 
-        state = torch.get_rng_state()
+        state, count, reads = torch.get_rng_state(), self.random.count, len(self.read_at)
         part = self.evaluate(node, self.rebuild(node, children, lambda p: p.code), build)
+        if self.random.count > count and isinstance(part.value, torch.nn.Module):
+            if any(self.is_input(p.value) for p in parts):
+                raise ImportFailure(KEPT_NUMBERS, self._place(node))
         if isinstance(node, ast.Call) and self.random.computed(part.value):
             if (again := self.computed_again(node, children["func"][1].value, state)) is not None:
+                del self.read_at[reads:]
                 return Part(again)
         stays = part.fresh  # tensors that are computed deterministically are left to the program
         if isinstance(node, (ast.Attribute, ast.Subscript)):
@@ -331,12 +361,13 @@ class Lifter:
         known = {n: self.scope[n] for n in sorted(names - computed) if n in self.scope}
         found = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v)}
         if not computed and (isinstance(node, ast.Lambda) or not found):
-            state, count = torch.get_rng_state(), self.random.count
+            state, count, reads = torch.get_rng_state(), self.random.count, len(self.read_at)
             part = self.evaluate(node, node, None)
             if self.functions is not None and isinstance(node, ast.Lambda):
                 self.functions.ran(node, part.value)
             if self.inline is None or not self.random.computed(part.value, count):
                 return part
+            del self.read_at[reads:]
             torch.set_rng_state(state)
         data = computed or any(self.random.holds(v) for v in found.values())
         now = None if data else copy.deepcopy(node)
@@ -381,11 +412,9 @@ class Lifter:
     ) -> Part:
         """Computes `code`, whose names stand for known values, once; `node` is its source."""
         tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
-        count = self.random.count
-        with errors_in(self.filename), redirect_stdout(sys.stderr), self.random:
+        with self.noting(node):
             # A lambda looks at the script's variables as they are when it is called.
             value = eval(compile(tree, self.filename, "eval"), self.scope, {**self.values})
-        self.note_computed(node, count)
         fresh = self.random.holds(value) or self.random.holds(_owner(value))
         if isinstance(node, ast.Constant):
             return Part(node, True, value)
@@ -516,6 +545,14 @@ def _parts(child: Any) -> list[Part]:
 def has_tensor(value: object) -> bool:
     """True if a value is a tensor, or a container with one."""
     return any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value))
+
+
+def is_shown(node: ast.AST) -> bool:
+    """True for what only prints."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+            return True
+    return False
 
 
 def _is_module(value: object) -> bool:

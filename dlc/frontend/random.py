@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -18,8 +21,22 @@ CONVERSIONS = frozenset({"_to_copy", "clone"})
 """What random numbers that were just drawn may go through without something being computed."""
 
 
+READINGS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
+"""What gives a tensor's numbers to Python without an operation."""
+READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+"""Of operations whose numbers, or sizes, are of data."""
+TORCH = os.path.dirname(torch.__file__) + os.sep
+BETWEEN = ("_dynamo", "_compile", "_tensor.py", "utils")
+IN_BETWEEN = (*(TORCH + name for name in BETWEEN), __file__)
+"""Code that stands between an operation and who asks for it."""
+INITIAL = os.path.join(TORCH, "nn", "init.py")
+
+
 class RandomTensors(TorchDispatchMode):
-    """Records which tensors hold random or uninitialised numbers, or are computed from such."""
+    """
+    Records which tensors hold random or uninitialised numbers, or are computed from such, and how
+    often somebody else than PyTorch reads such numbers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,18 +44,32 @@ class RandomTensors(TorchDispatchMode):
         """By storage; the tensors are kept, so that no other storage gets the same address."""
         self._computed: dict[int, int] = {}
         """The storages of those that are computed, numbered in the order of their computation."""
+        self.reads = 0
+        """How many times numbers were read."""
+        self._readings = _Readings(self)
+
+    def __enter__(self) -> Self:
+        self._readings.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._readings.__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func._schema.name.partition("::")[2]
         draws = torch.Tag.nondeterministic_seeded in func.tags or name in UNINITIALISED
         if draws or self.holds((args, kwargs)):
-            made = draws or (name in CONVERSIONS and not self.computed((args, kwargs)))
+            converts = name in CONVERSIONS and not self.computed((args, kwargs))
+            made = draws or converts or _asking() == INITIAL
             for leaf in tree_leaves(result):
                 if (key := storage_key(leaf)) is not None:
-                    if not made and key not in self.found:
-                        self._computed[key] = len(self._computed)
+                    if not made and (func._schema.is_mutable or key not in self.found):
+                        self._computed.setdefault(key, len(self._computed))
                     self.found[key] = leaf
+            if any(tag in func.tags for tag in READS) and not _asking().startswith(TORCH):
+                self.reads += 1
         return result
 
     def forget(self, found: int, computed: int) -> None:
@@ -72,6 +103,29 @@ def storage_key(value: object) -> int | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     return value.untyped_storage()._cdata
+
+
+class _Readings(TorchFunctionMode):
+    """Counts what of `READINGS` is called."""
+
+    def __init__(self, random: RandomTensors) -> None:
+        super().__init__()
+        self._random = random
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in READINGS and self._random.holds(args):
+            self._random.reads += 1
+        return func(*args, **(kwargs or {}))
+
+
+def _asking() -> str:
+    """The file of the code that has asked for the operation at hand."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(IN_BETWEEN):
+        frame = frame.f_back
+    return "" if frame is None else frame.f_code.co_filename
 
 
 @contextmanager

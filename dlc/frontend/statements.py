@@ -18,13 +18,13 @@ import ast
 import copy
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager
 from typing import Any, NoReturn
 
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dlc.frontend.lift import Lifter, has_tensor
+from dlc.frontend.lift import KEPT_NUMBERS, Lifter, has_tensor
 from dlc.frontend.mementos import Memento
 from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_in
@@ -63,10 +63,6 @@ RETURNED = "_returned"
 LATE = (
     "a statement changes what the program before it may have used; put it before the first "
     "computation"
-)
-KEPT_NUMBERS = (
-    "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
-    "in its forward"
 )
 
 
@@ -456,11 +452,6 @@ class Statements:
         if outcome[0]:
             lifter.inputs, lifter.examples, lifter.held, lifter.kept = before
 
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        with errors_in(self.lifter.filename), redirect_stdout(sys.stderr), self.lifter.random:
-            yield
-
     def _run(self, node: ast.stmt) -> bool:
         """
         Runs a statement now. False if it has computed something of random tensors: then it is for
@@ -476,14 +467,14 @@ class Statements:
         before = Memento(map(scope.get, names)) if isinstance(node, UNDONE) else None
         known, found, count = dict(scope), len(random.found), random.count
         scope.update(self.lifter.values)
-        with self._running():
+        reads = len(self.lifter.read_at)
+        with self.lifter.noting(node):
             tree = ast.fix_missing_locations(ast.Module([node], []))
             exec(compile(tree, self.lifter.filename, "exec"), scope)
         for name in self.lifter.values:
             del scope[name]
         if isinstance(node, ast.FunctionDef) and self.lifter.functions is not None:
             self.lifter.functions.ran(node, scope[node.name])
-        self.lifter.note_computed(node, count)
         if before is None or not any(random.computed(value, count) for value in scope.values()):
             return True
         if not before.restore():
@@ -492,6 +483,7 @@ class Statements:
         scope.update(known)
         random.forget(found, count)
         self.lifter.computed_at.pop()
+        del self.lifter.read_at[reads:]
         return False
 
     def _is_apart(self, node: ast.stmt) -> bool:

@@ -107,6 +107,55 @@ def test_what_is_computed_before_the_program_is_noted(capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err == f"{note}\nx = A().f()\n    ^\n"
 
 
+def method(*lines: str) -> str:
+    """A class with a method of such statements."""
+    return "class A:\n    def f(self):\n" + "".join(f"        {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (method("return torch.randn(4).sum().item()") + "r = A().f() * x", "5:5"),
+        (method("return torch.randn(4).tolist()") + "y = x + 1\nr = y * A().f()[0]", "6:9"),
+        (method("return torch.randn(4).numpy() * 2") + "k = A().f()\nr = x * k[0].item()", "5:5"),
+        (method("return len((torch.randn(9) > 0).nonzero())") + "r = x * A().f()", "5:9"),
+        ("ns = [int(torch.randint(1, 5, (1,))) for _ in 'ab']\nr = x * ns[0]", "2:6"),
+        ("n = int(torch.randint(1, 5, ()))\nr = x * n", "2:5"),
+    ],
+)
+def test_random_numbers_that_are_read_before_the_program_are_noted(
+    text: str, place: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capture_text(f"x = torch.randn(4)\n{text}")
+    said = f"<command>:{place}: note: random numbers are read here before the program, which is"
+    assert capfd.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n = nn.Linear(2, 2)\nnn.init.trunc_normal_(n.weight)\nnn.init.orthogonal_(n.weight)\n"
+        "r = n(x)",
+        "d = torch.distributions.Normal(torch.zeros(2), torch.ones(2))\ny = d.sample()\nr = x * y",
+        "print(x.sum().item())\nr = x * 2",
+        "print([float(torch.rand(1)) for i in range(2)])\nr = x * 2",
+        "y = torch.empty(2)\nnn.init.trunc_normal_(y)\nr = x * y",
+    ],
+)  # fmt: skip
+def test_what_pytorch_asks_of_random_numbers_is_not_noted(
+    text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capture_text(f"x = torch.randn(2)\n{text}")
+    assert "numbers are read" not in capfd.readouterr().err
+
+
+def test_what_changes_in_place_computes(capfd: pytest.CaptureFixture[str]) -> None:
+    text = method("t = torch.randn(4)", "t.mul_(2)", "return t") + "x = A().f()\nr = x + 1"
+    capture_text(text)
+    said = "<command>:6:5: note: 'x' is an input: what is computed here is done before the program"
+    assert capfd.readouterr().err.startswith(said)
+
+
 @pytest.mark.parametrize(
     "conversion",
     ["half()", "to(torch.bfloat16)", "double()", "requires_grad_()", "t().contiguous()"],

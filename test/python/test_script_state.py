@@ -49,6 +49,12 @@ def test_a_program_does_not_change_what_was_before_it(text: str, line: int, path
         (f"{MODULE}m.register_buffer('b', x)\nr = m(x)", 4, "Linear keeps 'x'"),
         (f"{MODULE}m.weight.data = x\nr = m(x)", 4, "Linear keeps 'x'"),
         (f"{MODULE}m.register_buffer('b', x * 2)\nr = m(x)", 3, "keeps what is computed here of"),
+        (
+            "class M(nn.Module):\n    def __init__(self, x):\n        super().__init__()\n"
+            "        self.x = x * 2\nx = torch.randn(4)\nm = M(x)\nr = x * m.x",
+            6,
+            "keeps what is computed here of",
+        ),
         ("w = torch.randn(4)\np = nn.Parameter(w)\nr = p * w", 3, "Parameter keeps 'w'"),
     ],
 )
