@@ -176,6 +176,8 @@ class CompiledProgram(TellsOfMissing):
         self.target = get_target(target).name
         self.backend = backend
         self.variants: list[Variant] = []
+        self._page = ""
+        """Where `trace` wrote."""
         self.__wrapped__ = function
 
     def __repr__(self) -> str:
@@ -189,10 +191,14 @@ class CompiledProgram(TellsOfMissing):
         return f"{of}: {counted(len(names), 'kernel')} ({shown}){more}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: kernels, their schedules, the first variant in all six IRs."""
-        stages = PRINTED if self.variants else ()
-        rows = self.kernels if self.variants else ()
-        return program_html(repr(self), rows, {stage: self.ir(stage) for stage in stages})
+        """
+        What a notebook shows: kernels, their schedules, the first variant in all six IRs, and a
+        link to the page that `trace` wrote.
+        """
+        if not self.variants:
+            return program_html(repr(self), (), {})
+        texts = {stage: self.ir(stage) for stage in PRINTED}
+        return program_html(repr(self), self.kernels, texts, self._page)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_traced(args, kwargs):
@@ -284,6 +290,12 @@ class CompiledProgram(TellsOfMissing):
     def explain(self) -> str:
         """For each kernel of the first variant its schedule, what lost to it, and why."""
         return self.variants[0].stages.explain()
+
+    def trace(self, path: str | Path = "trace.html") -> None:
+        """Writes the page of the first variant that `dlc trace` writes; it needs no network."""
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        Path(path).write_text(self.variants[0].stages.trace(name), encoding="utf-8")
+        self._page = str(path)
 
     def check(self) -> list[Verdict]:
         """What the simulator finds in each kernel of the first variant: see `Stages.check`."""

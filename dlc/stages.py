@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from io import StringIO
@@ -22,9 +22,11 @@ from dlc.dialects.kernel_op import TUNED, KernelSignature
 from dlc.explain import Explanation
 from dlc.judge.tuned_schedules import TunedSchedules
 from dlc.log import dump_directory
-from dlc.passes import PRINTED, STAGES, Printed, Stage, step_before, steps_between
+from dlc.notebook import progress
+from dlc.passes import PRINTED, STAGES, Printed, Stage, Step, last_step, step_before, steps_between
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
 from dlc.registry import register
+from dlc.remarks import Remark
 from dlc.transforms.step import parse_schedule
 from dlc.transforms.step_choices import options_after
 
@@ -83,16 +85,18 @@ class Stages:
 
     def _run(self, module: ModuleOp, until: Stage, observers: list[Observer]) -> None:
         """Takes a module that comes before a stage to it, with the user's schedules."""
-        context = compiler_context()
+        observers = [*self._deciding(module, until), *observers, *progress()]
+        run_pipeline(compiler_context(), module, until, observers)
+
+    def _deciding(self, module: ModuleOp, until: Stage = "kernel") -> list[Observer]:
+        """What changes a module between its passes, as the user wants it."""
+        observers: list[Observer] = [_Giving(self._give)] if self.schedules else []
         if self.tuned:
-            observers = [TunedSchedules(context, ScheduleDatabase(), self.tuned), *observers]
-        steps = steps_between(stage_of(module), until)
-        if self.plan is not None and step_before(FUSING) in steps:
+            found = TunedSchedules(compiler_context(), ScheduleDatabase(), self.tuned)
+            observers = [found, *observers]
+        if self.plan is not None and step_before(FUSING) in steps_between(stage_of(module), until):
             observers = [self.plan, *observers]
-        if self.schedules and any(step.stage == "loop" for step in steps):
-            run_pipeline(context, module, "loop", observers)
-            self._give(module)
-        run_pipeline(context, module, until, observers)
+        return observers
 
     def _give(self, module: ModuleOp) -> None:
         """Writes the user's schedules on kernels of the Loop IR."""
@@ -141,6 +145,15 @@ class Stages:
         self._run(module, "kernel", [explanation])
         return str(explanation)
 
+    def trace(self, title: str) -> str:
+        """The page that `dlc trace` writes: HTML that needs no network."""
+        from dlc.trace.build import trace_of  # a compilation does without
+        from dlc.trace.page import page
+
+        module = self._modules[self.first].clone()
+        observers = [*self._deciding(module), *progress()]
+        return page(trace_of(compiler_context(), module, title, {}, observers))
+
     def check(self) -> list[Verdict]:
         """
         What the simulator finds in each kernel: races, reads out of bounds, deadlocks. Nothing is
@@ -149,6 +162,22 @@ class Stages:
         from dlc.simulator.checker import check_module  # a compilation does without
 
         return list(check_module(self.module("kernel")))
+
+
+@dataclass(frozen=True)
+class _Giving:
+    """Gives kernels the user's schedules once they have others."""
+
+    give: Callable[[ModuleOp], None]
+
+    def start(self, module: ModuleOp, steps: Sequence[Step]) -> None:
+        pass
+
+    def passed(
+        self, step: Step, module: ModuleOp, remarks: Sequence[Remark], seconds: float
+    ) -> None:
+        if step == last_step("loop"):
+            self.give(module)
 
 
 @dataclass(frozen=True)
