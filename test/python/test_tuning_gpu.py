@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import loop_cases
 import pytest
@@ -16,7 +15,7 @@ from tuning_cases import subject
 
 from dlc.backend import BackendError
 from dlc.backend.cuda.run import gpu_backend
-from dlc.tuning import objectives
+from dlc.tuning import objectives, tuner
 from dlc.tuning.candidate_program import Subject
 from dlc.tuning.objectives import Failure, Score, objective
 from dlc.tuning.tuner import Budget, tune_kernel
@@ -165,44 +164,44 @@ def test_several_are_timed_side_by_side(gpu: FakeGpu) -> None:
     assert isinstance(also, Score)
 
 
+class Queue:
+    """Calls in this process, in the order in which they come."""
+
+    at_once: list[list[bool]]
+    """Of each call that ran beside one that began, whether it compiles."""
+
+    def __class_getitem__(cls, key: object) -> type[Self]:
+        return cls
+
+    def __init__(self, limits: Limits) -> None:
+        self.running: list[tuple[Any, Any]] = []
+
+    def start(self, key: Any, call: Any) -> None:
+        self.running.append((key, call))
+        self.at_once.append([call.func is objectives.compiled for _, call in self.running])
+
+    def next_answer(self) -> tuple[Any, Any]:
+        key, call = self.running.pop(0)
+        return key, call()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
 def test_candidates_are_compiled_at_once_and_measured_alone(
-    gpu: FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = tmp_path / "log"
-    log.touch()
-    inner_score, prepare = GPU.score, GPU.prepare
-    assert prepare is not None
-
-    def noted(what: str, call: Any, *arguments: Any) -> Any:
-        with log.open("a") as file:
-            file.write(f"{what}\n")
-        time.sleep(0.1)
-        try:
-            return call(*arguments)
-        finally:
-            with log.open("a") as file:
-                file.write(f"{what} done\n")
-
-    judge = objectives.replace(
-        GPU,
-        score=lambda *arguments: noted("measure", inner_score, *arguments),
-        prepare=lambda *arguments: noted("compile", prepare, *arguments),
-    )
-    of = silu()
-    tuning = tune_kernel(of, judge, Budget(candidates=8), jobs=3, limits=Limits(bytes=None))
+    Queue.at_once = []
+    monkeypatch.setattr(tuner, "Workers", Queue)
+    tuning = tune_kernel(silu(), GPU, Budget(candidates=8), jobs=3)
     assert len(tuning.trials) == 8
     assert all(trial.score for trial in tuning.trials), [t.refusal for t in tuning.trials]
     assert tuning.best.again
-    lines = log.read_text().splitlines()
-    assert [lines.count(f"{what} done") for what in ("compile", "measure")] == [8, 8]
-    measuring = compiling = most = 0
-    for line in lines:
-        step = -1 if line.endswith("done") else 1
-        measuring += step * line.startswith("measure")
-        compiling += step * line.startswith("compile")
-        assert measuring <= 1
-        most = max(most, compiling)
-    assert most > 1
+    assert max(compiles.count(False) for compiles in Queue.at_once) == 1
+    assert max(compiles.count(True) for compiles in Queue.at_once) > 1
 
 
 def test_what_does_not_compile_is_refused(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
