@@ -28,7 +28,7 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "Tutorials": ("tutorial", "extending", "opencl", "committed"),
     "The six IRs": (*(f"irs/{stage}" for stage in grammar.IRS), "irs/scalars"),
     "Schedules": ("schedules", "passes", "tuning", "attention", "tensor-cores"),
-    "Running": ("running", "models", "measuring"),
+    "Running": ("trace", "running", "models", "generation", "measuring"),
     "Trust": ("accuracy", "hazards", "op_db", "nnsmith"),
     "Reference": ("api", "operators", "architecture", "faq", "comparison"),
 }
@@ -47,7 +47,13 @@ CONFIGURATION = {
 }
 """Sphinx's conf.py."""
 
-SECTIONS = {"running": "Running", "measuring": "Measuring", "models": "Models", "tuning": "Tuning"}
+SECTIONS = {
+    "trace": "The trace page",
+    "running": "Running",
+    "measuring": "Measuring",
+    "models": "Models",
+    "tuning": "Tuning",
+}
 """Pages that are sections of README.md."""
 OPTIONS = "<!-- options -->"
 """Where the page of schedules has the options of all steps."""

@@ -38,7 +38,7 @@ def test_the_picture_of_the_layers_is_current() -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [tutorial.SHORT, tutorial.MADE, ("tutorial",), ("extending",), ("readme",)],
+    [tutorial.SHORT, tutorial.MADE, tutorial.MODELS, ("tutorial",), ("extending",), ("readme",)],
     ids=" ".join,
 )
 def test_the_pages_show_what_their_commands_print(names: tuple[str, ...]) -> None:
