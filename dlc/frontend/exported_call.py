@@ -22,6 +22,7 @@ from dlc.frontend.calls import Calls, canonical_call, signature_of
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.free_variables import FreeVariables
 from dlc.frontend.function_module import FunctionModule
+from dlc.frontend.given_containers import unchanged_containers
 from dlc.frontend.guard import Guard
 from dlc.frontend.held_tensors import Held
 from dlc.frontend.imported import Argument, Kind, check_overlaps, tensor_of
@@ -190,6 +191,7 @@ def export_call(
         exporting,
         recorded_attributes(free.reach_method) as attributes,
         unseen_bodies(root, attributes),
+        unchanged_containers(root, signature, args, kwargs),
     ):
         with Questions() as questions:
             exported = export(root, args, kwargs, shown_as, whole)

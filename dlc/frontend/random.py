@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -21,8 +20,8 @@ CONVERSIONS = frozenset({"_to_copy", "clone"})
 """What random numbers that were just drawn may go through without something being computed."""
 
 
-READINGS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
-"""What gives a tensor's numbers to Python without an operation."""
+READINGS = ("tolist", "numpy")
+"""Methods that give a tensor's numbers to Python without an operation."""
 READS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 """Of operations whose numbers, or sizes, are of data."""
 TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -46,15 +45,23 @@ class RandomTensors(TorchDispatchMode):
         """The storages of those that are computed, numbered in the order of their computation."""
         self.reads = 0
         """How many times numbers were read."""
-        self._readings = _Readings(self)
 
     def __enter__(self) -> Self:
-        self._readings.__enter__()
+        for name in READINGS:
+            setattr(torch.Tensor, name, self._counted(getattr(torch._C.TensorBase, name)))
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        self._readings.__exit__(*error)
+        for name in READINGS:
+            delattr(torch.Tensor, name)
+
+    def _counted(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            self.reads += self.holds(tensor)
+            return read(tensor, *args, **kwargs)
+
+        return counted
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -103,21 +110,6 @@ def storage_key(value: object) -> int | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     return value.untyped_storage()._cdata
-
-
-class _Readings(TorchFunctionMode):
-    """Counts what of `READINGS` is called."""
-
-    def __init__(self, random: RandomTensors) -> None:
-        super().__init__()
-        self._random = random
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in READINGS and self._random.holds(args):
-            self._random.reads += 1
-        return func(*args, **(kwargs or {}))
 
 
 def _asking() -> str:

@@ -88,7 +88,10 @@ def median(c: Lowering) -> Lowered:
 
 @lower("mode")
 def mode(c: Lowering) -> Lowered:
-    """The least one of the values that are there most often, and the last place where it is."""
+    """
+    The least one of the values that are there most often, and the last place where it is; no NaN
+    is equal to another one, so the result is one, the first, only where there is nothing else.
+    """
     value, dim = along(c)
     shape, value = shape_of(value), c.wide(value)
     rank = len(shape)
@@ -96,11 +99,8 @@ def mode(c: Lowering) -> Lowered:
     own, other = dims(rank), dims(rank + 1)[:-1]
     other[dim] = dims(rank + 1)[-1]
 
-    def same(x: Scalar, y: Scalar) -> Scalar:
-        return x.eq(y) | (x.is_nan() & y.is_nan())
-
     equal = c.elementwise(
-        lambda x, y: same(x, y).to(i64),
+        lambda x, y: x.eq(y).to(i64),
         c.move(value, own, square),
         c.move(value, other, square),
         shape=square,
@@ -114,7 +114,7 @@ def mode(c: Lowering) -> Lowered:
     )
     found = c.reduce("min", [dim], often, hint="mode")
     places = c.elementwise(
-        lambda x, y, i: same(x, y).select(i, -1),
+        lambda x, y, i: x.eq(y).select(i, 0),
         value,
         c.spread(found, [dim], shape),
         c.iota(dim, shape),
