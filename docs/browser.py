@@ -36,7 +36,9 @@ def missing() -> str | None:
 class Browser:
     """One window; `with Browser(folder) as browser`, the folder being for its own files."""
 
-    def __init__(self, folder: Path, width: int = 1366, height: int = 768) -> None:
+    def __init__(
+        self, folder: Path, width: int = 1366, height: int = 768, *, dark: bool = False
+    ) -> None:
         self._driver = subprocess.Popen(
             ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -49,7 +51,8 @@ class Browser:
         assert port is not None, "chromedriver did not start"
         self._url = f"http://127.0.0.1:{port}/session"
         profile = [f"--user-data-dir={folder}", f"--window-size={width},{height}"]
-        options = {"binary": shutil.which("chromium"), "args": [*ARGUMENTS, *profile]}
+        scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+        options = {"binary": shutil.which("chromium"), "args": [*ARGUMENTS, *profile, scheme]}
         wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         made = self._ask("POST", "", {"capabilities": {"alwaysMatch": wanted}})
         self._url += f"/{made['sessionId']}"

@@ -12,7 +12,11 @@ from ptx_fragments import D_M64N16
 from test_trace import HALVES, data_of
 from test_wgmma_tiles import schedule
 
+from dlc.backend import BackendError
+from dlc.backend.cuda.run.nvcc import find_nvcc
+from dlc.backend.cuda.run.sass import find_nvdisasm
 from dlc.cli.dlc_cli import main
+from dlc.plugins import DIALECTS, resolve
 from dlc.target import get_target
 
 WARPGROUPS = schedule((64, 256), (64, 256), 256)
@@ -52,6 +56,41 @@ def racing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module.write_text("\n".join(lines))
     assert main(["trace", str(module), "--check", "-o", str(file)]) == 0
     return file
+
+
+def test_machine_code_lights_with_its_lines(tmp_path: Path, window: browser.Browser) -> None:
+    try:
+        find_nvcc()
+        find_nvdisasm()
+    except BackendError as error:
+        pytest.skip(str(error))
+    file = tmp_path / "page.html"
+    given = ["-c", "torch.randn(64) * torch.randn(64) + 1", "--target", "sm_90"]
+    assert main(["trace", *given, "--sass", "-o", str(file)]) == 0
+    window.open(file)
+    window.run(
+        "[...document.querySelectorAll('.pane[data-ir=loop] .line')]"
+        ".find(line => line.textContent.includes('arith.mulf')).click()"
+    )
+    texts = "return [...document.querySelectorAll(`.pane[data-ir=sass] ${arguments[0]}`)]" + (
+        ".map(line => line.textContent)"
+    )
+    assert any("FMUL" in line or "FFMA" in line for line in window.run(texts, ".lit"))
+    sass = next(p for p in data_of(file.read_text())["panes"] if p["ir"] == "sass")
+    assert window.run(texts, ".line") == sass["lines"]
+    assert window.errors() == []
+
+
+def test_operations_of_all_dialects_are_coloured(warpgroups: Path, window: browser.Browser) -> None:
+    window.open(warpgroups)
+    names = [op.name for name in DIALECTS for op in resolve(DIALECTS, name).operations]
+    assert len(names) > 100
+    coloured = (
+        "return arguments[0].filter(name => {"
+        "const line = codeLine(`  %x = ${name} %y : f32`);"
+        "return line.querySelector('.o')?.textContent !== name; })"
+    )
+    assert window.run(coloured, names) == []
 
 
 def test_fragments_of_a_warpgroup_are_those_of_the_manual(warpgroups: Path) -> None:
