@@ -104,7 +104,7 @@ class Target:
     threads_per_sm: int
     blocks_per_sm: int
     warp: int = WARP
-    """Lanes of a warp."""
+    """Lanes of a warp; ValueError for another number than kernels are made for."""
     reserved_shared: int = 1 * KIB
     """Bytes of shared memory that each block takes beside its own."""
     lacks: tuple[Feature, ...] = ()
@@ -129,6 +129,11 @@ class Target:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"sm_\d+", self.name):
             raise ValueError(f"a chip is called by its compute capability, sm_90, not {self.name}")
+        if self.warp != WARP:
+            raise ValueError(
+                f"expected a warp of {WARP} lanes, as every chip so far has, by which kernels "
+                f"shuffle, copy and multiply; {self.name} has {self.warp}"
+            )
 
     @property
     def instructions(self) -> int:

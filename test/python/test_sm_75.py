@@ -18,7 +18,7 @@ from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.diagnostics import OpError, TextError
 from dlc.remarks import collect
-from dlc.target import TARGETS, Target, set_target
+from dlc.target import TARGETS, Target, get_target, set_target
 
 RING = (
     "tileify,chunk-matmul-k{bk=8 vector=4},blockify-launch{block=16,16 thread=4,4},"
@@ -89,6 +89,11 @@ def test_a_row_says_what_it_lacks_though_its_instructions_are_new_enough(
 def test_chips_are_called_by_their_compute_capability():
     with pytest.raises(ValueError, match="a chip is called by its compute capability"):
         Target("orin", 1, 1, 1, 1, 1, 1, 1, 1)
+
+
+def test_warps_of_another_size_are_refused():
+    with pytest.raises(ValueError, match=r"expected a warp of 32 lanes.*; sm_90 has 64"):
+        replace(get_target("sm_90"), warp=64)
 
 
 def test_the_largest_of_numbers_is_found_without_an_instruction():
