@@ -45,6 +45,10 @@ UNHIDDEN = 0.1
 """The share of shared memory's clocks that computing does not hide."""
 WAVEFRONTS = 4
 """Clocks of shared memory for 16 bytes in each lane of a warp: eight lanes at a time."""
+SHARED_WAVEFRONTS = 2
+"""The same where each lane reads what its neighbour does: sixteen lanes at a time (measured for
+sm_86 and sm_90, forums.developer.nvidia.com/t/373160; said by NVIDIA of sm_70 and sm_75, /t/77228).
+Estimates of contractions leave it out."""
 DENSE = 0.85
 """The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
 START = 2500

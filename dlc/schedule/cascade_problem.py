@@ -55,6 +55,8 @@ class CascadeProblem:
     masked."""
     bounds: tuple[Bound, ...] = ()
     """What tells the keys of a row that are not masked, those between."""
+    ends_early: bool = False
+    """True if memory tells how many keys there are."""
 
     @property
     def skips(self) -> bool:
@@ -98,8 +100,6 @@ class TiledCascade:
     """None where keys are not shared: each row has its own."""
     column: BlockArgument
     problem: CascadeProblem
-    ends_early: bool
-    """True if memory tells how many keys there are."""
 
 
 def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
@@ -148,8 +148,9 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         sum(refs.values()),
         _share(bounds, rows, fold.hint(key)),
         bounds,
+        _ends_early(exponent, outer, key),
     )
-    return TiledCascade(outer, row, column, problem, _ends_early(exponent, outer, key))
+    return TiledCascade(outer, row, column, problem)
 
 
 def _tiled_axes(

@@ -25,6 +25,7 @@ from dlc.schedule.candidate import (
     COPY_INSTRUCTIONS,
     LATENCY,
     SCHEDULERS,
+    SHARED_WAVEFRONTS,
     START,
     UNHIDDEN,
     VECTOR,
@@ -162,9 +163,11 @@ class CascadeCandidate:
         """Clocks that an SM needs for one chunk of one block if nothing is waited for."""
         p, t, (rows, columns), keys = self.problem, self.target, self.thread, self.points[1]
         steps = p.width / VECTOR, self.chunk / VECTOR
+        shared = WAVEFRONTS if self.threads[1] == 1 else SHARED_WAVEFRONTS
         ffma = VECTOR * (steps[0] * rows * keys + steps[1] * rows * columns)
         loads = steps[0] * (rows + keys) + steps[1] * (rows + columns)
-        wavefronts = WAVEFRONTS * loads
+        wavefronts = steps[0] * (shared * rows + WAVEFRONTS * keys)
+        wavefronts += steps[1] * (shared * rows + WAVEFRONTS * columns)
         scores = self.block[0] * self.chunk / self.thread_count
         beside = CHUNK_INSTRUCTIONS + scores * (POWER + FOLDED) + rows * FACTOR
         beside += RESCALED * rows * columns
@@ -194,9 +197,11 @@ class CascadeCandidate:
     def _chunk_of_each(self, running: int) -> float:
         """Clocks of an SM for a chunk of each of so many blocks."""
         hidden = LATENCY if self.chunks == 1 else LATENCY / (self.depth - 1)
-        warps = running * self.thread_count / self.target.warp / SCHEDULERS
-        busy = running * self.chunk_clocks / min(1.0, 0.55 + 0.15 * warps)
-        return max(busy, hidden, self.chunk_clocks + PHASES * PHASE_CLOCKS)
+        alone, together = (
+            count * self.chunk_clocks / _filled(count * self.thread_count / self.target.warp)
+            for count in (1, running)
+        )
+        return max(together, hidden, alone + PHASES * PHASE_CLOCKS)
 
     @cached
     def l2_bytes(self) -> int:
@@ -257,6 +262,12 @@ class CascadeCandidate:
         )
 
 
+def _filled(warps: float) -> float:
+    """The share of an SM's issue slots that so many warps fill: each issues for one scheduler."""
+    each = warps / SCHEDULERS
+    return min(1.0, each, 0.55 + 0.15 * each)
+
+
 def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
     """The fastest tilings that fit, each of another block, the fastest first."""
     shapes: dict[object, CascadeCandidate] = {}
@@ -290,9 +301,13 @@ def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate
 
 
 def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:
-    """A tile with each number of parts worth splitting the keys into."""
+    """
+    A tile with each number of parts worth splitting the keys into: of keys that memory counts, a
+    part has chunks that can be skipped.
+    """
+    most = tile.chunks // 2 if tile.problem.ends_early else tile.chunks
     for splits in SPLITS:
-        if splits > 1 and (splits > tile.chunks or tile.problem.skips):
+        if splits > 1 and (splits > most or tile.problem.skips):
             return
         yield replace(tile, splits=splits)
         if tile.blocks * splits > 4 * tile.target.sms:

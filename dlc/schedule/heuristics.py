@@ -101,7 +101,7 @@ def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[s
 def _cascade(cascade: TiledCascade, best: CascadeCandidate) -> str:
     """The schedule of attention in tiles."""
     extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
-    split = _split(best.splits, extents, " deal=turns" if cascade.ends_early else "")
+    split = _split(best.splits, extents, " deal=turns" if cascade.problem.ends_early else "")
     return cascade_steps(cascade, best, split)
 
 

@@ -220,3 +220,20 @@ def test_chunks_of_which_all_is_masked_are_skipped() -> None:
     assert "last=2 waves=4" in kernel.schedule
     assert "tile.reduce expsum serial(%ko in 8)" in compiled.ir("tile")
     assert "where (%brow * 32 - %ko * 64 >= -31)" in compiled.ir("tile")
+
+
+def test_powers_of_scores_in_memory_are_computed_once_for_a_block() -> None:
+    """The largest score of a row, the powers and their sum have slabs, if scores are loaded."""
+    scores, v = (torch.empty(s, device="meta") for s in ((32, 512, 512), (32, 512, 64)))
+    compiled = dlc.compile(lambda s, v: torch.softmax(s, -1) @ v, (scores, v), target="sm_90")
+    (kernel,) = compiled.kernels
+    assert "chunk-matmul-k" in kernel.schedule
+    assert kernel.source.count("expf(") == 2 + 1  # of a chunk's powers, and of what two folds give
+
+
+def test_no_warp_has_the_issue_slots_of_other_schedulers() -> None:
+    """A block of one warp that an SM has alone takes four times what it would take of all slots."""
+    inputs = tuple(torch.empty(1, 32, 128, 64, device="meta") for _ in range(3))
+    compiled = dlc.compile(causal, inputs, backend="host", target="sm_90")
+    (kernel,) = compiled.kernels
+    assert kernel.grid * kernel.block // 32 >= 2 * 132

@@ -30,29 +30,35 @@ def compute_scores(
     """
     notes: list[str] = []
     for largest, sums in list(_pairs(kernel)):
-        score = largest.yielded.values[0]
-        axes = dict[SSAValue, SSAValue](zip(sums.axes, largest.axes, strict=True))
-        alike = [
-            op
-            for op in sums.body.block.ops
-            if len(op.results) == 1 and computed_alike(op.results[0], score, axes)
-        ]
-        if not isinstance(score.owner, Operation) or score.owner.parent_op() is not largest:
+        score = largest.yielded.values[0].owner
+        if not isinstance(score, Operation) or score.parent_op() is not largest:
             continue
-        operand = operand_of(kernel, score.owner)
-        if operand is None or operand.bytes > left:
-            continue
-        notes += _skip_masked(score.owner, largest, operand)
-        left -= operand.bytes
-        notes.append(f"computed {told(operand.name, operand)}")
-        load = compute(operand, points)
-        _load_alike(load, alike, largest, sums)
+        if not isinstance(score, tile.LoadOp):
+            operand = operand_of(kernel, score)
+            if operand is None or operand.bytes > left:
+                continue
+            alike = _alike(score, largest, sums)
+            notes += _skip_masked(score, largest, operand)
+            left -= operand.bytes
+            notes.append(f"computed {told(operand.name, operand)}")
+            load = compute(operand, points)
+            _load_alike(load, alike, largest, sums)
         operand = operand_of(kernel, largest)
         if operand is not None and operand.bytes <= left:
             left -= operand.bytes
             notes.append(f"computed {told(operand.name, operand)}")
             compute(operand)
     return notes, left
+
+
+def _alike(score: Operation, largest: tile.ReduceOp, sums: tile.ReduceOp) -> list[Operation]:
+    """What computes in another reduce what a score is in the one for the largest."""
+    axes = dict[SSAValue, SSAValue](zip(sums.axes, largest.axes, strict=True))
+    return [
+        op
+        for op in sums.body.block.ops
+        if len(op.results) == 1 and computed_alike(op.results[0], score.results[0], axes)
+    ]
 
 
 def compute_row_sums(kernel: tile.KernelOp, left: int) -> list[str]:

@@ -1,0 +1,184 @@
+"""
+What can be told without a GPU of attention in one kernel, as `results/attention.md`.
+
+    python bench/attention.py [--only REGEX]
+
+What ptxas makes of `scaled_dot_product_attention` of 32 heads with as many rows as keys, fp32, for
+heads of 64 and 128 elements, with and without a causal mask; and the estimates of the 84 cases that
+are attention, beside what three kernels took and what multiply-adds alone take. Rows that the
+pattern does not name stay as they were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cases import SUITE
+from static import lower, start_worker
+
+from dlc.cli.status_line import progress
+from dlc.target import TARGETS
+from dlc.text import table
+from dlc_bench.statics import examine, worst_ways
+
+Row = dict[str, Any]
+
+RESULTS = Path(__file__).parent / "results"
+CHIPS = ("sm_80", "sm_90", "sm_120")
+WIDTHS = (64, 128)
+KEYS = (32, 128, 512, 4096)
+HEADS = 32
+APART = {"tl.s32": 9.7, "tl.s128": 14.7, "tl.s512": 79.7,
+         "qw.s32": 10.3, "qw.s128": 17.8, "qw.s512": 113.0}  # fmt: skip
+"""Microseconds that the estimate for sm_90 gave three kernels, by model and tokens
+(bench/NOTES.md, 2026-11-21)."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One program of the static table; as many rows as keys."""
+
+    width: int
+    keys: int
+    causal: bool
+    chip: str
+
+    @property
+    def name(self) -> str:
+        mask = "causal" if self.causal else "none"
+        return f"{self.width} {self.keys} {mask} {self.chip}"
+
+    @property
+    def text(self) -> str:
+        drawn = f"torch.randn(1, {HEADS}, {self.keys}, {self.width})"
+        return f"F.scaled_dot_product_attention({drawn}, {drawn}, {drawn}, is_causal={self.causal})"
+
+
+def attentions() -> Iterator[Attention]:
+    for width in WIDTHS:
+        for keys in KEYS:
+            for causal in (False, True):
+                for chip in CHIPS:
+                    yield Attention(width, keys, causal, chip)
+
+
+def lowered(text: str, chip: str) -> list[Row]:
+    """The kernels of a program in the order of their launches; RuntimeError where it has none."""
+    found = lower(text, chip)
+    if "error" in found:
+        raise RuntimeError(found["error"])
+    return found["kernels"]
+
+
+def examined(case: Attention) -> Row:
+    """The estimate in microseconds, and of the last kernel what ptxas made."""
+    kernels = lowered(case.text, case.chip)
+    row = examine(kernels[-1], case.chip)
+    loop = row["loop"] or {"fma_share": 0.0}
+    return {
+        "us": sum(each.get("whole_us", 0.0) for each in kernels),
+        "kernels": len(kernels),
+        "schedule": row["schedule"],
+        "threads": row["threads"],
+        "registers": row["registers"],
+        "spill_bytes": row["spill_bytes"],
+        "shared_bytes": row["shared_bytes"],
+        "blocks_per_sm": row["ctas_per_sm"],
+        "bank_ways": worst_ways(row),
+        "fma_share": loop["fma_share"],
+    }
+
+
+def estimated(name: str, text: str) -> Row:
+    """Microseconds on sm_90 by the estimate, of three kernels, and of the multiply-adds alone."""
+    kernels, target = lowered(text, "sm_90"), TARGETS["sm_90"]
+    case = next(each for each in SUITE if each.name == name)
+    return {
+        "us": sum(each.get("whole_us", 0.0) for each in kernels),
+        "launches": len(kernels),
+        "apart_us": APART[name.partition(".")[2]],
+        "least_us": (case.flops / target.flops + target.launch_seconds) * 1e6,
+    }
+
+
+def tile(schedule: str) -> str:
+    """Rows, columns and keys of a block's chunk, such as `64x64x64`."""
+    chunk, block = (re.search(p, schedule) for p in (r"\{bk=(\d+)", r"block=([\d,]+)"))
+    if not chunk or not block:
+        return "-"
+    return "x".join([*block[1].split(",")[-2:], chunk[1]])
+
+
+def markdown(data: dict[str, Row]) -> str:
+    """Both tables."""
+    head = ("width", "keys", "mask", "chip", "us", "kernels", "block", "threads", "registers",
+            "spilled B", "shared B", "on an SM", "ways", "FFMA in the loop")  # fmt: skip
+    static = [
+        [
+            *name.split(" "),
+            *(f"{row['us']:.1f}", str(row["kernels"]), tile(row["schedule"])),
+            *(str(row[n]) for n in ("threads", "registers", "spill_bytes", "shared_bytes")),
+            *(str(row["blocks_per_sm"]), f"{row['bank_ways']:.3g}", f"{row['fma_share']:.1%}"),
+        ]
+        for name, row in data.items()
+        if " " in name
+    ]
+    suite = [
+        [
+            *(name, f"{row['us']:.1f}", str(row["launches"]), f"{row['apart_us']:.1f}"),
+            *(f"{row['us'] / row['apart_us']:.2f}", f"{row['least_us']:.1f}"),
+            f"{row['us'] / row['least_us']:.2f}",
+        ]
+        for name, row in data.items()
+        if " " not in name
+    ]
+    cases = ("case", "us", "launches", "three kernels us", "ratio", "least us", "ratio to it")
+    return "\n".join([
+        "# Attention, without a GPU",
+        "",
+        "Made by `python bench/attention.py`: times are predictions. fp32, 32 heads, as many",
+        "rows as keys. A block is its rows, columns and keys in a chunk; of more kernels than one,",
+        "the last stands here. The loop is that over keys, as it is written: of a causal mask it",
+        "holds both ways to store scores, of which a block goes one.",
+        "",
+        table(head, static),
+        "",
+        "The cases among the 84 that are attention, for sm_90. The least is the time of the",
+        "multiply-adds that a program of these masks needs at the rate of all lanes, and a launch.",
+        "",
+        table(cases, suite),
+        "",
+    ])  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
+    parser.add_argument("--only", default="", help="a regular expression for names of rows")
+    only = re.compile(parser.parse_args().only)
+    start_worker()
+    path = RESULTS / "attention.json"
+    data: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
+    suite = [case for case in SUITE if re.match(r"sdpa|naive_attn", case.name)]
+    with progress("attention …") as show:
+        for case in attentions():
+            if only.search(case.name):
+                show(case.name)
+                data[case.name] = examined(case)
+        for each in suite:
+            if only.search(each.name):
+                show(each.name)
+                data[each.name] = estimated(each.name, each.text)
+    names = [case.name for case in (*attentions(), *suite)]
+    data = {name: data[name] for name in names if name in data}
+    path.write_text(json.dumps(data, indent=1) + "\n")
+    (RESULTS / "attention.md").write_text(markdown(data))
+
+
+if __name__ == "__main__":
+    main()
