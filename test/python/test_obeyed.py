@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,6 @@ from dlc.remarks import collect
 from dlc.target import set_target
 from dlc.transforms.step import SKIPPED, SchedulingPass, kernels_of, parse_schedule
 
-WHOLE = bool(os.environ.get("DLC_PREFIX"))
 GEMM = loop_cases.gemm(64, 64, 64)
 BLOCKS = "blockify-launch{block=16,16 thread=8,8}"
 
@@ -138,7 +136,7 @@ def test_a_refused_step_changes_nothing() -> None:
     assert str(module) == before
 
 
-@pytest.mark.parametrize("case", cases.SUITE[:: 1 if WHOLE else 12], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cases.SUITE, ids=lambda case: case.name)
 def test_default_schedules_are_obeyed(case: cases.Case) -> None:
     """The text stays what it is, and of each step there is a remark on what it did."""
     inputs = [torch.empty(shape) for shape in case.inputs.values()]

@@ -15,6 +15,8 @@ import pytest
 
 from dlc.frontend import quick_imports as quick
 
+CONTENDERS = ("dlc", "eager", "torch.compile", "max-autotune")
+
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -110,13 +112,13 @@ def test_no_script_is_taken_for_a_package_that_transformers_looks_for() -> None:
     assert not wanted & scripts
 
 
-def test_torch_compile_runs_after_them_beside_dlc() -> None:
+def test_every_contender_is_measured_after_them() -> None:
     """With functions of the text's, whose globals are no module's."""
     text = "def f(x): return x * K\nK = torch.randn(3)\ntorch.relu(f(torch.randn(4, 3)))"
     command = [sys.executable, "-m", "dlc.cli.dlc_cli", "run", "--bench", "-c", text]
-    command += ["--contenders", "eager,torch.compile"]
+    command += ["--contenders", ",".join(CONTENDERS)]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     rows = {line.split()[0]: line.split()[1:] for line in made.stdout.splitlines() if line.split()}
-    for name in ("eager", "torch.compile"):
+    for name in CONTENDERS:
         assert float(rows[name][0]) > 0
