@@ -38,9 +38,9 @@ from dlc.missing_attributes import TellsOfMissing
 from dlc.notebook import program_html
 from dlc.passes import PRINTED, Printed, Stage
 from dlc.precision import Precision, default_precision, get_precision
-from dlc.saved.call import absent
+from dlc.saved.call import absent, not_held
 from dlc.saved.program_file import ProgramFile, Saved, save
-from dlc.stages import Kernel, Stages, compiler_context
+from dlc.stages import Kernel, Stages, by_kernel, compiler_context
 from dlc.target import get_target, precision_of, set_target
 from dlc.text import counted
 from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
@@ -169,10 +169,11 @@ class CompiledProgram(TellsOfMissing):
             check_capturing(backend)
         self.asked: Precision | None = None if precision is None else get_precision(precision)
         self.graphed = graphed
-        self.schedules = dict(schedules or {})
+        self.schedules = by_kernel(schedules or {})
         self.tuned = tuned
         self.plan = plan
         self.function = function
+        self.name: str = getattr(function, "__name__", type(function).__name__)
         self.target = get_target(target).name
         self.backend = backend
         self.variants: list[Variant] = []
@@ -181,8 +182,7 @@ class CompiledProgram(TellsOfMissing):
         self.__wrapped__ = function
 
     def __repr__(self) -> str:
-        name = getattr(self.function, "__name__", type(self.function).__name__)
-        of = f"<dlc program {name} for {self.target} on {self.backend.name}"
+        of = f"<dlc program {self.name} for {self.target} on {self.backend.name}"
         if not self.variants:
             return f"{of}, not compiled yet>"
         more = f", {len(self.variants)} variants" if len(self.variants) > 1 else ""
@@ -247,6 +247,8 @@ class CompiledProgram(TellsOfMissing):
         with exclusive():
             if (found := self._compiled(args, kwargs)) is not None:
                 return found
+            if self.function is absent:
+                raise not_held([v.program for v in self.variants])
             program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
             set_target(program.module, self.target, self.precision)
             tuned = objectives_for(self.backend.name) if self.tuned else ()
@@ -311,7 +313,7 @@ class CompiledProgram(TellsOfMissing):
             self.target,
             self.backend,
             self.graphed,
-            {**self.schedules, **schedules},
+            {**self.schedules, **by_kernel(schedules)},
             self.tuned,
             self.plan,
             self.asked,
@@ -335,7 +337,7 @@ class CompiledProgram(TellsOfMissing):
                 "cannot save a program that is not compiled for what its modules are: call it first"
             )
         variants = [Saved(v.program, v.module("kernel")) for v in present]
-        save(Path(path), VERSION, self.target, self.backend, variants)
+        save(Path(path), self.name, VERSION, self.target, self.backend, variants)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, and what is unpickled, compiles anew; machine code is in the cache."""
@@ -424,6 +426,7 @@ def load_program(
     file = ProgramFile.read(Path(path), VERSION)
     place = get_backend(backend or file.backend, sync)
     program = CompiledProgram(absent, file.target, place, graph)
+    program.name = file.name
     for saved in file.load(compiler_context(), place):
         stages = Stages(saved.program.module, kernels=saved.kernels)
         program.variants.append(Variant(saved.program, place, stages))

@@ -49,10 +49,15 @@ def load(
     the other options are those of `dlc.compile`.
 
     To run a program from elsewhere is to run its code. Raises OSError for a file that cannot be
-    read, ValueError for one that is no text, DiagnosticException with line and column for text that
-    is no such IR or does not verify.
+    read, TypeError for a text in the place of its name, ValueError for one that is no text,
+    DiagnosticException with line and column for text that is no such IR or does not verify.
     """
     path = Path(file)
+    if "\n" in str(path):
+        error = TypeError(
+            f"expected a file, found a text of {counted(len(str(path).splitlines()), 'line')}"
+        )
+        raise with_hint(error, "write it to a file whose name ends in .mlir")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

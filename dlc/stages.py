@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,7 +26,7 @@ from dlc.log import dump_directory
 from dlc.notebook import progress
 from dlc.passes import PRINTED, STAGES, Printed, Stage, Step, last_step, step_before, steps_between
 from dlc.pipeline import Observer, run_pipeline, stage_of, text_of
-from dlc.registry import register
+from dlc.registry import PipelineError, register
 from dlc.remarks import Remark
 from dlc.transforms.step import parse_schedule
 from dlc.transforms.step_choices import options_after
@@ -38,6 +39,15 @@ if TYPE_CHECKING:
 def compiler_context() -> Context:
     """One context for all compilations of the process, with every dialect registered."""
     return register(Context())
+
+
+def by_kernel(schedules: Mapping[str, str]) -> dict[str, str]:
+    """Schedules of a user's by the names of kernels; TypeError for anything else."""
+    given: object = schedules
+    if isinstance(given, Mapping) and all(type(n) is type(s) is str for n, s in given.items()):
+        return dict(schedules)
+    error = TypeError(f"expected schedules by the names of kernels, found {reprlib.repr(given)}")
+    raise with_hint(error, 'such as {"matmul": "tileify"}; f.kernels has names and schedules')
 
 
 class Stages:
@@ -63,7 +73,7 @@ class Stages:
         self.plan = plan
         self.tuned = tuple(tuned)
         self.first: Stage = stage_of(module)
-        self.schedules = dict(schedules or {})
+        self.schedules = by_kernel(schedules or {})
         self._modules: dict[Stage, ModuleOp] = {self.first: module}
         if kernels is not None:
             self._modules["kernel"] = kernels
@@ -106,7 +116,11 @@ class Stages:
             if name not in names:
                 error = ValueError(f"a schedule is for '{name}', and there is no such kernel")
                 raise with_hint(error, f"the kernels are {', '.join(names)}")
-            parse_schedule(schedule)
+            try:
+                parse_schedule(schedule)
+            except PipelineError as error:
+                error.add_note(f"in the schedule of '{name}'")
+                raise
             for kernel in kernels:
                 if kernel.name_ == name:
                     kernel.schedule = StringAttr(schedule)
@@ -118,7 +132,7 @@ class Stages:
             raise ValueError(
                 f"schedules are for kernels of the loop IR, and the program is {self.first} IR"
             )
-        given = {**self.schedules, **schedules}
+        given = {**self.schedules, **by_kernel(schedules)}
         return Stages(self._modules[self.first], given, tuned=self.tuned, plan=self.plan)
 
     def text(self, stage: Printed) -> str:

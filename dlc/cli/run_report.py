@@ -57,10 +57,9 @@ def run_and_report(job: Job, on_measured: Callable[[Measurement], None]) -> int:
     executor = Executor(subject.lowered.program, backend)
     reference = subject.reference
     if reference is not None and len(executor.results) != len(reference[0]):
-        raise ValueError(
-            f"expected {len(reference[0])} results as -c has, @main of {options.file} has "
-            f"{len(executor.results)}"
-        )
+        wanted = counted(len(reference[0]), "result")
+        found = f"@main of {options.file} has {len(executor.results)}"
+        raise ValueError(f"expected {wanted} as -c has, {found}")
     _compile_kernels(executor, timing)
     code = _run_and_judge(executor, subject, options, on_measured)
     if options.bench:

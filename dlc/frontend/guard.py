@@ -30,6 +30,15 @@ class Guard:
         shape, strides = tuple(tensor.shape), tensor.stride()
         return Guard(shape, tensor.dtype, strides, alignment(tensor), require)
 
+    def __str__(self) -> str:
+        """Such as `float32[6, 9]`; strides and alignment where they are not what is usual."""
+        words = [f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"]
+        if self.strides != torch.empty(self.shape, device="meta").stride():
+            words.append(f"of strides {list(self.strides)}")
+        if self.align < WIDEST_ACCESS:
+            words.append(f"at multiples of {self.align} bytes")
+        return " ".join(words)
+
     def holds(self, tensor: torch.Tensor) -> bool:
         """Shapes and dtypes are equal, strides where the extent exceeds 1, alignment suffices."""
         if tensor.dtype != self.dtype or tensor.shape != self.shape:

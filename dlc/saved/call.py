@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend import BackendError
 from dlc.backend.dtypes import user_dtype, user_shape
+from dlc.diagnostics import with_hint
 from dlc.dialects.main_function import attributes_of, main_of
 from dlc.dialects.user_outputs import outputs_of
 from dlc.frontend.ambient import FLAGS, Ambient
@@ -151,9 +152,26 @@ def _result(given: Entry, arguments: int, main: func.FuncOp) -> Result:
 def absent(*args: Any, **kwargs: Any) -> NoReturn:
     """Stands for the PyTorch program that a loaded one was compiled from."""
     raise ImportFailure(
-        "the program was loaded from a file, which holds kernels for the calls that it was saved "
-        "with only: call it so, without gradients, or compile it from its source"
+        "the program was loaded from a file, which holds its kernels and not its source: call it "
+        "without gradients and outside of other programs, or compile it from its source"
     )
+
+
+def not_held(programs: Sequence[ImportedProgram]) -> ImportFailure:
+    """The error of a call for which a loaded program has no kernels."""
+    error = ImportFailure(
+        "the program was loaded from a file, which has no kernels for such a call; call it as it "
+        "was called before it was saved, with the same autocast, or compile it from its source"
+    )
+    most = 4
+    calls = list(dict.fromkeys(map(_shown, programs)))
+    shown = calls[:most] + ["…"] * (len(calls) > most)
+    return with_hint(error, f"it was called with {'; or '.join(shown)}")
+
+
+def _shown(program: ImportedProgram) -> str:
+    inputs = [f"{a.name}: {a.guard}" for a in program.arguments if a.kind == "input"]
+    return ", ".join([*inputs, *map(repr, program.constants.values())]) or "no arguments"
 
 
 def tensor_to_bytes(tensor: torch.Tensor) -> bytes:

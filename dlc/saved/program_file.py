@@ -1,7 +1,8 @@
 """
 The file of a compiled program: a zip archive in which nothing is pickled.
 
-    manifest.json           format, dlc's version, target, backend, chip; for each variant, its call
+    manifest.json           format, the program's name, dlc's version, target, backend, chip; for
+                            each variant, its call
     N/torch.mlir            Torch IR of variant N
     N/kernel.mlir           its Kernel IR
     N/KERNEL.object         machine code of a kernel, for `chip`
@@ -90,7 +91,7 @@ def check_portable(backend: Backend) -> Portable:
 
 
 def save(
-    path: Path, version: str, target: str, backend: Backend, variants: Sequence[Saved]
+    path: Path, name: str, version: str, target: str, backend: Backend, variants: Sequence[Saved]
 ) -> None:
     """Writes a program with its variants. BackendError for what cannot be saved."""
     portable = check_portable(backend)
@@ -104,10 +105,11 @@ def save(
         for argument in variant.program.arguments:
             tensor = None if argument.kind == "random" else argument.tensor
             if tensor is not None:
-                name = names.setdefault(_memory(tensor), f"{number}/{argument.index}.bytes")
-                files.setdefault(name, tensor_to_bytes(tensor))
+                file = names.setdefault(_memory(tensor), f"{number}/{argument.index}.bytes")
+                files.setdefault(file, tensor_to_bytes(tensor))
     manifest = {
         "format": FORMAT,
+        "name": name,
         "version": version,
         "target": target,
         "backend": backend.name,
@@ -132,6 +134,7 @@ class ProgramFile:
     """What a file holds; BackendError if it is another dlc's, or no saved program."""
 
     path: Path
+    name: str
     files: Mapping[str, bytes]
     manifest: Entry
     target: str
@@ -153,7 +156,8 @@ class ProgramFile:
             if stated != version:
                 raise EntryError(f"dlc {stated} saved it, and this is dlc {version}; save it anew")
             target, backend = entry["target"].one_of(TARGETS), entry["backend"].one_of(BACKENDS)
-            return ProgramFile(path, files, entry, target, backend)
+            name = entry["name"].text()
+            return ProgramFile(path, name, files, entry, target, backend)
 
     def load(self, ctx: Context, backend: Backend) -> list[Saved]:
         """The variants, their machine code given to a backend. BackendError for another chip."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 from xdsl.utils.exceptions import ParseError
 
 import dlc
+from dlc.registry import PipelineError
 
 BY_HAND = "tileify,blockify-launch{block=16,16 thread=8,8},register-tile{extents=2,2}"
 ARGS = (torch.randn(64, 64), torch.randn(64, 64))
@@ -101,6 +103,28 @@ def test_schedules_from_python(compiled: dlc.CompiledProgram, tmp_path: Path) ->
     assert programs[0](torch.randn(5, 64), ARGS[1]).shape == (5, 64)  # another variant
     with pytest.raises(ValueError, match="a schedule is for 'mat', and there is no such kernel"):
         compiled.with_schedule({"mat": BY_HAND})
+    with pytest.raises(PipelineError, match="unknown step 'tilefy'") as caught:
+        compiled.with_schedule({name: "tilefy"})
+    assert f"in the schedule of '{name}'" in caught.value.__notes__
+
+
+@pytest.mark.parametrize("given", [BY_HAND, {"product": None}, {3: BY_HAND}, [BY_HAND]])
+def test_schedules_are_by_name(given: Any, compiled: dlc.CompiledProgram, tmp_path: Path) -> None:
+    (tmp_path / "k.mlir").write_text(compiled.ir("loop"))
+    loaded = dlc.load(tmp_path / "k.mlir", backend="host")
+    for call in (
+        compiled.with_schedule,
+        loaded.with_schedule,
+        lambda given: dlc.load(tmp_path / "k.mlir", schedules=given),
+        lambda given: dlc.compile(product, ARGS, schedules=given),
+    ):
+        with pytest.raises(TypeError, match="expected schedules by the names of kernels, found"):
+            call(given)
+
+
+def test_a_text_is_no_file(compiled: dlc.CompiledProgram) -> None:
+    with pytest.raises(TypeError, match=r"expected a file, found a text of \d+ lines"):
+        dlc.load(compiled.ir("loop"))
 
 
 def test_a_kernel_at_each_stage(compiled: dlc.CompiledProgram) -> None:
