@@ -18,6 +18,7 @@ from dlc.dialects.loop import KernelOp
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_tiles import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
+from dlc.schedule.repeats import repeated
 from dlc.schedule.rows import row_parts, scan_seconds
 from dlc.schedule.tiling import candidates
 from dlc.schedule.windows import window_plan
@@ -52,6 +53,22 @@ class Cost:
 
 def estimate(kernel: KernelOp, target: Target) -> Cost:
     """The cost of one launch of a kernel."""
+    again, cost = repeats(kernel, target)
+    return again if again is not None else cost
+
+
+def repeats(kernel: KernelOp, target: Target) -> tuple[Cost | None, Cost]:
+    """
+    The cost of a kernel that computes what its rows are reduced to again at each point of the loop
+    behind, if that is less, and its cost as it is.
+    """
+    cost = _estimate(kernel, target)
+    with repeated(kernel) as other:
+        again = None if other is None else _estimate(other, target)
+    return again if again is not None and again.seconds < cost.seconds else None, cost
+
+
+def _estimate(kernel: KernelOp, target: Target) -> Cost:
     cascade = tiled_cascade(kernel)
     if cascade and (ranked := cascade_candidates(cascade.problem, target)):
         memory_bytes, best = work_of(kernel, target).memory_bytes, ranked[0]

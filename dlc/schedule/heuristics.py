@@ -26,8 +26,10 @@ from dlc.schedule.cascade_tiles import (
     ranked_cascades,
 )
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
+from dlc.schedule.estimate import repeats
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
+from dlc.schedule.repeats import repeated
 from dlc.schedule.rows import (
     HELD,
     RUN,
@@ -59,6 +61,21 @@ class Choice:
 
 def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
+    again, cost = repeats(kernel, target)
+    if again is None:
+        return _choose(kernel, target)
+    with repeated(kernel) as other:
+        assert other is not None
+        choice = _choose(other, target)
+    once, again = (f"{c.seconds * 1e6:.1f} us" for c in (cost, again))
+    return Choice(
+        choice.schedule.replace("tileify", "tileify{repeat=true}", 1),
+        f"{choice.reason}; what comes before is computed for each: {again} instead of {once}",
+        choice.lost,
+    )
+
+
+def _choose(kernel: loop.KernelOp, target: Target) -> Choice:
     outer = outer_loop(kernel)
     ops = list(outer.body.block.ops) if outer else list(kernel.body.block.ops)
     reduces = row_sweeps(ops)

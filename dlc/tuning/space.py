@@ -125,12 +125,12 @@ class Space:
 
     @cached_property
     def start(self) -> State:
-        """Nothing decided; `tileify` is in every schedule."""
+        """Nothing decided but `tileify`, which is as in the schedule to begin with."""
         module = self.module.clone()
         kernel = _named(module, self.name)
         kernel.schedule = StringAttr("")
         state = State((), 0, {}, module)
-        return self._done(state, self.classes[0](), True)
+        return self._done(state, self._defaults.get("tileify", self.classes[0]()), True)
 
     def choices(self, state: State) -> list[Choice]:
         """What can be decided next, the closest to the default schedule first; none at the end."""

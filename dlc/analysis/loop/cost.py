@@ -5,7 +5,8 @@ The traffic and arithmetic of a loop kernel, of which the estimate of its time
 - Every memref once from memory, as far as the kernel touches it; again for each sweep over rows
   that do not fit in an SM.
 - Every load that runs, from L2: not once a thread but once a warp where it does not vary along the
-  innermost free axis, and not again in a later sweep over a row that an SM can hold.
+  innermost free axis, not again in a later sweep over a row that an SM can hold, and once for each
+  SM where it is the same at all points of the outermost loops and takes half of an SM at most.
 - Of a contraction in tiles, memory and arithmetic alone, what is computed of an operand once:
   what tiles fetch and compute again depends on their shape.
 - A kernel of dependent sweeps uses only as many SMs as it has rows.
@@ -13,10 +14,10 @@ The traffic and arithmetic of a loop kernel, of which the estimate of its time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from math import ceil, prod
+from math import ceil, inf, prod
 
 from xdsl.dialects.builtin import AnyFloat, MemRefType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
@@ -182,7 +183,18 @@ class _Walk:
         outer = [a for a in self.along[op.result] if isinstance(a.owner, Block)]
         innermost = _innermost_axis(op)
         warp = 1 if innermost is None or innermost in outer else self.target.warp
-        self.l2[row] = max(self.l2.get(row, 0), _bytes(op.ref.type, points / warp))
+        size = min(_bytes(op.ref.type, points / warp), self._shared_by_blocks(op, outer))
+        self.l2[row] = max(self.l2.get(row, 0), size)
+
+    def _shared_by_blocks(self, op: LoadOp, varies: Collection[SSAValue]) -> float:
+        """
+        The bytes that all SMs fetch, each for all of its blocks, of a load that is the same at all
+        points of the outermost loops; infinite for any other, and for what an SM cannot hold.
+        """
+        if not _outermost_axes(op) or not set(varies).isdisjoint(_outermost_axes(op)):
+            return inf
+        size = _bytes(op.ref.type, min(_reach(op), prod(self.extents.get(a, 1) for a in varies)))
+        return self.target.sms * size if size <= self.target.shared_per_sm // 2 else inf
 
     def _touch(self, op: LoadOp, points: int) -> object:
         """

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.dialects import tile
 from dlc.dialects.axes import THREAD
+from dlc.registry import OptionError
+from dlc.text import counted
 from dlc.transforms.axes.loop_to_tile import as_tile
 from dlc.transforms.step import Decline, Kernel, SchedulingPass
+from dlc.transforms.step_space import Domain
 
 
 @dataclass(frozen=True)
@@ -30,26 +34,48 @@ class TileifyPass(SchedulingPass):
     ```
     tile.launch thread(%i in 100, %j in 64) { %s = tile.reduce add serial(%k in 8) -> f32 { … } … }
     ```
+
+    With `repeat=true`, reduces beside a loop of reduces are repeated, too: where few rows are
+    reduced before they are read at many points, each point becomes a row of its own.
     """
 
     name = "tileify"
+
+    repeat: bool = False
+    """Whether reduces are repeated at each point of a loop behind them."""
+
+    domains: ClassVar[Mapping[str, Domain]] = {
+        "repeat": Domain((False, True), narrowed=lambda _: (False,)),
+    }
 
     def rewrite(self, kernel: Kernel, module: ModuleOp) -> tuple[Self, str]:
         if isinstance(kernel, tile.KernelOp):
             return super().rewrite(kernel, module)
         launch = as_tile(kernel).launch
-        while inner := _sole_loop(launch):
+        repeated = 0
+        while inner := _sole_loop(launch, self.repeat):
+            repeated = len([op for op in launch.body.block.ops if isinstance(op, tile.ReduceOp)])
             _absorb(launch, inner)
+        if self.repeat and not repeated:
+            message = "no reduce stands before a loop, as the only one beside it"
+            raise OptionError("repeat", message, "leave it out")
         threads = ", ".join(f"%{a.name_hint}" for a in launch.axes)
-        return self, f"thread axes {threads}" if launch.axes else "one thread"
+        done = f"thread axes {threads}" if launch.axes else "one thread"
+        again = f", {counted(repeated, 'reduce')} at each of their points" if repeated else ""
+        return self, done + again
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
         raise Decline("the kernel is tiled already")
 
 
-def _sole_loop(launch: tile.LaunchOp) -> tile.ForOp | None:
-    """The only op with a body or effect in the launch, if that is a for loop with free axes."""
+def _sole_loop(launch: tile.LaunchOp, repeat: bool) -> tile.ForOp | None:
+    """
+    The only op with a body or effect in the launch, if that is a for loop with free axes; to repeat
+    the reduces before it, the only op but them.
+    """
     nested = [op for op in launch.body.block.ops if op.regions or isinstance(op, tile.StoreOp)]
+    if repeat:
+        nested = [op for op in nested if not isinstance(op, tile.ReduceOp)]
     if len(nested) != 1 or not isinstance(nested[0], tile.ForOp):
         return None
     scanned = any(isinstance(op, tile.ScanOp) for op in nested[0].body.block.ops)
