@@ -89,6 +89,31 @@ def contractions(root: Operation) -> list[Contraction]:
     return [c for r in reduces if (c := contraction_of(r, along)) is not None]
 
 
+def operands_of(root: Operation) -> set[SSAValue]:
+    """
+    What is multiplied in a kernel or launch: the memrefs of both operands of its contractions, and
+    of its products of a matrix and a vector, where one varies along no free axis.
+    """
+    reduces = [op for op in root.walk() if isinstance(op, ReduceOpBase)]
+    along = variance(root) if reduces else {}
+    found = set[SSAValue]()
+    for reduce in reduces:
+        c = contraction_of(reduce, along)
+        loads = _matrix_and_vector(reduce, along) if c is None else (*c.row_loads, *c.column_loads)
+        found.update(load.ref for load in loads)
+    return found
+
+
+def _matrix_and_vector(reduce: ReduceOpBase, along: Variance) -> list[LoadOpBase]:
+    """The loads of a reduce of which one varies along its axes alone and one along others, too."""
+    own = set[SSAValue](reduce.axes)
+    loads = [
+        op for op in reduce.body.walk() if isinstance(op, LoadOpBase) and along[op.result] & own
+    ]
+    vectors = [op for op in loads if along[op.result] <= own]
+    return loads if vectors and len(vectors) < len(loads) else []
+
+
 def weight_axes(reduce: ReduceOpBase, along: Variance) -> tuple[SSAValue, ...]:
     """
     The axes around a fold of powers of e along which its weights vary, but no exponent. Where there

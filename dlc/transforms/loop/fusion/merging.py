@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from dlc.analysis.loop.contraction import contractions
+from dlc.analysis.loop.contraction import operands_of
 from dlc.dialects.fusion_plan import join_members
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp
 from dlc.ir.provenance import ops_of, set_ops, set_values, values_of
@@ -44,7 +44,7 @@ class Facts:
     reduces: bool
     scans: bool
     operands: frozenset[int]
-    """The inputs that are operands of a contraction."""
+    """The inputs that are operands of a contraction, or of a matrix times a vector."""
     size: int
     """The number of operations, nested ones included."""
     widens: bool
@@ -104,14 +104,13 @@ class Merges:
         return self._facts[form]
 
     def _facts_of(self, kernel: KernelOp) -> Facts:
-        loads = [x for c in contractions(kernel) for x in (*c.row_loads, *c.column_loads)]
-        refs = {load.ref for load in loads}
+        operands = operands_of(kernel)
         return Facts(
             estimate(kernel, self.target).seconds,
             inlinable(kernel),
             any(isinstance(op, ReduceOp) for op in kernel.walk()),
             any(isinstance(op, ScanOp) for op in kernel.walk()),
-            frozenset(n for n, ref in enumerate(kernel.input_refs) if ref in refs),
+            frozenset(n for n, ref in enumerate(kernel.input_refs) if ref in operands),
             sum(1 for _ in kernel.walk()),
             all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
         )
