@@ -20,10 +20,10 @@ def repeated(kernel: loop.KernelOp) -> Iterator[loop.KernelOp | None]:
     """
     A copy of a kernel as `tileify{repeat=true}` sees it, of no module, for as long as the context
     lasts: reduces that stand before the only loop of a row, which holds reduces, stand in it. None
-    for any other kernel.
+    for any other kernel, and for one that updates in place what it may reduce.
     """
     outer = outer_loop(kernel)
-    if _loop_behind_reduces((outer or kernel).body.block) is None:
+    if kernel.updated_refs or _loop_behind_reduces((outer or kernel).body.block) is None:
         yield None
         return
     copy = kernel.clone()

@@ -51,7 +51,8 @@ class FuseLoopsPass(ModulePass):
     values, rotated in their epilogues; attention in one, or in two where scores in memory are
     estimated to be faster; the output product with the residual; gate and up in one,
     with activation and product; down with the residual. Norms stay apart, as several products read
-    them and a prologue would compute them in each column of tiles. `--explain` tells each estimate.
+    them and a prologue would compute them in each column of tiles; those of one token become part
+    of what reads them (`tileify{repeat=true}`). `--explain` tells each estimate.
 
     A result that others read, too, is merged into its first reader alone, if that reads each
     element at a point of its own: there it is stored for the others. So a sum with a residual is

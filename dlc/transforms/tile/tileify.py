@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,7 +14,9 @@ from dlc.registry import OptionError
 from dlc.text import counted
 from dlc.transforms.axes.loop_to_tile import as_tile
 from dlc.transforms.step import Decline, Kernel, SchedulingPass
-from dlc.transforms.step_space import Domain
+from dlc.transforms.step_space import Domain, Value
+
+TILED = "the kernel is tiled already"
 
 
 @dataclass(frozen=True)
@@ -45,19 +47,22 @@ class TileifyPass(SchedulingPass):
     """Whether reduces are repeated at each point of a loop behind them."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
-        "repeat": Domain((False, True), narrowed=lambda _: (False,)),
+        "repeat": Domain((False, True), narrowed=lambda _: _decided()),
     }
 
     def rewrite(self, kernel: Kernel, module: ModuleOp) -> tuple[Self, str]:
         if isinstance(kernel, tile.KernelOp):
             return super().rewrite(kernel, module)
+        if self.repeat and kernel.updated_refs:
+            message = "it updates its input in place, which points reduce that come later"
+            raise OptionError("repeat", message, "leave it out")
         launch = as_tile(kernel).launch
         repeated = 0
         while inner := _sole_loop(launch, self.repeat):
             repeated = len([op for op in launch.body.block.ops if isinstance(op, tile.ReduceOp)])
             _absorb(launch, inner)
         if self.repeat and not repeated:
-            message = "no reduce stands before a loop, as the only one beside it"
+            message = "no reduce stands before a loop that is the only one beside it"
             raise OptionError("repeat", message, "leave it out")
         threads = ", ".join(f"%{a.name_hint}" for a in launch.axes)
         done = f"thread axes {threads}" if launch.axes else "one thread"
@@ -65,7 +70,12 @@ class TileifyPass(SchedulingPass):
         return self, done + again
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
-        raise Decline("the kernel is tiled already")
+        raise Decline(TILED)
+
+
+def _decided() -> Iterable[Value]:
+    """None: a kernel of the tile dialect has its axes."""
+    raise Decline(TILED)
 
 
 def _sole_loop(launch: tile.LaunchOp, repeat: bool) -> tile.ForOp | None:
