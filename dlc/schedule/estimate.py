@@ -11,14 +11,15 @@ schedule go by one estimate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
+from dlc.schedule.candidate import LATENCY
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_tiles import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
-from dlc.schedule.repeats import repeated
+from dlc.schedule.repeats import reduces_before, repeated
 from dlc.schedule.rows import row_parts, scan_seconds
 from dlc.schedule.tiling import candidates
 from dlc.schedule.windows import window_plan
@@ -60,12 +61,16 @@ def estimate(kernel: KernelOp, target: Target) -> Cost:
 def repeats(kernel: KernelOp, target: Target) -> tuple[Cost | None, Cost]:
     """
     The cost of a kernel that computes what its rows are reduced to again at each point of the loop
-    behind, if that is less, and its cost as it is.
+    behind, if that is less, and its cost as it is. Each reduce more of a row waits for memory.
     """
     cost = _estimate(kernel, target)
     with repeated(kernel) as other:
-        again = None if other is None else _estimate(other, target)
-    return again if again is not None and again.seconds < cost.seconds else None, cost
+        if other is None:
+            return None, cost
+        again = _estimate(other, target)
+    waits = reduces_before(kernel) * LATENCY / target.clock
+    again = replace(again, seconds=again.seconds + waits)
+    return again if again.seconds < cost.seconds else None, cost
 
 
 def _estimate(kernel: KernelOp, target: Target) -> Cost:

@@ -41,6 +41,13 @@ def repeated(kernel: loop.KernelOp) -> Iterator[loop.KernelOp | None]:
         copy.erase()
 
 
+def reduces_before(kernel: loop.KernelOp) -> int:
+    """The number of reduces that `repeated` moves into a loop."""
+    outer = outer_loop(kernel)
+    ops = list((outer or kernel).body.block.ops)
+    return sum(isinstance(op, loop.ReduceOp) for op in ops)
+
+
 def _loop_behind_reduces(block: Block) -> loop.ForOp | None:
     """The only loop of a row that reduces, and none that scans, behind other reduces of the row."""
     *before, last = [op for op in block.ops if op.regions or isinstance(op, loop.StoreOp)] or [None]
