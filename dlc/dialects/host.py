@@ -16,6 +16,10 @@ func.func @main(%x: memref<64x64xf32>, %w: memref<64x64xf32>) -> memref<64x64xf3
 Operations take effect in the order of the text, as on one stream: so a slice may lie where another
 lay that nothing reads any more. `dlc/dialects/host_order.py` checks that this is so; control
 flow is in `dlc/dialects/host_flow.py`.
+
+Kernels whose last block goes on leave the counts of blocks at zero: one `host.zero` where a program
+begins does for all that count there, one after the other. The counts are in the workspace of a
+call: calls on other streams have their own, and one that was cut short leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -58,6 +62,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.host_flow import ForOp, IfOp, SelectOp, WhileOp, YieldOp
 from dlc.dialects.host_order import Contents, Ordered, PartOp, error, name_of
+from dlc.dialects.kernel_blocks import counters_of
 from dlc.dialects.kernel_func import Callee, FuncOp, LaunchOpBase
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, span_bytes
 
@@ -125,6 +130,7 @@ class ZeroOp(Ordered):
 
     def take_effect(self, state: Contents) -> None:
         state.write(self, self.buffer)
+        state.zeros.append(state.extent(self.buffer))
 
 
 @irdl_custom_directive
@@ -208,12 +214,13 @@ class LaunchOp(LaunchOpBase, Ordered):
                 if state.extent(output).meets(state.extent(other)):
                     expected = f"an output that shares no memory with {name_of(other)}"
                     raise error(self, expected, name_of(output))
-        zeroed = callee.zeroed_refs
-        for output, ref in zip(self.outputs, callee.output_refs, strict=True):
-            if ref in zeroed and not isinstance(state.holds.get(output), ZeroOp):
+        zeroed, counters = callee.zeroed_refs, counters_of(callee)
+        pairs = list(zip(self.outputs, callee.output_refs, strict=True))
+        for output, ref in pairs:
+            if ref in zeroed and not state.is_zero(output):
                 raise error(self, f"{name_of(output)} to be zeroed before", "no host.zero of it")
-        for output in self.outputs:
-            state.write(self, output, in_place=output in updated)
+        for output, ref in pairs:
+            state.write(self, output, in_place=output in updated, zeros=ref in counters)
 
     def _updated(self, state: Contents, callee: FuncOp) -> dict[SSAValue, SSAValue]:
         """The outputs that are inputs' memory, each with the input; VerifyException if not so."""

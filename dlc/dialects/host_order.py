@@ -90,6 +90,15 @@ class Extent:
             return self
         return Extent(self.root, self.begin + part[0], self.begin + part[1])
 
+    def without(self, other: Extent) -> list[Extent]:
+        """What certainly does not share bytes with another one."""
+        if not self.meets(other):
+            return [self]
+        if self.root is not other.root:
+            return []
+        ends = (self.begin, other.begin), (other.end, self.end)
+        return [Extent(self.root, begin, end) for begin, end in ends if begin < end]
+
     @property
     def loop(self) -> Carrying | None:
         """The loop that carries the buffer, if one does."""
@@ -138,6 +147,8 @@ class Contents:
     lost: dict[SSAValue, tuple[SSAValue, Operation]] = field(default_factory=dict)
     """The buffer that was written over another one, and the operation that did."""
     extents: dict[SSAValue, Extent] = field(default_factory=dict)
+    zeros: list[Extent] = field(default_factory=list)
+    """What is full of zeros."""
 
     def walk(self, block: Block) -> None:
         """Takes the effects of the operations of a block."""
@@ -173,9 +184,22 @@ class Contents:
             return part.byte_range is None and self._is_held(part.operands[0])
         return isinstance(value, BlockArgument) and self.extent(value).loop is None
 
-    def write(self, op: Operation, value: SSAValue, *, in_place: bool = False) -> None:
-        """Notes a write: to an argument only in place, where a result is written back to it."""
+    def is_zero(self, value: SSAValue) -> bool:
+        """True if a buffer is full of zeros."""
+        own = self.extent(value)
+        alike = (z for z in self.zeros if z.root is own.root)
+        return any(z.begin <= own.begin and own.end <= z.end for z in alike)
+
+    def write(
+        self, op: Operation, value: SSAValue, *, in_place: bool = False, zeros: bool = False
+    ) -> None:
+        """
+        Notes a write: to an argument only in place, where a result is written back to it. `zeros`
+        says that what is full of zeros still is.
+        """
         extent = self.extent(value)
+        if not zeros:
+            self._overwrite_zeros(extent)
         if not isinstance(extent.source, memref.AllocOp) and not (in_place and _is_mutated(value)):
             raise error(op, "writes to allocations only", f"{name_of(value)}, which is none")
         around = _wholes(value)
@@ -183,6 +207,9 @@ class Contents:
             if other not in around:
                 self._lose(other, value, op)
         self.holds[value] = op
+
+    def _overwrite_zeros(self, by: Extent) -> None:
+        self.zeros = [rest for zeros in self.zeros for rest in zeros.without(by)]
 
     def _lose(self, value: SSAValue, to: SSAValue, op: Operation) -> None:
         del self.holds[value]
@@ -192,6 +219,7 @@ class Contents:
         """A loop takes buffers, which from then on have other names; they share no memory."""
         for number, value in enumerate(values):
             extent = self.extent(value)
+            self._overwrite_zeros(extent)
             if not isinstance(extent.source, memref.AllocOp):
                 raise error(op, "to carry allocations only", f"{name_of(value)}, which is none")
             for other in values[:number]:
@@ -202,7 +230,8 @@ class Contents:
 
     def either(self, bodies: Sequence[Callable[[Contents], None]]) -> None:
         """One of several bodies runs: what all of them leave is there."""
-        states = [Contents({**self.holds}, {**self.lost}, self.extents) for _ in bodies]
+        kept = self.holds, self.lost, self.extents, self.zeros
+        states = [Contents({**kept[0]}, {**kept[1]}, kept[2], [*kept[3]]) for _ in bodies]
         for body, state in zip(bodies, states, strict=True):
             body(state)
         for state in states:
@@ -210,6 +239,7 @@ class Contents:
         first, *others = states
         held = {v: w for v, w in first.holds.items() if all(v in s.holds for s in others)}
         self.holds = held
+        self.zeros = [z for z in first.zeros if all(z in s.zeros for s in others)]
 
     def _give(self, op: func.ReturnOp, value: SSAValue) -> None:
         if self.extent(value).loop or not isinstance(value.owner, Block | memref.AllocOp):

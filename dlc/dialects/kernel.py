@@ -63,6 +63,7 @@ from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import SameType, Where
 from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.kernel_async import CommitOp, CpAsyncOp, WaitOp
+from dlc.dialects.kernel_blocks import LastBlockOp
 from dlc.dialects.kernel_func import FuncOp, LaunchOp, enclosing_func
 from dlc.dialects.kernel_mbarriers import (
     AllocMbarriersOp,
@@ -326,6 +327,7 @@ Kernel = Dialect(
         CommitOp,
         WaitOp,
         AtomicAddOp,
+        LastBlockOp,
         TensorMapOp,
         AllocMbarriersOp,
         MbarrierInitOp,

@@ -97,7 +97,7 @@ from dlc.dialects.staging import ComputeOp, SharedAttr, StageOp
 from dlc.ir.bounds import least, most
 from dlc.ir.expr import Expr
 from dlc.ir.monoid import MONOIDS, Monoid
-from dlc.ir.variance import variance
+from dlc.ir.variance import Variance, variance
 
 
 @irdl_op_definition
@@ -179,10 +179,39 @@ class LaunchOp(ForOpBase):
                 f"%{blocks[found[0]].name_hint}, found {waves}"
             )
 
+    @property
+    def block_fold(self) -> CombineOp | None:
+        """The fold of what blocks hold, if there is one."""
+        folds = (op for op in self.body.block.ops if isinstance(op, CombineOp) and op.is_of_blocks)
+        return next(folds, None)
+
+    def _verify_block_fold(self, along: Variance) -> None:
+        """Checks that what one block does after the fold is the same for all that it folds."""
+        folds = [op for op in self.walk() if isinstance(op, CombineOp) and op.is_of_blocks]
+        if not folds:
+            return
+        if len(folds) > 1 or folds[0] is not self.block_fold:
+            raise VerifyException(
+                f"expected one fold of what blocks hold, beside the loops of the launch, found "
+                f"{len(folds)}{' in a loop' if len(folds) == 1 else ''}"
+            )
+        (fold,), own = folds, set(folds[0].axes)
+        after = fold.next_op
+        while after is not None:
+            used = (v for op in after.walk() for v in op.operands)
+            if varying := {axis for v in used for axis in along.get(v, ())} & own:
+                names = ", ".join(f"%{a.name_hint}" for a in varying)
+                raise VerifyException(
+                    f"expected nothing after a fold of what blocks hold that varies along {names}, "
+                    f"found '{after.name}'"
+                )
+            after = after.next_op
+
     def verify_(self) -> None:
         super().verify_()
         self._verify_order()
         along = variance(self)
+        self._verify_block_fold(along)
         for op in self.walk():
             if isinstance(op, StoreOp | AtomicAddOp):
                 mentioned = frozenset[SSAValue]().union(*(along[i] for i in once_along(op)))
@@ -199,6 +228,12 @@ class LaunchOp(ForOpBase):
                     "expected a computed slab that is the same for all threads of a block, found "
                     f"one that varies along {names}"
                 )
+
+
+def _kind_in_launch(axis: SSAValue) -> str | None:
+    """The kind of an axis of a launch."""
+    launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
+    return launch.kind(axis) if isinstance(launch, LaunchOp) else None
 
 
 def waves_of(extent: int) -> list[int]:
@@ -396,6 +431,10 @@ class CombineOp(IRDLOperation):
     Folds the values that the points of thread axes hold, in the order of the axes; the result is
     the same at all of them. Where the axes are no longer a launch's but values that the threads
     compute of their number, `among` lists all of them, the last one running fastest.
+
+    Across block axes, `%r = tile.combine add %p across(%ks) : f32` folds what blocks hold that
+    differ in those only. One of them goes on from there, the last one that comes: nothing after it
+    varies along the axes, and a launch has one such fold at most, beside its loops.
     """
 
     name = "tile.combine"
@@ -430,15 +469,19 @@ class CombineOp(IRDLOperation):
     def monoid(self) -> Monoid:
         return MONOIDS[self.monoid_name.data]
 
+    @property
+    def is_of_blocks(self) -> bool:
+        """True for a fold of what blocks hold."""
+        return any(_kind_in_launch(axis) == BLOCK for axis in self.axes)
+
     def verify_(self) -> None:
         verify_monoid(self.monoid_name.data, [r.type for r in self.results])
         if [v.type for v in self.values] != [r.type for r in self.results]:
             raise VerifyException("expected results of the values' types")
-        for axis in self.axes:
-            launch = axis.owner.parent_op() if isinstance(axis.owner, Block) else None
-            of_launch = isinstance(launch, LaunchOp) and launch.kind(axis) == THREAD
-            if axis not in self.threads and not of_launch:
-                raise VerifyException(f"expected thread axes, found %{axis.name_hint}")
+        kinds = {_kind_in_launch(axis) for axis in self.axes if axis not in self.threads}
+        if kinds not in (set(), {THREAD}, {BLOCK}):
+            names = ", ".join(f"%{axis.name_hint}" for axis in self.axes)
+            raise VerifyException(f"expected thread axes, or block axes, found {names}")
         for thread in self.threads:
             if least(thread) != 0 or most(thread) == inf:
                 raise VerifyException(

@@ -17,6 +17,7 @@ from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import host, kernel
 from dlc.dialects.layouts import shape_of
 from dlc.simulator.hazards import Hazard
+from dlc.simulator.last_blocks import SharingBlocks
 from dlc.simulator.run import Options, run_kernel
 from dlc.simulator.scalars import dtype_of
 
@@ -105,6 +106,7 @@ class _Checker:
         verdict, grid = Verdict(kernel_func), kernel_func.grid_size
         blocks = spread_blocks(grid, self.blocks or affordable_blocks(kernel_func))
         if blocks is not None:
+            blocks = SharingBlocks(kernel_func).whole(blocks)
             shown = ", ".join(map(str, blocks[:8])) + (", …" if len(blocks) > 8 else "")
             verdict.notes.append(
                 f"checked {len(blocks)} of {grid} blocks: {shown}; races with the others, and "

@@ -9,6 +9,7 @@ runs again from the beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -41,6 +42,16 @@ def execute(steps: Sequence[Step]) -> Iterator[Wait]:
     for step in steps:
         if (waits := step()) is not None:
             yield from waits
+
+
+class AllEnd(Exception):
+    """None of the lanes that run in step goes on."""
+
+
+def _until_the_end(steps: Sequence[Step]) -> Iterator[Wait]:
+    """Takes the steps of a kernel, until its end or where all lanes do."""
+    with suppress(AllEnd):
+        yield from execute(steps)
 
 
 class Deadlock(Exception):
@@ -76,7 +87,7 @@ def run_groups(machine: Machine, steps: Sequence[Step], masks: Sequence[Mask]) -
     not get there.
     """
     whole = len(masks) == 1
-    groups = [_Group(None if whole else mask, execute(steps)) for mask in masks]
+    groups = [_Group(None if whole else mask, _until_the_end(steps)) for mask in masks]
     while group := next(filter(_Group.can_go_on, groups), None):
         machine.values[:] = group.values or [None] * len(machine.values)
         machine.iteration = group.iteration
@@ -126,7 +137,7 @@ _OF_WARPGROUPS = (
 
 def _who_meets(op: Operation) -> str:
     """Those who must reach an operation, for errors."""
-    if isinstance(op, kernel.BarrierOp):
+    if isinstance(op, kernel.BarrierOp | kernel.LastBlockOp):
         return "all threads of a block"
     if isinstance(op, kernel.ShuffleOp) and op.named_threads is not None:
         return f"all lanes of threads below {op.named_threads}"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from dlc.simulator.clocks import Clock, Lanes
+from dlc.simulator.counted_blocks import BlockOrder
 from dlc.simulator.expressions import Holds
 from dlc.simulator.hazards import Access, Hazard, Kind
 from dlc.target import MAX_THREADS, WARP, WARPGROUP
@@ -48,6 +49,7 @@ class Machine:
         """Executed operations with the indices of their loops; events are numbered from 1."""
         self.requests: dict[int, int] = {}
         """The lane of events that are requests of the tensor memory accelerator."""
+        self.order = BlockOrder()
         self.report: Callable[[Hazard], None] = _raise
         """Receives each hazard after which the kernel can go on."""
         self.begin([0])

@@ -20,6 +20,7 @@ from dlc.simulator.buffers import Buffers
 from dlc.simulator.divergence import Deadlock, divided
 from dlc.simulator.executable import Program
 from dlc.simulator.hazards import Hazard
+from dlc.simulator.last_blocks import check_counts
 from dlc.simulator.machine import Mask
 from dlc.simulator.steps import step_of
 
@@ -115,6 +116,7 @@ class _Run:
         refs = self.func.output_refs
         outputs = [program.shared_or_global(ref) for ref in refs]
         if blocks is None:
+            check_counts(program)
             for ref, memory in zip(refs, outputs, strict=True):
                 if ref not in self.func.partial_refs:
                     self._check_written(memory)

@@ -28,7 +28,8 @@ BEFORE = -1
 class Readers:
     """
     The readers of each element: of each row of the clock the newest one and another at the same
-    time, and of the whole grid the first one and one of another block, which nothing ever orders.
+    time, and of the whole grid the first one and one of another block, which nothing orders but
+    that it ended before (`BlockOrder`).
     """
 
     def __init__(self, size: int, machine: Machine, shared: bool) -> None:
@@ -66,7 +67,9 @@ class Readers:
         """A position whose lane may not write its element yet, and a read that forbids it."""
         mine = self.machine.block_ids[self.machine.block_of[lanes]]
         for readers in () if self.shared else (self.first[elements], self.foreign[elements]):
-            bad = (readers != NOBODY) & (self.machine.block_in(readers) != mine)
+            theirs = self.machine.block_in(readers)
+            bad = (readers != NOBODY) & (theirs != mine)
+            bad &= ~self.machine.order.ended_before(theirs, mine)
             if bad.any():
                 return first_of(bad), int(readers[first_of(bad)])
         rows = self.machine.clock.rows
@@ -76,7 +79,9 @@ class Readers:
             return None
         myself = self.machine.actor_of[lanes][:, None]
         for readers in (self.newest[cells], self.other[cells]):
+            theirs = self.machine.block_in(readers)
             bad = recent & (readers != NOBODY) & ((readers & ACTOR_MASK) != myself)
+            bad &= ~self.machine.order.ended_before(theirs, mine[:, None])
             if bad.any():
                 at = divmod(first_of(bad.reshape(-1)), rows)
                 return at[0], int(readers[at])
@@ -86,7 +91,8 @@ class Readers:
 class Shadow:
     """
     The last write of each of `size` elements, the reads and the atomic operations since. Memory of
-    blocks is accessed by one block only; global memory by all, which nothing orders.
+    blocks is accessed by one block only; global memory by all, which nothing orders but that a
+    block ended before another one went on.
     """
 
     def __init__(
@@ -156,7 +162,9 @@ class Shadow:
         writers, machine = self.writer[elements], self.machine
         late = machine.clock.unordered(lanes, machine.actor_in(writers), self.time[elements])
         if not self.shared:
-            late |= machine.block_in(writers) != machine.block_ids[machine.block_of[lanes]]
+            mine, theirs = machine.block_ids[machine.block_of[lanes]], machine.block_in(writers)
+            late |= theirs != mine
+            late &= ~machine.order.ended_before(theirs, mine)
         unwritten = writers == NOBODY
         late |= unwritten
         late &= writers != BEFORE

@@ -9,7 +9,15 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation
 
 from dlc.dialects import kernel
-from dlc.simulator import accesses, boxes, control, synchronization, warp_matrices, warpgroups
+from dlc.simulator import (
+    accesses,
+    boxes,
+    control,
+    last_blocks,
+    synchronization,
+    warp_matrices,
+    warpgroups,
+)
 from dlc.simulator.divergence import Step
 from dlc.simulator.executable import Program
 
@@ -38,6 +46,7 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
     kernel.CommitOp: accesses.commit,
     kernel.WaitOp: accesses.wait,
     kernel.BarrierOp: synchronization.barrier,
+    kernel.LastBlockOp: last_blocks.last_block,
     kernel.ShuffleOp: synchronization.shuffle,
     kernel.SyncWarpOp: synchronization.sync_warp,
     kernel.MbarrierInitOp: synchronization.mbarrier_init,

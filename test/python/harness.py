@@ -10,7 +10,7 @@ import loop_cases
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, f16, f32, i64
+from xdsl.dialects.builtin import MemRefType, ModuleOp, StringAttr, f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 
@@ -20,6 +20,7 @@ from dlc.backend.host.host_kernel import HostKernel, compile_all
 from dlc.diagnostics import TextError
 from dlc.dialects import kernel, loop
 from dlc.dialects.access import IndexedOp
+from dlc.dialects.kernel_blocks import counters_of
 from dlc.error_report import format_error
 from dlc.ir.bounds import within
 from dlc.ir.dominance import verify_dominance
@@ -174,6 +175,9 @@ def _launch_all(
                 dynamic_shared_bytes(callee),
                 **options,
             )
+        counted = counters_of(callee)
+        for ref, flat in zip(callee.output_refs, outputs, strict=True):
+            assert ref not in counted or not flat.any(), "the count of blocks is 0 again"
         for memory, value, flat in zip(memories, op.outputs, outputs, strict=True):
             assert (memory[:GUARD] == CANARY).all()
             assert (memory[memory.size - GUARD :] == CANARY).all()
@@ -185,9 +189,10 @@ def _new_memory(type: object, *, zeroed: bool) -> Array:
     """Flat memory for a memref, zeroed or poisoned, with canaries before and behind it."""
     assert isinstance(type, MemRefType)
     size = int(np.prod(type.get_shape(), dtype=int))
-    dtype = {i64: np.int64, f32: np.float32, f16: np.float16}[type.element_type]
+    integers = {i64: np.int64, i32: np.int32}
+    dtype = (integers | {f32: np.float32, f16: np.float16})[type.element_type]
     memory = np.full(size + 2 * GUARD, CANARY, dtype)
-    poison = -99 if type.element_type == i64 else np.nan
+    poison = -99 if type.element_type in integers else np.nan
     memory[GUARD : GUARD + size] = 0 if zeroed else poison
     return memory
 

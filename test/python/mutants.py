@@ -45,6 +45,7 @@ Array = np.ndarray[Any, Any]
 WARP = 32
 DELETED = (
     kernel.BarrierOp,
+    kernel.LastBlockOp,
     kernel.WaitOp,
     kernel.CommitOp,
     kernel.CpAsyncOp,
@@ -67,6 +68,7 @@ DELETED = (
 """What is deleted whole."""
 NEVER_EQUIVALENT = (
     kernel.BarrierOp,
+    kernel.LastBlockOp,
     kernel.WaitOp,
     kernel.CommitOp,
     kernel.MbarrierArriveOp,
@@ -127,6 +129,11 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
             assert func is not None
             if func.block_size > WARP:
                 yield "only warps meet", _meet_in_warps
+        case kernel.LastBlockOp():
+            yield "one block more", _add("count", 1)
+            yield "one block less", _add("count", -1)
+            if isinstance(op.ref.type, MemRefType) and op.ref.type.get_shape()[0] > 1:
+                yield "all at once", _change("map", 0, lambda _, __: AffineConstantExpr(0))
         case kernel.WaitOp() | kernel.WgmmaWaitOp():
             yield "one more may be pending", _add("pending", 1)
         case kernel.WgmmaOp():
@@ -431,28 +438,28 @@ def always_holds(subject: Subject, at: int, condition: int) -> int:
     nothing is left out.
     """
     op = list(subject.module.walk())[at]
-    conditions = op.properties["conditions"]
-    assert isinstance(conditions, AffineMapAttr)
-    results = conditions.data.results
-    others = AffineMap(conditions.data.num_dims, 0, results[:condition] + results[condition + 1 :])
-    alone = AffineMap(conditions.data.num_dims, 0, (results[condition],))
+    wanted = op.properties["conditions"]
+    assert isinstance(wanted, AffineMapAttr)
+    results = wanted.data.results
+    others = AffineMap(wanted.data.num_dims, 0, results[:condition] + results[condition + 1 :])
+    alone = AffineMap(wanted.data.num_dims, 0, (results[condition],))
     count, ever_false = 0, False
     where = Program.where
 
     def recording(
-        program: Program, given: AffineMapAttr | None, indices: Sequence[SSAValue]
+        self: Program, conditions: AffineMapAttr | None, indices: Sequence[SSAValue]
     ) -> Callable[[], Any]:
-        holds = where(program, given, indices)
-        if given is not conditions:
+        holds = where(self, conditions, indices)
+        if conditions is not wanted:
             return holds
-        slots, values = program.slots(indices), program.machine.values
+        slots, values = self.slots(indices), self.machine.values
         mine = compile_conditions(alone, slots, values)
         rest = compile_conditions(others, slots, values) if others.results else lambda: True
 
         def hold() -> Any:
             nonlocal count, ever_false
-            lanes = program.machine.active
-            bad = np.broadcast_to(rest() & ~np.asarray(mine()), program.machine.lanes)[lanes]
+            lanes = self.machine.active
+            bad = np.broadcast_to(rest() & ~np.asarray(mine()), self.machine.lanes)[lanes]
             count, ever_false = count + len(lanes), ever_false or bool(bad.any())
             return holds()
 

@@ -49,6 +49,16 @@ def test_parts_of_the_keys(name: str, rows: int, keys: int, tmp_path: Path) -> N
     tiled(PROGRAMS[name], STEPS, tmp_path / "split.mlir", *draw(rows, keys, 8, 8))
 
 
+LAST = tuple(s.replace(f'then="{THEN}"', "combine=last") for s in STEPS)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "keys"), [("sdpa", 8, 100), ("grouped", 4, 127), ("a window, ALiBi", 20, 7)]
+)
+def test_the_last_block_folds_the_parts(name: str, rows: int, keys: int, tmp_path: Path) -> None:
+    tiled(PROGRAMS[name], LAST, tmp_path / "last.mlir", *draw(rows, keys, 8, 8))
+
+
 def test_unusual_numbers_in_parts(tmp_path: Path) -> None:
     q, k, v = draw(5, 70, 8, 8)
     q[0, 0, 1, 0], q[0, 0, 2, 1] = NAN, INF

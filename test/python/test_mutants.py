@@ -63,7 +63,16 @@ def subjects() -> dict[str, Callable[[], Subject]]:
         for target in TARGETS:
             make = partial(Subject.of, family.case, target, family.schedules.get(target))
             found[f"{family.case.name}, {target}"] = make
+    case = loop_cases.batched(2, 20, 24, 68)
+    for target in TARGETS:
+        last = ending_in_one(tiled(target, splits=3, depth=3))
+        found[f"the last of 3 blocks, {target}"] = partial(Subject.of, case, target, last)
     return found
+
+
+def ending_in_one(schedule: str) -> str:
+    """A schedule with a split whose last block folds the parts."""
+    return re.sub(' then="[^"]*"', " combine=last", schedule)
 
 
 SUBJECTS = subjects()
@@ -72,6 +81,7 @@ SAMPLE = (
     "3 slots, 3 chunks, sm_80",
     "3 slots, 7 chunks, sm_90",
     "4 slots, 2 chunks, sm_90",
+    "the last of 3 blocks, sm_80",
     "linear_13x20x40, sm_80",
     "rotation_2x9x10x28, sm_80",
     "window_2x30x8_10, sm_80",

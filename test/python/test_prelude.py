@@ -86,6 +86,7 @@ USES = {
         for name, factors in WARPGROUP_SHAPES
     },
     "atomic_add": "atomic_add(f, 1.0f); atomic_add(i, 1); atomic_add(u, 1ull);",
+    "last_block": "if (!last_block(i, 2)) return;",
     "max_nan": "*f = max_nan(f[0], f[1]);",
     "min_nan": "*f = min_nan(f[0], f[1]);",
     "floor_div": "*i = floor_div(i[0], i[1]); *l = floor_div(l[0], l[1]);",
@@ -124,7 +125,7 @@ BODY = """  __shared__ alignas(128) float s[128];
 
 def kernel_with(names: list[str]) -> tuple[str, list[str]]:
     """A kernel that uses these functions, and its parameter types."""
-    types = list(TYPES)
+    types: list[str] = [*TYPES]
     parameters = [f"{kind} {name}" for kind, name in zip(TYPES, "filucbdhn", strict=True)]
     if "tensor_map" in names:
         types.insert(0, "tensor_map")

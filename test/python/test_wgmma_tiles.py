@@ -35,6 +35,7 @@ def schedule(
 
 SMALL = schedule((64, 64), (64, 64), 64)
 TMA = SMALL.replace("split-inner", "tma-copy,split-inner").replace(",async-copy", "")
+LAST = ",split-matmul-k{splits=2 combine=last},blockify-launch"
 IN_FLIGHT = SMALL.replace("pipeline-k-outer", "pipeline-k-outer{products=1}")
 CASES: dict[str, tuple[Case, str]] = {
     "linear": (product(72, 80, 128, w_turned=True), SMALL),
@@ -55,6 +56,8 @@ CASES: dict[str, tuple[Case, str]] = {
     "in flight": (product(72, 80, 200, w_turned=True), IN_FLIGHT),
     "two chunks in flight": (product(64, 64, 128), IN_FLIGHT),
     "four slots in flight": (product(64, 72, 328), IN_FLIGHT.replace("depth=3", "depth=4")),
+    "the last block": (product(72, 80, 328), SMALL.replace(",blockify-launch", LAST)),
+    "the last block, by TMA": (product(72, 80, 328), TMA.replace(",blockify-launch", LAST)),
     "by TMA": (product(72, 80, 200, w_turned=True), TMA),
     "plain, by TMA": (product(72, 80, 200), TMA),
 }

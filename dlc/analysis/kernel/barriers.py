@@ -13,14 +13,14 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.traits import Pure
 
 from dlc.analysis.kernel.conflicts import Conflict, conflicts
-from dlc.analysis.kernel.slots import Slots
+from dlc.analysis.kernel.slots import Barrier, Slots
 from dlc.dialects import kernel
 
 
 def missing_barriers(
     func: kernel.FuncOp,
     slots: Slots | None = None,
-    ignored: frozenset[kernel.BarrierOp] = frozenset(),
+    ignored: frozenset[Barrier] = frozenset(),
 ) -> list[Conflict]:
     """The conflicts that demand a barrier, if the `ignored` ones did nothing."""
     found = conflicts(func, slots, ignored)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects import scf
 from xdsl.ir import Block, Operation
 
-from dlc.analysis.kernel.slots import Access, Order, Slots
+from dlc.analysis.kernel.slots import Access, Barrier, Order, Slots
 from dlc.dialects import kernel
 from dlc.ir.expr import constant_of
 
@@ -48,7 +48,7 @@ class Conflict:
 def conflicts(
     func: kernel.FuncOp,
     slots: Slots | None = None,
-    ignored: frozenset[kernel.BarrierOp] = frozenset(),
+    ignored: frozenset[Barrier] = frozenset(),
 ) -> list[Conflict]:
     """
     The conflicts of a kernel if the `ignored` barriers did nothing, in the order of their second
@@ -145,7 +145,7 @@ class _State:
 class _Walk:
     """One run of the analysis over a kernel, in which `ignored` barriers do nothing."""
 
-    def __init__(self, slots: Slots, ignored: frozenset[kernel.BarrierOp]) -> None:
+    def __init__(self, slots: Slots, ignored: frozenset[Barrier]) -> None:
         self._slots = slots
         self._ignored = ignored
         self._found: dict[Conflict, None] = {}
@@ -211,7 +211,7 @@ class _Walk:
                     state = self._block(block, state)
                 taken.join(state)
                 return taken
-            case kernel.BarrierOp():
+            case kernel.BarrierOp() | kernel.LastBlockOp():
                 state.accesses.clear()
             case kernel.CommitOp():
                 state.copies.commit()

@@ -67,6 +67,18 @@ class Counts:
     """The most words of its own that it holds at once."""
 
 
+_SHARED = (
+    "slots",
+    "fmas",
+    "wavefronts",
+    "sectors",
+    "tensor_flops",
+    "group_flops",
+    "tf32_flops",
+)
+"""What an SM does for its blocks, not what a thread waits for."""
+
+
 @dataclass(frozen=True)
 class Share:
     """What an operation has of the counts of its kernel, as often as it is executed."""
@@ -79,9 +91,16 @@ class Share:
 
 
 def counts_of(func: kernel.FuncOp) -> Counts:
-    """The counts of a kernel's busiest threads."""
+    """
+    The counts of a kernel's busiest threads; of what the last of some blocks does alone, its waits,
+    and of the rest a block's share.
+    """
     walk = _Walk(func)
     walk.counts.registers = walk.visit(func.body.block, 1, 0, False)
+    if (before := walk.before_last) is not None:
+        for name in _SHARED:
+            done, own = getattr(before, name), getattr(walk.counts, name)
+            setattr(walk.counts, name, done + (own - done) / walk.sharing)
     return walk.counts
 
 
@@ -122,6 +141,10 @@ class _Walk:
         self.shares: dict[Operation, Share] = {}
         self.lanes = min(WARP, func.block_size)
         self.warps = -(-func.block_size // WARP)
+        self.before_last: Counts | None = None
+        """What there is where the last of some blocks goes on."""
+        self.sharing = 1
+        """The number of these blocks."""
         self.requests = 0
         """Copies so far that were asked for, in the text."""
         self.fetched = False
@@ -225,6 +248,11 @@ class _Walk:
             case kernel.BarrierOp():
                 counts.barriers += times
                 counts.slots += times
+            case kernel.LastBlockOp():  # which waits for writes to be seen, and for the count
+                counts.barriers += 2 * times
+                counts.waits += times
+                self.before_last, self.sharing = replace(counts), op.blocks
+                return True
             case math.FmaOp():
                 counts.slots += times  # one instruction, where C's function is a call
                 counts.fmas += times

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dlc.analysis.kernel.conflicts import Conflict, conflicts
-from dlc.analysis.kernel.slots import Slots
+from dlc.analysis.kernel.slots import Barrier, Slots
 from dlc.dialects import kernel
 
 
-def crossing_barriers(func: kernel.FuncOp, slots: Slots) -> list[kernel.BarrierOp]:
+def crossing_barriers(func: kernel.FuncOp, slots: Slots) -> list[Barrier]:
     """The barriers of a kernel in front of which threads need a fence, in order."""
-    barriers = [op for op in func.walk() if isinstance(op, kernel.BarrierOp)]
+    barriers = [op for op in func.walk() if isinstance(op, Barrier)]
     if not any(isinstance(op, kernel.WgmmaOp) for op in func.walk()):
         return []
     found = [barrier for barrier in barriers if _crossed(func, slots, (barrier,))]
@@ -25,7 +25,7 @@ def crossing_barriers(func: kernel.FuncOp, slots: Slots) -> list[kernel.BarrierO
     return barriers if others and _crossed(func, slots, others) else found
 
 
-def _crossed(func: kernel.FuncOp, slots: Slots, barriers: Collection[kernel.BarrierOp]) -> bool:
+def _crossed(func: kernel.FuncOp, slots: Slots, barriers: Collection[Barrier]) -> bool:
     """True if some barriers alone separate a write by a thread and a product that reads it."""
     return any(map(_is_from_thread, conflicts(func, slots, frozenset(barriers))))
 

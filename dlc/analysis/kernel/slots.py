@@ -24,9 +24,9 @@ from dlc.ir.analyses import Analyses
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr, Mod, constant_of
 
-Order = (
-    kernel.BarrierOp | kernel.CommitOp | kernel.WaitOp | kernel.WgmmaCommitOp | kernel.WgmmaWaitOp
-)
+Barrier = kernel.BarrierOp | kernel.LastBlockOp
+"""Where all threads of a block meet."""
+Order = Barrier | kernel.CommitOp | kernel.WaitOp | kernel.WgmmaCommitOp | kernel.WgmmaWaitOp
 """The operations that order accesses."""
 
 _FEW = 4

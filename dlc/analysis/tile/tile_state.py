@@ -78,5 +78,5 @@ def tile_state(launch: tile.LaunchOp) -> TileState:
     return TileState(
         launch,
         tuple(op for op in ops if isinstance(op, Buffer)),
-        frozenset(a for a in launch.axes if a in folded),
+        frozenset(a for a in launch.axes_of(THREAD) if a in folded),
     )

@@ -157,6 +157,17 @@ inline T atomic_add(T* address, T value) {
   return old;
 }
 
+// Counts a block; true for the last of so many, after which the count is 0 again.
+inline bool count_block(int* count, int blocks) {
+  int before = __atomic_load_n(count, __ATOMIC_RELAXED), after;
+  do {
+    if (before < 0 || before >= blocks) dlc_trap("blocks are counted where there was no zero");
+    after = before + 1 == blocks ? 0 : before + 1;
+  } while (!__atomic_compare_exchange_n(count, &before, after, true, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED));
+  return after == 0;
+}
+
 }  // namespace dlc
 
 #include "warp_matrix.h"

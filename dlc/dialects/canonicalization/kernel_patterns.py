@@ -12,5 +12,6 @@ PATTERNS: Patterns = {
     **access_patterns(kernel),
     kernel.FuncOp: (DropRoundings(), FoldScalars()),
     kernel.AtomicAddOp: STORE,
+    kernel.LastBlockOp: (SimplifyIndex(),),
     kernel.TestOp: (SimplifyIndex(),),
 }

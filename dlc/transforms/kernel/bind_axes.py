@@ -18,6 +18,7 @@ from dlc.analysis.tile.skips import can_skip
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
+from dlc.dialects.kernel_op import NEW, around_kernels, tensor_of
 from dlc.dialects.layouts import shape_of
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
@@ -27,6 +28,7 @@ from dlc.remarks import remark
 from dlc.schedule.progress import schedule_as_run
 from dlc.target import BLOCK_THREADS, MAX_THREADS
 from dlc.transforms.axes.loop_to_tile import as_tile
+from dlc.transforms.kernel.lowering.block_folds import lower_block_fold, repeat_after
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,9 @@ class BindAxesPass(ModulePass):
     combine, scan or stage needs, or that fit in a block beside block axes, stay whole, the last one
     innermost; others are flattened and dealt over blocks of 256. A serial axis becomes a loop
     around all that mentions it. Along axes that an effect does not mention, it is restricted to
-    the first point. Register axes stay.
+    the first point. Register axes stay. What blocks hold that a combine folds goes to memory that
+    the kernel gets as an output: the last of the blocks goes on from there (`kernel.last_block`)
+    and folds it, in the order of the axis.
 
     *Legal always*: any state of a kernel has a meaning, one still in the loop dialect is one
     thread. The threads of a block run in lockstep until `place-barriers`.
@@ -79,11 +83,23 @@ class BindAxesPass(ModulePass):
 
 def _launch(source: tile.KernelOp, func: kernel.FuncOp, module: ModuleOp) -> None:
     """Puts a launch where the kernel was, and the kernel itself into the module."""
-    launch = kernel.LaunchOp(source.name_, source.inputs, [r.type for r in source.outputs])
-    launch.location = func.location = source.location
-    inherit(launch, source)
-    Rewriter.replace_op(source, launch)
-    outermost = launch
+    again = [op for op in around_kernels(module) if isinstance(op, kernel.LaunchOp)]
+    added = [tensor_of(ref.type) for ref in func.output_refs[len(source.outputs) :]]
+    new: list[tuple[tile.KernelOp | kernel.LaunchOp, kernel.LaunchOp]] = []
+    for op in (source, *(op for op in again if op.kernel_name == source.name_ and added)):
+        types = [*(r.type for r in op.outputs), *added]
+        new.append((op, kernel.LaunchOp(source.name_, op.inputs, types)))
+    for old, launch in new:
+        launch.location = old.location
+        inherit(launch, old)
+        results = launch.outputs[: len(old.outputs)]
+        for ref, result in zip(
+            func.output_refs[len(results) :], launch.outputs[len(results) :], strict=True
+        ):
+            result.name_hint = ref.name_hint
+        Rewriter.replace_op(old, launch, results)
+    func.location = source.location
+    outermost: Operation = new[0][1]
     while (parent := outermost.parent_op()) is not module and parent is not None:
         outermost = parent
     Rewriter.insert_op(func, InsertPoint.before(outermost))
@@ -95,12 +111,21 @@ class _Binding:
     def __init__(self, source: tile.KernelOp) -> None:
         self._launch = launch = source.launch
         self._along: Variance = variance(launch)
+        empty = all(0 in shape_of(ref) for ref in source.output_refs)
+        self._fold = lower_block_fold(source, self._along)
+        """Where the last of several blocks goes on."""
+        self._by_last: frozenset[Operation] = frozenset()
+        counters: list[BlockArgument] = []
+        if self._fold is not None:
+            self._along = variance(launch)
+            self._by_last = frozenset(self._fold.after())
+            counters.append(self._fold.counter)
         self._extents: dict[SSAValue, int] = {a: launch.extent(a) for a in launch.axes}
         kinds = {kind: launch.axes_of(kind) for kind in (BLOCK, THREAD, SERIAL, REGISTER)}
         self._blocks, self._threads = kinds[BLOCK], kinds[THREAD]
-        zeroed = [source.output_refs.index(ref) for ref in source.zeroed_refs]
+        zeroed = [source.output_refs.index(ref) for ref in (*source.zeroed_refs, *counters)]
         updates = [] if source.updates is None else [int(n) for n in source.updates.get_values()]
-        empty = all(0 in shape_of(ref) for ref in source.output_refs)
+        updates += [NEW] * (len(source.output_refs) - len(updates) if updates else 0)
         alignments = [int(a) for a in source.alignments.get_values()]
         schedule = schedule_as_run(source)
         self.func = kernel.FuncOp(
@@ -123,7 +148,7 @@ class _Binding:
         """What block and thread axes become."""
         self._number(empty)
         self._rewrite_body()
-        self._nest(launch.body.block, kinds[SERIAL])
+        self._nest_all(kinds[SERIAL])
         self._replace_launch(kinds[REGISTER])
 
     def _number(self, empty: bool) -> None:
@@ -147,6 +172,7 @@ class _Binding:
             name = self._sole_name(self._threads) if whole else None
             thread_id = self._define(kernel.ThreadIdOp(), name or "tid")
         self._decode_blocks(block_id // dealt_blocks)
+        self._dealt = block_id % dealt_blocks, dealt_blocks
         if not whole:
             thread_id = (block_id % dealt_blocks) * threads + thread_id
             if len(self._threads) > 1:
@@ -213,6 +239,8 @@ class _Binding:
         for op in list(self._launch.body.block.walk()):
             if isinstance(op, tile.StoreOp | tile.AtomicAddOp):
                 self._restrict(op)
+            elif isinstance(op, kernel.LastBlockOp):
+                self._group(op)
             elif isinstance(op, tile.ReduceOp):
                 op.operands = [self._values.get(lane, lane) for lane in op.lanes]
                 op.skips = UnitAttr() if can_skip(op, self._along) else op.skips
@@ -233,6 +261,8 @@ class _Binding:
 
     def _restrict(self, op: tile.StoreOp | tile.AtomicAddOp) -> None:
         along = frozenset[SSAValue]().union(*(self._along[i] for i in tile.once_along(op)))
+        if self._fold is not None and op in self._by_last:
+            along |= self._fold.axes
         once = [Expr() - Expr.of(v) for axis, v in self._values.items() if axis not in along]
         if isinstance(op, tile.AtomicAddOp):
             new = tile.AtomicAddOp(op.value, op.ref, op.subscripts, [], op.where)
@@ -241,14 +271,41 @@ class _Binding:
             op = new
         op.substitute(self._values.get, [*self._guard, *once])
 
-    def _nest(self, block: Block, serial: list[BlockArgument]) -> None:
-        """Moves what mentions serial axes into loops over them, the first one outermost."""
+    def _group(self, op: kernel.LastBlockOp) -> None:
+        """Gives the blocks that share a fold an element to count in, apart from all others."""
+        assert self._fold is not None
+        number, count = self._dealt
+        self._fold.set_groups(self._launch, count)
+        op.substitute(self._values.get)
+        op.set_index([group * count + number for group in op.subscripts], [])
+
+    def _nest_all(self, serial: list[BlockArgument]) -> None:
+        """Moves what mentions serial axes into loops, of what all blocks do and the last one."""
+        block, fold = self._launch.body.block, self._fold
+        end = block.last_op
+        assert end is not None
+        if fold is not None and serial:
+            before = [op for op in block.ops if op.is_before_in_block(fold.last)]
+            repeat_after(fold.last, self._needing(before, serial))
+            self._along = variance(self._launch)
+            self._nest(before, fold.last, serial)
+        ops = [op for op in block.ops if fold is None or fold.last.is_before_in_block(op)]
+        self._nest(ops[:-1], end, serial)
+
+    def _needing(self, ops: Sequence[Operation], serial: Sequence[SSAValue]) -> list[Operation]:
+        """The operations, of some in order, that need a loop over a serial axis."""
         needs: dict[Operation | Block, set[SSAValue]] = {}
-        for op in list(block.ops)[:-1]:
+        for op in ops:
             needs[op] = self._mentioned(op) & set(serial)
             for value in (v for inner in op.walk() for v in inner.operands):
                 needs[op] |= needs.get(value.owner, set())  # for all that its owner gives
-        rest = [op for op in block.ops if needs.get(op)]
+        return [op for op in ops if needs[op]]
+
+    def _nest(
+        self, ops: Sequence[Operation], end: Operation, serial: Sequence[BlockArgument]
+    ) -> None:
+        """Moves operations in front of `end` into loops over serial axes, the first outermost."""
+        rest = self._needing(ops, serial)
         if not rest:
             return
         axis, *inner = serial
@@ -258,10 +315,11 @@ class _Binding:
             body.block.add_op(op)
         nest = tile.ForOp([self._extents[axis]], body, [SERIAL])
         nest.location = self._launch.location
-        assert block.last_op is not None
-        block.insert_op_before(nest, block.last_op)
-        self._nest(body.block, inner)
-        axis.replace_all_uses_with(body.block.args[0])
+        Rewriter.insert_op(nest, InsertPoint.before(end))
+        last = body.block.last_op
+        assert last is not None
+        self._nest(rest, last, inner)
+        axis.replace_uses_with_if(body.block.args[0], lambda use: nest.is_ancestor(use.operation))
 
     def _mentioned(self, op: Operation) -> set[SSAValue]:
         """Along what anything in an op varied."""

@@ -23,6 +23,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.kernel.lifetimes import Lifetimes
 from dlc.analysis.kernel.placement import Buffer, Placement, live_bytes, place
 from dlc.dialects import flow, host, kernel
+from dlc.dialects.kernel_blocks import counters_of
 from dlc.dialects.layouts import shape_of, span_bytes
 from dlc.remarks import remark
 from dlc.target import BUFFER_ALIGNMENT
@@ -37,7 +38,8 @@ class PlanBuffersPass(ModulePass):
     What `@main` returns is allocated on its own; everything else is a slice of one workspace, from
     the launch that writes it to the last one that reads it. Where the workspace's size allows, a
     slice lies where others lay before. Outputs that a kernel adds to are filled with zeros before;
-    those that update an input lie where it does, in an argument if it is one.
+    those that update an input lie where it does, in an argument if it is one. Blocks of all kernels
+    are counted in one place, which is zero when the program begins, and which each leaves so.
 
     *Legal always*: launches run in order, on one stream, so that who writes to a slice runs after
     all that read what was there.
@@ -85,12 +87,17 @@ class _Planner:
         self.lifetimes = Lifetimes.of(function)
         self.types: dict[SSAValue, MemRefType] = {}
         """How each tensor lies in memory."""
+        self.counters: list[SSAValue] = []
+        """Those in which blocks are counted, which hold zeros between launches."""
         for launch in launches:
             callee = launch.callee
             assert callee is not None
             for value, ref in zip((*launch.inputs, *launch.outputs), callee.refs, strict=True):
                 assert isinstance(ref.type, MemRefType)
                 self.types.setdefault(value, ref.type)
+            pairs = zip(launch.outputs, callee.output_refs, strict=True)
+            counted = counters_of(callee)
+            self.counters += (value for value, ref in pairs if ref in counted)
 
     def run(self) -> None:
         lives = self._lives()
@@ -99,6 +106,10 @@ class _Planner:
         offsets = dict(zip(lives, placement.offsets, strict=True))
         self._bind_arguments()
         workspace = self._allocate_workspace(placement.size) if offsets else None
+        if workspace is not None and self.counters:
+            widest = self._widest_counter()
+            offsets |= dict.fromkeys(self.counters, offsets[widest])
+            self._zero_counters(workspace, offsets[widest], self.types[widest])
         Buffering(self.lifetimes, self.types, workspace, offsets).rewrite(self.block)
         results = [v.type for v in self.end.operands]
         self.function.function_type = FunctionType.from_lists(self.block.arg_types, results)
@@ -109,11 +120,26 @@ class _Planner:
         lifetimes = self.lifetimes
         returned = {p for v in self.end.operands for p in lifetimes.places.get(v, (v,))}
         for value, first in lifetimes.first.items():
+            if value in self.counters:
+                continue  # all of them are in one place
             if isinstance(value.owner, Operation) and value not in returned:
                 self.types.setdefault(value, default_type(value))
                 size = span_bytes(self.types[value])
                 found[value] = Buffer(size, first, lifetimes.last[value])
+        if self.counters:
+            widest = self._widest_counter()
+            found[widest] = Buffer(span_bytes(self.types[widest]), 0, lifetimes.now)
         return found
+
+    def _widest_counter(self) -> SSAValue:
+        return max(self.counters, key=lambda value: span_bytes(self.types[value]))
+
+    def _zero_counters(self, workspace: SSAValue, offset: int, type: MemRefType) -> None:
+        """Fills the counts of blocks with zeros, before anything is launched."""
+        piece = host.SliceOp(workspace, offset, type)
+        piece.result.name_hint = "arrived"
+        assert isinstance(workspace.owner, Operation)
+        Rewriter.insert_op([piece, host.ZeroOp(piece.result)], InsertPoint.after(workspace.owner))
 
     def _remark(self, placement: Placement, lives: list[Buffer]) -> None:
         total, least = sum(b.size for b in lives), live_bytes(lives)

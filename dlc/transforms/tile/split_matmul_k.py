@@ -16,6 +16,7 @@ from dlc.schedule.heuristics import combining
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass, parse_schedule
 from dlc.transforms.step_space import Domain, Situation, Value, powers
 from dlc.transforms.tile.splitting.atomic_sums import split_atomically
+from dlc.transforms.tile.splitting.last_block import fold_in_last
 from dlc.transforms.tile.splitting.reduce_split import split_of
 from dlc.transforms.tile.splitting.second_kernel import split_in_two
 
@@ -34,6 +35,10 @@ class SplitMatmulKPass(SchedulingPass):
     timing.
     *Faster because* free axes that make too few blocks leave multiprocessors idle. Where conditions
     skip the end of the axis, `deal=turns` gives each split as much to do; by default each is a run.
+
+    With `combine=last`, no second kernel is made: what the parts of a point hold is folded, in the
+    same order, by the last of their blocks, which does all that depends on the reduce: see
+    `tile.combine`. A launch less, but one block reads the parts of its points.
 
     With `combine=atomic`, the blocks add what they hold to an output that holds zeros before, in
     the order in which they come by: sums of floats differ by rounding from run to run. That takes
@@ -61,6 +66,14 @@ class SplitMatmulKPass(SchedulingPass):
         }
         %s = arith.addf %acc, %c : f32
     ```
+    with `splits=3 combine=last`,
+    ```
+    %C = tile.kernel @mm(%A, %B, %bias) -> (%C) {
+      tile.launch block(%ks in 3) thread(%i in 100, %j in 64) {
+        %acc_part = tile.reduce add serial(%ko in 43) -> f32 { … }
+        %acc = tile.combine add %acc_part across(%ks) : f32
+        %s = arith.addf %acc, %c : f32
+    ```
     and, without the addition of `%c`, with `splits=3 combine=atomic`,
     ```
     %C = tile.kernel @mm(%A, %B) -> (%C: … zeroed) {
@@ -74,8 +87,8 @@ class SplitMatmulKPass(SchedulingPass):
 
     splits: int | None = None
     """Parts of the reduce's outermost axis."""
-    combine: Literal["workspace", "atomic"] = "workspace"
-    """`workspace` or `atomic`."""
+    combine: Literal["workspace", "last", "atomic"] = "workspace"
+    """`workspace`, `last` or `atomic`."""
     deal: Literal["runs", "turns"] = "runs"
     """`runs` or `turns`: `%ks * 43 + %ko` or `%ko * 3 + %ks`."""
     then: str = ""
@@ -85,7 +98,9 @@ class SplitMatmulKPass(SchedulingPass):
         "splits": Domain(
             (2, 3, 4, 5, 8, 16, 32, 64, 128, 256, 512), least=1, narrowed=lambda s: _parts(s)
         ),
-        "combine": Domain(("workspace", "atomic"), narrowed=lambda _: ("workspace",)),
+        "combine": Domain(
+            ("workspace", "last", "atomic"), narrowed=lambda _: ("workspace", "last")
+        ),
         "deal": Domain(("runs", "turns")),
         "then": Domain(("",), narrowed=lambda s: _combining(s)),
     }
@@ -96,8 +111,8 @@ class SplitMatmulKPass(SchedulingPass):
             parse_schedule(self.then)
         except PipelineError as error:
             raise OptionError("then", f"in the schedule that it gives: {error.msg}") from None
-        if self.combine == "atomic" and self.then:
-            message = "combine=atomic makes no second kernel for then to schedule"
+        if self.combine != "workspace" and self.then:
+            message = f"combine={self.combine} makes no second kernel for then to schedule"
             raise OptionError("then", message, "combine=workspace makes one")
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
@@ -113,6 +128,9 @@ class SplitMatmulKPass(SchedulingPass):
                 raise OptionError("combine", message, "combine=workspace takes any reduce")
             split_atomically(kernel, split)
             return f"{done}, added up atomically"
+        if self.combine == "last":
+            fold_in_last(kernel, split)
+            return f"{done}, folded by the last block"
         split_in_two(kernel, split, module, self.then or "tileify")
         return done
 
@@ -154,4 +172,6 @@ def _combining(s: Situation) -> list[Value]:
     """The default schedule of the kernel that combines so many parts."""
     splits, launch = s.given["splits"], s.kernel.launch
     assert isinstance(splits, int)
+    if s.given["combine"] != "workspace":
+        return [""]
     return [combining(splits, [launch.extent(a) for a in launch.axes_of(THREAD)])]

@@ -60,3 +60,31 @@ func.func @main(%x: tensor<2x3xf32>, %unread: tensor<2x3xf32> {dlc.strides = arr
 func.func @number(%a: i32) -> i32 {
   func.return %a : i32
 }
+
+// -----
+
+// Blocks of all kernels are counted in one place, as large as the largest count, which is zeroed
+// once, also of launches in loops; what is added to is zeroed before each launch.
+// CHECK: func.func @main
+// CHECK-NEXT: %workspace = memref.alloc() {alignment = 256 : i64} : memref<[[SIZE:[0-9]+]]xui8>
+// CHECK-NEXT: %arrived = host.slice %workspace at [[AT:[0-9]+]] : memref<[[SIZE]]xui8> -> memref<9xi32>
+// CHECK-NEXT: host.zero %arrived : memref<9xi32>
+// CHECK-NOT: host.zero %arrived
+// CHECK: host.slice %workspace at [[AT]] : memref<[[SIZE]]xui8> -> memref<2xi32>
+// CHECK: host.launch @few(%x)
+// CHECK: host.slice %workspace at [[AT]] : memref<[[SIZE]]xui8> -> memref<9xi32>
+// CHECK-NEXT: host.zero %s
+// CHECK-NEXT: host.launch @many(%a)
+// CHECK-NOT: host.zero
+kernel.func @few(%x: memref<60xf32>) -> (%y: memref<60xf32>, %arrived: memref<2xi32> zeroed) grid 4 block 32 {
+  kernel.last_block %arrived[0] of 2 : memref<2xi32>
+}
+kernel.func @many(%x: memref<60xf32>) -> (%y: memref<60xf32>, %s: memref<f32> zeroed, %arrived: memref<9xi32> zeroed) grid 4 block 32 {
+  kernel.last_block %arrived[0] of 2 : memref<9xi32>
+}
+func.func @main(%x: tensor<60xf32> {dlc.name = "x"}) -> (tensor<60xf32>) {
+  %a, %m = kernel.launch @few(%x) : (tensor<60xf32>) -> (tensor<60xf32>, tensor<2xi32>)
+  %b, %s, %n = kernel.launch @many(%a) : (tensor<60xf32>) -> (tensor<60xf32>, tensor<f32>, tensor<9xi32>)
+  %c, %o = kernel.launch @few(%b) : (tensor<60xf32>) -> (tensor<60xf32>, tensor<2xi32>)
+  func.return %c : tensor<60xf32>
+}

@@ -229,3 +229,8 @@ class Accesses(Values):
         where = self.index.conditions(op.where)
         value = self.text[op.value]
         self._effect(where, f"{call('atomic_add', Text(f'&{place}'), value)};")
+
+    def last_block(self, op: kernel.LastBlockOp) -> None:
+        self.helpers.add("last_block")
+        place = Text(f"&{self._element_text(op.ref, op.subscripts)}")
+        self._effect(None, f"if (!{call('last_block', place, Text(str(op.blocks)))}) return;")

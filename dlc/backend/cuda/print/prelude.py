@@ -95,6 +95,24 @@ _EUCLID = (
     "while (b != 0) {\n  const T rest = a % b;\n  a = b;\n  b = rest;\n}\nreturn a < 0 ? -a : a;"
 )
 
+_LAST_BLOCK = """\
+__syncthreads();
+int last = 0;
+if (threadIdx.x == 0) {
+  __threadfence();
+  const int before = atomicInc(reinterpret_cast<unsigned*>(count), blocks - 1);
+  last = before == blocks - 1;
+  __threadfence();
+}
+return __syncthreads_or(last);"""
+
+_LAST_BLOCK_ON_HOST = """\
+__shared__ bool last;
+__syncthreads();
+if (threadIdx.x == 0) last = dlc::count_block(count, blocks);
+__syncthreads();
+return last;"""
+
 _SQUARING = """\
 if (b < 0) return a == 1 || a == -1 ? (b % 2 != 0 ? a : 1) : 0;
 unsigned long long square = (unsigned long long)a, result = 1;
@@ -308,6 +326,14 @@ _FUNCTIONS = [
         f"template <class T>\n{INLINE} T atomic_add(T* address, T value)",
         "return atomicAdd(address, value);",
         "return dlc::atomic_add(address, value);",
+    ),
+    Function(
+        "last_block",
+        "True in the last of so many blocks that come here: it sees what the others wrote before.\n"
+        "// The count is 0 again then (PTX ISA: memory consistency model, causality order).",
+        f"{INLINE} bool last_block(int* count, int blocks)",
+        _LAST_BLOCK,
+        _LAST_BLOCK_ON_HOST,
     ),
     _nan_extremum("max", ">"),
     _nan_extremum("min", "<"),

@@ -314,6 +314,8 @@ class _KernelPrinter(Accesses):
                 self.cp_async(op)
             case kernel.AtomicAddOp():
                 self.atomic_add(op)
+            case kernel.LastBlockOp():
+                self.last_block(op)
             case kernel.MmaOp():
                 self._mma(op)
             case kernel.LdmatrixOp() | kernel.StmatrixOp():

@@ -28,8 +28,10 @@ _YIELDS = frozenset[type[Operation]]({tile.YieldOp, scf.YieldOp})
 _LATER = _YIELDS | {tile.IndexOp, arith.ConstantOp}
 """What is lowered where it is used, if at all."""
 _LOADS = frozenset[type[Operation]]({tile.LoadOp, kernel.LoadOp})
-_TELLS = frozenset[type[Operation]]({kernel.SyncWarpOp, kernel.MbarrierArriveOp})
-"""What tells other threads that they may overwrite."""
+_TELLS = frozenset[type[Operation]](
+    {kernel.SyncWarpOp, kernel.MbarrierArriveOp, kernel.LastBlockOp}
+)
+"""What tells other threads that they may overwrite, or that something is written."""
 
 
 def lower_body(to: RegisterLowering) -> None:

@@ -19,6 +19,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.kernel.lifetimes import Lifetimes
 from dlc.dialects import flow, host, host_flow, kernel
+from dlc.dialects.kernel_blocks import counters_of
 from dlc.dialects.kernel_memory import memref_type
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.target import BUFFER_ALIGNMENT
@@ -79,16 +80,21 @@ class Buffering:
         return self.buffers.get(value) or self._make(value, launch)
 
     def _launch(self, launch: kernel.LaunchOp) -> None:
-        """A launch that writes its outputs, of which some are filled with zeros before."""
+        """
+        A launch that writes its outputs, of which some are filled with zeros before; the counts of
+        blocks are zero where the program begins, and after each launch.
+        """
         callee = launch.callee
         assert callee is not None
         inputs = dict(zip(callee.input_refs, launch.inputs, strict=True))
         updated = {o: inputs[i] for o, i in callee.updated_refs.items()}
         refs = zip(callee.output_refs, launch.outputs, strict=True)
         buffers = [updated.get(ref) or self._output(value, launch) for ref, value in refs]
-        pairs = zip(buffers, callee.output_refs, strict=True)
+        pairs, counters = zip(buffers, callee.output_refs, strict=True), counters_of(callee)
         before: list[Operation] = [
-            host.ZeroOp(buffer) for buffer, ref in pairs if ref in callee.zeroed_refs
+            host.ZeroOp(buffer)
+            for buffer, ref in pairs
+            if ref in callee.zeroed_refs and ref not in counters
         ]
         new = host.LaunchOp(callee.name_, launch.inputs, buffers)
         new.attributes |= launch.attributes

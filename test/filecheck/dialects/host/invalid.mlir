@@ -151,3 +151,25 @@ func.func @main(%x: memref<64xf32>) -> memref<64xf32> {
   func.return %a : memref<64xf32>
 }
 // CHECK: func.return: expected results that are allocations of their own, found %a
+
+// -----
+
+// What blocks are counted in is zero afterwards; what is added to is not, nor what another one wrote.
+kernel.func @count() -> (%arrived: memref<64xi32> zeroed) grid 2 block 32 {
+  kernel.last_block %arrived[0] of 2 : memref<64xi32>
+}
+kernel.func @one() -> (%y: memref<64xi32>) grid 1 block 32 {}
+func.func @main() {
+  %w = memref.alloc() : memref<512xui8>
+  %all = host.slice %w at 0 : memref<512xui8> -> memref<128xi32>
+  host.zero %all : memref<128xi32>
+  %a = host.slice %w at 0 : memref<512xui8> -> memref<64xi32>
+  %b = host.slice %w at 256 : memref<512xui8> -> memref<64xi32>
+  host.launch @count() -> (%a)
+  host.launch @count() -> (%b)
+  host.launch @one() -> (%b)
+  host.launch @count() -> (%a)
+  host.launch @count() -> (%b)
+  func.return
+}
+// CHECK: @count: expected %b to be zeroed before, found no host.zero of it

@@ -254,3 +254,75 @@ kernel.func @add(%x: memref<4xf16>) -> (%y: memref<f16> zeroed) grid 1 block 4 {
   kernel.atomic_add %v, %y[] : memref<f16>
 }
 // CHECK: expected a value of type f32, f64 or i32, found f16
+
+// -----
+
+kernel.func @count_of_threads() -> (%arrived: memref<2xi32> zeroed) grid 4 block 32 {
+  %t = kernel.thread_id
+  kernel.last_block %arrived[%t floordiv 16] of 2 : memref<2xi32>
+}
+// CHECK: expected subscripts that are the same in all threads of a block, found %t
+
+// -----
+
+kernel.func @count_of_one() -> (%arrived: memref<2xi32> zeroed) grid 4 block 32 {
+  kernel.last_block %arrived[0] of 1 : memref<2xi32>
+}
+// CHECK: expected at least 2 blocks, found 1
+
+// -----
+
+kernel.func @count_in_floats() -> (%arrived: memref<2xf32> zeroed) grid 4 block 32 {
+  kernel.last_block %arrived[0] of 2 : memref<2xf32>
+}
+// CHECK: expected to count in i32, found f32
+
+// -----
+
+kernel.func @count_in_rank() -> (%arrived: memref<2xi32> zeroed) grid 4 block 32 {
+  kernel.last_block %arrived[] of 2 : memref<2xi32>
+}
+// CHECK: expected 1 subscripts for memref<2xi32>, found 0
+
+// -----
+
+kernel.func @count_in_some() -> (%arrived: memref<2xi32> zeroed) grid 4 block 32 {
+  %b = kernel.block_id
+  kernel.last_block %arrived[0] where (%b < 1) of 2 : memref<2xi32>
+}
+// CHECK: expected no conditions: all threads of a block meet
+
+// -----
+
+kernel.func @count_in_memory() -> (%arrived: memref<2xi32>) grid 4 block 32 {
+  kernel.last_block %arrived[0] of 2 : memref<2xi32>
+}
+// CHECK: expected to count in a zeroed output, found %arrived
+
+// -----
+
+kernel.func @count_where_added() -> (%arrived: memref<2xi32> zeroed) grid 4 block 32 {
+  %one = arith.constant 1 : i32
+  kernel.atomic_add %one, %arrived[0] : memref<2xi32>
+  kernel.last_block %arrived[0] of 2 : memref<2xi32>
+}
+// CHECK: expected memory that nothing else uses, found 'kernel.atomic_add'
+
+// -----
+
+kernel.func @count_twice() -> (%arrived: memref<2xi32> zeroed, %again: memref<2xi32> zeroed) grid 4 block 32 {
+  kernel.last_block %arrived[0] of 2 : memref<2xi32>
+  kernel.last_block %again[0] of 2 : memref<2xi32>
+}
+// CHECK: expected one 'kernel.last_block' in a kernel, found several
+
+// -----
+
+kernel.func @count_in_loop() -> (%arrived: memref<2xi32> zeroed) grid 4 block 32 {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %c1 step %c1 {
+    kernel.last_block %arrived[0] of 2 : memref<2xi32>
+  }
+}
+// CHECK: expected all blocks to come by once, found 'scf.for'

@@ -55,6 +55,15 @@ kernel.func @zeroed(%x: memref<4xi32>) -> (%y: memref<4xi32>, %z: memref<i32> ze
   kernel.atomic_add %v, %z[] : memref<i32>
 }
 
+// The last of some blocks goes on.
+// CHECK: kernel.func @last(%x: memref<12xf32>) -> (%y: memref<12xf32>, %arrived: memref<2x2xi32> zeroed) grid 12 block 4 {
+kernel.func @last(%x: memref<12xf32>) -> (%y: memref<12xf32>, %arrived: memref<2x2xi32> zeroed) grid 12 block 4 {
+  %b = kernel.block_id
+  %g = kernel.index %b mod 4
+  // CHECK: kernel.last_block %arrived[%g floordiv 2, %b mod 2] of 3 {note} : memref<2x2xi32>
+  kernel.last_block %arrived[%g floordiv 2, %b mod 2] of 3 {note} : memref<2x2xi32>
+}
+
 // CHECK: func.func @main
 func.func @main(%x: tensor<32x2048xf32>, %w: tensor<2048xf32>) -> tensor<32x2048xf32> {
   // CHECK-NEXT: %y = kernel.launch @k(%x, %w) : (tensor<32x2048xf32>, tensor<2048xf32>) -> (tensor<32x2048xf32>)

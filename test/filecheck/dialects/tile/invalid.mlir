@@ -18,12 +18,61 @@ tile.kernel @none() -> () {
 // -----
 
 tile.kernel @combine() -> () {
-  tile.launch block(%b in 4) {
-    %v = "test.op"(%b) : (index) -> f32
-    %r = tile.combine add %v across(%b) : f32
+  tile.launch block(%b in 4) thread(%t in 4) {
+    %v = "test.op"(%b, %t) : (index, index) -> f32
+    %r = tile.combine add %v across(%b, %t) : f32
   }
 }
-// CHECK: expected thread axes, found %b
+// CHECK: expected thread axes, or block axes, found %b, %t
+
+// -----
+
+tile.kernel @combine_register() -> () {
+  tile.launch thread(%t in 4) register(%r in 4) {
+    %v = "test.op"(%r) : (index) -> f32
+    %s = tile.combine add %v across(%r) : f32
+  }
+}
+// CHECK: expected thread axes, or block axes, found %r
+
+// -----
+
+%y = tile.kernel @varies_after() -> (%y: memref<4xf32>) {
+  tile.launch block(%ks in 4) {
+    %n = tile.index %ks
+    %v = "test.op"(%n) : (index) -> f32
+    %s = tile.combine add %v across(%ks) : f32
+    tile.store %s, %y[%ks] : memref<4xf32>
+  }
+}
+// CHECK: expected nothing after a fold of what blocks hold that varies along %ks, found 'tile.store'
+
+// -----
+
+%y = tile.kernel @two_folds() -> (%y: memref<f32>) {
+  tile.launch block(%ks in 4) {
+    %n = tile.index %ks
+    %v = "test.op"(%n) : (index) -> f32
+    %s = tile.combine add %v across(%ks) : f32
+    %t = tile.combine max %s across(%ks) : f32
+    tile.store %t, %y[] : memref<f32>
+  }
+}
+// CHECK: expected one fold of what blocks hold, beside the loops of the launch, found 2
+
+// -----
+
+%y = tile.kernel @fold_in_a_loop() -> (%y: memref<8xf32>) {
+  tile.launch block(%ks in 4) {
+    tile.for serial(%i in 8) {
+      %n = tile.index %ks * 8 + %i
+      %v = "test.op"(%n) : (index) -> f32
+      %s = tile.combine add %v across(%ks) : f32
+      tile.store %s, %y[%i] : memref<8xf32>
+    }
+  }
+}
+// CHECK: expected one fold of what blocks hold, beside the loops of the launch, found 1 in a loop
 
 // -----
 

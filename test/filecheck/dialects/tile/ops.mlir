@@ -46,6 +46,16 @@
   }
 }
 
+// What blocks hold is folded across them, here two values at once.
+%last = tile.kernel @last(%x: memref<32x2040xf32> = %x) -> (%last: memref<32xf32>) {
+  tile.launch block(%ks in 3, %kt in 4, %b in 2) thread(%i in 16) {
+    %p = tile.load %x[%b * 16 + %i, %ks * 4 + %kt] : memref<32x2040xf32>
+    // CHECK: %m, %e = tile.combine expsum %p, %p across(%ks, %kt) : f32, f32
+    %m, %e = tile.combine expsum %p, %p across(%ks, %kt) : f32, f32
+    tile.store %e, %last[%b * 16 + %i] : memref<32xf32>
+  }
+}
+
 // Blocks in an order of their own.
 %o = tile.kernel @ordered() -> (%o: memref<8x3xf32>) {
   %one = arith.constant 1.0 : f32

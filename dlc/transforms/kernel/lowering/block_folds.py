@@ -1,0 +1,203 @@
+"""What several blocks hold goes through memory to the last of them, which folds it in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects.builtin import MemRefType, UnitAttr, i32
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import kernel, tile
+from dlc.dialects.axes import BLOCK, SERIAL, THREAD, new_body
+from dlc.dialects.kernel_memory import element_bytes
+from dlc.ir.expr import Expr
+from dlc.ir.variance import Variance
+from dlc.target import MAX_THREADS, WIDEST_ACCESS
+
+MOST_UNROLLED = 256
+"""Loads of parts by a thread that are written out, so that all of them are in flight at once."""
+
+
+@dataclass(frozen=True)
+class BlockFold:
+    """A place in a launch after which one block goes on of those that share a fold."""
+
+    axes: frozenset[SSAValue]
+    """The block axes along which these differ."""
+    last: kernel.LastBlockOp
+    counter: BlockArgument
+
+    def after(self) -> Iterator[Operation]:
+        """All that only the last block does."""
+        op = self.last.next_op
+        while op is not None:
+            yield from op.walk()
+            op = op.next_op
+
+    def set_groups(self, launch: tile.LaunchOp, dealt: int) -> None:
+        """Gives each group of blocks an element to count in, where `dealt` more share an axis."""
+        others = [a for a in launch.axes_of(BLOCK) if a not in self.axes]
+        groups = max(prod(map(launch.extent, others)) * dealt, 1)
+        Rewriter.replace_value_with_new_type(self.counter, MemRefType(i32, [groups]))
+
+
+def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None:
+    """
+    Replaces a fold of what blocks hold: each stores it to a memref of its own, the last of them
+    goes on and folds what all have stored. The kernel gets these memrefs as outputs, and one in
+    which blocks are counted. None for a kernel that has no such fold.
+    """
+    launch = source.launch
+    fold = launch.block_fold
+    if fold is None:
+        return None
+    points = [_Part(launch, fold, value, along[value]) for value in fold.values]
+    parts = [_new_output(source, p.type, f"{p.name.removesuffix('_part')}_parts") for p in points]
+    counter = _new_output(source, MemRefType(i32, [1]), "arrived")
+    stores = [
+        tile.StoreOp(p.value, ref, list(map(Expr.of, p.axes)))
+        for p, ref in zip(points, parts, strict=True)
+    ]
+    others = [a for a in launch.axes_of(BLOCK) if a not in fold.axes]
+    count = prod(launch.extent(axis) for axis in points[0].across)
+    last = kernel.LastBlockOp(counter, [_running_number(launch, others)], count)
+    total = _fold_parts(launch, fold, points, parts)
+    for op in (*stores, last, total):
+        op.location = fold.location
+    Rewriter.insert_op([*stores, last, total], InsertPoint.before(fold))
+    across = frozenset[SSAValue](fold.axes)
+    Rewriter.replace_op(fold, [], total.results)
+    return BlockFold(across, last, counter)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A value that blocks store, and at which points."""
+
+    launch: tile.LaunchOp
+    fold: tile.CombineOp
+    value: SSAValue
+    along: frozenset[SSAValue]
+
+    @property
+    def name(self) -> str:
+        return self.value.name_hint or "part"
+
+    @property
+    def across(self) -> list[BlockArgument]:
+        """The axes that are folded, in the order of the launch."""
+        return [a for a in self.launch.axes if a in self.fold.axes]
+
+    @property
+    def axes(self) -> list[BlockArgument]:
+        """
+        The axes of the points, as they lie in memory: neighbouring threads have neighbours, or runs
+        of them, if one access takes what a thread holds along its last register axis. Where threads
+        are dealt over blocks, each has a part of its own: who holds the same may count elsewhere.
+        """
+        launch = self.launch
+        own = self.along
+        if prod(map(launch.extent, launch.axes_of(THREAD))) > MAX_THREADS:
+            own |= {*launch.axes_of(THREAD)}
+        own = [a for a in launch.axes if a in own and a not in self.fold.axes]
+        blocks = [a for a in own if launch.kind(a) == BLOCK]
+        threads = [a for a in own if launch.kind(a) == THREAD]
+        held = [a for a in own if a not in blocks and a not in threads]
+        run = held[-1:] if held and self._is_run(held[-1]) else []
+        return [*self.across, *blocks, *held[: len(held) - len(run)], *threads, *run]
+
+    def _is_run(self, axis: BlockArgument) -> bool:
+        extent = self.launch.extent(axis)
+        wide = extent * element_bytes(self.value.type) <= WIDEST_ACCESS
+        return self.launch.kind(axis) != SERIAL and extent in (2, 4, 8) and wide
+
+    @property
+    def type(self) -> MemRefType[Attribute]:
+        return MemRefType(self.value.type, list(map(self.launch.extent, self.axes)))
+
+    @property
+    def loads(self) -> int:
+        """The elements that a thread of the last block loads."""
+        kinds = (BLOCK, THREAD)
+        own = [a for a in self.axes if self.launch.kind(a) not in kinds]
+        return prod(map(self.launch.extent, [*own, *self.across]))
+
+
+def _new_output(source: tile.KernelOp, type: MemRefType[Attribute], name: str) -> BlockArgument:
+    block = source.body.block
+    ref = block.insert_arg(type, len(block.args))
+    ref.name_hint = name
+    return ref
+
+
+def _running_number(launch: tile.LaunchOp, axes: Sequence[BlockArgument]) -> Expr:
+    """The number of a point of axes, the last one running fastest."""
+    number = Expr()
+    for axis in axes:
+        number = number * launch.extent(axis) + Expr.of(axis)
+    return number
+
+
+def _fold_parts(
+    launch: tile.LaunchOp,
+    fold: tile.CombineOp,
+    points: Sequence[_Part],
+    parts: Sequence[BlockArgument],
+) -> tile.ReduceOp:
+    """A reduce over the parts that blocks have stored, in their order."""
+    across = points[0].across
+    body = new_body(len(across), [a.name_hint for a in across])
+    total = tile.ReduceOp(
+        fold.monoid_name.data,
+        [launch.extent(a) for a in across],
+        [v.type for v in fold.values],
+        body,
+        [SERIAL] * len(across),
+    )
+    inner: dict[SSAValue, SSAValue] = dict(zip(across, body.block.args, strict=True))
+    loads: list[tile.LoadOp] = []
+    for point, ref, result in zip(points, parts, fold.results, strict=True):
+        loads.append(tile.LoadOp(ref, [Expr.of(inner.get(a, a)) for a in point.axes]))
+        loads[-1].result.name_hint = point.name
+        total.results[len(loads) - 1].name_hint = result.name_hint
+    for load in loads:
+        load.location = fold.location
+    body.block.add_ops([*loads, tile.YieldOp([load.result for load in loads])])
+    if sum(point.loads for point in points) <= MOST_UNROLLED:
+        total.attributes["unroll"] = UnitAttr()
+    return total
+
+
+def repeat_after(last: Operation, ops: Sequence[Operation]) -> None:
+    """Repeats those of some operations, in order, that what comes after a place needs."""
+    needed: list[Operation] = []
+    for op in reversed(ops):
+        users = (use.operation for result in op.results for use in result.uses)
+        if any(_comes_after(user, last) or _stands_in(user, needed) for user in users):
+            needed.append(op)
+    copies: dict[SSAValue, SSAValue] = {}
+    place = InsertPoint.after(last)
+    new = [op.clone(copies) for op in reversed(needed)]
+    for old, copy in zip(reversed(needed), new, strict=True):
+        copy.location = old.location
+    Rewriter.insert_op(new, place)
+    for op in needed:
+        for result in op.results:
+            result.replace_uses_with_if(
+                copies[result], lambda use: _comes_after(use.operation, last)
+            )
+
+
+def _comes_after(op: Operation, place: Operation) -> bool:
+    """True if an operation, or what it stands in, comes after another in the same body."""
+    current: Operation | None = op
+    while current is not None and current.parent is not place.parent:
+        current = current.parent_op()
+    return current is not None and place.is_before_in_block(current)
+
+
+def _stands_in(op: Operation, others: Sequence[Operation]) -> bool:
+    return any(other.is_ancestor(op) for other in others)

@@ -1,0 +1,299 @@
+"""Kernels whose last block folds what the blocks that share a reduce hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import loop_cases
+import numpy as np
+import pytest
+import torch
+from harness import STEPS, apply, interpret, lowered, obeyed, on_host, parse, read_back, scheduled
+from loop_cases import Case
+from test_mutants import ending_in_one
+from test_printer import nvcc_takes
+from test_rings import LAUNCHES
+from test_schedules import tiled
+from test_split import COUNT, GEMM, ROW_STEPS, VECTOR
+from test_tensor_cores import product
+
+import dlc
+from dlc.backend.cuda.print.printer import print_module
+from dlc.backend.executor import Executor, get_backend
+from dlc.dialects import host, kernel, tile
+from dlc.dialects.kernel_blocks import counters_of, last_block_of
+from dlc.registry import parse_pipeline
+from dlc.simulator import Hazard, run_module
+from dlc.simulator.checker import check_module
+
+ORDERS: tuple[dict[str, Any], ...] = (
+    {"order": "forward"},
+    {"order": "reverse"},
+    {"order": "random", "seed": 3},
+)
+ROWS = "cooperative-reduce{threads=8 vector=4},stage-inputs"
+CASES = (
+    # Parts: even, ragged, more than chunks (the last have none).
+    (loop_cases.gemm(16, 32, 32), "chunk-matmul-k{bk=8}", 2, GEMM),
+    (loop_cases.gemm(13, 31, 47), "chunk-matmul-k{bk=8}", 4, GEMM),
+    (loop_cases.gemm(13, 31, 23, transposed=True), "chunk-matmul-k{bk=8}", 7, GEMM),
+    (loop_cases.gemm(1, 29, 37), "chunk-matmul-k{bk=5}", 3, VECTOR),
+    (loop_cases.gemm(7, 1, 37), "", 3, VECTOR),
+    (loop_cases.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3, GEMM),
+    (loop_cases.linear(13, 17, 53), "chunk-matmul-k{bk=4}", 5, GEMM),
+    # Sums that are no products, other monoids, of several values, and what follows from them.
+    (loop_cases.total(1009), "", 7, ROWS),
+    (loop_cases.total(3), "", 5, ROWS),
+    (loop_cases.argmax(5, 77), "", 4, ROWS),
+    (loop_cases.power_sums(3, 77), "", 4, ROWS),
+    (loop_cases.deviations(3, 77), "", 4, ROWS),
+    (loop_cases.row_norm(3, 101), "", 3, ROWS),
+    (loop_cases.column_sum(53, 37), "", 4, ROW_STEPS),
+    (loop_cases.column_sum(53, 37), "", 4, "cooperative-reduce{threads=8 rows=4 order=rows}"),
+    (loop_cases.total(1009), "", 7, "cooperative-reduce{threads=64 vector=4}"),
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "chunk", "splits", "steps"), CASES, ids=lambda v: getattr(v, "name", v)
+)
+def test_after_each_step(case: Case, chunk: str, splits: int, steps: str) -> None:
+    """In the interpreter, which knows what comes before what; the last state on the host, too."""
+    module = parse(case.text)
+    split = f"split-matmul-k{{splits={splits} combine=last}}"
+    apply(module, ",".join(s for s in ("tileify", chunk, split) if s))
+    for step in parse_pipeline(steps):
+        interpret(case, lowered(module, round_trip=False), "a prefix")
+        obeyed(module, str(step))
+        read_back(str(module))
+    assert sum(isinstance(op, tile.KernelOp) for op in module.walk()) == 1
+    low = lowered(module)
+    assert "kernel.last_block" in str(low)
+    interpret(case, low, steps)
+    on_host(case, low, steps, ORDERS)
+
+
+@pytest.mark.parametrize(("case", "chunk", "splits", "steps"), CASES[:8:3])
+def test_the_same_bits_as_with_a_second_kernel(
+    case: Case, chunk: str, splits: int, steps: str
+) -> None:
+    """Parts are folded in their order, whoever comes last."""
+    results: list[list[bytes]] = []
+    for combine in ("workspace", "last"):
+        module = parse(case.text)
+        split = f"split-matmul-k{{splits={splits} combine={combine}}}"
+        apply(module, ",".join(s for s in ("tileify", chunk, split) if s))
+        for step in parse_pipeline(steps):
+            obeyed(module, str(step))
+        low = lowered(module)
+        inputs = [torch.from_numpy(np.ascontiguousarray(x)) for x in case.inputs]
+        found = Executor(low, get_backend("host"))(inputs)
+        simulated = run_module(low, case.inputs)
+        results.append([np.asarray(x).tobytes() for x in (*found, *simulated)])
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(("target", "copy"), [("sm_80", "cp_async"), ("sm_90", "tma_load")])
+def test_rings_of_parts_that_the_last_block_folds(target: str, copy: str) -> None:
+    """A whole schedule: the split, then tiles, rings, asynchronous copies and their pipeline."""
+    case = loop_cases.linear(20, 24, 68)
+    schedule = ending_in_one(tiled(target, splits=3, depth=3))
+    module = scheduled(case, schedule, target)
+    apply(module, ",".join(STEPS))
+    module = lowered(module)
+    assert f"kernel.{copy}" in str(module)
+    assert last_block_of(module) is not None
+    interpret(case, module, schedule)
+    on_host(case, module, schedule, LAUNCHES[::3])
+
+
+@pytest.mark.parametrize(("type", "one"), [("f32", "1.0"), ("f64", "1.0"), ("i32", "1")])
+def test_sums_of_every_type(type: str, one: str) -> None:
+    """One of what differs from block to block, and one of what is the same in all of them."""
+    module = parse(COUNT.format(type=type, one=one))
+    apply(module, "tileify,split-matmul-k{splits=4 combine=last}")
+    module = lowered(module)
+    dtype = {"f32": torch.float32, "f64": torch.float64, "i32": torch.int32}[type]
+    x = torch.arange(50, dtype=dtype)
+    executor = Executor(module, get_backend("host"))
+    for _ in range(2):  # the second time, new memory is what the first left behind
+        y, z = executor([x])
+        assert (y.item(), z.tolist()) == (1225, [8, 8, 8])
+    found = run_module(module, [x.numpy()])
+    np.testing.assert_array_equal(found[0], 1225)
+    np.testing.assert_array_equal(found[1], [8, 8, 8])
+
+
+def test_one_place_for_all_counts() -> None:
+    """It is zeroed where the program begins, once; every launch leaves it so."""
+    module = parse(COUNT.format(type="f32", one="1.0"))
+    apply(module, "tileify,split-matmul-k{splits=4 combine=last}")
+    module = lowered(module)
+    apply(module, "plan-buffers")
+    zeros = [op for op in module.walk() if isinstance(op, host.ZeroOp)]
+    assert len(zeros) == 1
+    launches = [op for op in module.walk() if isinstance(op, host.LaunchOp)]
+    places: set[int] = set()
+    for op in launches:
+        assert op.callee is not None
+        (number,) = (op.callee.output_refs.index(ref) for ref in counters_of(op.callee))
+        piece = op.outputs[number].owner
+        assert isinstance(piece, host.SliceOp)
+        places.add(piece.begin)
+    assert len(launches) == 2
+    assert len(places) == 1
+    x = torch.arange(50, dtype=torch.float32)
+    executor = Executor(module, get_backend("host"))
+    for _ in range(3):
+        y, z = executor([x])
+        assert (y.item(), z.tolist()) == (1225, [8, 8, 8])
+    found = run_module(module, [x.numpy()])
+    np.testing.assert_array_equal(found[0], 1225)
+
+
+def gemm_of_groups() -> Any:
+    """A kernel with several groups of blocks, in Kernel IR."""
+    module = parse(loop_cases.gemm(16, 32, 32).text)
+    steps = "tileify,chunk-matmul-k{bk=8},split-matmul-k{splits=4 combine=last}"
+    apply(module, f"{steps},blockify-launch{{block=8,8 thread=4,8}}")
+    return lowered(module)
+
+
+def test_without_the_count_parts_are_read_in_a_race() -> None:
+    module = gemm_of_groups()
+    op = last_block_of(module)
+    assert op is not None
+    op.detach()
+    with pytest.raises(Hazard, match=r"acc_parts|race|nothing"):
+        run_module(module, loop_cases.gemm(16, 32, 32).inputs)
+
+
+@pytest.mark.parametrize(
+    ("count", "kind"), [(5, "none was the last"), (3, "nothing orders"), (2, "nothing orders")]
+)
+def test_a_wrong_count_is_a_hazard(count: int, kind: str) -> None:
+    module = gemm_of_groups()
+    op = last_block_of(module)
+    assert op is not None
+    op.count = kernel.LastBlockOp(op.ref, op.subscripts, count).count
+    with pytest.raises(Hazard, match=kind):
+        run_module(module, loop_cases.gemm(16, 32, 32).inputs)
+
+
+@pytest.mark.parametrize("blocks", [1, 4, 9])
+def test_a_check_of_some_blocks_runs_those_that_share(blocks: int) -> None:
+    """Else none would be the last, and what it does were not checked."""
+    module = gemm_of_groups()
+    (verdict,) = check_module(module, blocks=blocks)
+    assert verdict.answer == "clean"
+    op = last_block_of(module)
+    assert op is not None
+    op.detach()
+    (verdict,) = check_module(module, blocks=blocks)
+    assert verdict.answer == "hazard"
+
+
+def test_nvcc_takes_it() -> None:
+    module = parse(loop_cases.linear(13, 17, 53).text)
+    steps = "tileify,chunk-matmul-k{bk=4},split-matmul-k{splits=5 combine=last},"
+    apply(module, steps + GEMM.replace("register-tile", "register-tile{extents=2,2}"))
+    text = print_module(lowered(module))
+    assert "if (!last_block(&arrived[" in text
+    for target in ("sm_80", "sm_90"):
+        nvcc_takes(text, target)
+
+
+def _total(s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return s.add_(x.sum(0))
+
+
+def _totals(s: torch.Tensor, t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The same kernel, launched for two states."""
+    s.add_(x.sum(0))
+    t.add_(x.sum(0))
+    return s - t
+
+
+@pytest.mark.parametrize("f", [_total, _totals], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("columns", [(), (3,)], ids=str)
+def test_updates_in_place(f: Any, columns: tuple[int, ...]) -> None:
+    """By the last block, after all that share its parts have read."""
+    torch.manual_seed(0)
+    x = torch.randn(20_003, *columns)
+    states = [torch.ones(columns), torch.zeros(columns)][: f.__code__.co_argcount - 1]
+    exact = [state.double() for state in states]
+    compiled = dlc.compile(f, (*(s.clone() for s in states), x), backend="host")
+    schedules = {k.name: ending_in_one(k.schedule) for k in compiled.kernels}
+    last = compiled.with_schedule({n: s for n, s in schedules.items() if "combine=last" in s})
+    assert not any("_combine" in k.name for k in last.kernels)
+    assert "kernel.last_block" in last.ir("kernel")
+    for _ in range(2):
+        found, expected = last(*states, x), f(*exact, x.double())
+        for one, other in ((found, expected), *zip(states, exact, strict=True)):
+            torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_halves_and_what_follows(dtype: torch.dtype) -> None:
+    """Products of tensor cores, and an epilogue of several values."""
+    torch.manual_seed(0)
+    x, w, b = torch.randn(20, 2048), torch.randn(2048, 72), torch.randn(72)
+    args = [t.to(dtype) for t in (x, w, b)]
+
+    def f(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(x @ w + b)
+
+    compiled = dlc.compile(f, tuple(args), backend="host", target="sm_80")
+    schedules = {k.name: ending_in_one(k.schedule) for k in compiled.kernels}
+    schedules = {n: s for n, s in schedules.items() if "combine=last" in s}
+    assert schedules
+    last = compiled.with_schedule(schedules)
+    assert len(last.kernels) == len(compiled.kernels) - 1
+    assert torch.equal(last(*args), compiled(*args))
+
+
+MATRICES = (
+    "tileify,chunk-matmul-k{bk=32 vector=16},split-matmul-k{splits=2 combine=last},"
+    "blockify-launch{block=32,32 thread=2,2},stage-inputs{budget=65536},"
+    "register-tile{extents=16,16 mma=m16n8k16},double-buffer{depth=3},async-copy,"
+    "pipeline-k-outer,mark-unroll{limit=64}"
+)
+
+
+def test_products_of_tensor_cores() -> None:
+    case = product(20, 40, 128)
+    module = scheduled(case, MATRICES, "sm_80")
+    apply(module, ",".join(STEPS))
+    module = lowered(module)
+    assert "kernel.mma" in str(module)
+    assert last_block_of(module) is not None
+    interpret(case, module, MATRICES)
+    on_host(case, module, MATRICES, ORDERS)
+
+
+FLAT = """
+func.func @main(%x: tensor<3x2000xf32>, %c: tensor<2x1000xf32>) -> tensor<2x1000xf32> {
+  %y = tile.kernel @flat(%x: memref<3x2000xf32> = %x, %c: memref<2x1000xf32> = %c)
+      -> (%y: memref<2x1000xf32>) {
+    tile.launch block(%ks in 3) thread(%i in 2, %j in 1000) serial(%s in 1) {
+      %b = tile.load %c[%i, %j] : memref<2x1000xf32>
+      %p = tile.load %x[%ks, %j] : memref<3x2000xf32>
+      %t = tile.combine add %p across(%ks) : f32
+      %u = arith.addf %t, %b : f32
+      tile.store %u, %y[%i, %j] : memref<2x1000xf32>
+    }
+  }
+  func.return %y : tensor<2x1000xf32>
+}
+"""
+
+
+def test_threads_that_are_dealt_over_blocks() -> None:
+    """Two in different blocks hold the same: none reads what the other stored."""
+    module = lowered(parse(FLAT))
+    x = np.arange(6000, dtype=np.float32).reshape(3, 2000)
+    c = np.ones((2, 1000), np.float32)
+    (found,) = run_module(module, [x, c])
+    np.testing.assert_array_equal(found, x.sum(0)[None, :1000] + c)
+    (verdict,) = check_module(module)
+    assert verdict.answer == "clean"
