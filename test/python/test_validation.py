@@ -13,6 +13,7 @@ import torch
 from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, ModuleOp
+from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from dlc.cli import dlc_cli, dlc_opt
@@ -29,7 +30,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, pass_name: str, bug: Callable[[Module
     target = get_pass(pass_name)
     right = target.apply
 
-    def wrong(self: object, ctx: Context, op: ModuleOp) -> None:
+    def wrong(self: ModulePass, ctx: Context, op: ModuleOp) -> None:
         right(self, ctx, op)
         bug(op)
 
@@ -117,6 +118,42 @@ def test_wrong_pass(
     text = Path(file).read_text()
     assert text.startswith(f"// dlc-opt {file} -p {pass_name} --validate\n")
     assert dlc_opt.main([file, *arguments]) == 1
+
+
+SOFTMAX = """
+func.func @main(%x: tensor<5x33xf32>) -> tensor<5xf32> {
+  %y = loop.kernel @powers(%x: memref<5x33xf32> = %x) -> (%y: memref<5xf32>) {
+    %more = arith.constant 2.5 : f32
+    loop.for %row in 5 {
+      %max = loop.reduce max %k in 33 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<5x33xf32>
+        loop.yield %a : f32
+      }
+      %total = loop.reduce add %k in 33 -> f32 {
+        %a = loop.load %x[%row, %k] : memref<5x33xf32>
+        %d = arith.subf %a, %max : f32
+        %e = math.exp %d : f32
+        %w = arith.mulf %e, %more : f32
+        loop.yield %w : f32
+      }
+      loop.store %total, %y[%row] : memref<5xf32>
+    }
+  }
+  func.return %y : tensor<5xf32>
+}
+"""
+
+
+def test_joined_reduces_are_a_pass_like_any(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("k.mlir").write_text(SOFTMAX)
+    assert dlc_opt.main(["k.mlir", "--validate", "-p", "join-cascades"]) == 0
+    assert "loop.reduce expsum" in capfd.readouterr().out
+    plant(monkeypatch, "join-cascades", change_a_constant)
+    assert dlc_opt.main(["k.mlir", "--validate", "-p", "join-cascades"]) == 1
+    said = capfd.readouterr().err
+    assert "error: pass join-cascades: the result changes: result 0 has error" in said
 
 
 def test_what_only_unusual_inputs_show(
