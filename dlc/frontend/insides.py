@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeAlias
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 CONTAINERS = (list, dict, set, deque)
 """Of these a script changes the items."""
@@ -78,14 +79,11 @@ def is_object(value: Any) -> bool:
     return hasattr(value, "__dict__") or any("__slots__" in vars(k) for k in type(value).__mro__)
 
 
-def reached(value: Any, enters: Callable[[Any], bool] = lambda _: True) -> dict[int, Any]:
-    """All that a value holds, at whatever depth, and itself, by identity."""
-    found: dict[int, Any] = {}
-    pending = [value]
-    while pending:
-        inner = pending.pop()
-        if id(inner) not in found:
-            found[id(inner)] = inner
-            if enters(inner):
-                pending += [item for _, item in held_in(inner)]
-    return found
+def memory_of(value: object) -> set[int]:
+    """The storages of the tensors that a value is, or has in it."""
+    if isinstance(value, torch.nn.Module):
+        leaves: list[Any] = [*value.parameters(), *value.buffers()]
+    else:
+        leaves = tree_leaves(value) if isinstance(value, (torch.Tensor, tuple, *CONTAINERS)) else []
+    strided = (t for t in leaves if isinstance(t, torch.Tensor) and t.layout is torch.strided)
+    return {t.untyped_storage()._cdata for t in strided}

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dlc.frontend.function_module import held_by
 from dlc.frontend.kept_inputs import check_inputs_alone
+from dlc.frontend.mementos import Memento
 from dlc.frontend.parts import (
     Part,
     assignment,
@@ -32,6 +33,7 @@ from dlc.frontend.parts import (
 )
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_functions import ScriptFunctions
+from dlc.frontend.script_objects import ScriptObjects
 from dlc.frontend.script_state import guarded
 from dlc.frontend.source import ImportFailure, Place, quote
 
@@ -121,6 +123,8 @@ class Lifter:
 
     functions: ScriptFunctions | None = None
     """Makes functions of the script that read its tensors the program's."""
+    objects: ScriptObjects | None = None
+    """Makes objects of the script the program's."""
 
     def program(
         self, body: Sequence[ast.stmt], result: ast.expr
@@ -249,10 +253,14 @@ class Lifter:
             return self.rebuild(node, children, self.use)
 
         state, count, reads = torch.get_rng_state(), self.random.count, len(self.read_at)
+        before = self._before_call(parts) if isinstance(node, ast.Call) else None
         part = self.evaluate(node, self.rebuild(node, children, lambda p: p.code), build)
         if self.random.count > count and isinstance(part.value, torch.nn.Module):
             if any(self.is_input(p.value) for p in parts):
                 raise ImportFailure(KEPT_NUMBERS, self._place(node))
+        if before is not None and self.random.count > count and before.restore():
+            del self.read_at[reads:]
+            return Part(build())
         if isinstance(node, ast.Call) and self.random.computed(part.value):
             if (again := self.computed_again(node, children["func"][1].value, state)) is not None:
                 del self.read_at[reads:]
@@ -261,7 +269,7 @@ class Lifter:
         if isinstance(node, (ast.Attribute, ast.Subscript)):
             _, base = children["value"]
             part.fresh = part.fresh and base.fresh
-            part.inside_module = _is_module(base.value)
+            part.inside_module, part.base = _is_module(base.value), base.value
             layout = not isinstance(node, ast.Attribute) or node.attr in PART_OF_CREATION
             stays = (part.fresh and layout) or not isinstance(base.value, torch.Tensor)
         if has_tensor(part.value) and not stays:
@@ -269,6 +277,11 @@ class Lifter:
             return Part(build(), now=part.code if constant else None)
         part.name = self.path(node, children, part)
         return part
+
+    def _before_call(self, parts: Sequence[Part]) -> Memento | None:
+        """What was before a call of what holds random numbers, or that is given such."""
+        values = [p.value for p in parts]
+        return Memento(values) if any(map(self.is_data, values)) else None
 
     def computed_again(
         self, call: ast.Call, callee: object, state: torch.Tensor
@@ -359,7 +372,7 @@ class Lifter:
         names = names_in(node)
         computed = names & self.computed
         known = {n: self.scope[n] for n in sorted(names - computed) if n in self.scope}
-        found = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v)}
+        found = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v) or self.is_own(v)}
         if not computed and (isinstance(node, ast.Lambda) or not found):
             state, count, reads = torch.get_rng_state(), self.random.count, len(self.read_at)
             part = self.evaluate(node, node, None)
@@ -369,7 +382,7 @@ class Lifter:
                 return part
             del self.read_at[reads:]
             torch.set_rng_state(state)
-        data = computed or any(self.random.holds(v) for v in found.values())
+        data = computed or any(self.random.holds(v) or self.is_own(v) for v in found.values())
         now = None if data else copy.deepcopy(node)
         return Part(self.within_program(node), now=now)
 
@@ -379,6 +392,9 @@ class Lifter:
         for name, value in [(n, self.scope[n]) for n in names if n in self.scope]:
             if self.is_input(value):
                 rename(node, name, self.input(value, name))
+                continue
+            if self.objects is not None and self.is_own(value):
+                self.objects.bring(value, node)
                 continue
             if (defined := self.defined(value)) is not None:
                 rename(node, name, defined.id)
@@ -392,6 +408,16 @@ class Lifter:
         """True if a value holds random numbers and is no parameter."""
         return self.random.holds(value) and not isinstance(value, torch.nn.Parameter)
 
+    def is_data(self, value: Any) -> bool:
+        """True if a value holds random numbers, or is an object that does."""
+        return self.is_input(value) or (
+            self.objects is not None and self.objects.holds_random(value)
+        )
+
+    def is_own(self, value: Any) -> bool:
+        """True for an object that is for the program."""
+        return self.objects is not None and self.objects.is_own(value)
+
     def is_random(self, value: Any) -> bool:
         """True if a value holds random numbers; those of parameters are such, too."""
         return self.random.holds(value)
@@ -404,7 +430,7 @@ class Lifter:
         if self.functions is not None and self.functions.reads_data(part.value):
             return False
         held = any(_is_module(v) or isinstance(v, torch.nn.Parameter) for v in (part.value, owner))
-        random = part.fresh or self.random.holds(part.value) or self.random.holds(owner)
+        random = part.fresh or self.is_data(part.value) or self.is_data(owner)
         return not held and not random
 
     def evaluate(
@@ -461,6 +487,14 @@ class Lifter:
             return part.code
         if part.inside_module and part.build is not None:
             return part.build()
+        if self.objects is not None and self.is_own(value):
+            if part.build is not None and self.is_own(part.base):
+                return part.build()
+            if (name := self.name_of(value)) is None or name not in self.computed:
+                self.objects.bring(value, part.code)
+                name = self.name_of(value)
+            assert name is not None
+            return ast.copy_location(load(name), part.code)
         if isinstance(value, FunctionType):
             if (defined := self.defined(value)) is not None:
                 return ast.copy_location(defined, part.code)

@@ -10,14 +10,17 @@ from typing import Any
 
 import torch
 
+from dlc.frontend.insides import attributes_of, is_object
+
 LEFT = (ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float, complex)
 """What statements of a script do not change, or whose changes are its own affair."""
 
 
 class Memento:
     """
-    What is in some values, which may change, and in what they hold, which may not, but for the
-    numbers of tensors of modules; and the state of the random generator.
+    What is in some values and in what they hold, at whatever depth: containers, objects, tensors
+    and buffers, which may change, and classes, modules and parameters, which may not; and the state
+    of the random generator.
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
@@ -56,11 +59,11 @@ class Memento:
             case list():
                 undo = partial(value.__setitem__, slice(None), [*value])
                 self._keep(may_change, undo, partial(_holds, value, [*value]))
-                yield from ((item, False) for item in value)
+                yield from ((item, may_change) for item in value)
             case dict():
                 undo = partial(_refill_table, value, dict(value))
                 self._keep(may_change, undo, partial(_holds_table, value, dict(value)))
-                yield from ((item, False) for item in value.values())
+                yield from ((item, may_change) for item in value.values())
             case set():
                 undo = partial(_refill_table, value, set(value))
                 self._keep(may_change, undo, partial(value.__eq__, set(value)))
@@ -68,7 +71,7 @@ class Memento:
                 if value.__module__ == "__main__":  # a class of the script
                     self._is_same.append(partial(_holds_table, vars(value), dict(vars(value))))
             case tuple() | frozenset():
-                yield from ((item, False) for item in value)
+                yield from ((item, may_change) for item in value)
             case torch.nn.Module():
                 yield vars(value), False
                 yield from ((buffer, True) for buffer in value.buffers())
@@ -76,8 +79,12 @@ class Memento:
                 yield value.__self__, may_change
             case _ if hasattr(value, "__next__"):
                 self._goes_on = True
-            case _ if hasattr(value, "__dict__"):
-                yield vars(value), False
+            case _ if is_object(value):
+                own = attributes_of(value)
+                self._keep(
+                    may_change, partial(_reset, value, own), partial(_has_attributes, value, own)
+                )
+                yield from ((item, may_change) for item in own.values())
             case _:
                 pass
 
@@ -86,6 +93,17 @@ class Memento:
             self._undo.append(undo)
         else:
             self._is_same.append(same)
+
+
+def _has_attributes(value: Any, own: dict[str, Any]) -> bool:
+    return _holds_table(attributes_of(value), own)
+
+
+def _reset(value: Any, own: dict[str, Any]) -> None:
+    for name in attributes_of(value).keys() - own.keys():
+        object.__delattr__(value, name)
+    for name, item in own.items():
+        object.__setattr__(value, name, item)
 
 
 def _has_version(tensor: torch.Tensor, version: int) -> bool:

@@ -110,6 +110,8 @@ class Part:
     build: Callable[[], ast.expr] | None = None
     inside_module: bool = False
     """True if the value was found in a module, as an attribute or an item."""
+    base: Any = None
+    """What the value is an attribute or an item of."""
     now: ast.expr | None = None
     """Code that computes it before the program runs, where no input and no module goes in."""
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
 import torch
-from torch.utils._pytree import tree_leaves
 
+from dlc.frontend.constants import copied
+from dlc.frontend.insides import CONTAINERS, is_object, memory_of
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, load, names_in, place_in
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import is_name
-
-CONTAINERS = (list, dict, set)
 
 
 class ProgramVariables:
@@ -44,11 +42,11 @@ class ProgramVariables:
         scope, names = self.lifter.scope, names_in(node)
         if names & self.lifter.computed:
             return True
-        return any(self.lifter.is_input(scope.get(n)) for n in names)
+        return any(self.lifter.is_data(scope.get(n)) for n in names)
 
     def is_changeable(self, name: str | None) -> bool:
         value = self.lifter.scope.get(name) if name is not None else None
-        return isinstance(value, (torch.Tensor, *CONTAINERS))
+        return isinstance(value, (torch.Tensor, *CONTAINERS)) or is_object(value)
 
     def bring(self, name: str, node: ast.stmt | ast.expr) -> None:
         """
@@ -57,6 +55,10 @@ class ProgramVariables:
         with something else.
         """
         if name in self.lifter.computed:
+            return
+        value, objects = self.lifter.scope[name], self.lifter.objects
+        if objects is not None and (is_object(value) or objects.is_own(value)):
+            objects.bring(value, node)
             return
         if name in self.seen:
             self._refuse(
@@ -69,7 +71,7 @@ class ProgramVariables:
         if isinstance(part.value, torch.Tensor) and not self.lifter.is_input(part.value):
             code = ast.Call(ast.Attribute(code, "clone", ast.Load()), [], [])
         elif isinstance(part.value, CONTAINERS):
-            code = ast.Call(self.lifter.constant(copy.copy, code), [code], [])
+            code = ast.Call(self.lifter.constant(copied, code), [code], [])
         if not is_name(code, name):
             self._keep(assignment(name, code), node)
         self.add({name})
@@ -83,26 +85,16 @@ class ProgramVariables:
 
     def _other_names(self, name: str, value: Any, node: ast.stmt | ast.expr) -> Iterator[str]:
         """The script's other variables for a value."""
-        memory = _memory(value) if isinstance(value, torch.Tensor) else set[int]()
+        memory = memory_of(value) if isinstance(value, torch.Tensor) else set[int]()
         for other, there in self.lifter.scope.items():
             if other == name or other in self.lifter.computed:
                 continue
             if there is value:
                 yield other
-            elif not memory.isdisjoint(_memory(there)):
+            elif not memory.isdisjoint(memory_of(there)):
                 advice = f"make {name} a copy, by clone()"
                 self._refuse(f"{name}, which shares memory with {other}; {advice}", node)
 
     def _refuse(self, what: str, node: ast.stmt | ast.expr) -> NoReturn:
         place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
         raise ImportFailure(f"a statement changes {what}", place)
-
-
-def _memory(value: object) -> set[int]:
-    """The storages of the tensors that a value is, or has in it."""
-    if isinstance(value, torch.nn.Module):
-        leaves: list[Any] = [*value.parameters(), *value.buffers()]
-    else:
-        leaves = tree_leaves(value) if isinstance(value, (torch.Tensor, tuple, *CONTAINERS)) else []
-    strided = (t for t in leaves if isinstance(t, torch.Tensor) and t.layout is torch.strided)
-    return {t.untyped_storage()._cdata for t in strided}

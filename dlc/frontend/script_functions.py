@@ -13,6 +13,7 @@ from torch.utils._contextlib import context_decorator
 
 from dlc.frontend.names_read import names_in_code
 from dlc.frontend.parts import load, rename
+from dlc.frontend.script_objects import ScriptObjects
 
 CONTEXTS = context_decorator.__code__.co_filename
 """Where PyTorch makes a decorator of a context."""
@@ -24,7 +25,9 @@ class Variables(Protocol):
 
     filename: str
     computed: set[str]
+    objects: ScriptObjects | None
 
+    def is_own(self, value: Any) -> bool: ...
     def is_input(self, value: Any) -> bool: ...
     def input(self, value: Any, name: str | None) -> str: ...
     def name_of(self, value: object) -> str | None: ...
@@ -62,6 +65,7 @@ class ScriptFunctions:
         return any(
             (is_global and name in self.lifter.computed)
             or self.lifter.is_input(value)
+            or self.lifter.is_own(value)
             or self.reads_data(value, seen | {id(function)})
             for name, value, is_global in self._free(function)
         )
@@ -84,6 +88,14 @@ class ScriptFunctions:
         self._fill_defaults(node.args, function)
         for free, value, is_global in self._free(function):
             if is_global and free in self.lifter.computed:
+                continue
+            if self.lifter.objects is not None and self.lifter.is_own(value):
+                self.lifter.objects.bring(value, node)
+                if free in self.lifter.computed:
+                    continue
+                value_name = self.lifter.name_of(value)
+                assert value_name is not None
+                rename(node, free, value_name)
                 continue
             rename(node, free, self._name_for(free, value, node))
         self.keep(_statement(node, name))

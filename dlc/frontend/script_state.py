@@ -12,12 +12,11 @@ import torch
 
 from dlc.frontend.insides import CONTAINERS, held_in, is_object
 from dlc.frontend.parts import place_in
+from dlc.frontend.script_objects import MAKING
 from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.tracers import is_traced
 from dlc.frontend.variables import CHANGING, changed_by
 
-MAKING = ("__init__", "__post_init__", "__new__")
-"""Methods that make objects."""
 OF_MODULES = frozenset(vars(torch.nn.Module()))
 """Attributes that modules have by themselves: an import knows what becomes of them."""
 

@@ -24,15 +24,17 @@ from typing import Any, NoReturn
 import torch
 from torch.utils._pytree import tree_leaves
 
+from dlc.frontend.insides import CONTAINERS
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter, has_tensor
 from dlc.frontend.mementos import Memento
 from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_in
 from dlc.frontend.printed import described, is_description
-from dlc.frontend.program_variables import CONTAINERS, ProgramVariables
+from dlc.frontend.program_variables import ProgramVariables
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
 from dlc.frontend.script_functions import ScriptFunctions
+from dlc.frontend.script_objects import ScriptObjects
 from dlc.frontend.single_exit import FUNCTIONS
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import (
@@ -74,6 +76,7 @@ class Statements:
         self.functions = ScriptCalls(lifter, tree)
         lifter.inline = self._returned
         lifter.functions = ScriptFunctions(lifter, tree, self._define)
+        lifter.objects = ScriptObjects(lifter, tree, self._keep)
         self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in free_in(f)}
         """The variables of the script that its functions may look at."""
         self.variables = ProgramVariables(lifter, self._keep, self.seen)
@@ -475,7 +478,10 @@ class Statements:
             del scope[name]
         if isinstance(node, ast.FunctionDef) and self.lifter.functions is not None:
             self.lifter.functions.ran(node, scope[node.name])
-        if before is None or not any(random.computed(value, count) for value in scope.values()):
+        objects = self.lifter.objects
+        if before is None or objects is None or random.count == count:
+            return True
+        if not any(objects.has_computed(value, count) for value in scope.values()):
             return True
         if not before.restore():
             return True

@@ -1,0 +1,274 @@
+"""
+Objects of a script that its program changes, or that hold its random tensors: they are variables of
+the program, which makes them anew each time that it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any, Protocol
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from dlc.frontend.insides import CONTAINERS, attributes_of, held_in, is_object, memory_of
+from dlc.frontend.parts import assignment, attribute, load, place_in
+from dlc.frontend.random import RandomTensors
+from dlc.frontend.source import ImportFailure
+from dlc.frontend.variables import CHANGING, free_in
+
+MAKING = ("__init__", "__post_init__", "__new__")
+"""Methods that make objects."""
+BY_ANY_NAME = frozenset(("setattr", "delattr", "vars", "__dict__", "__setattr__"))
+"""Mentioned where attributes are changed whose names the text does not say."""
+
+
+class Variables(Protocol):
+    """What a lifter knows of a script's variables."""
+
+    filename: str
+    scope: dict[str, Any]
+    random: RandomTensors
+    examples: dict[str, Any]
+    computed: set[str]
+    assigned: set[str]
+
+    def is_input(self, value: Any) -> bool: ...
+    def input(self, value: Any, name: str | None) -> str: ...
+    def name_of(self, value: object) -> str | None: ...
+    def hold(self, value: Any, name: str | None) -> str: ...
+    def constant(self, value: Any, node: ast.expr) -> ast.Name: ...
+
+
+class Copies:
+    """
+    Copies of some objects, called with what is there in the places of `originals`, the tensors in
+    them; what is in `left` they share.
+    """
+
+    def __init__(self, objects: tuple[Any, ...], originals: list[Any], left: list[Any]) -> None:
+        self._objects, self._originals, self._left = objects, originals, left
+
+    def __call__(self, *present: Any) -> tuple[Any, ...]:
+        memo = {id(v): v for v in self._left}
+        memo |= {id(v): now for v, now in zip(self._originals, present, strict=True)}
+        return tuple(copy.deepcopy(o, memo) for o in self._objects)
+
+
+class ScriptObjects:
+    """Tells such objects from others, and makes them variables of the program."""
+
+    def __init__(
+        self, lifter: Variables, tree: ast.Module, keep: Callable[[ast.stmt, ast.stmt], None]
+    ) -> None:
+        """`keep` makes a statement, which stands for another one, the program's next."""
+        self.lifter = lifter
+        self.keep = keep
+        self.changed = set(_changed_attributes(tree))
+        """The names of attributes that the text changes."""
+        classes = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]
+        self.changing = {c.name for c in classes if any(_changed_attributes(c))}
+        """The names of classes whose methods change attributes."""
+        named = {getattr(n, "id", getattr(n, "attr", None)) for n in ast.walk(tree)}
+        self.any_changes = not BY_ANY_NAME.isdisjoint(named)
+        self.out_of_reach = set(_read_by_methods(tree))
+        """The variables that methods look at, which are not the program's."""
+
+    def is_own(self, value: Any) -> bool:
+        """True if a value is, or leads to, an object that is for the program."""
+        reached = _reached(value).values()
+        found = [v for v in reached if is_object(v)]
+        return any(map(self._changes, found)) or any(map(self.holds_random, found))
+
+    def _changes(self, value: Any) -> bool:
+        """True if the text may change an object's attributes."""
+        if self.any_changes or not self.changed.isdisjoint(attributes_of(value)):
+            return True
+        kinds = (kind for kind in type(value).__mro__ if kind.__module__ == "__main__")
+        return any(kind.__name__ in self.changing for kind in kinds)
+
+    def has_computed(self, value: Any, since: int) -> bool:
+        """True if a value or what it holds is computed from random numbers `since` then."""
+        tensors = [v for v in _reached(value).values() if isinstance(v, torch.Tensor)]
+        return self.lifter.random.computed(tensors, since)
+
+    def holds_random(self, value: Any) -> bool:
+        """True if there is an object in a value that holds random tensors."""
+        reached = _reached(value).values()
+        if not any(map(is_object, reached)):
+            return False
+        return any(isinstance(v, torch.Tensor) and self.lifter.is_input(v) for v in reached)
+
+    def bring(self, value: Any, node: ast.stmt | ast.expr) -> None:
+        """
+        Makes a value a variable of the program, together with the script's variables that hold
+        something of what is in it. ImportFailure where the program cannot have its own.
+        """
+        lifter = self.lifter
+        names = self._sharing(value)
+        if not any(id(value) in _reached(lifter.scope[name]) for name in names):
+            names.append(f"_object_{len(lifter.assigned)}")
+            lifter.scope[names[-1]] = value
+        for name in names:
+            if name in self.out_of_reach:
+                raise self._refusal(
+                    f"'{name}', at which a method looks; give it as an argument", node
+                )
+        objects = tuple(lifter.scope[name] for name in names)
+        originals: list[Any] = []
+        left: list[Any] = []
+        present: list[ast.expr] = []
+        for path, inner in _named(zip(names, objects, strict=True)):
+            if isinstance(inner, ModuleType | torch.nn.Module | torch.nn.Parameter):
+                left.append(inner)
+                if not isinstance(inner, ModuleType):
+                    lifter.hold(inner, path)
+            elif isinstance(inner, torch.Tensor):
+                originals.append(inner)
+                present.append(self._present(inner, path))
+        self._check_memory(names, originals, node)
+        copies = Copies(objects, originals, left)
+        try:
+            copies(*originals)
+        except Exception as error:
+            raise self._refusal(f"'{names[0]}', which cannot be copied: {error}", node) from None
+        at = ast.copy_location(load("_"), node)
+        made = ast.Call(lifter.constant(copies, at), present, [])
+        if len(names) == 1:
+            one = ast.Subscript(made, ast.Constant(0), ast.Load())
+            new = assignment(names[0], one)
+        else:
+            new = ast.Assign(
+                [ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], made
+            )
+        ast.copy_location(new, node)
+        self.keep(new, new)
+        lifter.computed.update(names)
+        lifter.assigned.update(names)
+
+    def _present(self, tensor: torch.Tensor, path: str) -> ast.expr:
+        """What a tensor in an object is in the program: an input, or a copy of a constant."""
+        lifter = self.lifter
+        if not lifter.is_input(tensor):
+            held = attribute("_program", lifter.hold(tensor, path))
+            return ast.Call(ast.Attribute(held, "clone", ast.Load()), [], [])
+        for name, example in lifter.examples.items():
+            leaves = tree_leaves(example)
+            number = next((i for i, leaf in enumerate(leaves) if leaf is tensor), None)
+            if example is not tensor and number is not None:
+                of = ast.Call(
+                    lifter.constant(tree_leaves, load(name)),
+                    [load(lifter.input(example, name))],
+                    [],
+                )
+                return ast.Subscript(of, ast.Constant(number), ast.Load())
+        return load(lifter.input(tensor, lifter.name_of(tensor) or path))
+
+    def _sharing(self, value: Any) -> list[str]:
+        """The script's variables that hold something that is in a value or in one another."""
+        held = {
+            name: {key for key, v in _reached(there).items() if _has_state(v, self.lifter)}
+            for name, there in self.lifter.scope.items()
+            if name not in self.lifter.computed and not name.startswith("__")
+        }
+        ids = {key for key, v in _reached(value).items() if _has_state(v, self.lifter)}
+        names: list[str] = []
+        while more := [n for n in held if n not in names and not ids.isdisjoint(held[n])]:
+            names += more
+            ids = ids.union(*(held[n] for n in more))
+        return names
+
+    def _check_memory(
+        self, names: list[str], tensors: Iterable[torch.Tensor], node: ast.stmt | ast.expr
+    ) -> None:
+        constants = [t for t in tensors if not self.lifter.is_input(t)]
+        memory = {key for t in constants for key in memory_of(t)}
+        for other, there in self.lifter.scope.items():
+            if other not in names and other not in self.lifter.computed:
+                if not memory.isdisjoint(memory_of(there)):
+                    what = f"'{names[0]}', which shares memory with '{other}'; make that a copy"
+                    raise self._refusal(what, node)
+
+    def _refusal(self, what: str, node: ast.stmt | ast.expr) -> ImportFailure:
+        place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+        return ImportFailure(f"the program changes {what}", place)
+
+
+def _has_state(value: Any, lifter: Variables) -> bool:
+    if isinstance(value, torch.Tensor):
+        return not lifter.is_input(value) and not isinstance(value, torch.nn.Parameter)
+    return isinstance(value, CONTAINERS) or is_object(value)
+
+
+def _reached(value: Any) -> dict[int, Any]:
+    """All that a value holds, at whatever depth, and itself; not what functions and classes do."""
+    return {id(inner): inner for _, inner in _named([("", value)])}
+
+
+def _named(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The same of several, each once, with a name for it: `a_t` for `a.t`."""
+    seen: set[int] = set()
+    pending = list(values)
+    while pending:
+        path, inner = pending.pop(0)
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        yield path, inner
+        if not isinstance(inner, FunctionType | type):
+            for key, item in held_in(inner):
+                plain = "".join(c if c.isalnum() else "_" for c in key.strip(".[]'"))
+                pending.append((f"{path}_{plain}" if plain else path, item))
+
+
+def _changed_attributes(tree: ast.AST, maker: str | None = None) -> Iterator[str]:
+    """
+    The names of attributes, and of those on the way to them, that a text changes; not where a
+    method that makes an object gives it its own.
+    """
+    for node in ast.iter_child_nodes(tree):
+        target: ast.AST | None = None
+        match node:
+            case (
+                ast.Attribute(ctx=ast.Store() | ast.Del())
+                | ast.Subscript(ctx=ast.Store() | ast.Del())
+            ):
+                target = node
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
+                name.endswith("_") or name in CHANGING
+            ):
+                target = owner
+            case _:
+                pass
+        if target is not None:
+            yield from _attributes_to(target, maker)
+        inner = maker
+        if isinstance(node, ast.FunctionDef):
+            args = node.args.args
+            inner = args[0].arg if node.name in MAKING and args else None
+        yield from _changed_attributes(node, inner)
+
+
+def _attributes_to(target: ast.AST, maker: str | None) -> Iterator[str]:
+    names: list[str] = []
+    while isinstance(target, ast.Subscript | ast.Attribute):
+        if isinstance(target, ast.Attribute):
+            names.append(target.attr)
+        target = target.value
+    if not (isinstance(target, ast.Name) and target.id == maker):
+        yield from names
+
+
+def _read_by_methods(tree: ast.AST) -> Iterator[str]:
+    """The variables that methods look at, and functions that assign variables outside of them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef):
+                    yield from free_in(inner)
+        elif isinstance(node, ast.FunctionDef):
+            if any(isinstance(n, ast.Global | ast.Nonlocal) for n in ast.walk(node)):
+                yield from free_in(node)
