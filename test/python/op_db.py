@@ -379,7 +379,7 @@ def main() -> None:
         "# PyTorch's operator tests\n\n"
         f"Made by `test/python/op_db.py` with PyTorch {version}: {len(verdicts)} entries of its\n"
         f"database of operators for float32, by the worst of the samples that are judged:\n"
-        f"{said}.\n\n"
+        f"{said}. So {counts[REFUSED] / len(verdicts):.1%} of them are refused.\n\n"
         "Accuracy is that of `dlc/judge/accuracy.py`, whose fp64 is eager's, and mpmath's of J\n"
         "and Y. Why an operation is refused is told in `docs/operators.md`.\n\n"
         + "".join(by_dtype(results))

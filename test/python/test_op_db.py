@@ -53,6 +53,13 @@ def test_nothing_is_wrong() -> None:
     assert WRONG not in TABLED.values()
 
 
+def test_few_are_refused() -> None:
+    """No more than 10 of 427, the share that was aimed at; the table says how many."""
+    refused = list(TABLED.values()).count(REFUSED)
+    assert refused / len(TABLED) <= 10 / 427
+    assert f"So {refused / len(TABLED):.1%} of them are refused." in TABLE.read_text("utf-8")
+
+
 def test_what_is_refused_is_told_with_its_reason() -> None:
     told = {name for row in REASONS for name in re.findall(r"`([\w.]+)`", row)}
     elsewhere = re.findall(r"`([\w.]+)` \(refused\)", TABLE.read_text("utf-8"))
