@@ -8,6 +8,7 @@ from pathlib import Path
 
 import browser
 import pytest
+import trace_pictures
 from ptx_fragments import D_M64N16
 from test_trace import HALVES, data_of
 from test_wgmma_tiles import schedule
@@ -91,6 +92,19 @@ def test_operations_of_all_dialects_are_coloured(warpgroups: Path, window: brows
         "return line.querySelector('.o')?.textContent !== name; })"
     )
     assert window.run(coloured, names) == []
+
+
+@pytest.mark.parametrize("name", ["rms-norm", "tiny-llama"])
+def test_pages_are_small_and_open_soon(name: str, tmp_path: Path, window: browser.Browser) -> None:
+    file = trace_pictures.write_page(name, tmp_path)
+    said = re.search(r": ([\d.]+) MB, opens in ([\d.]+) s$", trace_pictures.opening(window, file))
+    assert said is not None
+    assert 0 < float(said[1]) < 2
+    assert float(said[2]) < 3
+    kernels = data_of(file.read_text())["kernels"]
+    options = "return document.querySelectorAll('#kernel option').length"
+    assert window.run(options) == 1 + len(kernels)
+    assert window.errors() == []
 
 
 def test_fragments_of_a_warpgroup_are_those_of_the_manual(warpgroups: Path) -> None:
