@@ -3,13 +3,15 @@ What `dlc tune` prints for six programs, by nvcc's machine code and by the clock
 
     python bench/tuned.py [--only REGEX] [--objectives static host] [-o bench/results/tuned]
 
-Writes the commands and their outputs as Markdown, and the gain of each kernel as JSON beside it.
-The database is one of its own, in a temporary folder.
+Writes the commands and their outputs as Markdown, and the gain of each kernel as JSON beside it;
+with --only, what stands there of other programs stays. The database is one of its own, in a
+temporary folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 from pathlib import Path
@@ -86,7 +88,9 @@ def main() -> None:
     parser.add_argument("--objectives", nargs="+", choices=list(BUDGET), default=list(BUDGET))
     parser.add_argument("-o", type=Path, default=RESULTS, help="where to, without a suffix")
     options = parser.parse_args()
-    record: dict[str, Any] = {**where_and_when(), "programs": {}}
+    before = options.o.with_suffix(".json")
+    kept = json.loads(before.read_text())["programs"] if options.only and before.exists() else {}
+    record: dict[str, Any] = {**where_and_when(), "programs": kept}
     for objective in options.objectives:
         for name in PROGRAMS:
             if re.search(options.only, name):

@@ -20,6 +20,8 @@ from dlc.tuning.space import Choice, Refused, Space, State
 
 Prior = Callable[[str], float]
 """The seconds that a schedule is guessed to take."""
+Choose = Callable[[State, list[Choice]], Choice]
+"""One of the choices that a state has."""
 PATIENCE = 1000
 """Completions in a row that give nothing new after which a search ends."""
 
@@ -43,15 +45,11 @@ class Completer:
         self.rng = random.Random(seed)
         self.refusals: dict[str, str] = {}
 
-    def complete(self, state: State, closeness: float) -> State | None:
-        """
-        A whole schedule, each choice with this probability the one that is closest to the default;
-        None where that is refused.
-        """
+    def complete(self, state: State, choose: Choose | None = None) -> State | None:
+        """A whole schedule, drawn evenly unless it is said how; None where that is refused."""
+        choose = choose or (lambda _, choices: self.rng.choice(choices))
         while choices := self.space.choices(state):
-            near = self.rng.random() < closeness
-            choice = choices[0] if near else self.rng.choice(choices)
-            following = self.take(state, choice)
+            following = self.take(state, choose(state, choices))
             if following is None:
                 return None
             state = following
@@ -80,7 +78,7 @@ class RandomSearch(Completer):
             self.tried.add(self.space.default)
             return self.space.default
         for _ in range(PATIENCE):
-            state = self.complete(self.space.start, 0)
+            state = self.complete(self.space.start)
             if state is not None and state.schedule not in self.tried:
                 self.tried.add(state.schedule)
                 return state.schedule

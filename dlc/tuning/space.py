@@ -59,6 +59,8 @@ class Take:
 
 LEAVE_OUT, TAKE = LeaveOut(), Take()
 Choice = Value | LeaveOut | Take
+Place = tuple[int, int]
+"""Where a choice is made: the number of its step, and how many options of it were given before."""
 
 
 class Refused(Exception):
@@ -77,6 +79,13 @@ class State:
     """The kernel after the whole steps."""
     is_default: bool = True
     """True if all choices were those of the default schedule."""
+    made: Mapping[Place, Choice] = field(default_factory=dict, repr=False, compare=False)
+    """The choices that led to it."""
+
+    @property
+    def place(self) -> Place:
+        """Where the next choice is made."""
+        return self.number, len(self.given)
 
     @property
     def schedule(self) -> str:
@@ -105,10 +114,15 @@ class Space:
     @cached_property
     def default(self) -> str:
         """The schedule to begin with, without steps that have nothing to do."""
+        return self.default_state.schedule
+
+    @cached_property
+    def default_state(self) -> State:
+        """The state at its end."""
         state = self.start
         while choices := self.choices(state):
             state = self.take(state, choices[0])
-        return state.schedule
+        return state
 
     @cached_property
     def _defaults(self) -> dict[str, SchedulingPass]:
@@ -130,7 +144,7 @@ class Space:
         kernel = _named(module, self.name)
         kernel.schedule = StringAttr("")
         state = State((), 0, {}, module)
-        return self._done(state, self._defaults.get("tileify", self.classes[0]()), True)
+        return self._done(state, self._defaults.get("tileify", self.classes[0]()), True, {})
 
     def choices(self, state: State) -> list[Choice]:
         """What can be decided next, the closest to the default schedule first; none at the end."""
@@ -155,9 +169,9 @@ class Space:
             found += cls.domains[name].legal(Situation(kernel, self.target, state.given))
         except (Decline, Misplaced):
             return [LEAVE_OUT]
-        if state.is_default and not any(_same(c, usual) for c in found):
+        if state.is_default and not any(same(c, usual) for c in found):
             found = [usual, *found]
-        return sorted(found, key=lambda choice: _distance(choice, usual))
+        return sorted(found, key=lambda choice: distance(choice, usual))
 
     def _usual(self, state: State) -> Choice:
         """The choice of the default schedule."""
@@ -174,9 +188,11 @@ class Space:
 
     def short_list(self, most: int) -> list[str]:
         """Of so many of the kernel's tilings that the estimate ranks first, the schedules."""
+        if self.first is not None:
+            return []
         kernel = _named(self.module, self.name)
         assert isinstance(kernel, loop.KernelOp)
-        return [] if self.first is not None else ranked_schedules(kernel, self.target, most)
+        return ranked_schedules(kernel, self.target, most)
 
     def followed(self, schedule: str) -> tuple[dict[tuple[object, ...], Choice], State]:
         """The choices of a schedule by the keys of their states, and the state at its end."""
@@ -209,22 +225,25 @@ class Space:
         be obeyed.
         """
         cls = self.classes[state.number]
-        as_usual = state.is_default and _same(choice, self._usual(state))
+        as_usual = state.is_default and same(choice, self._usual(state))
+        made = {**state.made, state.place: choice}
         if isinstance(choice, LeaveOut):
-            return State(state.steps, state.number + 1, {}, state.module, as_usual)
+            return State(state.steps, state.number + 1, {}, state.module, as_usual, made)
         names = [option.name for option in fields(cls)]
         given = dict(state.given)
         if not isinstance(choice, Take):
             given[names[len(given)]] = choice
         if len(given) < len(names):
-            return State(state.steps, state.number, given, state.module, as_usual)
+            return State(state.steps, state.number, given, state.module, as_usual, made)
         try:
             step = cls(**given)
         except OptionError as error:
             raise Refused(f"{cls.name}: {error}") from None
-        return self._done(state, step, as_usual)
+        return self._done(state, step, as_usual, made)
 
-    def _done(self, state: State, step: SchedulingPass, as_usual: bool) -> State:
+    def _done(
+        self, state: State, step: SchedulingPass, as_usual: bool, made: Mapping[Place, Choice]
+    ) -> State:
         """The state after a whole step."""
         module = state.module.clone()
         kernel = _named(module, self.name)
@@ -232,10 +251,10 @@ class Space:
             step.check_complete()
             step, _ = step.rewrite(kernel, module)
         except Decline:
-            return State(state.steps, state.number + 1, {}, state.module, as_usual)
+            return State(state.steps, state.number + 1, {}, state.module, as_usual, made)
         except (Misplaced, OptionError, TextError) as reason:
             raise Refused(f"{step.name}: {reason}") from None
-        return State((*state.steps, step), state.number + 1, {}, module, as_usual)
+        return State((*state.steps, step), state.number + 1, {}, module, as_usual, made)
 
 
 def _is_open(cls: type[SchedulingPass]) -> bool:
@@ -243,13 +262,14 @@ def _is_open(cls: type[SchedulingPass]) -> bool:
     return all(option.name in cls.domains for option in fields(cls))
 
 
-def _same(a: Choice, b: Choice) -> bool:
+def same(a: Choice, b: Choice) -> bool:
+    """True if two choices are the same; `True` is another one than 1."""
     return type(a) is type(b) and a == b
 
 
-def _distance(choice: Choice, usual: Choice) -> float:
+def distance(choice: Choice, usual: Choice) -> float:
     """How many times a choice has to be doubled or halved to be another; most where it cannot."""
-    if _same(choice, usual):
+    if same(choice, usual):
         return 0
     match choice, usual:
         case bool(), _:
@@ -258,7 +278,7 @@ def _distance(choice: Choice, usual: Choice) -> float:
             return abs(log2(max(choice, 0.5) / max(usual, 0.5)))
         case tuple(), tuple():
             pairs = zip_longest(reversed(choice), reversed(usual), fillvalue=1)
-            return sum(1 if isinstance(a, str) else _distance(a, b) for a, b in pairs) + 0.1
+            return sum(1 if isinstance(a, str) else distance(a, b) for a, b in pairs) + 0.1
         case (LeaveOut(), _) | (_, LeaveOut()):
             return 12
         case _:

@@ -12,32 +12,33 @@ are in units of the range of all that were found, as schedules may differ by per
 hundred times as fast; a visit that gave no schedule has none. As one bad completion says little of
 what else is below a child, a part of all descents choose evenly among the children. A node
 has at most `WIDENING sqrt(visits)` children (progressive widening; Chaslot et al., "Progressive
-strategies for Monte-Carlo tree search", 2008): as often the one that is closest to the default
-schedule as any of them, as the default may be far from the best. A new child is completed some
-times at random, from mostly as the default is to evenly; the prior says which of these is tried,
-and without one there is one, at random. A child of which all schedules are known is not followed
-again. In turn with what the tree proposes come the tilings that the estimate ranks next to the
-default schedule's, where it ranks any; what is found of them counts for the nodes on their way.
+strategies for Monte-Carlo tree search", 2008). A new child, and what completes a schedule below it,
+are chosen as in the best schedule so far, or as close to it as can be, from always to never; else
+by what was found of a choice anywhere in the tree (`dlc.tuning.move_values`), and in the descents
+that choose evenly evenly. The prior says which of some completions is tried; without one there is
+one. A child of which all schedules are known is not followed again. In turn with what the tree
+proposes come the tilings that the estimate ranks next to the default schedule's, where it ranks
+any; what is found of them counts for the nodes on their way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, log, sqrt
+from functools import partial
+from math import log, sqrt
 
+from dlc.tuning.move_values import MoveValues
 from dlc.tuning.searches import PATIENCE, Completer, Prior
-from dlc.tuning.space import Choice, Refused, Space, State
+from dlc.tuning.space import Choice, Place, Refused, Space, State, distance
 
-EXPLORATION = 0.4
+EXPLORATION = 0.2
 """C of the formula, in units of the range of values."""
 UNCERTAINTY = 0.1
 """D of the formula, in units of its square."""
 LEAST_RANGE = 0.05
-EVENLY = 1 / 3
+EVENLY = 0.2
 """How often children are chosen evenly."""
 WIDENING = 1.5
-CLOSEST = 0.5
-"""How often a new child is the one that is closest to the default schedule."""
 COMPLETIONS = 6
 """Of a new child, of which the prior chooses one."""
 SHORT_LIST = 16
@@ -51,7 +52,7 @@ class Node:
 
     def __init__(self, state: State, choices: list[Choice]) -> None:
         self.state = state
-        self.untried = choices[::-1]
+        self.untried = list(choices)
         self.children: list[Node] = []
         self.visits = 0
         self.values = 0
@@ -87,14 +88,17 @@ class TreeSearch(Completer):
         """The keys of all nodes: a state is one of them once."""
         self.default_seconds = 0.0
         self.values: list[float] = []
+        self.made: dict[str, Mapping[Place, Choice]] = {}
+        """The choices of what was proposed."""
+        self.best: Mapping[Place, Choice] = {}
+        """Those of the best so far."""
+        self.moves = MoveValues()
         self.short_list = space.short_list(SHORT_LIST)
         """Schedules that are still to be proposed."""
 
     def propose(self) -> str | None:
         if not self.paths:
-            self.paths[self.space.default] = [self.root]
-            self.root.visits += 1
-            return self.space.default
+            return self._noted(self.space.default_state, [self.root])
         if len(self.paths) % 2 and (schedule := self._listed()) is not None:
             return schedule
         for _ in range(PATIENCE):
@@ -102,15 +106,20 @@ class TreeSearch(Completer):
                 break
             evenly = self.rng.random() < EVENLY
             path = self._descended(evenly=evenly)
-            schedule = self._completed(path[-1], evenly=evenly)
-            if schedule is not None:
-                self.paths[schedule] = path
-                for node in path:
-                    node.visits += 1  # until its value is known: others look elsewhere
-                return schedule
+            state = self._completed(path[-1], evenly=evenly)
+            if state is not None:
+                return self._noted(state, path)
             for node in path:
                 node.visits += 1
         return self._listed()
+
+    def _noted(self, state: State, path: list[Node]) -> str:
+        """A schedule that is proposed, below the nodes of a path."""
+        schedule = state.schedule
+        self.paths[schedule], self.made[schedule] = path, state.made
+        for node in path:
+            node.visits += 1  # until its value is known: others look elsewhere
+        return schedule
 
     def _listed(self) -> str | None:
         """The next one of the short list that is not known."""
@@ -122,10 +131,7 @@ class TreeSearch(Completer):
                 self.refusals[listed] = str(reason)
                 continue
             if last.schedule not in self.paths:
-                self.paths[last.schedule] = self._grown({**choices, last.key: None})
-                for node in self.paths[last.schedule]:
-                    node.visits += 1
-                return last.schedule
+                return self._noted(last, self._grown({**choices, last.key: None}))
         return None
 
     def _grown(self, choices: Mapping[tuple[object, ...], Choice | None]) -> list[Node]:
@@ -153,7 +159,10 @@ class TreeSearch(Completer):
         value = 0.0
         if seconds and self.default_seconds:
             value = max(0.0, 1 + log(self.default_seconds / seconds))
+        if value > max(self.values, default=0.0):
+            self.best = self.made[schedule]
         self.values.append(value)
+        self.moves.add(self.made[schedule], value)
         for node in self.paths[schedule]:
             node.add(value)
 
@@ -192,9 +201,20 @@ class TreeSearch(Completer):
 
     def _expanded(self, node: Node, *, evenly: bool) -> Node | None:
         """A new child, past all that there is no choice about; None for one that is refused."""
-        near = not evenly and self.rng.random() < CLOSEST
-        place = -1 if near else self.rng.randrange(len(node.untried))
-        return self._child(node, self.take(node.state, node.untried.pop(place)))
+        if evenly:
+            choice = self.rng.choice(node.untried)
+        else:
+            choice = self._drawn(self.rng.random(), node.state, node.untried)
+        node.untried = [other for other in node.untried if other is not choice]
+        return self._child(node, self.take(node.state, choice))
+
+    def _drawn(self, closeness: float, state: State, choices: list[Choice]) -> Choice:
+        """With this probability the choice that is closest to that of the best schedule so far."""
+        if self.rng.random() >= closeness:
+            return self.moves.draw(self.rng, state, choices, self.scale)
+        if (wanted := self.best.get(state.place)) is None:
+            return choices[0]
+        return min(choices, key=lambda choice: distance(choice, wanted))
 
     def _child(self, node: Node, state: State | None) -> Node | None:
         """A child with a state, past all that there is no choice about."""
@@ -211,31 +231,30 @@ class TreeSearch(Completer):
             state = self.take(state, choices[0])
         return None
 
-    def _completed(self, node: Node, *, evenly: bool) -> str | None:
+    def _completed(self, node: Node, *, evenly: bool) -> State | None:
         """A schedule below a node that is not known yet; of several the one of the best prior."""
-        found: dict[str, float] = {}
+        found: dict[str, State] = {}
         whole = not self.space.choices(node.state)
         count = 1 if whole or self.prior is None else COMPLETIONS
         for number in range(count):
-            as_default = number == 0 and not node.visits and self.prior is not None
-            closeness = 0.0 if evenly else 1.0 if as_default else self.rng.random()
-            state = self.complete(node.state, closeness)
-            if state is not None and state.schedule not in {**self.paths, **found}:
-                found[state.schedule] = inf
+            as_best = number == 0 and not node.visits and self.prior is not None
+            closeness = 1.0 if as_best else self.rng.random()
+            choose = None if evenly else partial(self._drawn, closeness)
+            state = self.complete(node.state, choose)
+            if state is not None and state.schedule not in self.paths:
+                found.setdefault(state.schedule, state)
         node.known = whole
         if not found:
             return None
         if self.prior is None:
-            return next(iter(found))
+            return next(iter(found.values()))
         usual = self.prior(self.space.default)
-        schedule, seconds = min(
-            ((schedule, self.prior(schedule)) for schedule in found), key=lambda pair: pair[1]
-        )
-        if seconds > HOPELESS * usual:
+        schedule = min(found, key=self.prior)
+        if (seconds := self.prior(schedule)) > HOPELESS * usual:
             times = f"{seconds / usual:.0f} times the default's"
             self.refusals[schedule] = f"not tried: its estimate is {times}"
             return None
-        return schedule
+        return found[schedule]
 
     def _close(self, path: list[Node]) -> None:
         """Marks nodes as known below which all are."""

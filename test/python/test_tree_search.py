@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import loop_cases
 import pytest
 from tuning_cases import subject
 
 from dlc.schedule.heuristics import choose_schedule, ranked_schedules
+from dlc.tuning.move_values import MoveValues
 from dlc.tuning.searches import GreedySearch
 from dlc.tuning.space import Space
 from dlc.tuning.tree_search import SHORT_LIST, TreeSearch
@@ -54,6 +57,42 @@ def test_greedy_goes_from_the_best() -> None:
     while (schedule := search.propose()) is not None:
         search.observe(schedule, len(schedule))
     assert search.best[0] == len("tileify")
+
+
+# Choices by what was found of them anywhere.
+
+
+def test_choices_are_drawn_by_the_mean_of_their_schedules() -> None:
+    of = subject(loop_cases.softmax(5, 130))
+    space, moves, rng = Space(of.module, of.name), MoveValues(), random.Random(0)
+    state = space.start
+    while len(choices := space.choices(state)) < 3:
+        state = space.take(state, choices[0])
+    assert len({moves.mean(state.place, choice) for choice in choices}) == 1
+    for value in (1.0, 2.0):
+        moves.add({state.place: choices[1]}, 4 * value)
+        moves.add({state.place: choices[2]}, value)
+    good, unknown, bad = (moves.mean(state.place, choices[n]) for n in (1, 0, 2))
+    assert good > unknown > bad
+    drawn = [moves.draw(rng, state, choices, scale=10) for _ in range(300)]
+    assert drawn.count(choices[1]) > 2 * drawn.count(choices[2]) > 0
+    assert set(map(str, choices)) == set(map(str, drawn))
+
+
+def test_what_is_good_is_drawn_more_often_than_at_random() -> None:
+    of = subject(loop_cases.softmax(5, 130))
+
+    def good(kind: str) -> int:
+        search, count = SEARCHES[kind](Space(of.module, of.name), 0, None), 0
+        for _ in range(100):
+            schedule = search.propose()
+            assert schedule is not None
+            is_good = "threads=16" in schedule
+            search.observe(schedule, 1.0 if is_good else 3.0)
+            count += is_good
+        return count
+
+    assert good("mcts") > 2 * good("random") > 0
 
 
 # Tilings that the estimate ranks.
