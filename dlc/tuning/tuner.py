@@ -139,7 +139,7 @@ def tune_kernel(
     here those that would disturb each other are made ready `jobs` at a time, and judged alone.
     `on_trial` is told of each. `Died` if the default schedule cannot be judged.
     """
-    limits = limits or (Limits(bytes=None, start="forkserver") if judge.name == "gpu" else Limits())
+    limits = limits or _limits(judge)
     space = Space(subject.module, subject.name)
     tuning = Tuning(subject, judge)
     run = _Run(tuning, space, limits, jobs, on_trial, ray)
@@ -157,6 +157,16 @@ def tune_kernel(
         why = tuning.default.refusal if tuning.trials else "it was interrupted"
         raise Died(f"the default schedule of {subject.name} cannot be judged: {why}")
     return tuning
+
+
+def _limits(judge: Objective) -> Limits:
+    """
+    What a candidate may take. No process that runs kernels is a fork of this one, whose threads of
+    torch and CUDA it would lack.
+    """
+    if judge.side_by_side is None:
+        return Limits()
+    return Limits(bytes=None if judge.name == "gpu" else Limits.bytes, start="forkserver")
 
 
 @dataclass

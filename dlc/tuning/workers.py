@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
+from dlc.backend import BackendError
 from dlc.tuning.interrupts import check
 
 _FORK, _SERVER = multiprocessing.get_context("fork"), multiprocessing.get_context("forkserver")
@@ -33,10 +34,10 @@ class Limits:
     bytes: int | None = 16 << 30
     """Of address space; None for a process that reserves more than it uses, as CUDA's do."""
     start: Literal["fork", "forkserver"] = "fork"
-    """How processes start: none that runs CUDA can be a fork of one that has."""
+    """How processes start: none that runs CUDA, or OpenMP, can be a fork of one that has."""
 
 
-class Died(Exception):
+class Died(BackendError):
     """A call came to no answer: its process ended, or it raised; the message says how."""
 
 

@@ -259,6 +259,19 @@ def test_kernels_go_to_other_processes_as_text() -> None:
     assert isolated_call(call, Limits(start="forkserver")).seconds > 0
 
 
+def test_kernels_run_where_torch_has_had_threads() -> None:
+    """As after weights were drawn: a fork of a process with threads of OpenMP waits for them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    torch.randn(400, 400).exp_()
+    try:
+        of = subject(loop_cases.softmax(64, 1024))  # of which torch gives threads parts
+        tuning = tune_kernel(of, objective("host"), Budget(candidates=1))
+    finally:
+        torch.set_num_threads(threads)
+    assert tuning.default.score is not None
+
+
 def test_clocks_are_read_side_by_side() -> None:
     """Of several, one that is wrong is told apart."""
     of = subject(CASES[2])
@@ -281,7 +294,7 @@ def test_the_best_are_measured_again(crash: bool) -> None:
         return [Failure("wrong") if "thread" not in s else Score(len(s)) for s in schedules]
 
     judge = Objective("host", lambda _, s, __: Score(float(len(s))), True, "made up", together)
-    tuning = tune_kernel(of, judge, Budget(candidates=12))
+    tuning = tune_kernel(of, judge, Budget(candidates=12), limits=Limits())
     shortest = min((t.schedule for t in tuning.trials), key=len)
     assert sum(t.again for t in tuning.trials) >= 2
     assert tuning.best.again
