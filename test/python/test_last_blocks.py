@@ -25,6 +25,7 @@ from dlc.dialects.kernel_blocks import counters_of, last_block_of
 from dlc.registry import parse_pipeline
 from dlc.simulator import Hazard, run_module
 from dlc.simulator.checker import check_module
+from dlc.transforms.kernel.lowering import block_folds
 
 ORDERS: tuple[dict[str, Any], ...] = (
     {"order": "forward"},
@@ -250,6 +251,26 @@ def test_halves_and_what_follows(dtype: torch.dtype) -> None:
     last = compiled.with_schedule(schedules)
     assert len(last.kernels) == len(compiled.kernels) - 1
     assert torch.equal(last(*args), compiled(*args))
+
+
+@pytest.mark.parametrize(("most", "run"), [(2, 1), (16, 3), (40, 8), (999, 24)])
+def test_runs_of_parts_are_loaded_at_once(
+    most: int, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as fit and divide them: in the same order, to the same bits."""
+    case = loop_cases.gemm(5, 32, 101)
+    steps = f"tileify,split-matmul-k{{splits=24 combine=last}},{GEMM}"
+    results: list[Any] = []
+    for limit in (1, most):
+        monkeypatch.setattr(block_folds, "MOST_HELD", limit)
+        module = parse(case.text)
+        apply(module, steps.replace("register-tile", "register-tile{extents=2,2}"))
+        module = lowered(module)
+        if limit == most:
+            assert f"arith.constant {run} : index" in str(module)
+        interpret(case, module, steps)
+        results.append(run_module(module, case.inputs))
+    np.testing.assert_array_equal(*results)
 
 
 MATRICES = (

@@ -17,8 +17,8 @@ from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance
 from dlc.target import MAX_THREADS, WIDEST_ACCESS
 
-MOST_UNROLLED = 256
-"""Loads of parts by a thread that are written out, so that all of them are in flight at once."""
+MOST_HELD = 256
+"""Elements that a thread holds as it folds: of parts in flight at once, and of their fold."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,9 @@ class _Part:
 
     @property
     def loads(self) -> int:
-        """The elements that a thread of the last block loads."""
+        """The elements of one block that a thread of the last one loads."""
         kinds = (BLOCK, THREAD)
-        own = [a for a in self.axes if self.launch.kind(a) not in kinds]
-        return prod(map(self.launch.extent, [*own, *self.across]))
+        return prod(self.launch.extent(a) for a in self.axes if self.launch.kind(a) not in kinds)
 
 
 def _new_output(source: tile.KernelOp, type: MemRefType[Attribute], name: str) -> BlockArgument:
@@ -147,27 +146,37 @@ def _fold_parts(
     points: Sequence[_Part],
     parts: Sequence[BlockArgument],
 ) -> tile.ReduceOp:
-    """A reduce over the parts that blocks have stored, in their order."""
-    across = points[0].across
-    body = new_body(len(across), [a.name_hint for a in across])
-    total = tile.ReduceOp(
-        fold.monoid_name.data,
-        [launch.extent(a) for a in across],
-        [v.type for v in fold.values],
-        body,
-        [SERIAL] * len(across),
-    )
-    inner: dict[SSAValue, SSAValue] = dict(zip(across, body.block.args, strict=True))
-    loads: list[tile.LoadOp] = []
-    for point, ref, result in zip(points, parts, fold.results, strict=True):
-        loads.append(tile.LoadOp(ref, [Expr.of(inner.get(a, a)) for a in point.axes]))
-        loads[-1].result.name_hint = point.name
-        total.results[len(loads) - 1].name_hint = result.name_hint
-    for load in loads:
-        load.location = fold.location
-    body.block.add_ops([*loads, tile.YieldOp([load.result for load in loads])])
-    if sum(point.loads for point in points) <= MOST_UNROLLED:
-        total.attributes["unroll"] = UnitAttr()
+    """
+    A reduce over the parts that blocks have stored, in their order: as many loads are in flight at
+    once as `MOST_HELD` allows, of runs of parts that divide them.
+    """
+    *outer, last = points[0].across
+    count = launch.extent(last)
+    most = MOST_HELD // max(sum(point.loads for point in points), 1) - 1
+    run = max(n for n in range(1, count + 1) if count % n == 0 and n <= max(most, 1))
+    turns = [*map(launch.extent, outer), *([count // run] if run < count else [])]
+    body = new_body(len(turns), [a.name_hint for a in points[0].across])
+    own = new_body(1, [last.name_hint])
+    at = dict(zip(points[0].across, map(Expr.of, body.block.args), strict=False))
+    at[last] = at.get(last, Expr()) * run + Expr.of(own.block.args[0])
+    loads = [
+        tile.LoadOp(ref, [at[a] if a in at else Expr.of(a) for a in point.axes])
+        for point, ref in zip(points, parts, strict=True)
+    ]
+    for load, point in zip(loads, points, strict=True):
+        load.result.name_hint, load.location = point.name, fold.location
+    own.block.add_ops([*loads, tile.YieldOp([load.result for load in loads])])
+    types, monoid = [v.type for v in fold.values], fold.monoid_name.data
+    total = inner = tile.ReduceOp(monoid, [run], types, own, [SERIAL])
+    if run > 1:
+        inner.attributes["unroll"] = UnitAttr()
+    if turns:
+        body.block.add_ops([inner, tile.YieldOp(inner.results)])
+        total = tile.ReduceOp(monoid, turns, types, body, [SERIAL] * len(turns))
+    for reduce in (inner, total):
+        reduce.location = fold.location
+        for result, named in zip(reduce.results, fold.results, strict=True):
+            result.name_hint = named.name_hint
     return total
 
 
