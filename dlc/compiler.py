@@ -28,10 +28,11 @@ from dlc.diagnostics import with_hint
 from dlc.dialects.fusion_plan import FusionPlan
 from dlc.dialects.main_function import main_of
 from dlc.frontend.exclusive import exclusive
-from dlc.frontend.fx import import_program
 from dlc.frontend.imported import ImportedProgram
+from dlc.frontend.sized_program import Sizes
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.tracers import is_traced, leaves_of
+from dlc.importing import Imports
 from dlc.judge.tuned_schedules import objectives_for
 from dlc.log import get_logger
 from dlc.missing_attributes import TellsOfMissing
@@ -43,7 +44,6 @@ from dlc.saved.program_file import ProgramFile, Saved, save
 from dlc.stages import Kernel, Stages, by_kernel, compiler_context
 from dlc.target import get_target, precision_of, set_target
 from dlc.text import counted
-from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 from dlc.version import VERSION
 
 if TYPE_CHECKING:
@@ -164,9 +164,12 @@ class CompiledProgram(TellsOfMissing):
         tuned: bool = False,
         plan: str | None = None,
         precision: str | None = None,
+        dynamic_shapes: Any = None,
     ) -> None:
         if graphed:
             check_capturing(backend)
+        self.dynamic_shapes = dynamic_shapes
+        self.imports = Imports(function, dynamic_shapes)
         self.asked: Precision | None = None if precision is None else get_precision(precision)
         self.graphed = graphed
         self.schedules = by_kernel(schedules or {})
@@ -249,7 +252,7 @@ class CompiledProgram(TellsOfMissing):
                 return found
             if self.function is absent:
                 raise not_held([v.program for v in self.variants])
-            program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
+            program = self.imports.program(args, kwargs)
             set_target(program.module, self.target, self.precision)
             tuned = objectives_for(self.backend.name) if self.tuned else ()
             plan = None if self.plan is None else FusionPlan.of(self.plan)
@@ -317,7 +320,9 @@ class CompiledProgram(TellsOfMissing):
             self.tuned,
             self.plan,
             self.asked,
+            self.dynamic_shapes,
         )
+        new.imports = self.imports
         for variant in self.variants:
             stages = variant.stages.with_schedules(schedules)
             new.variants.append(Variant(variant.program, self.backend, stages))
@@ -344,7 +349,13 @@ class CompiledProgram(TellsOfMissing):
         if self.function is absent:
             raise TypeError("a loaded program is not pickled or copied: load its file again")
         given = self.function, self.target, self.backend.name, getattr(self.backend, "sync", False)
-        return _again, (*given, self.graphed, self.schedules, self.tuned, self.plan, self.asked)
+        how = self.graphed, self.schedules, self.tuned, self.plan, self.asked, self.dynamic_shapes
+        return _again, (*given, *how)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of calls that share one import: names, ranges, and what holds of them."""
+        return self.imports.sizes
 
     @property
     def memory(self) -> MemoryUse:
@@ -371,6 +382,7 @@ def compile(
     tuned: bool = False,
     plan: str | None = None,
     precision: str | None = None,
+    dynamic_shapes: Any = None,
 ) -> CompiledProgram:
     """
     Compiles a module or function as called with `args` and `kwargs`.
@@ -395,6 +407,11 @@ def compile(
     default it is what PyTorch is told at the call, `tf32` if `torch.set_float32_matmul_precision`
     or `torch.backends.cuda.matmul` allow that, else `f32`.
 
+    `dynamic_shapes` is that of `torch.export.export`: sizes of the arguments that a `Dim` or
+    `Dim.AUTO` marks may be others at a call, for which the program is not exported again. Its
+    kernels are compiled for each size; `f.sizes` tells what the sizes are called, and what the
+    program asks of them. Sizes of 0 and 1 are programs of their own, as they are to PyTorch.
+
     `target` is the chip that schedules are made for, such as `sm_90` (default: the GPU at hand,
     else sm_90); `backend` is where the kernels run: `cuda`, `host` or a `Backend` (default: `cuda`
     if there is a GPU that can, else `host`). Kernels are compiled to machine code at the first
@@ -405,9 +422,12 @@ def compile(
     if not isinstance(args, tuple | list):
         error = TypeError(f"expected a tuple of arguments, found an object of {type(args)}")
         raise with_hint(error, "of one tensor: dlc.compile(f, (x,))")
+    if isinstance(dynamic_shapes, torch.export.ShapesCollection):  # which knows these tensors only
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(f, tuple(args), kwargs)
     where = get_backend(backend, sync)
     chip = target or default_target()
-    program = CompiledProgram(f, chip, where, graph, schedules, tuned, plan, precision)
+    how = graph, schedules, tuned, plan, precision, dynamic_shapes
+    program = CompiledProgram(f, chip, where, *how)
     program.variant(tuple(args), kwargs).module("kernel")
     return program
 
@@ -438,14 +458,9 @@ def _again(
     target: str,
     backend: str,
     sync: bool,
-    graphed: bool,
-    schedules: Mapping[str, str],
-    tuned: bool,
-    plan: str | None,
-    precision: str | None,
+    *how: Any,
 ) -> CompiledProgram:
-    where = get_backend(backend, sync)
-    return CompiledProgram(function, target, where, graphed, schedules, tuned, plan, precision)
+    return CompiledProgram(function, target, get_backend(backend, sync), *how)
 
 
 def _refuse_gradients(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

@@ -16,7 +16,11 @@ LAYERS: tuple[dict[str, str], ...] = (
     {"dlc.tuning": "dlc.tune: search over schedules", "dlc.generation": "dlc.generate"},
     {"dlc_bench": "contenders, timers, counters"},
     {"dlc.compiler": "dlc.compile: a program, its variants", "dlc.loaded": "dlc.load"},
-    {"dlc.stages": "a program in all its IRs", "dlc.kernel_cache": "Kernel IR on disk"},
+    {
+        "dlc.stages": "a program in all its IRs",
+        "dlc.kernel_cache": "Kernel IR on disk",
+        "dlc.importing": "one import for many sizes",
+    },
     {"dlc.trace": "a program's IRs, passes and costs as a page"},
     {
         "dlc.transforms": "passes: one file each, a folder for each IR",

@@ -28,7 +28,7 @@ from warnings import catch_warnings
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 SHORT = "index", "schedules", "accuracy", "hazards", "faq"
-MADE = "opencl", "committed"
+MADE = "opencl", "committed", "sizes"
 MODELS = ("generation",)
 PAGES = {name: DOCS / f"{name}.md" for name in (*SHORT, *MADE, *MODELS, "tutorial", "extending")}
 PAGES["readme"] = ROOT / "README.md"

@@ -25,7 +25,7 @@ from dlc.transforms.step import SchedulingPass, written
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 CHAPTERS: dict[str, tuple[str, ...]] = {
-    "Tutorials": ("tutorial", "extending", "opencl", "committed"),
+    "Tutorials": ("tutorial", "extending", "opencl", "committed", "sizes"),
     "The six IRs": (*(f"irs/{stage}" for stage in grammar.IRS), "irs/scalars"),
     "Schedules": ("schedules", "passes", "tuning", "attention", "tensor-cores"),
     "Running": ("trace", "running", "models", "generation", "measuring"),

@@ -25,6 +25,7 @@ from functools import partial
 from dlc import __version__, plugins
 from dlc.cli.generate_options import DESCRIPTION, SUMMARY, add_generate_options
 from dlc.cli.model_options import add_model_options, at_least
+from dlc.cli.size_options import add_size_options
 from dlc.cli.usage import CommandParser
 from dlc.passes import PRINTED, STAGES
 from dlc.precision import PRECISIONS
@@ -261,6 +262,7 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("-c", metavar="TEXT", dest="text", help="the program as text")
     add_model_options(command)
+    add_size_options(command)
     command.add_argument("--target", metavar="CHIP", help="such as sm_90 [the GPU at hand]")
     command.add_argument(
         "--precision",

@@ -13,7 +13,7 @@ def describe(error: BaseException, sources: Mapping[str, str]) -> str:
     """An error as a sentence with its place. The frontend's have their place in their text."""
     if isinstance(error, BackendError):
         return f"error: {error}"
-    if type(error).__module__ == "dlc.frontend.source":
+    if any(kind.__module__ == "dlc.frontend.source" for kind in type(error).__mro__):
         first = str(error).split("\n")[0]
         text = str(error) if re.search(r"(^|: )error: ", first) else f"error: {error}"
         return "\n".join([text, *getattr(error, "__notes__", ())])

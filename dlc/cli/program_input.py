@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlc.cli.observers import Timing
+from dlc.cli.size_options import at_sizes, chosen_program, shapes_of
 from dlc.diagnostics import UsageError, closest, with_hint, with_only_hint
 from dlc.file_kinds import hint_for
 from dlc.frontend.quick_imports import quick_imports
@@ -120,6 +121,7 @@ def load_module(
     module.verify()
     verify_dominance(module)
     check_attributes(module, options.target)
+    at_sizes(module, options.sizes)
     target = options.target or stated_target(module) or DEFAULT_TARGET
     set_target(module, target, options.precision or precision_of(module))
     return module
@@ -198,18 +200,27 @@ def _imported(
         whole = _overloads(options)
     with timing.phase("dlc", "export, but for PyTorch's part"), uncollected():
         exporting = timing.phase("torch", "torch.export")
-        call = export_call(module, args, exporting=exporting, whole=whole)
+        shapes = shapes_of(options.dynamic)
+        call = export_call(module, args, exporting=exporting, whole=whole, dynamic_shapes=shapes)
     chip = target or default_target()
     precision = options.precision or default_precision()
 
-    def read() -> tuple[ModuleOp, ImportedProgram]:
+    def read() -> tuple[ModuleOp, ImportedProgram | None]:
         with timing.phase("dlc", "import to Torch IR"), uncollected():
-            from dlc.frontend.fx import import_call  # with xDSL
+            from dlc.frontend.fx import import_call, sized_program  # with xDSL
 
-            program = import_call(call)
-        set_target(program.module, chip, precision)
-        return program.module, program
+            imported = import_call(call)
+            if call.sizes is None:
+                module, program = imported.module, imported
+            else:
+                module, program = chosen_program(sized_program(call, imported), options)
+        set_target(module, chip, precision)
+        return module, program
 
+    if call.sizes is not None and options.sizes is not None:  # a program of no call that was made
+        loaded = Loaded(read)
+        loaded.module
+        return loaded
     loaded = Loaded(read, call, args, chip, precision)
     if options.command != "run":  # which may know the program by what was exported
         loaded.module

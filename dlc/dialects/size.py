@@ -32,6 +32,7 @@ from typing import TypeVar
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
+    DenseArrayBase,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -228,7 +229,8 @@ def refuse_sizes(module: ModuleOp) -> None:
     for op in module.ops:
         if isinstance(op, SymbolOp):
             name, hint = op.sym_name.data, op.symbol.hint
-            example = f'specialize{{sizes="{name}={hint or op.symbol.least}"}} binds it'
+            number = f"{name}={hint or op.symbol.least}"
+            example = f'specialize{{sizes="{number}"}} binds it, as --sizes {number} does'
             fail(op, f"expected numbers for all sizes, found @{name}", example)
 
 
@@ -277,6 +279,19 @@ def extents_of(type: TensorType | MemRefType) -> tuple[Size, ...]:
     """The extents of a type that `check_sizes` accepts."""
     sizes = iter(sizes_of(type))
     return tuple(next(sizes) if n == DYNAMIC_INDEX else Size.of(n) for n in shape_of(type))
+
+
+def numbers_attribute(numbers: Sequence[Size | int]) -> DenseArrayBase | SizesAttr:
+    """A list of sizes or numbers among attributes."""
+    sizes = tuple(Size.of(number) for number in numbers)
+    known = [size.number for size in sizes if size.number is not None]
+    return DenseArrayBase.from_list(i64, known) if len(known) == len(sizes) else SizesAttr(sizes)
+
+
+def number_attribute(number: Size | int) -> IntegerAttr | SizeAttr:
+    """A size or a number among attributes."""
+    size = Size.of(number)
+    return SizeAttr(size) if size.number is None else IntegerAttr(size.number, i64)
 
 
 Sizes = Dialect("size", [SymbolOp, FactOp], [SizesAttr, SizeAttr, FactAttr])

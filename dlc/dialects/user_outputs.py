@@ -46,7 +46,7 @@ from xdsl.ir import Attribute
 
 from dlc.diagnostics import fail
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.size import SizeAttr
+from dlc.dialects.size import number_attribute, numbers_attribute
 from dlc.ir.leaves import Constant, Leaf, Output, View
 from dlc.ir.sizes import Size
 
@@ -90,17 +90,17 @@ def _fields(leaf: Leaf) -> dict[str, Attribute]:
     if leaf.same is not None:
         fields[SAME] = IntegerAttr(leaf.same, i64)
     if (view := leaf.view) is not None:
-        fields["shape"] = DenseArrayBase.from_list(i64, list(view.shape))
-        fields["strides"] = DenseArrayBase.from_list(i64, list(view.strides))
-        fields["offset"] = IntegerAttr(view.offset, i64)
+        fields["shape"] = numbers_attribute(view.shape)
+        fields["strides"] = numbers_attribute(view.strides)
+        fields["offset"] = number_attribute(view.offset)
     return fields
 
 
 def _said(value: object) -> Attribute:
     """A constant: a whole number, a size, or the text of what else it is."""
-    if isinstance(value, Size):
-        return SizeAttr(value)
-    return IntegerAttr(value, i64) if type(value) is int else StringAttr(repr(value))
+    if isinstance(value, Size | int) and not isinstance(value, bool):
+        return number_attribute(value)
+    return StringAttr(repr(value))
 
 
 def mutated_by(main: func.FuncOp) -> list[int | None]:
@@ -180,7 +180,7 @@ def _output(
     if not isinstance(offset, IntegerAttr) or shape is None or len(shape) != len(strides or ()):
         fail(main, f"expected a view in {OUTPUTS} to have a shape, strides and an offset")
     view = View(shape, strides or (), offset.value.data)
-    if min((view.offset, *view.shape, *view.strides)) < 0:
+    if min(offset.value.data, *shape, *(strides or ())) < 0:
         fail(main, f"expected no negative numbers in a view of {OUTPUTS}, found {view}")
     return replace(whole, view=view)
 

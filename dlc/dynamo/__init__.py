@@ -80,7 +80,7 @@ def _whole(graph: GraphModule, inputs: Sequence[Any], options: Options) -> Calla
     graph = GraphModule(graph, deepcopy(graph.graph))
     name_inputs(graph)
     numbers = take_numbers(graph)
-    compiled = CompiledGraph(graph, options)
+    compiled = CompiledGraph(graph, options, inputs)
     with outside_of_tracing():
         compiled.prepare(with_numbers(concrete(inputs), numbers))
 
@@ -98,7 +98,7 @@ def _differentiable(
 
     def forward(traced: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         with outside_of_tracing():
-            return make_boxed_func(compile_forward(traced, concrete(inputs), options))
+            return make_boxed_func(compile_forward(traced, inputs, options))
 
     return aot_autograd(fw_compiler=forward, bw_compiler=_eager)(graph, inputs)
 
@@ -107,9 +107,9 @@ def compile_forward(
     graph: GraphModule, inputs: Sequence[Any], options: Options
 ) -> Callable[..., Any]:
     """A functional ATen graph, compiled as a whole or in pieces."""
-    compiled = CompiledGraph(graph, options)
+    compiled = CompiledGraph(graph, options, inputs)
     try:
-        compiled.prepare(inputs)
+        compiled.prepare(concrete(inputs))
     except DiagnosticException:
         if not options.fallback:
             raise

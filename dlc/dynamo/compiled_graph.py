@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from dlc.compiler import CompiledProgram
 from dlc.dynamo.options import Options
+from dlc.dynamo.placeholders import changing
 from dlc.frontend.constants import key_of
 from dlc.log import get_logger
 
@@ -18,15 +19,21 @@ from dlc.log import get_logger
 class CompiledGraph(torch.nn.Module):
     """
     Compiles a graph for each combination of sizes, numbers, dtypes, strides and alignments that it
-    is called with. With `fallback`, a call that it cannot be compiled for is left to PyTorch.
+    is called with. With `fallback`, a call that it cannot be compiled for is left to PyTorch. It is
+    made for arguments like `inputs`, and imported once for all sizes that are symbols there.
     """
 
-    def __init__(self, graph: GraphModule, options: Options) -> None:
+    def __init__(self, graph: GraphModule, options: Options, inputs: Sequence[Any]) -> None:
         super().__init__()
         self.graph = graph
         self.fallback = options.fallback
         self.program = CompiledProgram(
-            graph, options.chip(), options.place(), options.graph, precision=options.precision
+            graph,
+            options.chip(),
+            options.place(),
+            options.graph,
+            precision=options.precision,
+            dynamic_shapes=changing(graph, inputs),
         )
         self.left: set[Hashable] = set()
         """The calls that are left to PyTorch, by their keys."""

@@ -44,9 +44,9 @@ def compile_pieces(graph: GraphModule, options: Options) -> Callable[..., Any]:
         name = str(node.target)
         piece = split.get_submodule(name)
         assert isinstance(piece, GraphModule)
-        compiled = CompiledGraph(piece, options)
-        setattr(split, name, compiled)
         given = [argument.meta["val"] for argument in piece.graph.find_nodes(op="placeholder")]
+        compiled = CompiledGraph(piece, options, given)
+        setattr(split, name, compiled)
         try:
             compiled.prepare(concrete(given))
         except DiagnosticException as error:

@@ -6,9 +6,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import Dim
+from torch.export.dynamic_shapes import _DimHint
 from torch.fx import GraphModule, Node
+
+from dlc.frontend.calls import signature_of
+from dlc.frontend.dynamic_shapes import Tied
+from dlc.frontend.size_names import range_of
 
 
 def name_inputs(graph: GraphModule) -> None:
@@ -55,6 +62,47 @@ def with_numbers(args: Sequence[Any], positions: Sequence[int]) -> list[Any]:
     for position in positions:
         given[position] = given[position].item()
     return given
+
+
+def changing(graph: GraphModule, values: Sequence[Any]) -> list[Any] | None:
+    """
+    Which sizes and integers a tracer takes to change, as `dynamic_shapes` of the graph that it
+    passes with such arguments; None if there are none. Those of one symbol are tied.
+    """
+    known: dict[sympy.Basic, Tied] = {}
+    pairs = [
+        (str(node.target), node.meta.get("example_value", value))
+        for node, value in zip(graph.graph.find_nodes(op="placeholder"), values, strict=True)
+    ]
+    for name, value in pairs:
+        if isinstance(value, torch.Tensor):
+            for dim, extent in enumerate(value.shape):
+                _tie(extent, f"{name}_{dim}", known)
+    marked: list[Any] = []
+    for name, value in pairs:
+        if isinstance(value, torch.Tensor):
+            extents = {dim: _mark(n, known) for dim, n in enumerate(value.shape)}
+            marked.append({dim: mark for dim, mark in extents.items() if mark is not None} or None)
+        else:
+            _tie(value, name, known)
+            marked.append(_mark(value, known))
+    if all(mark is None for mark in marked):
+        return None
+    parameters = signature_of(graph).parameters.values()
+    return [marked] if any(p.kind is p.VAR_POSITIONAL for p in parameters) else marked
+
+
+def _tie(number: Any, name: str, known: dict[sympy.Basic, Tied]) -> None:
+    """Names the symbol that a number is, if it has no name."""
+    if isinstance(number, torch.SymInt) and isinstance(number.node.expr, sympy.Symbol):
+        least, most = range_of(number.node.shape_env, number.node.expr)
+        known.setdefault(number.node.expr, Tied(name, min=least, max=most))
+
+
+def _mark(number: Any, known: dict[sympy.Basic, Tied]) -> Tied | _DimHint | None:
+    if not isinstance(number, torch.SymInt) or isinstance(number.node.expr, sympy.Integer):
+        return None
+    return known.get(number.node.expr, Dim.AUTO)
 
 
 def concrete(values: Sequence[Any]) -> list[Any]:

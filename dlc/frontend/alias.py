@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 from torch.utils._pytree import tree_map
 
 from dlc.frontend.recurrent_layers import LAYERS
+from dlc.frontend.size_names import size_of, sizes_of
 from dlc.ir.leaves import View
+
+ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+"""Made of other operations, which give memory of its own, and lay it out otherwise without any."""
 
 
 class AliasAnalysis:
@@ -21,7 +27,15 @@ class AliasAnalysis:
     """
 
     def __init__(self, arguments: Mapping[Node, int], examples: Mapping[int, torch.Tensor]):
-        self.values: dict[Node, Any] = {n: _like(examples[i]) for n, i in arguments.items()}
+        modes = [e.fake_mode for e in examples.values() if isinstance(e, FakeTensor)]
+        self.mode: AbstractContextManager[object] = modes[0] if modes else nullcontext()
+        """In which tensors have no memory whatever their device, and may have sizes."""
+        self.device = None if modes else torch.device("meta")
+        """Of tensors without memory, if that is not their own."""
+        with self.mode:
+            self.values: dict[Node, Any] = {
+                n: self._like(examples[i]) for n, i in arguments.items()
+            }
         self.owners = {_storage(self.values[n]): i for n, i in arguments.items()}
         """The arguments, by the storage that stands for theirs."""
         self.holders: dict[int, list[torch.Tensor]] = {}
@@ -76,14 +90,22 @@ class AliasAnalysis:
         if node not in self.values:
             if _may_be_view(node):
                 call = tree_map(self._without_memory, (node.args, dict(node.kwargs)))
-                self.values[node] = node.target(*call[0], **call[1])  # type: ignore[operator]
+                with self.mode:
+                    self.values[node] = node.target(*call[0], **call[1])  # type: ignore[operator]
             else:
-                self.values[node] = tree_map(_like, node.meta.get("val"))
+                with self.mode:
+                    self.values[node] = tree_map(self._like, node.meta.get("val"))
         return self.values[node]
+
+    def _like(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        how = {"dtype": value.dtype, "device": self.device or value.device}
+        return torch.empty_strided(value.shape, value.stride(), **how)
 
     def _without_memory(self, argument: object) -> object:
         if isinstance(argument, torch.device):
-            return torch.device("meta")
+            return self.device or argument
         return self._value_of(argument) if isinstance(argument, Node) else argument
 
 
@@ -94,17 +116,11 @@ def _may_be_view(node: Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return getattr(target, "__name__", "") == "getitem"
-    if target in LAYERS:
+    if target in LAYERS or target is ATTENTION:
         return False
     if any(result.alias_info is not None for result in target._schema.returns):
         return True
     return target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-
-
-def _like(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
 
 
 def _kind(value: torch.Tensor) -> tuple[torch.dtype, bool, bool]:
@@ -120,7 +136,7 @@ def _view(value: torch.Tensor, bases: Sequence[torch.Tensor]) -> View | None:
     """Where a tensor lies in the memory of others; None if it is one of these, and no view."""
     if any(value is base for base in bases):
         return None
-    return View(tuple(value.shape), value.stride(), int(value.storage_offset()))
+    return View(sizes_of(value.shape), sizes_of(value.stride()), size_of(value.storage_offset()))
 
 
 def _fills_storage(value: torch.Tensor) -> bool:

@@ -50,7 +50,7 @@ def of_default(function: Callable[..., object]) -> Callable[..., object]:
     return call
 
 
-def draws(operation: object, result: Tensor) -> int:
+def draws(operation: object, result: Tensor) -> int | torch.SymInt:
     """How many places of the generator an operation of `GENERATED` takes: f64 normals take two."""
     two = operation is aten.randn.default and result.dtype == torch.float64
     return (2 if two else 1) * result.numel()

@@ -19,7 +19,9 @@ from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_on
 
 from dlc.frontend.ambient import FLAGS
 from dlc.frontend.calls import Calls, canonical_call, signature_of
+from dlc.frontend.dynamic_shapes import Marks, for_export, marks_of
 from dlc.frontend.exclusive import exclusive
+from dlc.frontend.fixed_sizes import Fixings, recorded_fixings
 from dlc.frontend.free_variables import FreeVariables
 from dlc.frontend.function_module import FunctionModule
 from dlc.frontend.given_containers import unchanged_containers
@@ -34,8 +36,11 @@ from dlc.frontend.module_attributes import (
 from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.questions import Questions
 from dlc.frontend.returned_numbers import returned_numbers
+from dlc.frontend.size_names import size_of
+from dlc.frontend.sized_call import SizedCall
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.torch_export import export
+from dlc.ir.sizes import Size
 
 KINDS: Mapping[str, Kind] = {
     "PARAMETER": "parameter",
@@ -59,6 +64,8 @@ class ExportedCall:
         attributes: ModuleAttributes,
         questions: Questions,
         free: FreeVariables,
+        marks: Sequence[Marks] | None = None,
+        fixings: Fixings | None = None,
     ) -> None:
         self.attributes = attributes
         """What the code of the modules has read of them."""
@@ -76,15 +83,32 @@ class ExportedCall:
         self.returned: Sequence[Any] = returned
         self.arguments: list[Argument] = []
         self.constants: dict[int, object] = {}
+        self.sized_numbers: dict[int, Size] = {}
+        """The leaves of the call that are numbers of its sizes."""
         self.places = places_of(root)
         self.holders: dict[Node, int] = {}
         """The nodes that hold an argument: its placeholder, and the value it is left with."""
+        self.sizes = self.named_sizes(marks, fixings or {})
+        """The sizes that the export is for, unless it is for those of this call alone."""
         self.collect_arguments()
+
+    def named_sizes(self, marks: Sequence[Marks] | None, fixings: Fixings) -> SizedCall | None:
+        """The sizes that the user has marked, if any of them may change."""
+        if marks is None:
+            return None
+        values = [self.nodes[spec.arg.name].meta["val"] for spec in self.inputs()]
+        given = self.leaves, self.leaf_names, marks, fixings, self.shown_as
+        sizes = SizedCall(values, *given)
+        return sizes if sizes.symbols else None
+
+    def inputs(self) -> list[InputSpec]:
+        """What the export takes for the leaves of the call."""
+        specs = self.exported.graph_signature.input_specs
+        return [spec for spec in specs if spec.kind.name == "USER_INPUT"]
 
     def collect_arguments(self) -> None:
         """Inputs in the order of the call, then what the module holds, by first use."""
-        specs = self.exported.graph_signature.input_specs
-        inputs = [spec for spec in specs if spec.kind.name == "USER_INPUT"]
+        specs, inputs = self.exported.graph_signature.input_specs, self.inputs()
         if len(inputs) != len(self.leaves):
             raise ImportFailure(
                 f"torch.export found {len(inputs)} inputs in a call with {len(self.leaves)}; "
@@ -92,8 +116,11 @@ class ExportedCall:
             )
         for leaf, spec in enumerate(inputs):
             value = self.leaves[leaf]
+            seen = self.nodes[spec.arg.name].meta.get("val")
             if isinstance(value, torch.Tensor):
                 self.add_argument(spec, self.leaf_names[leaf], "input", value, leaf)
+            elif self.sizes is not None and isinstance(seen, torch.SymInt):
+                self.sized_numbers[leaf] = Size.of(size_of(seen))
             else:
                 self.constants[leaf] = value
         held = {spec.arg.name: spec for spec in specs if spec.kind.name in KINDS}
@@ -119,6 +146,9 @@ class ExportedCall:
         fetch: Callable[[], torch.Tensor | None] | None = None,
     ) -> None:
         index, guard = len(self.arguments), Guard.of(tensor, self.questions.for_gradients)
+        if self.sizes is not None and leaf is not None:
+            seen = self.nodes[spec.arg.name].meta["val"]
+            guard = self.sizes.guard(guard, seen)
         self.arguments.append(Argument(index, name, kind, guard, leaf, fetch))
         self.holders[self.nodes[spec.arg.name]] = index
 
@@ -144,6 +174,12 @@ class ExportedCall:
             return self.leaves[argument.leaf]
         assert argument.tensor is not None
         return argument.tensor
+
+    def seen(self, argument: Argument) -> torch.Tensor:
+        """The same as the export has seen it: its sizes are symbols."""
+        if self.sizes is None or argument.leaf is None:
+            return self.example(argument)
+        return self.nodes[self.inputs()[argument.leaf].arg.name].meta["val"]
 
     def bind(self, args: Sequence[Any], written: Collection[int]) -> list[torch.Tensor]:
         """
@@ -171,12 +207,14 @@ def export_call(
     sources: Mapping[str, str] | None = None,
     exporting: AbstractContextManager[object] = nullcontext(),
     whole: Container[str] | None = None,
+    dynamic_shapes: Any = None,
 ) -> ExportedCall:
     """
     Exports `module` (a module in the mode it is in, or a function) as called with `args` and
     `kwargs`. `sources` maps file names of the program's code to the names to be shown in locations;
     `exporting` is entered around PyTorch's own part. ATen overloads that are not in `whole` are
-    taken apart where PyTorch can. ImportFailure where PyTorch cannot export the program.
+    taken apart where PyTorch can. `dynamic_shapes` marks the numbers of the call that may change.
+    ImportFailure where PyTorch cannot export the program.
     """
     shown_as = sources or {}
     signature = signature_of(module)
@@ -184,6 +222,10 @@ def export_call(
     args, kwargs = canonical_call(signature, args, kwargs)
     check_layouts(signature, args, kwargs)
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
+    marks, shapes = None, None
+    if dynamic_shapes is not None:
+        marks = marks_of(signature, args, kwargs, dynamic_shapes)
+        shapes = for_export(root, args, kwargs, marks) if any(marks) else None
     followed = root.tensors.values() if isinstance(root, FunctionModule) else ()
     free = FreeVariables(module, followed)
     with (
@@ -192,12 +234,15 @@ def export_call(
         recorded_attributes(free.reach_method) as attributes,
         unseen_bodies(root, attributes),
         unchanged_containers(root, signature, args, kwargs),
+        recorded_fixings() as fixings,
     ):
         with Questions() as questions:
-            exported = export(root, args, kwargs, shown_as, whole)
+            exported = export(root, args, kwargs, shown_as, whole, dynamic_shapes=shapes)
             questions.asked |= {name for name, flag in FLAGS.items() if free.reads(flag.ask)}
             if questions.for_gradients:
-                exported = export(root, args, kwargs, shown_as, whole, gradients=True)
+                exported = export(
+                    root, args, kwargs, shown_as, whole, gradients=True, dynamic_shapes=shapes
+                )
         free.check_unchanged()
     return ExportedCall(
         root,
@@ -210,6 +255,8 @@ def export_call(
         attributes,
         questions,
         free,
+        None if shapes is None else marks,
+        fixings,
     )
 
 

@@ -12,22 +12,23 @@ from torch.fx import Node
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    DenseArrayBase,
     DictionaryAttr,
     IntegerAttr,
     ModuleOp,
     StringAttr,
+    UnknownLoc,
     i64,
 )
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
+from dlc.dialects.size import FactOp, SymbolOp, number_attribute, numbers_attribute
 from dlc.dialects.user_outputs import DTYPE, MUTATES, OUTPUTS, attribute_of, plain_outputs
 from dlc.frontend.alias import AliasAnalysis
 from dlc.frontend.ambient import Ambient
 from dlc.frontend.control_flow import ProgramImporter
 from dlc.frontend.draws import STATE, fresh_state
 from dlc.frontend.exported_call import ExportedCall, export_call
-from dlc.frontend.guard import Guard
+from dlc.frontend.guard import Guard, SizedGuard
 from dlc.frontend.imported import (
     Argument,
     ImportedProgram,
@@ -37,9 +38,12 @@ from dlc.frontend.index_bounds import Bounds, index_bounds
 from dlc.frontend.nodes import Unrepresentable, Values, name_hint, tensor_type
 from dlc.frontend.pair_values import converted, main_type
 from dlc.frontend.pairs import output, strides_of_pairs
+from dlc.frontend.size_names import NoSize, is_of_sizes, size_of, sizes_of
+from dlc.frontend.sized_program import SizedProgram
 from dlc.frontend.source import Place, UnsupportedError
 from dlc.garbage import rarely_collected
 from dlc.ir.leaves import Constant, Leaf, Output
+from dlc.ir.sizes import Size, is_packed
 from dlc.target import WIDEST_ACCESS
 
 DRAWS = "dlc.draws"
@@ -68,6 +72,44 @@ def import_program(
         return import_call(call)
 
 
+def import_sized(
+    module: torch.nn.Module | Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    whole: Container[str] | None = None,
+) -> ImportedProgram | SizedProgram:
+    """
+    The same for all calls whose sizes differ where `dynamic_shapes` of `torch.export.export` says
+    so; a program of this call alone if none of its sizes may change. ImportFailure, too, for a size
+    that the user says to change and the program fixes, and UnsupportedError for what has no form
+    in Torch IR with sizes.
+    """
+    with rarely_collected():
+        call = export_call(module, args, kwargs, whole=whole, dynamic_shapes=dynamic_shapes)
+        program = import_call(call)
+        return program if call.sizes is None else sized_program(call, program)
+
+
+def sized_program(call: ExportedCall, program: ImportedProgram) -> SizedProgram:
+    """What has been imported of a call with sizes, which its module declares from here on."""
+    assert call.sizes is not None
+    symbols = call.sizes.symbols
+    try:
+        facts = call.sizes.facts
+    except NoSize as reason:
+        raise UnsupportedError([(f"what the program asks of its sizes: {reason}", None)]) from None
+    block = program.module.body.block
+    declared = [*map(SymbolOp, symbols.values()), *map(FactOp, facts)]
+    for op in declared:
+        op.location = UnknownLoc()
+    first = block.first_op
+    assert first is not None
+    block.insert_ops_before(declared, first)
+    program.module.verify()
+    return SizedProgram(program, symbols, facts, call.sizes.places, call.sized_numbers)
+
+
 def import_call(call: ExportedCall) -> ImportedProgram:
     """Mirrors an exported program in Torch IR. UnsupportedError as of `import_program`."""
     return _Importer(call).run()
@@ -81,7 +123,7 @@ class _Importer:
         self.arguments = list(call.arguments)
 
     def run(self) -> ImportedProgram:
-        examples = {a.index: self.call.example(a) for a in self.arguments}
+        examples = {a.index: self.call.seen(a) for a in self.arguments}
         types = self.argument_types(examples)
         block = Block(arg_types=types)
         values: dict[Node, Values] = dict(zip(self.call.holders, block.args, strict=True))
@@ -139,7 +181,8 @@ class _Importer:
             free=self.call.free,
             root=self.call.root,
         )
-        program.module.verify()
+        if self.call.sizes is None:
+            program.module.verify()
         return program
 
     def argument_types(self, examples: Mapping[int, torch.Tensor]) -> list[Attribute]:
@@ -186,7 +229,7 @@ class _Importer:
         aliases = AliasAnalysis(self.call.holders | written, examples)
         pairs = zip(specs, self.call.returned, strict=True)
         given = [node for spec, node in pairs if spec.kind.name == "USER_OUTPUT"]
-        nodes = [node for node in given if isinstance(node, Node)]
+        nodes = [n for n in given if isinstance(n, Node) and not is_of_sizes(n.meta["val"])]
         held = {node: found for node in nodes if (found := aliases.argument_of(node)) is not None}
         bases = aliases.bases([node for node in nodes if node not in held])
         outputs: list[Leaf] = []
@@ -194,6 +237,8 @@ class _Importer:
         for path, node in zip(self.call.output_paths(), given, strict=True):
             if not isinstance(node, Node):
                 outputs.append(Constant(path, node))
+            elif is_of_sizes(node.meta["val"]):
+                outputs.append(Constant(path, returned_size(node.meta["val"])))
             elif node in held:
                 made = output(path, "argument", *held[node], node)
                 outputs.append(with_first(made, aliases.identity(node), seen, len(outputs)))
@@ -218,48 +263,51 @@ def with_first(made: Output, identity: int, seen: dict[int, int], number: int) -
     return replace(made, same=first) if anew and first != number else made
 
 
-def argument_attributes(argument: Argument, bounds: Bounds | None, drawn: int) -> DictionaryAttr:
+def argument_attributes(
+    argument: Argument, bounds: Bounds | None, drawn: Size | int
+) -> DictionaryAttr:
     attributes: dict[str, Attribute] = {
         "dlc.name": StringAttr(argument.name),
         "dlc.kind": StringAttr(argument.kind),
     }
     if argument.kind == "random":
-        attributes[DRAWS] = IntegerAttr(drawn, i64)
+        attributes[DRAWS] = number_attribute(drawn)
     guard = argument.guard
-    strides = guard.strides
+    shape: Sequence[Size | int] = guard.shape
+    strides: Sequence[Size | int] = guard.strides
+    if isinstance(guard, SizedGuard):
+        shape, strides = guard.extents, guard.steps
+    packed = is_packed(shape, strides)
     if guard.dtype.is_complex:
         attributes[DTYPE] = StringAttr(str(guard.dtype).removeprefix("torch."))
         strides = strides_of_pairs(strides)
-    if not _is_contiguous(guard.shape, guard.strides):
-        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(strides))
+    if not packed:
+        attributes["dlc.strides"] = numbers_attribute(strides)
     if guard.align < WIDEST_ACCESS:
         attributes["dlc.align"] = IntegerAttr(guard.align, i64)
     if bounds is not None:
-        attributes["dlc.bounds"] = DenseArrayBase.from_list(i64, list(bounds))
+        attributes["dlc.bounds"] = numbers_attribute(bounds)
     return DictionaryAttr(attributes)
 
 
 def result_attributes(result: Result, node: Node) -> DictionaryAttr:
     attributes: dict[str, Attribute] = {}
     value: torch.Tensor = node.meta["val"]
-    strides = value.stride()
+    shape, strides = sizes_of(value.shape), sizes_of(value.stride())
+    packed = is_packed(shape, strides)
     if value.is_complex():
         attributes[DTYPE] = StringAttr(str(value.dtype).removeprefix("torch."))
         strides = strides_of_pairs(strides)
     if result.argument is not None:
         attributes[MUTATES] = IntegerAttr(result.argument, i64)
-    elif not _is_contiguous(tuple(value.shape), value.stride()):
-        attributes["dlc.strides"] = DenseArrayBase.from_list(i64, list(strides))
+    elif not packed:
+        attributes["dlc.strides"] = numbers_attribute(strides)
     return DictionaryAttr(attributes)
 
 
-def _is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """True if elements are in row-major order without gaps; strides of extents 0 and 1 are free."""
-    if 0 in shape:
-        return True
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent > 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
+def returned_size(value: object) -> object:
+    """A number that the user gets and that is a size; UnsupportedError for another of sizes."""
+    if isinstance(value, torch.SymInt):
+        return size_of(value)
+    reason = f"it returns {value}, which is no integer, computed from sizes"
+    raise UnsupportedError([(reason, None)])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf, prod
+from functools import reduce
+from math import inf
 
-from xdsl.dialects.builtin import IntegerType, Signedness, i1
+from xdsl.dialects.builtin import IntegerType, Signedness, TensorType, i1
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
+from dlc.dialects.size import extents_of
 from dlc.dialects.torch import AtenOp
+from dlc.ir.sizes import Size, apply
 
-Bounds = tuple[int, int]
+Bounds = tuple[Size, Size]
 """Inclusive."""
 
 _BYTE = IntegerType(8, Signedness.UNSIGNED)
@@ -35,7 +38,7 @@ def index_bounds(program: Block) -> dict[BlockArgument, Bounds]:
             argument = _origin(value)
             if argument is not None and 0 not in shape_of(value):
                 known_low, known_high = bounds.get(argument, (low, high))
-                bounds[argument] = max(low, known_low), min(high, known_high)
+                bounds[argument] = apply("max", low, known_low), apply("min", high, known_high)
     return bounds
 
 
@@ -47,22 +50,32 @@ def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, Bounds]]:
         case "index_select" | "gather" | "scatter" | "scatter_add" | "scatter_reduce":
             yield from _along(op, "index", "self", op.argument("dim"))
         case "take":
-            count = prod(shape_of(op.operands[0]))
-            yield from ((v, (-count, count - 1)) for v in [op.operand("index")] if v is not None)
+            count = reduce(Size.__mul__, _extents(op.operands[0]), Size.of(1))
+            yield from ((v, _of(count)) for v in [op.operand("index")] if v is not None)
         case "index" | "index_put" | "unsafe_index" | "unsafe_index_put":
-            given, extents = op.operand_list("indices"), shape_of(op.operands[0])
+            given, extents = op.operand_list("indices"), _extents(op.operands[0])
             # A mask takes several dimensions.
             if not any(v is not None and element_of(v) in (i1, _BYTE) for v in given):
                 found = ((v, n) for v, n in zip(given, extents, strict=False) if v is not None)
-                yield from ((value, (-n, n - 1)) for value, n in found)
+                yield from ((value, _of(n)) for value, n in found)
+
+
+def _extents(value: SSAValue) -> tuple[Size, ...]:
+    assert isinstance(value.type, TensorType)
+    return extents_of(value.type)
+
+
+def _of(count: Size) -> Bounds:
+    """Of so many elements: an index may count from the end."""
+    return count * -1, count - 1
 
 
 def _along(op: AtenOp, index: str, source: str, dim: object) -> Iterator[tuple[SSAValue, Bounds]]:
     """An index that counts from the front of one dimension."""
     value, indexed = op.operand(index), op.operand(source)
     if value is not None and indexed is not None and isinstance(dim, int):
-        shape = shape_of(indexed) or (1,)
-        yield value, (0, shape[dim] - 1)
+        extents = _extents(indexed) or (Size.of(1),)
+        yield value, (Size.of(0), extents[dim] - 1)
 
 
 def _origin(value: SSAValue) -> BlockArgument | None:

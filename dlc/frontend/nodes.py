@@ -10,15 +10,19 @@ from typing import TypeAlias
 
 import torch
 from torch.fx import Node
+from torch.utils._pytree import tree_map_only
 from xdsl.dialects.builtin import ComplexType, TensorType, f16, f32, f64, i64
 from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.dialects import torch as torch_ir
+from dlc.dialects.size import sized_tensor
 from dlc.frontend.draws import GENERATED, STATE, draws
 from dlc.frontend.eager_errors import check_eager
-from dlc.frontend.overloads import TO_DEVICE, TO_DTYPE, UNCHECKED, bind_arguments
+from dlc.frontend.overloads import ASSERTING, TO_DEVICE, TO_DTYPE, UNCHECKED, bind_arguments
+from dlc.frontend.size_names import NoSize, is_of_sizes, size_of, sizes_of
 from dlc.frontend.source import Place, location_of, place_of
 from dlc.ir.elements import ELEMENTS
+from dlc.ir.sizes import Size
 
 ELEMENT_TYPES: Mapping[torch.dtype, Attribute] = {
     **{getattr(torch, element.torch): element.type for element in ELEMENTS},
@@ -57,10 +61,11 @@ def tensor_type(value: object) -> TensorType:
     if element is None:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in ELEMENT_TYPES)
         raise Unrepresentable(f"its dtype is {value.dtype}, expected one of {known}")
-    if not all(isinstance(extent, int) for extent in value.shape):
+    try:
+        return sized_tensor(element, sizes_of(value.shape))
+    except NoSize:
         shape = "x".join(str(extent) for extent in value.shape)
-        raise Unrepresentable(f"its shape {shape} depends on data, expected a static one")
-    return TensorType(element, list(value.shape))
+        raise Unrepresentable(f"its shape {shape} depends on data, expected a static one") from None
 
 
 def name_hint(name: str) -> str | None:
@@ -83,6 +88,12 @@ def plain(value: object) -> torch_ir.Argument:
             return value
         case torch.dtype():
             return str(value).removeprefix("torch.")
+        case torch.SymInt():
+            return size_of(value)
+        case torch.SymFloat():
+            raise Unrepresentable(
+                f"its argument {value} is computed from sizes, expected an integer of them"
+            )
         case list() | tuple():
             return [plain(item) for item in value]
         case _:
@@ -90,6 +101,16 @@ def plain(value: object) -> torch_ir.Argument:
                 f"its argument {value} is of type {type(value).__name__}, expected a number, "
                 "a string, a dtype or a list"
             )
+
+
+def _number_of(node: Node) -> object:
+    """What a node stands for where that depends on sizes alone, else the node."""
+    value = node.meta.get("val")
+    return value if is_of_sizes(value) else node
+
+
+def _asserts_of_sizes(node: Node) -> bool:
+    return all(is_of_sizes(given.meta.get("val")) for given in node.all_input_nodes)
 
 
 def _described(node: Node) -> str:
@@ -110,7 +131,7 @@ class GraphImporter:
     failed: set[Node] = field(default_factory=set)
     state: SSAValue | None = None
     """The argument with seed and offset, once an operation draws random numbers."""
-    drawn: int = 0
+    drawn: Size | int = 0
     """How many random numbers the operations so far draw."""
 
     def run(self, nodes: Sequence[Node]) -> None:
@@ -119,6 +140,8 @@ class GraphImporter:
         `unsupported`; nodes that depend on it are skipped, so each cause is named once.
         """
         for node in nodes:
+            if is_of_sizes(node.meta.get("val")):
+                continue  # what takes it says what it is
             if self.failed.intersection(node.all_input_nodes):
                 self.failed.add(node)
                 continue
@@ -151,7 +174,7 @@ class GraphImporter:
             raise Unrepresentable("it runs a function of its own")
         if not isinstance(target, torch._ops.OpOverload):
             raise Unrepresentable("it computes with a number that depends on data")
-        if target in UNCHECKED:
+        if target in UNCHECKED or (target in ASSERTING and _asserts_of_sizes(node)):
             return
         if target.namespace == "transformers":
             raise Unrepresentable(
@@ -190,13 +213,14 @@ class GraphImporter:
         self.block.add_op(op)
         self.values[node] = list(op.results) if several else op.results[0]
 
-    def draw(self, node: Node) -> tuple[SSAValue, int]:
+    def draw(self, node: Node) -> tuple[SSAValue, Size | int]:
         """The state that an operation draws from, and where its own numbers begin."""
         if self.state is None:
             self.state = self.block.insert_arg(TensorType(i64, [2]), len(self.block.args))
             self.state.name_hint = STATE
         offset = self.drawn
-        self.drawn += draws(node.target, node.meta["val"])
+        count = Size.of(offset) + size_of(draws(node.target, node.meta["val"]))
+        self.drawn = count if count.number is None else count.number
         return self.state, offset
 
     def split_arguments(
@@ -206,7 +230,8 @@ class GraphImporter:
         tensors: dict[str, SSAValue] = {}
         arguments: dict[str, torch_ir.Argument] = {}
         defaults = {a.name: a.default_value for a in node.target._schema.arguments}  # type: ignore[union-attr]
-        for name, value in bind_arguments(node).items():
+        for name, given in bind_arguments(node).items():
+            value = tree_map_only(Node, _number_of, given)
             for item in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(item, Node) and item not in self.values:
                     raise Unrepresentable(f"its argument {name} is {_described(item)}")

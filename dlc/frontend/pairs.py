@@ -10,6 +10,7 @@ import torch
 from torch.fx import Node
 
 from dlc.ir.leaves import Output, View
+from dlc.ir.sizes import Size
 
 
 def is_lazy(tensor: torch.Tensor) -> bool:
@@ -27,8 +28,8 @@ def pairs_of(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
-def strides_of_pairs(strides: Sequence[int]) -> tuple[int, ...]:
-    return (*(2 * stride for stride in strides), 1)
+def strides_of_pairs(strides: Sequence[Size | int]) -> tuple[Size | int, ...]:
+    return (*(stride * 2 for stride in strides), 1)
 
 
 def output(
@@ -38,5 +39,5 @@ def output(
     is_complex = node.meta["val"].is_complex()
     if is_complex and view is not None:
         strides = strides_of_pairs(view.strides)
-        view = replace(view, shape=(*view.shape, 2), strides=strides, offset=2 * view.offset)
+        view = replace(view, shape=(*view.shape, 2), strides=strides, offset=view.offset * 2)
     return Output(path, of, number, view, is_complex)

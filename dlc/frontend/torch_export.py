@@ -20,6 +20,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OperatorBase, OpOverload
 from torch.export import exported_program
 from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
@@ -77,11 +78,13 @@ def export(
     whole: Container[str] | None = None,
     *,
     gradients: bool = False,
+    dynamic_shapes: Any = None,
 ) -> torch.export.ExportedProgram:
     """
     The functional ATen graph of a call. The overloads in `whole` (`rms_norm.default`; all of them
     if it is None) are kept, PyTorch's decompositions take apart the others as far as it has any.
-    With `gradients` the program finds them recorded and required as they are; else nowhere.
+    With `gradients` the program finds them recorded and required as they are; else nowhere. Which
+    numbers of the call are symbols is said in `dynamic_shapes` as to `torch.export.export`.
     """
     # Export would take a tensor that is passed twice for one argument: each gets its own object.
     apart = _apart if gradients else torch.Tensor.detach
@@ -97,7 +100,9 @@ def export(
         if isinstance(root, GraphModule):
             stack.enter_context(_lines_of_graph(root))
         try:
-            exported = torch.export.export(root, args, kwargs, strict=False)
+            exported = torch.export.export(
+                root, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
             for name, inner in exported.graph_module.named_modules():
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
@@ -158,6 +163,7 @@ def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str
         return False
     return all(
         node.target in LEFT
+        or _is_of_sizes(node)
         or (
             _is_functional(node.target)
             and overload_name(node.target) in whole
@@ -167,6 +173,12 @@ def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str
         )
         for node in nodes
     )
+
+
+def _is_of_sizes(node: Node) -> bool:
+    """True for a number that depends on sizes, of which none depends on data."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.SymInt) and not free_unbacked_symbols(value)
 
 
 def _is_in_training(node: Node) -> bool:

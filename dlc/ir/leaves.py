@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from dlc.ir.sizes import Size
 
 if TYPE_CHECKING:
     import torch
@@ -14,20 +17,37 @@ if TYPE_CHECKING:
 class View:
     """Elements of a tensor's memory: strides and offset in elements, from its first one."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
+    shape: tuple[Size | int, ...]
+    strides: tuple[Size | int, ...]
+    offset: Size | int
 
     def of(self, base: torch.Tensor) -> torch.Tensor:
-        return base.as_strided(self.shape, self.strides, base.storage_offset() + self.offset)
+        shape, strides, offset = self.numbers
+        return base.as_strided(shape, strides, base.storage_offset() + offset)
 
     @property
     def end(self) -> int:
         """The first element after the view's last one."""
-        if 0 in self.shape:
-            return self.offset
-        steps = zip(self.shape, self.strides, strict=True)
-        return self.offset + 1 + sum((n - 1) * s for n, s in steps)
+        shape, strides, offset = self.numbers
+        if 0 in shape:
+            return offset
+        return offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+    @cached_property
+    def numbers(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Shape, strides and offset of a view without sizes."""
+        flat = [n for n in (*self.shape, *self.strides, self.offset) if isinstance(n, int)]
+        rank = len(self.shape)
+        assert len(flat) == 2 * rank + 1, f"{self} has sizes"
+        return tuple(flat[:rank]), tuple(flat[rank:-1]), flat[-1]
+
+    def at(self, sizes: Mapping[str, int]) -> View:
+        """The view where sizes are such numbers."""
+        shape, strides = (
+            tuple(Size.of(n).evaluate(sizes) for n in numbers)
+            for numbers in (self.shape, self.strides)
+        )
+        return View(shape, strides, Size.of(self.offset).evaluate(sizes))
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,10 @@ class Output:
         tensor = self.tensor(results, arguments)
         return tensor.item() if self.is_number else tensor
 
+    def at(self, sizes: Mapping[str, int]) -> Output:
+        """The output where sizes are such numbers."""
+        return self if self.view is None else replace(self, view=self.view.at(sizes))
+
     def tensor(
         self, results: Sequence[torch.Tensor], arguments: Sequence[torch.Tensor]
     ) -> torch.Tensor:
@@ -73,6 +97,11 @@ class Constant:
     ) -> object:
         """What the user gets."""
         return self.value
+
+    def at(self, sizes: Mapping[str, int]) -> Constant:
+        """The constant where sizes are such numbers."""
+        value = self.value
+        return Constant(self.path, value.evaluate(sizes) if isinstance(value, Size) else value)
 
 
 Leaf: TypeAlias = Output | Constant

@@ -10,7 +10,7 @@ attributes; subscripts are index expressions over values (`dlc/ir/expr.py`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
@@ -213,7 +213,7 @@ class Fact:
 
     def is_implied(self, known: Mapping[str, Bounds]) -> bool:
         """True if it is so for all sizes within such bounds, as far as these tell."""
-        low, high = (self.left - self.right).bounds(known)
+        low, high = _without_common(self.left - self.right, known).bounds(known)
         sure = {"==": low == high == 0, "!=": low > 0 or high < 0}
         order = {"<": high < 0, "<=": high <= 0, ">": low > 0, ">=": low >= 0}
         return (sure | order)[self.relation]
@@ -233,6 +233,21 @@ def apply(function: str, left: Size, right: Size) -> Size:
             return left
         left, right = sorted((left, right), key=str)
     return Size((((Call(function, left, right),), 1),))
+
+
+def is_packed(shape: Sequence[Size | int], strides: Sequence[Size | int]) -> bool:
+    """
+    True if elements are in row-major order without gaps; strides of extents 0 and 1 are free. Sizes
+    are taken to be larger.
+    """
+    if 0 in shape:
+        return True
+    expected = Size.of(1)
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and Size.of(stride) != expected:
+            return False
+        expected *= extent
+    return True
 
 
 FOLDED: Final[Mapping[str, Callable[[Size, Size], Size]]] = {
@@ -289,6 +304,8 @@ def _bounds(factor: Factor, known: Mapping[str, Bounds]) -> Bounds:
             return max(a, c), max(b, d)
         case "min":
             return min(a, c), min(b, d)
+        case "mod" if a >= 0 and Fact(factor.left, "<", factor.right).is_implied(known):
+            return a, b
         case "mod" if c > 0:
             return (a, b) if 0 <= a and b < c else (0, min(b, d - 1) if a >= 0 else d - 1)
         case "floordiv" if c > 0:
@@ -296,6 +313,17 @@ def _bounds(factor: Factor, known: Mapping[str, Bounds]) -> Bounds:
             return min(ends), max(ends)
         case _:
             return -inf, inf
+
+
+def _without_common(size: Size, known: Mapping[str, Bounds]) -> Size:
+    """A size of the same sign: without the names above 0 that all of its terms have."""
+    if size.constant or not size.terms:
+        return size
+    shared = [f for f in size.terms[0][0] if all(f in monomial for monomial, _ in size.terms)]
+    positive = [
+        f for f in dict.fromkeys(shared) if isinstance(f, str) and known.get(f, (0, 0))[0] > 0
+    ]
+    return size // Size(((tuple(positive), 1),)) if positive else size
 
 
 def _over(value: float, divisor: float) -> float:

@@ -92,6 +92,7 @@ def test_facts_that_bounds_imply() -> None:
     s, b = Size.of("s"), Size.of("b")
     known = {"s": (2.0, inf), "b": (2.0, 8.0)}
     implied = (Fact(s * b, ">=", Size.of(4)), Fact(s // 2, "!=", Size.of(0)), Fact(b, "<=", b))
+    implied += (Fact(s * b, "!=", s), Fact(s % (s * b), "!=", Size.of(0)))
     open_ones = (Fact(s * b, ">", Size.of(4)), Fact(s // 2, "!=", Size.of(1)), Fact(s, ">", b))
     assert all(fact.is_implied(known) for fact in implied)
     assert not any(fact.is_implied(known) for fact in open_ones)

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from xdsl.context import Context
+from xdsl.dialects import func
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
     DictionaryAttr,
-    IntegerAttr,
     ModuleOp,
     TensorType,
-    i64,
 )
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from dlc.diagnostics import did_you_mean, fail
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.size import (
     FactAttr,
     FactOp,
@@ -28,10 +28,12 @@ from dlc.dialects.size import (
     SizesAttr,
     SymbolOp,
     extents_of,
+    number_attribute,
+    numbers_attribute,
     sized_tensor,
     symbols_in,
 )
-from dlc.ir.sizes import Bounds
+from dlc.ir.sizes import Bounds, is_packed
 from dlc.registry import OptionError
 
 
@@ -106,6 +108,27 @@ def specialize(module: ModuleOp, values: Mapping[str, int]) -> None:
                 bind_fact(op, values, left)
             case _:
                 bind.operation(op)
+    for main in module.ops:
+        if isinstance(main, func.FuncOp):
+            main.arg_attrs = without_packed(main.arg_attrs, main.function_type.inputs)
+            main.res_attrs = without_packed(main.res_attrs, main.function_type.outputs)
+
+
+def without_packed(
+    said: ArrayAttr[DictionaryAttr] | None, types: ArrayAttr[Attribute]
+) -> ArrayAttr[DictionaryAttr] | None:
+    """What is said of tensors but for strides that say nothing, now that they are known."""
+    if said is None:
+        return None
+    kept: list[DictionaryAttr] = []
+    for entry, type in zip(said, types, strict=True):
+        strides = entry.data.get("dlc.strides")
+        if isinstance(strides, DenseArrayBase) and is_packed(
+            shape_of(type), [int(n) for n in strides.get_values()]
+        ):
+            entry = DictionaryAttr({k: v for k, v in entry.data.items() if k != "dlc.strides"})
+        kept.append(entry)
+    return ArrayAttr(kept) if any(entry.data for entry in kept) else None
 
 
 def bind_symbol(op: SymbolOp, number: int) -> None:
@@ -171,13 +194,9 @@ class Binding:
     def bound(self, attribute: Attribute) -> Attribute:
         match attribute:
             case SizeAttr(data=size):
-                size = size.bind(self.values)
-                return SizeAttr(size) if size.number is None else IntegerAttr(size.number, i64)
+                return number_attribute(size.bind(self.values))
             case SizesAttr(data=sizes):
-                bound = [size.bind(self.values) for size in sizes]
-                numbers = [size.number for size in bound if size.number is not None]
-                known = len(numbers) == len(bound)
-                return DenseArrayBase.from_list(i64, numbers) if known else SizesAttr(tuple(bound))
+                return numbers_attribute([size.bind(self.values) for size in sizes])
             case TensorType():
                 return attribute if attribute.has_static_shape() else self.type(attribute)
             case ArrayAttr(data=items):

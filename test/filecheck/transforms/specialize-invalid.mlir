@@ -19,7 +19,7 @@
 // TWICE: error: specialize: expected one number for 's', found two
 // NONE: error: 'specialize' requires option 'sizes'
 // LATER: specialize-invalid.mlir:23:1: error: pass decompose-torch: 'size.symbol': expected numbers for all sizes, found @s
-// LATER: hint: specialize{sizes="s=128"} binds it
+// LATER: hint: specialize{sizes="s=128"} binds it, as --sizes s=128 does
 size.symbol @s from 2 to 4096 hint 128
 size.symbol @rows from 2
 size.fact s mod 16 == 0

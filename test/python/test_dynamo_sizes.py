@@ -1,0 +1,104 @@
+"""`torch.compile(backend="dlc")` of programs whose sizes change: how often they are exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+HOST = {"backend": "host", "fallback": False}
+
+
+class Net(nn.Module):
+    """Rows of a batch, one after the other, and numbers that depend on how many there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int, torch.Tensor]:
+        b, s, _ = x.shape
+        h = torch.relu(self.up(x)).reshape(b * s, 32)
+        return self.down(h).view(b, s, 16) + x, s, h.sum() / s
+
+
+@pytest.fixture
+def exports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """One entry for each export."""
+    found: list[int] = []
+    export = torch.export.export
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        found.append(len(found))
+        return export(*args, **kwargs)
+
+    monkeypatch.setattr(torch.export, "export", counting)
+    torch._dynamo.reset()
+    yield found
+    torch._dynamo.reset()
+
+
+def check(f: Callable[..., Any], model: Callable[..., Any], *args: Any) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(f(*args), model(*args))
+
+
+def test_dynamic_programs_are_exported_once(exports: list[int]) -> None:
+    net = Net()
+    f = torch.compile(net, backend="dlc", options=HOST, dynamic=True)
+    for b, s in ((2, 5), (2, 7), (3, 9), (4, 4)):
+        check(f, net, torch.randn(b, s, 16))
+    assert len(exports) == 1
+
+
+def test_a_dimension_that_changes_is_found_at_its_second_size(exports: list[int]) -> None:
+    net = Net()
+    f = torch.compile(net, backend="dlc", options=HOST)
+    for s in (5, 7, 9, 4, 6):
+        check(f, net, torch.randn(2, s, 16))
+    assert len(exports) == 2
+
+
+def test_a_dimension_may_be_marked(exports: list[int]) -> None:
+    net = Net()
+    f = torch.compile(net, backend="dlc", options=HOST)
+    for s in (5, 7, 9):
+        x = torch.randn(2, s, 16)
+        torch._dynamo.mark_dynamic(x, 1, min=2, max=64)
+        check(f, net, x)
+    assert len(exports) == 1
+
+
+def test_gradients_are_of_one_export_as_well(exports: list[int]) -> None:
+    net = Net()
+    f = torch.compile(net, backend="dlc", options=HOST, dynamic=True)
+    for b, s in ((2, 5), (2, 7), (3, 9)):
+        x = torch.randn(b, s, 16, requires_grad=True)
+        (ours,) = torch.autograd.grad(f(x)[0].square().sum(), x)
+        (eager,) = torch.autograd.grad(net(x)[0].square().sum(), x)
+        torch.testing.assert_close(ours, eager)
+    assert len(exports) == 1
+
+
+def test_a_size_that_only_dlc_fixes_is_compiled_for_each(exports: list[int]) -> None:
+    """What is divided by a root of a size has no form for all sizes."""
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * x.shape[0] ** -0.5
+
+    compiled = torch.compile(f, backend="dlc", options=HOST, dynamic=True)
+    for n in (4, 9):
+        check(compiled, f, torch.randn(n, 3))
+
+
+def test_integers_that_change_are_sizes(exports: list[int]) -> None:
+    def f(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x[:, :n] * n
+
+    compiled = torch.compile(f, backend="dlc", options=HOST, dynamic=True)
+    for n in (4, 9, 5):
+        check(compiled, f, torch.randn(3, 16), n)
+    assert len(exports) == 1
