@@ -40,6 +40,7 @@ from dlc.frontend.filled_views import keep_layouts
 from dlc.frontend.flexible_attention import take_attention_apart
 from dlc.frontend.fourier import FOURIER
 from dlc.frontend.fractional import FRACTIONAL
+from dlc.frontend.overlapping import OVERLAPPING
 from dlc.frontend.overloads import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
 from dlc.frontend.parts import device_hint
 from dlc.frontend.recurrent_layers import RECURRENT, is_dropping, shapes_only
@@ -332,7 +333,7 @@ def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[
 def _own() -> dict[OperatorBase, Callable[..., Any]]:
     """dlc's functions for ATen overloads, which go before PyTorch's."""
     first = (FAST_PATHS, COMPOSED, BAGS, COUNTING, DIGITS, FOURIER, FRACTIONAL, DRAWS)
-    tables = (*first, RESAMPLING, STRIDED, RECURRENT, FACTORIZATIONS)
+    tables = (*first, OVERLAPPING, RESAMPLING, STRIDED, RECURRENT, FACTORIZATIONS)
     return {op: function for table in tables for op, function in table.items()}
 
 
