@@ -42,7 +42,7 @@ from dlc.frontend.fourier import FOURIER
 from dlc.frontend.fractional import FRACTIONAL
 from dlc.frontend.overlapping import OVERLAPPING
 from dlc.frontend.overloads import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
-from dlc.frontend.parts import device_hint
+from dlc.frontend.parts import closest_name, device_hint
 from dlc.frontend.recurrent_layers import RECURRENT, is_dropping, shapes_only
 from dlc.frontend.resampling import RESAMPLING
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
@@ -124,7 +124,9 @@ def export(
         except Exception as error:
             place = place_of_traceback(error.__traceback__, shown_as)
             failure = ImportFailure(explain(error, place.text if place else ""), place)
-            raise with_hint(failure, device_hint(error)) from error
+            named = isinstance(error, AttributeError)
+            hint = closest_name(error) if named else device_hint(error)
+            raise with_hint(failure, hint) from error
 
 
 def _result_types(exported: torch.export.ExportedProgram) -> list[tuple[Any, ...] | None]:
@@ -226,6 +228,7 @@ def explain(error: Exception, line: str = "") -> str:
             of_values = (said for word, said in OF_VALUES if re.search(word, line))
             return next(of_values, sentence) if sentence == BRANCHES else sentence
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
+    first = first.replace("'FakeTensor' object", "'Tensor' object")  # what stands for it in tracing
     return f"torch.export cannot trace the program: {kind}: {first}"
 
 
