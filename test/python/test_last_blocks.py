@@ -318,3 +318,29 @@ def test_threads_that_are_dealt_over_blocks() -> None:
     np.testing.assert_array_equal(found, x.sum(0)[None, :1000] + c)
     (verdict,) = check_module(module)
     assert verdict.answer == "clean"
+
+
+def _turns(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def goes_on(i: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+        return i < 3
+
+    def turn(i: torch.Tensor, s: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return i + 1, (x * x * s).sum() * 1e-5
+
+    _, s = torch.while_loop(goes_on, turn, (torch.tensor(0), torch.ones((), dtype=x.dtype)))
+    return s, x.sum()
+
+
+def test_counts_in_loops_of_the_program() -> None:
+    """Each turn finds zeros and leaves zeros, as does what follows; they are zeroed once."""
+    torch.manual_seed(0)
+    x = torch.randn(40_003)
+    compiled = dlc.compile(_turns, (x,), backend="host")
+    split = {k.name: k.schedule for k in compiled.kernels if "split-matmul-k" in k.schedule}
+    assert len(split) == 2
+    last = compiled.with_schedule({name: ending_in_one(s) for name, s in split.items()})
+    assert last.ir("kernel").count("host.zero") == 1
+    assert len(last.kernels) == len(compiled.kernels) - 2
+    for _ in range(2):
+        for found, expected in zip(last(x), _turns(x.double()), strict=True):
+            torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-3)
