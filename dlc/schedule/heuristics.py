@@ -69,10 +69,15 @@ def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
         choice = _choose(other, target)
     once, again = (f"{c.seconds * 1e6:.1f} us" for c in (cost, again))
     return Choice(
-        choice.schedule.replace("tileify", "tileify{repeat=true}", 1),
+        _repeating(choice.schedule),
         f"{choice.reason}; what comes before is computed for each: {again} instead of {once}",
         choice.lost,
     )
+
+
+def _repeating(schedule: str) -> str:
+    """A schedule for a kernel as `repeated` makes it."""
+    return schedule.replace("tileify", "tileify{repeat=true}", 1)
 
 
 def _choose(kernel: loop.KernelOp, target: Target) -> Choice:
@@ -107,6 +112,14 @@ def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[s
     The schedules of so many of the fastest tilings by the estimate, the default one first; none of
     a kernel that is not tiled by it.
     """
+    if repeats(kernel, target)[0] is None:
+        return _ranked(kernel, target, most)
+    with repeated(kernel) as other:
+        assert other is not None
+        return [_repeating(schedule) for schedule in _ranked(other, target, most)]
+
+
+def _ranked(kernel: loop.KernelOp, target: Target, most: int) -> list[str]:
     cascade = tiled_cascade(kernel)
     if cascade and (tilings := ranked_cascades(cascade.problem, target)):
         return [_cascade(cascade, tiling) for tiling in tilings[:most]]
