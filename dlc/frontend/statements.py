@@ -448,12 +448,15 @@ class Statements:
     @contextmanager
     def _undone_if_constant(self) -> Iterator[list[bool]]:
         """What was noted of inputs and modules within is forgotten if `True` is appended."""
-        lifter = self.lifter
+        lifter, body, begun = self.lifter, [*self.body], self.begun
         before = dict(lifter.inputs), dict(lifter.examples), dict(lifter.held), set(lifter.kept)
+        computed, assigned = set(lifter.computed), set(lifter.assigned)
         outcome: list[bool] = []
         yield outcome
         if outcome[0]:
             lifter.inputs, lifter.examples, lifter.held, lifter.kept = before
+            lifter.computed, lifter.assigned = computed, assigned
+            self.body, self.begun = body, begun
 
     def _run(self, node: ast.stmt) -> bool:
         """

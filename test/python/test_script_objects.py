@@ -101,6 +101,10 @@ SCRIPTS = {
         "class A:\n    def __init__(self, t):\n        self.t = t * 2\n"
         f"{X}a = A(x)\nr = a.t + x"
     ),
+    "a constant of another object": (
+        f"{GIVEN}{X}a, b = A(torch.ones(4)), A(x)\nb.step()\ny = a.double()\nz = A(y).double()\n"
+        "r = b.t * y + z + a.t"
+    ),
     "a module in it": (
         "class A:\n    def __init__(self, m):\n        self.m, self.n = m, 0\n"
         "    def f(self, x):\n        self.n += 1\n        return self.m(x) * self.n\n"

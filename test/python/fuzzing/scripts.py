@@ -1,7 +1,8 @@
 """
 Random scripts: tensors made at random, and what people do with such at the top of a file and in
-functions: branches, loops, contexts, early returns, updates in place, lists, prints. What a script
-computes last is `r`. Its program must give it for other random numbers, too.
+functions: branches, loops, contexts, early returns, updates in place, lists, prints, objects with
+methods, generators, try. What a script computes last is `r`. Its program must give it for other
+random numbers, too, or a sentence must say that it does not.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.capture import capture_text
 from dlc.frontend.source import ImportFailure
 
 SEEDS = (0, 1)
-REFUSED = "a statement changes "
-"""What is said of scripts that are right and refused: too late a change, or one of an alias."""
+REFUSED = (
+    "a statement changes ", "the program changes ", "what is computed here ", " keeps '",
+    " computes of tensors that it makes at random is not seen",
+)  # fmt: skip
+"""What is said of scripts that are right and refused: a late change, or one of what is shared."""
 PREAMBLE = """\
 lin = nn.Linear(4, 4)
 with torch.no_grad():
@@ -37,6 +43,64 @@ class Block(nn.Module):
             return torch.tanh(x) + self.b
         return x * self.k - y
 block = Block(3)
+"""
+CLASSES = """
+class Sum:
+    def __init__(self, t=None):
+        self.t = torch.zeros(4, 4) if t is None else t
+        self.n, self.l = 1, []
+    def add(self, x):
+        self.t = self.t + x
+        self.n += 1
+        return self.t
+    def fill(self, x):
+        self.t += x
+    def put(self, x):
+        self.l.append(x)
+        return sum(self.l) * 0.5
+    def read(self, x):
+        return x * self.n - self.t
+    def twice(self):
+        return self.t * 2
+    def draw(self):
+        self.t = torch.randn(4, 4) * 0.5
+    def __call__(self, x):
+        self.n = 3 - self.n
+        return x * self.n
+class Of:
+    __slots__ = ('s', 'k')
+    count = 0
+    def __init__(self, s):
+        self.s, self.k = s, 2
+    def add(self, x):
+        self.k += 1
+        return self.s.add(x) * self.k
+def made(k):
+    for i in range(k):
+        yield torch.randn(4, 4)
+"""
+OBJECTS = """
+{o} = Sum() | {o} = Sum({a}) | {o} = Sum({a} * 2) | {o} = Of(Sum()).s | {o} = Sum(torch.ones(4, 4))
+"""
+ACTS = """
+{o}.add({a}) | {o}.fill({a}) | {o}.put({a}) | {o}.t = {a} | {o}.t = {a} * {n} | {o}.n += 1
+{x} = {o}.add({a}) * {b} | {x} = {o}.put({a}) | {x} = {o}.read({a}) | {x} = {o}.t + {a}
+{x} = {o}.twice() | {x} = {a} * {o}.n | {x} = {o}({a}) | {o}.draw() | {x} = Of({o}).add({a})
+{x} = [p.add({a}) for p in (Of({o}), {o})][{i} % 2] | {x} = sum({o}.add({a} * j) for j in range(2))
+for p in [{o}, Sum()]:;    p.add({a}) | for p in [{o}]:;    p.t = p.t * 2;    {x} = p.t
+try:;    {x} = {o}.add({a});except ValueError:;    pass | for y in ({a}, {b}):;    {o}.add(y)
+f = {o}.add;{x} = f({a}) | {x} = {o}.t;{o}.add({a}) | {o}.l = [{a}];{o}.put({b});{x} = {o}.l[0] * 2
+q = {o};q.add({a});{x} = {o}.t * q.n | (lambda t: {o}.add(t))({a}) | {o}.l.append({a})
+pair = [{o}, {a}];pair[0].add(pair[1]);{x} = pair[0].t | d = {{'o': {o}}};d['o'].fill({a})
+for j in range(2):;    {o}.draw();    {x} = {o}.t * {a} | {x} = Sum({a}).add({b}) | {o}.new = {a}
+while {o}.n < 4:;    {o}.add({a}) | if {o}.n > 1:;    {o}.add({a}) | assert {o}.n
+"""
+DRAWN = """
+{x} = sum(t * {i} for t in made(2)) | for t in made(2):;    {o}.add(t) | {x} = sum(made(3))
+{x} = [torch.randn(4, 4) * j for j in range(3)][{i} % 3] | {x}, _ = made(2)
+try:;    {x} = torch.randn(4, 4);    {o}.add({x});except ValueError:;    pass
+for j in range(2):;    {x} = torch.rand(4, 4);    {x}.mul_(2);    {o}.put({x})
+for j in range(2):;    {o}.t = torch.rand(4, 4) | {o} = Sum(torch.randn(4, 4)) | {x} = next(made(1))
 """
 CONSTANT = "torch.ones(4, 4) * {n} | torch.eye(4) - {i}"
 MADE = """
@@ -68,7 +132,8 @@ print({a}.shape) | print('a', {i}) | print(f'{{{a}.sum():.3f}}') | assert {a}.sh
 def random_script(rng: random.Random) -> str:
     """The text of a script."""
     script = _Script(rng)
-    return PREAMBLE + "\n".join(script.text()) + "\n"
+    text = "\n".join(script.text()) + "\n"
+    return PREAMBLE + (CLASSES if script.objects else "") + text
 
 
 def complaint(text: str) -> str:
@@ -80,17 +145,35 @@ def complaint(text: str) -> str:
     if torch.equal(*wanted):
         return ""  # what is computed last takes no random numbers
     try:
-        with contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stderr(io.StringIO()) as said:
             (module, args), (_, others) = (capture_text(text, seed=seed) for seed in SEEDS)
+            _trace(module, args)
     except ImportFailure as error:
-        said = str(error).split("error: ")[-1].splitlines()[0]
-        return "" if said.startswith(REFUSED) else said
+        why = str(error).split("error: ")[-1].splitlines()[0]
+        return "" if any(words in why for words in REFUSED) else why
     for seed, given, right in zip(SEEDS, (args, others), wanted, strict=True):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
         with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
             found = module(*copy.deepcopy(given))
+        if not torch.equal(torch.get_rng_state(), before):
+            return ""  # it draws itself, in another order
         if not isinstance(found, torch.Tensor) or not torch.equal(found, right):
-            return f"wrong for seed {seed}"
+            noted = "numbers are read here" in said.getvalue()
+            return "" if noted else f"wrong for seed {seed}"
     return ""
+
+
+def _trace(module: torch.nn.Module, args: Any) -> None:
+    """Runs a program without data, as an export does; ImportFailure where it changes what was."""
+    with (
+        FakeTensorMode(allow_non_fake_inputs=True) as mode,
+        torch.no_grad(),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        given = tree_map_only(torch.Tensor, mode.from_tensor, args)
+        with contextlib.suppress(RuntimeError, TypeError, AssertionError):
+            module(*given)
 
 
 def shrunk(text: str, fails: Callable[[str], bool]) -> str:
@@ -124,6 +207,8 @@ class _Script:
         Names of functions that were defined, how many tensors they take, whether a number, too, and
         whether they return two tensors.
         """
+        self.objects: list[str] = ["o1", "o2"] if rng.random() < 0.6 else []
+        """The names of objects, which are there from the first statement on."""
         self.draws = True
         """False in loops and functions of tensors, where the program itself draws when it runs."""
 
@@ -137,6 +222,10 @@ class _Script:
                 return [*lines, "if __name__ == '__main__':", "    r = main()"]
             return [*lines, "r = main()"]
         tensors, numbers = [], ["2"]
+        if self.objects:
+            lines.append(f"{self.new(tensors)} = {self.made(numbers)}")
+            lines += self.act(OBJECTS, "o1", tensors, numbers)
+            lines += self.act(OBJECTS, "o2", tensors, numbers)
         lines += self.statements(tensors, numbers, 0, self.rng.randrange(3, 9))
         lines.append(f"r = torch.sin({self.computed(tensors, numbers)})")
         return lines + self.rng.choice(([], ["r"], ["print(r)"], ["print('done', r.sum().item())"]))
@@ -191,6 +280,9 @@ class _Script:
     ) -> list[str]:
         rng = self.rng
         draw = rng.random()
+        if tensors and self.objects and depth == 0 and rng.random() < 0.5:
+            templates = DRAWN if rng.random() < 0.15 else ACTS
+            return self.act(templates, rng.choice(self.objects), tensors, numbers)
         if not tensors or draw < 0.2:
             return [f"{self.new(tensors)} = {self.made(numbers)}"]
         if draw < 0.5:
@@ -242,6 +334,14 @@ class _Script:
             tensors += [name for name in inner if name not in tensors]
             numbers += [name for name in counted if name not in numbers]
         return [head, *_indented(body)]
+
+    def act(self, templates: str, o: str, tensors: list[str], numbers: list[str]) -> list[str]:
+        """Statements with an object, one of some templates."""
+        pieces = templates.strip().replace("\n", " | ").split(" | ")
+        pick, piece = self.rng.choice, self.rng.choice(pieces)
+        a, b, n, i = pick(tensors), pick(tensors), pick((*numbers, "0.5")), pick(numbers)
+        x = self.new(tensors) if "{x}" in piece else ""
+        return piece.format(o=o, a=a, b=b, n=n, i=i, x=x).split(";")
 
     def computed(self, tensors: list[str], numbers: list[str]) -> str:
         """An expression, mostly of tensors that are there."""
