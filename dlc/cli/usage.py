@@ -6,7 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 HELP = "--help lists the options"
 
@@ -38,6 +38,10 @@ class CommandParser(argparse.ArgumentParser):
 
     commands: Mapping[str, CommandParser]
     """The parser of each command, by name."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """An option is named whole: `--size` of a script would else be taken for `--sizes`."""
+        super().__init__(*args, allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
         hint = usage_hint(message, self.option_names())
