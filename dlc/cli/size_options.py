@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlc.diagnostics import UsageError, with_hint
-
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
@@ -32,6 +30,8 @@ def shapes_of(marks: Sequence[str]) -> dict[str, dict[int, Any]] | None:
     """`dynamic_shapes` of `torch.export.export`; UsageError for text that says none."""
     from torch.export import Dim
 
+    from dlc.diagnostics import UsageError, with_hint  # with xDSL
+
     shapes: dict[str, dict[int, Any]] = {}
     for text in marks:
         name, equals, places = text.rpartition("=")
@@ -49,6 +49,7 @@ def at_sizes(module: ModuleOp, sizes: str | None) -> None:
     """Binds the sizes of a module, in place. Errors as of the pass `specialize`."""
     if sizes is None:
         return
+    from dlc.diagnostics import UsageError, with_hint
     from dlc.registry import OptionError
     from dlc.transforms.tensor.specialize import SpecializePass, specialize
 

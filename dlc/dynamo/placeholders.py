@@ -13,7 +13,6 @@ from torch.export import Dim
 from torch.export.dynamic_shapes import _DimHint
 from torch.fx import GraphModule, Node
 
-from dlc.frontend.calls import signature_of
 from dlc.frontend.dynamic_shapes import Tied
 from dlc.frontend.size_names import range_of
 
@@ -86,10 +85,7 @@ def changing(graph: GraphModule, values: Sequence[Any]) -> list[Any] | None:
         else:
             _tie(value, name, known)
             marked.append(_mark(value, known))
-    if all(mark is None for mark in marked):
-        return None
-    parameters = signature_of(graph).parameters.values()
-    return [marked] if any(p.kind is p.VAR_POSITIONAL for p in parameters) else marked
+    return marked if any(mark is not None for mark in marked) else None
 
 
 def _tie(number: Any, name: str, known: dict[sympy.Basic, Tied]) -> None:

@@ -47,12 +47,26 @@ def marks_of(
                 error = WrongMarks(f"dynamic_shapes: the program takes no argument '{name}'")
                 raise with_hint(error, did_you_mean(str(name), given))
         of_each = [shapes.get(name) for name in given]
-    elif isinstance(shapes, tuple | list) and len(shapes) == len(given):
-        of_each = [*shapes]
     else:
-        raise _wrong("dynamic_shapes", f"an entry for each of {', '.join(given)}", shapes)
+        listed = isinstance(shapes, tuple | list)
+        if listed and not (len(shapes) == 1 and isinstance(shapes[0], tuple | list)):
+            given = _one_by_one(signature, given)
+        if not listed or len(shapes) != len(given):
+            raise _wrong("dynamic_shapes", f"an entry for each of {', '.join(given)}", shapes)
+        of_each = [*shapes]
     pairs = zip(given.items(), of_each, strict=True)
     return [marks for (name, value), of in pairs for marks in _marks(value, of, name)]
+
+
+def _one_by_one(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name, those of `*args` each: `args.0`."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+            found |= {f"{name}.{number}": item for number, item in enumerate(value)}
+        else:
+            found[name] = value
+    return found
 
 
 def _marks(value: Any, shapes: Any, name: str) -> Iterator[Marks]:

@@ -13,6 +13,7 @@ import torch
 from torch.fx import Node
 from torch.utils._pytree import tree_map_only
 
+from dlc.frontend.size_names import is_of_sizes
 from dlc.frontend.source import ImportFailure, Place
 
 
@@ -39,7 +40,8 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
         integral = not result.is_floating_point() and result.numel() > 0
         if integral and not isinstance(other := arguments["other"], Node) and other == 0:
             raise DivisionByZero(f"{name}: expected integers to be divided by other than 0", place)
-    tensors = [n.meta.get("val") for n in node.all_input_nodes]
+    values = [n.meta.get("val") for n in node.all_input_nodes]
+    tensors = [value for value in values if not is_of_sizes(value)]
     if len(tensors) != 1 or not isinstance(tensors[0], torch.Tensor) or tensors[0].numel() > 0:
         return
     args, kwargs = tree_map_only(Node, _empty, (node.args, dict(node.kwargs)))
@@ -53,7 +55,14 @@ def check_eager(node: Node, arguments: dict[str, Any], place: Place | None) -> N
         raise EmptyError(f"{name}: {error}", place) from None
 
 
-def _empty(node: Node) -> torch.Tensor:
-    """What a node stands for, which has no elements."""
-    value: torch.Tensor = node.meta["val"]
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+def _empty(node: Node) -> torch.Tensor | int:
+    """What a node stands for, which has no elements or is a size: of the call that is imported."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return _number(value)
+    shape, strides = (tuple(map(_number, n)) for n in (value.shape, value.stride()))
+    return torch.empty_strided(shape, strides, dtype=value.dtype)
+
+
+def _number(size: int | torch.SymInt) -> int:
+    return size if isinstance(size, int) else size.node.hint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from weakref import WeakKeyDictionary
 
@@ -91,34 +91,36 @@ def _folded(
     return reduce(function, (as_size(operand, names) for operand in operands))
 
 
-def facts_of(env: ShapeEnv, bounds: dict[str, Bounds]) -> list[Fact]:
+def facts_of(env: ShapeEnv, bounds: Mapping[str, Bounds], example: Mapping[str, int]) -> list[Fact]:
     """
-    What an export has asked of its symbols, and found, as far as bounds do not imply it. NoSize
-    for what has no form here.
+    What an export has asked of its symbols, and found, as far as bounds do not imply it. Of what
+    holds because one or the other does, it is the one that holds of the example. NoSize for what
+    has no form here.
     """
-    names = SIZES[env]
     facts: dict[Fact, None] = {}
     for guard in env.guards:
-        for fact in _facts(env.replace(guard.expr), names):
+        for fact in _facts(env.replace(guard.expr), SIZES[env], example):
             if not fact.is_implied(bounds):
                 facts[fact] = None
     return list(facts)
 
 
-def _facts(expr: sympy.Basic, names: dict[sympy.Symbol, Size]) -> Iterator[Fact]:
-    if expr is sympy.true:
-        return
-    if isinstance(expr, sympy.And):
-        for part in expr.args:
-            yield from _facts(part, names)
-        return
-    if isinstance(expr, sympy.Not):
-        expr = sympy.Not(expr.args[0])
-    relation = RELATIONS.get(type(expr))
-    if relation is None:
-        raise NoSize(f"{expr} is no comparison of sizes")
-    left, right = (as_size(side, names) for side in expr.args)
-    yield Fact(left - left.constant, relation, right - left.constant)
+def _facts(
+    expr: sympy.Basic, names: dict[sympy.Symbol, Size], example: Mapping[str, int]
+) -> list[Fact]:
+    match expr:
+        case sympy.And():
+            return [fact for part in expr.args for fact in _facts(part, names, example)]
+        case sympy.Or():
+            ways = [_facts(part, names, example) for part in expr.args]
+            return next(way for way in ways if all(fact.holds(example) for fact in way))
+        case _ if expr is sympy.true:
+            return []
+        case _ if (relation := RELATIONS.get(type(expr))) is not None:
+            left, right = (as_size(side, names) for side in expr.args)
+            return [Fact(left - left.constant, relation, right - left.constant)]
+        case _:
+            raise NoSize(f"{expr} is no comparison of sizes")
 
 
 def range_of(env: ShapeEnv, symbol: sympy.Symbol) -> tuple[int, int | None]:

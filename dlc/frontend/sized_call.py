@@ -142,7 +142,9 @@ class SizedCall:
         """What holds of the sizes beside their ranges; NoSize for what has no form here."""
         if self.env is None:
             return []
-        return facts_of(self.env, {name: symbol.bounds for name, symbol in self.symbols.items()})
+        bounds = {name: symbol.bounds for name, symbol in self.symbols.items()}
+        example = {name: symbol.hint or 0 for name, symbol in self.symbols.items()}
+        return facts_of(self.env, bounds, example)
 
 
 def numbers_of(leaf: int, value: Any, marks: Marks) -> Iterator[Found]:

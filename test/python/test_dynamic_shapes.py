@@ -229,6 +229,38 @@ def test_a_dim_may_be_derived() -> None:
     assert program.sizes_of((torch.randn(5), torch.randn(12))) is None
 
 
+def test_what_takes_any_arguments_has_an_entry_for_each() -> None:
+    x, y = torch.randn(4, 2), torch.randn(4, 2)
+    program = sized(torch.maximum, (x, y), ({0: AUTO}, {0: AUTO}))
+    assert program.sizes_of((torch.randn(7, 2), torch.randn(7, 2))) == {"args_0_0": 7}
+    program = sized(lambda *xs: xs[0] + xs[1], (x, y), (({0: AUTO}, {0: AUTO}),))
+    assert program.sizes_of((torch.randn(7, 2), torch.randn(7, 2))) is not None
+
+
+def test_tensors_without_elements_have_sizes_as_well() -> None:
+    def f(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ y + (x.sum(1, keepdim=True) + x.shape[0])
+
+    def make(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(n, 0), torch.randn(0, n)
+
+    program = dlc.compile(f, make(4), backend="host", dynamic_shapes=({0: AUTO}, {1: AUTO}))
+    for n in (4, 7):
+        torch.testing.assert_close(program(*make(n)), f(*make(n)))
+    assert program.imports.count == 1
+
+
+def test_of_two_ways_a_fact_is_the_one_of_the_example() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.conv2d(x, w)
+
+    marks = {2: AUTO, 3: AUTO}
+    program = sized(f, (torch.randn(1, 2, 9, 8), torch.randn(3, 2, 3, 2)), (marks, marks))
+    other = torch.randn(1, 2, 7, 12), torch.randn(3, 2, 2, 4)
+    assert program.sizes_of(other) == {"x_2": 7, "x_3": 12, "w_2": 2, "w_3": 4}
+    assert program.sizes_of((other[0], torch.randn(3, 2, 8, 4))) is None
+
+
 def test_shapes_may_be_collected() -> None:
     x, y = torch.randn(4, 2), torch.randn(4, 2)
     shapes = ShapesCollection()
