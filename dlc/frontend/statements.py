@@ -7,9 +7,10 @@ that the program computes is what it returns, which may be what is printed last.
 assertions of the program's values are left out. A call of a function of the script that is given no
 tensors, such as `main()`, stands for the function's statements, as does `loss = main()` if these
 compute something of random tensors. A loop, a comprehension, a generator or a lambda that computes
-something of tensors that it makes is the program's as it stands, which draws them itself. What a
-function that returns from within a loop, or is called through a decorator, or a method computes is
-an input.
+something of tensors that it makes is the program's as it stands, which draws them itself. An object
+that holds random tensors, or that the text changes, is a variable of the program, which begins with
+a copy of it. What a function that returns from within a loop, or is called through a decorator, or
+a method computes of tensors that it makes is an input, and a note says so.
 """
 
 from __future__ import annotations
