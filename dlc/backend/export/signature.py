@@ -119,8 +119,8 @@ class _Reader:
             return Result(number, leaf.path, buffer, layout, 0, relation, leaf.is_number)
         if leaf.view.end * layout.dtype.itemsize > layout.bytes:
             fail(self.main, f"expected output {number} to lie in {buffer}, found {leaf.view}")
-        seen = Layout(leaf.view.shape, leaf.view.strides, layout.dtype)
-        offset = leaf.view.offset
+        shape, strides, offset = leaf.view.numbers
+        seen = Layout(shape, strides, layout.dtype)
         return Result(number, leaf.path, buffer, seen, offset, self._relation(number, leaf))
 
     def _relation(self, number: int, leaf: Output) -> str:
