@@ -27,6 +27,7 @@ from dlc.schedule.scheduled_time import guessed, scheduled_seconds
 from dlc.simulator.checker import Progress, check_module
 from dlc.target import SECTOR_BYTES, Target, target_of
 from dlc.trace.choices import Choices
+from dlc.trace.grammar import grammar_of
 from dlc.trace.lane_pictures import products_of
 from dlc.trace.lines import origins
 from dlc.trace.machine_code import machine_code
@@ -114,7 +115,10 @@ def trace_of(
         validated = verdicts.summary
     how = "" if measured is None else measured.how
     panes = recorder.panes
-    return Trace(title, VERSION, chip, panes, passes, kernels, memory, first, validated, how)
+    grammar = grammar_of(panes)
+    return Trace(
+        title, VERSION, chip, panes, passes, kernels, memory, first, validated, how, grammar
+    )
 
 
 def _measured(measured: Measurement, name: str) -> Measured | None:

@@ -42,7 +42,8 @@
  * @typedef {{title: string, version: string,
  *   chip: {name: string, sms: number, memory_bandwidth: number, roofs: Record<string, number>},
  *   panes: Pane[], passes: Pass[], kernels: Kernel[], memory: Memory | null,
- *   shown: string, validated: string, measured: string}} Trace
+ *   shown: string, validated: string, measured: string, grammar: Grammar}} Trace
+ * @typedef {{operations: string[], attributes: string[], keywords: string[]}} Grammar
  */
 
 /** @param {string} id @returns {HTMLElement} */
@@ -72,6 +73,8 @@ const TITLES = {
 };
 /** @param {string} ir */
 const titleOf = (ir) => TITLES[ir] ?? ir;
+/** @param {string} ir */
+const isIr = (ir) => !["python", "cuda", "sass"].includes(ir);
 /** For each pane, for each of its lines, the lines of the next pane made of it. */
 const images = trace.panes.map((pane, p) => {
   /** @type {Map<number, number[]>} */
@@ -101,25 +104,33 @@ function imagesOf(pane, line) {
 
 // Text.
 
-const TOKEN = /(\/\/.*|#\s.*)|("(?:[^"\\]|\\.)*")|(%[\w$.]+)|(\b[a-z_]+\.[a-z_.0-9]+\b)/g;
-const CLASSES = ["c", "s", "n", "o"];
+/** The class of each word of the dialects. @type {Map<string, string>} */
+const WORDS = new Map([
+  ...trace.grammar.keywords.map((word) => /** @type {[string, string]} */ ([word, "k"])),
+  ...trace.grammar.operations.map((word) => /** @type {[string, string]} */ ([word, "o"])),
+  ...trace.grammar.attributes.map((word) => /** @type {[string, string]} */ ([word, "a"])),
+]);
+const TOKEN = /(\/\/.*|#\s.*)|("(?:[^"\\]|\\.)*")|(%[\w$.]+)|([#!]?\b[a-z_]\w*(?:\.\w+)*\b)/g;
+const CLASSES = ["c", "s", "n"];
 
-/** Adds a text to an element, its comments, strings, values and operations coloured.
- * @param {HTMLElement} target @param {string} text */
-function addCode(target, text) {
+/** Adds a text to an element, its comments, strings and values coloured, and in IRs the words of
+ * their dialects.
+ * @param {HTMLElement} target @param {string} text @param {boolean} [inIr] */
+function addCode(target, text, inIr = true) {
   let at = 0;
   for (const found of text.matchAll(TOKEN)) {
-    target.append(text.slice(at, found.index));
     const kind = CLASSES[found.slice(1).findIndex((group) => group !== undefined)];
-    target.append(make("span", kind, found[0]));
+    const known = kind ?? (inIr ? WORDS.get(found[0]) : undefined);
+    if (!known) continue;
+    target.append(text.slice(at, found.index), make("span", known, found[0]));
     at = found.index + found[0].length;
   }
   target.append(text.slice(at));
 }
 
-/** @param {string} text @param {string} [classes] */
-function codeLine(text, classes = "") {
+/** @param {string} text @param {string} [classes] @param {boolean} [inIr] */
+function codeLine(text, classes = "", inIr = true) {
   const line = make("div", `line ${classes}`);
-  addCode(line, text);
+  addCode(line, text, inIr);
   return line;
 }

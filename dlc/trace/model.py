@@ -364,6 +364,16 @@ class Chip:
 
 
 @dataclass(frozen=True)
+class Grammar:
+    """The words of the dialects of the panes, as texts have them."""
+
+    operations: Sequence[str]
+    attributes: Sequence[str]
+    """With their mark, `#` or `!`."""
+    keywords: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Trace:
     """All of a page."""
 
@@ -381,6 +391,7 @@ class Trace:
     """What the runs of the program between its passes have shown; empty where nobody asked."""
     measured: str
     """Where kernels were measured; empty where they were not."""
+    grammar: Grammar
 
 
 def as_json(value: object) -> Json:

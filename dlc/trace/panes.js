@@ -69,7 +69,7 @@ function drawPanes() {
     for (const [begin, end] of ranges) {
       if (begin > 0 && ranges.length > 1) inner.append(make("div", "gap", "⋯"));
       for (let n = begin; n < end; n++) {
-        const line = codeLine(pane.lines[n]);
+        const line = codeLine(pane.lines[n], "", isIr(pane.ir));
         line.dataset.line = String(n);
         if (pane.ir === "kernel") {
           addCost(line, n);

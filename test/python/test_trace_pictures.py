@@ -17,6 +17,7 @@ from dlc.backend import BackendError
 from dlc.backend.cuda.run.nvcc import find_nvcc
 from dlc.backend.cuda.run.sass import find_nvdisasm
 from dlc.cli.dlc_cli import main
+from dlc.passes import STAGES
 from dlc.plugins import DIALECTS, resolve
 from dlc.target import get_target
 
@@ -82,16 +83,31 @@ def test_machine_code_lights_with_its_lines(tmp_path: Path, window: browser.Brow
     assert window.errors() == []
 
 
-def test_operations_of_all_dialects_are_coloured(warpgroups: Path, window: browser.Browser) -> None:
+def test_words_are_those_of_the_dialects(warpgroups: Path, window: browser.Browser) -> None:
+    """Operations, attributes and the words of formats are coloured as such; no other word is."""
     window.open(warpgroups)
-    names = [op.name for name in DIALECTS for op in resolve(DIALECTS, name).operations]
-    assert len(names) > 100
+    panes = {pane["ir"]: pane["lines"] for pane in data_of(warpgroups.read_text())["panes"]}
+    lines = [line for ir in STAGES for line in panes.get(ir, [])]
+    shown = {name for line in lines for name in named_in(line)}
+    own = {op.name for name in DIALECTS for op in resolve(DIALECTS, name).operations}
+    assert len(shown & own) > 30
     coloured = (
-        "return arguments[0].filter(name => {"
-        "const line = codeLine(`  %x = ${name} %y : f32`);"
-        "return line.querySelector('.o')?.textContent !== name; })"
+        "return arguments[0].filter(word => "
+        "codeLine(`  %x = ${word} %y : f32`).querySelector(arguments[1])?.textContent !== word)"
     )
-    assert window.run(coloured, names) == []
+    assert window.run(coloured, sorted(shown), ".o") == []
+    assert window.run(coloured, ["#tile.shared", "#kernel.local"], ".a") == []
+    assert window.run(coloured, ["across", "swizzle"], ".k") == []
+    strange = ["tile.lod", "#tile.shred", "acros"]
+    assert window.run(coloured, strange, "span.o, span.a, span.k") == strange
+    assert not window.run(
+        "return document.querySelectorAll('[data-ir=cuda] :is(.o, .a, .k)').length"
+    )
+
+
+def named_in(line: str) -> list[str]:
+    """The operations that a line of IR names."""
+    return re.findall(r"^ *(?:%[^=]*= )?([a-z_]+\.\w+)", line)
 
 
 @pytest.mark.parametrize("name", ["rms-norm", "tiny-llama"])

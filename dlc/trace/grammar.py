@@ -1,0 +1,40 @@
+"""The words that panes colour, read off the definitions of the dialects that they show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from xdsl.ir import TypeAttribute
+from xdsl.irdl import IRDLOperation
+
+from dlc.stages import compiler_context
+from dlc.trace.model import Grammar, Pane
+
+KEYWORD = re.compile(r"`(\w+)`")
+"""A literal word of a declarative assembly format."""
+
+
+def grammar_of(panes: Iterable[Pane]) -> Grammar:
+    """The grammar of all dialects of which operations or attributes are named in some panes."""
+    named = {
+        name
+        for pane in panes
+        for line in pane.lines
+        for name in re.findall(r"(?<![\w$%.])[#!]?([a-z_]\w*)\.", line)
+    }
+    context = compiler_context()
+    loaded = {dialect.name for dialect in context.loaded_dialects}
+    for name in sorted(named.intersection(context.registered_dialect_names) - loaded):
+        context.load_registered_dialect(name)
+    operations, attributes = list(context.loaded_ops), list(context.loaded_attrs)
+    formats = [
+        op.get_irdl_definition().assembly_format or ""
+        for op in operations
+        if issubclass(op, IRDLOperation)
+    ]
+    return Grammar(
+        sorted(op.name for op in operations),
+        sorted(f"{'!' if issubclass(a, TypeAttribute) else '#'}{a.name}" for a in attributes),
+        sorted({word for text in formats for word in KEYWORD.findall(text)}),
+    )
