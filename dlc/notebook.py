@@ -47,17 +47,43 @@ def _cell(text: str) -> str:
 
 def progress() -> list[Any]:
     """In a notebook an observer of the pipeline that shows how far it is; none elsewhere."""
+    return [_Progress()] if is_notebook() else []
+
+
+def is_notebook() -> bool:
+    """True if what runs is a cell of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return [_Progress()] if type(shell).__name__ == KERNEL else []
+    return type(shell).__name__ == KERNEL
+
+
+class Bar:
+    """A bar below the cell, and a text beside it."""
+
+    def __init__(self) -> None:
+        self.shown: Any = None
+
+    def show(self, share: float, text: str) -> None:
+        """The part that is done, from 0 to 1, and what is being done."""
+        self._put(f'<progress value="{share:.3f}" max="1"></progress> {escape(text)}')
+
+    def clear(self) -> None:
+        self._put("")
+
+    def _put(self, text: str) -> None:
+        display = import_module("IPython.display")  # it is there: see `is_notebook`
+        if self.shown is None:
+            self.shown = display.display(display.HTML(text), display_id=True)
+        else:
+            self.shown.update(display.HTML(text))
 
 
 class _Progress:
     """The pass that runs, below the cell, until there is none."""
 
     def __init__(self) -> None:
+        self.bar = Bar()
         self.steps: Sequence[Any] = ()
         self.done = 0
-        self.shown: Any = None
 
     def start(self, module: object, steps: Sequence[Any]) -> None:
         self.steps, self.done = steps, 0
@@ -68,12 +94,8 @@ class _Progress:
         self._show()
 
     def _show(self) -> None:
-        display = import_module("IPython.display")  # it is there: see `progress`
-        left = self.steps[self.done :]
-        text = f"{self.done} of {len(self.steps)} {escape(left[0].pass_name)} …" if left else ""
-        bar = f'<progress value="{self.done}" max="{len(self.steps)}"></progress> {text}'
-        shown = display.HTML(bar if left else "")
-        if self.shown is None:
-            self.shown = display.display(shown, display_id=True)
+        if left := self.steps[self.done :]:
+            text = f"{self.done} of {len(self.steps)} {left[0].pass_name} …"
+            self.bar.show(self.done / len(self.steps), text)
         else:
-            self.shown.update(shown)
+            self.bar.clear()

@@ -125,15 +125,13 @@ class _Shown:
         self.begin = time.monotonic()
 
     def trial(self, tuning: Tuning, trial: Trial) -> None:
-        number, best = tuning.trials.index(trial), tuning.best.seconds or 0.0
         if self.verbose:
+            number = tuning.trials.index(trial)
             took = "refused" if trial.seconds is None else f"{trial.seconds * 1e6:.2f} us"
             why = trial.refusal or difference(tuning.default.schedule, trial.schedule) or "default"
             print(f"{number:5} {took:>12}  {why.splitlines()[0]}", file=sys.stderr)
         share = self.budget.share(len(tuning.trials), time.monotonic() - self.begin)
-        STATUS.show(
-            f"{bar(share)} {tuning.subject.name}: {len(tuning.trials)}, best {best * 1e6:.2f} us"
-        )
+        STATUS.show(f"{bar(share)} {tuning.so_far}")
 
     def kernel(self, tuning: Tuning) -> None:
         self.begin = time.monotonic()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 
+from xdsl.dialects import get_all_dialects
 from xdsl.ir import TypeAttribute
 from xdsl.irdl import IRDLOperation
 
-from dlc.stages import compiler_context
+from dlc.plugins import DIALECTS, resolve
 from dlc.trace.model import Grammar, Pane
 
 KEYWORD = re.compile(r"`(\w+)`")
@@ -23,11 +25,10 @@ def grammar_of(panes: Iterable[Pane]) -> Grammar:
         for line in pane.lines
         for name in re.findall(r"(?<![\w$%.])[#!]?([a-z_]\w*)\.", line)
     }
-    context = compiler_context()
-    loaded = {dialect.name for dialect in context.loaded_dialects}
-    for name in sorted(named.intersection(context.registered_dialect_names) - loaded):
-        context.load_registered_dialect(name)
-    operations, attributes = list(context.loaded_ops), list(context.loaded_attrs)
+    known = {name: partial(resolve, DIALECTS, name) for name in DIALECTS}
+    dialects = [load() for name, load in ({**get_all_dialects()} | known).items() if name in named]
+    operations = [op for dialect in dialects for op in dialect.operations]
+    attributes = [attribute for dialect in dialects for attribute in dialect.attributes]
     formats = [
         op.get_irdl_definition().assembly_format or ""
         for op in operations

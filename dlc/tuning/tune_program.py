@@ -8,6 +8,7 @@ Tuning of all kernels of a program, one after the other; the program with the be
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from dlc.diagnostics import did_you_mean, with_hint
 from dlc.dialects import loop
 from dlc.judge.tuned_schedules import PLAN, program_key, still_makes, text_digest
 from dlc.log import get_logger
+from dlc.notebook import Bar, is_notebook
 from dlc.pipeline import text_of
 from dlc.stages import compiler_context
 from dlc.target import target_of
@@ -249,18 +251,38 @@ def tune(
             module = search.run(plans).module
             if kept is not None:
                 keep_plan(search, kept)
+        spent = Budget.of(str(budget))
+        shown = _InNotebook(spent) if is_notebook() else None
         found = tune_module(
             module,
             judge,
-            Budget.of(str(budget)),
+            spent,
             kernel=kernel,
             seed=seed,
             jobs=jobs,
             ray=ray,
+            on_trial=shown and shown.trial,
+            on_kernel=shown and shown.kernel,
             database=kept,
         )
     found.plans = search
     return found
+
+
+class _InNotebook:
+    """How far a tuning is, below the cell, with the best so far."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.bar = budget, Bar()
+        self.begin = time.monotonic()
+
+    def trial(self, tuning: Tuning, trial: Trial) -> None:
+        share = self.budget.share(len(tuning.trials), time.monotonic() - self.begin)
+        self.bar.show(share, tuning.so_far)
+
+    def kernel(self, tuning: Tuning) -> None:
+        self.begin = time.monotonic()
+        self.bar.clear()
 
 
 def get_objective(name: str | None, ray: str | None = None) -> Objective:

@@ -117,6 +117,12 @@ class Tuning:
         own, best = self.default.seconds, self.best.seconds
         return own / best if own and best else 1.0
 
+    @property
+    def so_far(self) -> str:
+        """How many candidates there are, and the time of the best."""
+        best = self.best.seconds or 0.0
+        return f"{self.subject.name}: {len(self.trials)}, best {best * 1e6:.2f} us"
+
 
 OnTrial = Callable[[Tuning, Trial], None]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -91,12 +92,25 @@ class FakeDisplay:
         self.shown.append(text)
 
 
-def test_progress_is_shown_in_notebooks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def display(monkeypatch: pytest.MonkeyPatch) -> FakeDisplay:
+    """A notebook's display, where there is none else."""
     assert notebook.progress() == []  # there is no IPython, or no notebook
     display = FakeDisplay()
     shell = type("ZMQInteractiveShell", (), {})()
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     monkeypatch.setitem(sys.modules, "IPython.display", display)
+    return display
+
+
+def test_progress_of_a_tuning_is_shown_in_notebooks(display: FakeDisplay) -> None:
+    x = torch.randn(8, 64)
+    dlc.tune(lambda x: x.sum(-1), (x,), "sm_90", objective="estimate", budget=4, database=False)
+    assert any(re.search(r"sum: 3, best \d+\.\d\d us", text) for text in display.shown)
+    assert display.shown[-1] == ""
+
+
+def test_progress_is_shown_in_notebooks(display: FakeDisplay) -> None:
     dlc.compile(torch.relu, (torch.randn(4),), target="sm_90", backend="host")
     assert any("lift-to-loops …" in text for text in display.shown)
     assert display.shown[-1] == ""  # gone when it is done
