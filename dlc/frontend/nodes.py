@@ -89,7 +89,10 @@ def plain(value: object) -> torch_ir.Argument:
         case torch.dtype():
             return str(value).removeprefix("torch.")
         case torch.SymInt():
-            return size_of(value)
+            try:
+                return size_of(value)
+            except NoSize as reason:
+                raise Unrepresentable(f"its argument: {reason}") from None
         case torch.SymFloat():
             raise Unrepresentable(
                 f"its argument {value} is computed from sizes, expected an integer of them"

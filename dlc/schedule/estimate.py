@@ -83,7 +83,7 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
     tiled = tiled_contraction(kernel)
     fitting = candidates(tiled.problem, target) if tiled else ()
     work = work_of(kernel, target, tiled.found if tiled and fitting else None)
-    share = min(1.0, work.units / target.sms)
+    share = min(1.0, max(work.units, 1) / target.sms)
     l2_bytes, issue, combine, flops = work.l2_bytes, 0.0, 0.0, work.flops
     if fitting:
         best = fitting[0]

@@ -161,7 +161,7 @@ def scan_seconds(kernel: loop.KernelOp, target: Target) -> float:
     row_count = prod(outer.hint(a) for a in outer.axes) if outer else 1
     plan = row_plan(outer, sweeps, target) or RowPlan(1, BLOCK_THREADS, 1, 1, 1, True)
     threads = plan.threads * plan.rows
-    blocks = ceil(row_count / plan.rows)
+    blocks = max(1, ceil(row_count / plan.rows))
     held = occupancy(target, threads, SCAN_REGISTERS, 0).blocks
     resident = min(max(1, held), ceil(blocks / target.sms))
     parts = plan.threads if plan.across else plan.threads // target.warp

@@ -126,7 +126,7 @@ CASES: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], int, float]] = {
     "columns": (Columns(), (torch.randn(37, 19), torch.randn(37, 3)), 3, 1e4),
     "rows": (Rows(), (torch.randn(17, 23), torch.randn(29, 17)), 2, 1e6),
     "appended": (Appended(), (torch.randn(33, 13),), 4, 1e6),
-    "appended to one row": (Appended(), (torch.randn(1, 13),), 2, 1e7),
+    "appended to one row": (Appended(), (torch.randn(1, 13),), 4, 1e7),
     "skipped": (Skipped(), (torch.randn(2, 3, 10, 6),), 2, 1e7),
     "swapped": (Swapped(), (torch.rand(19, 19) / 9, torch.rand(19, 19) / 9), 1, 1e6),
     "own": (Own(), (torch.randn(31, 17), torch.randn(17, 6)), 3, 1e5),

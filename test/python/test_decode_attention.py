@@ -82,9 +82,7 @@ def test_few_rows_are_at_most_two_launches(rows: int, keys: int, launches: int) 
     shapes = (1, 32, rows, 32), (1, 8, keys, 32), (1, 8, keys, 32)
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
     compiled = dlc.compile(shared, tuple(inputs), backend="host", target="sm_90")
-    first, *others = compiled.kernels
-    assert ("split-matmul-k" in first.schedule) == (launches == 2)
-    assert [kernel.name for kernel in others] == [f"{first.name}_combine"] * (launches - 1)
+    assert len(compiled.kernels) == launches
     exact = shared(*(x.double() for x in inputs))
     torch.testing.assert_close(compiled(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
 

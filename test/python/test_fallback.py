@@ -126,7 +126,7 @@ def test_errors_of_ours_are_suppressed(monkeypatch: pytest.MonkeyPatch):
     def broken(*args: Any, **options: Any) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr("dlc.compiler.import_program", broken)
+    monkeypatch.setattr("dlc.importing.import_program", broken)
     compiled, x = torch.compile(lambda x: x + 1, backend="dlc"), torch.ones(2)
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="a defect"):
         compiled(x)

@@ -227,7 +227,7 @@ def test_caches_are_written_where_they_change(write: Any, how: str) -> None:
     with torch.no_grad():
         for x, pos in zip(inputs, positions, strict=True):
             torch.testing.assert_close(
-                f(x, pos).double(), eager(x.double(), pos), atol=1e-6, rtol=0
+                f(x, pos).double(), eager(x.double(), pos), atol=2e-6, rtol=0
             )
             for name, cache in ours.named_buffers():
                 same = dict(eager.named_buffers())[name]

@@ -318,7 +318,7 @@ def defaults(dtype: torch.dtype) -> dict[str, Program]:
         ),
         "attention": (
             lambda q, k, v: torch.softmax((q @ k.mT).float(), -1).to(v.dtype) @ v,
-            (half(4, 33, 32), half(4, 33, 32), half(4, 33, 32)), 33,
+            (half(4, 129, 64), half(4, 129, 64), half(4, 129, 64)), 129,
         ),
     }  # fmt: skip
 
