@@ -232,8 +232,10 @@ def _with_memory(value: Any, *, in_copy: bool) -> Iterator[tuple[Any, bool]]:
         seen.add((id(inner), is_copied))
         if isinstance(inner, torch.Tensor) or hasattr(inner, "__array_interface__"):
             yield inner, is_copied
+        elif isinstance(inner, torch.nn.Module):
+            pending += [(item, False) for item in vars(inner).values()]
         elif not isinstance(inner, ModuleType):
-            shared = isinstance(inner, FunctionType | type | torch.nn.Module)
+            shared = isinstance(inner, FunctionType | type)
             pending += [(item, is_copied and not shared) for _, item in held_in(inner)]
 
 

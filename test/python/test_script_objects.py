@@ -151,3 +151,73 @@ def test_objects_that_cannot_be_the_programs_are_told(text: str, line: int, sent
         capture_text(text)
     assert str(error.value).startswith(f"<command>:{line}:")
     assert sentence in str(error.value)
+
+
+SHARED = {
+    "views of one": """
+class Cache:
+    def __init__(s):
+        s.kv = torch.zeros(2, 4, 3)
+        s.k, s.v = s.kv
+    def put(s, k, v):
+        s.k[0] = k
+        s.v[0] = v
+        return s.kv[:, :1]
+c = Cache()
+c.put(x, x)
+y = c.put(x, x) * 1
+""",
+    "an alias": """
+a = A()
+a.w = torch.ones(3)
+a.alias = a.w.view(3)
+a.w.mul_(x)
+y = a.alias + 1
+""",
+    "another object": """
+base, a = A(), A()
+base.t = torch.zeros(2, 3)
+a.t = base.t[0]
+a.t.add_(x)
+y = a.t + base.t.sum(0)
+""",
+    "a closure": """
+def made(t):
+    return lambda x: x + t
+a = A()
+a.t = torch.zeros(3)
+f = made(a.t)
+a.t.add_(x)
+y = f(x)
+""",
+    "a default": """
+a = A()
+a.t = torch.zeros(2, 3)
+def f(x, t=a.t[0]):
+    return x + t
+a.t.add_(x)
+y = f(x)
+""",
+    "a module": """
+a = A()
+a.m = torch.nn.BatchNorm1d(3).eval()
+a.t = a.m.running_mean[:2]
+a.t.add_(x[:2])
+y = a.m(x[None])
+""",
+    "an array": """
+import numpy
+n = numpy.zeros((2, 3), dtype=numpy.float32)
+a = A()
+a.t = torch.from_numpy(n)[0]
+a.t.add_(x)
+y = a.t + torch.from_numpy(n).sum(0)
+""",
+}
+
+
+@pytest.mark.parametrize("text", SHARED.values(), ids=SHARED)
+def test_copies_that_would_not_share_memory_are_refused(text: str) -> None:
+    begin = "import torch\nclass A:\n    pass\nx = torch.randn(3)\n"
+    with pytest.raises(ImportFailure, match=r"share[s]? memory|at which a function"):
+        capture_text(begin + text)
