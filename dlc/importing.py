@@ -62,9 +62,9 @@ class Imports:
             return import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)
         try:
             return import_sized(self.function, args, kwargs, self.dynamic_shapes, DECOMPOSITIONS)
-        except WrongMarks:
-            raise
         except DiagnosticException as error:
+            if isinstance(error, WrongMarks) and self.count == 1:
+                raise
             if not self.sized and requires(self.dynamic_shapes):
                 raise
             program = import_program(self.function, args, kwargs, whole=DECOMPOSITIONS)

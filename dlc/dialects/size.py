@@ -213,11 +213,6 @@ def symbols_in(module: Operation) -> dict[str, Symbol]:
     return {op.sym_name.data: op.symbol for op in _of(module, SymbolOp)}
 
 
-def facts_in(module: Operation) -> list[Fact]:
-    """What a module says of its sizes."""
-    return [op.holds.data for op in _of(module, FactOp)]
-
-
 def _of(module: Operation, kind: type[Op]) -> Iterator[Op]:
     for region in module.regions:
         for block in region.blocks:

@@ -18,11 +18,11 @@ def overlapped(frames: Tensor, length: int, step: int) -> Tensor:
     i + k. Rows that are one element longer each, read as if they were not, lie so.
     """
     *batch, n, size = frames.shape
-    turns = math.ceil(size / step)
+    count, turns = math.prod(batch), math.ceil(size / step)
     steps = n + turns - 1
-    rows = pad(frames, (0, turns * step - size)).reshape(-1, n, turns, step).transpose(1, 2)
-    longer = pad(rows, (0, 0, 0, turns)).reshape(-1, turns * (steps + 1), step)
-    shifted = longer[:, : turns * steps].reshape(-1, turns, steps, step)
+    rows = pad(frames, (0, turns * step - size)).reshape(count, n, turns, step)
+    longer = pad(rows.transpose(1, 2), (0, 0, 0, turns)).reshape(count, turns * (steps + 1), step)
+    shifted = longer[:, : turns * steps].reshape(count, turns, steps, step)
     result = shifted.sum(1, dtype=frames.dtype).reshape(*batch, steps * step)
     return pad(result, (0, max(0, length - steps * step)))[..., :length]
 

@@ -81,7 +81,7 @@ class Size:
 
     def __floordiv__(self, other: Size | int) -> Size:
         """A quotient; what the divisor, where it is one term, divides is taken out of it."""
-        other = Size.of(other)
+        other = _divisor(other)
         if len(other._all) != 1:
             return Size() if not self._all else apply("floordiv", self, other)
         parts = [(term, _quotient(term, other._all[0])) for term in self._all]
@@ -91,7 +91,7 @@ class Size:
 
     def __mod__(self, other: Size | int) -> Size:
         """A remainder, which is what the terms leave that the divisor, of one term, divides not."""
-        other = Size.of(other)
+        other = _divisor(other)
         if len(other._all) != 1:
             return Size() if not self._all else apply("mod", self, other)
         rest = _sum([term for term in self._all if not _quotient(term, other._all[0])], 0)
@@ -273,6 +273,13 @@ def _sum(terms: Iterable[tuple[Monomial, int]], constant: int) -> Size:
 
 def _order(factor: Factor) -> tuple[bool, str]:
     return isinstance(factor, Call), str(factor)
+
+
+def _divisor(value: Size | int) -> Size:
+    size = Size.of(value)
+    if size.number == 0:
+        raise ZeroDivisionError("a size is divided by 0")
+    return size
 
 
 def _quotient(

@@ -91,8 +91,8 @@ def contractions(root: Operation) -> list[Contraction]:
 
 def operands_of(root: Operation) -> set[SSAValue]:
     """
-    What is multiplied in a kernel or launch: the memrefs of both operands of its contractions, and
-    of its products of a matrix and a vector, where one varies along no free axis.
+    The memrefs that the contractions of a kernel or launch read, and those that reduces as of a
+    matrix and a vector do, where one varies along no free axis.
     """
     reduces = [op for op in root.walk() if isinstance(op, ReduceOpBase)]
     along = variance(root) if reduces else {}
