@@ -180,7 +180,7 @@ def _output(
     if not isinstance(offset, IntegerAttr) or shape is None or len(shape) != len(strides or ()):
         fail(main, f"expected a view in {OUTPUTS} to have a shape, strides and an offset")
     view = View(shape, strides or (), offset.value.data)
-    if min(offset.value.data, *shape, *(strides or ())) < 0:
+    if min((offset.value.data, *shape, *(strides or ()))) < 0:
         fail(main, f"expected no negative numbers in a view of {OUTPUTS}, found {view}")
     return replace(whole, view=view)
 

@@ -61,6 +61,15 @@ def test_views_alone_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(r"0  \[4, 3\] .* OK  \(view of x\)", said)
 
 
+def test_views_without_axes_are_views(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "(lambda x: (x * 2, x.detach()))(torch.randn(()))"
+    assert main(["compile", "-c", text, "--ir", "kernel"]) == 0
+    text = capsys.readouterr().out
+    outputs = outputs_of(main_of(LocParser(compiler_context(), text, "k.mlir").parse_module()))
+    assert "offset = 0" in text
+    assert outputs is not None
+
+
 def test_every_stage_says_the_same() -> None:
     def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = x @ x
