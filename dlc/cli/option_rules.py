@@ -87,6 +87,10 @@ def _goes_past_fusion(options: argparse.Namespace) -> bool:
     return getattr(options, "ir", None) not in ("torch", "tensor")
 
 
+def _has_sizes(options: argparse.Namespace) -> bool:
+    return bool(options.dynamic) or not _has_program(options)
+
+
 MODEL = "a model: a directory, a configuration or an id such as Qwen/Qwen2.5-7B"
 PROGRAM = "a program of PyTorch: -c, a script or a model"
 NEEDS = (
@@ -104,6 +108,8 @@ NEEDS = (
     Need("--lines", "-o DIR/", lambda options: names_directory(options.o)),
     Need("--contenders", "--bench", lambda options: options.bench),
     Need("--contenders", PROGRAM, _has_program),
+    Need("--dynamic", PROGRAM, _has_program),
+    Need("--sizes", "--dynamic, or a file of IR with sizes", _has_sizes),
     Need("--db", "--tuned", lambda options: options.command == "tune" or options.tuned),
     Need("--plan", "an IR that comes after fusion", _goes_past_fusion),
     Need("--plan", "no --plans, which search for one", lambda o: getattr(o, "plans", 1) == 1),

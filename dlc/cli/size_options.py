@@ -17,7 +17,6 @@ def add_size_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--dynamic",
         action="append",
-        default=[],
         metavar="[NAME=]INPUT:DIM,…",
         help="sizes of inputs that may change: x:0,y:1 are two, s=x:0,y:1 is one, called s",
     )
@@ -26,14 +25,14 @@ def add_size_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def shapes_of(marks: Sequence[str]) -> dict[str, dict[int, Any]] | None:
+def shapes_of(marks: Sequence[str] | None) -> dict[str, dict[int, Any]] | None:
     """`dynamic_shapes` of `torch.export.export`; UsageError for text that says none."""
     from torch.export import Dim
 
     from dlc.diagnostics import UsageError, with_hint  # with xDSL
 
     shapes: dict[str, dict[int, Any]] = {}
-    for text in marks:
+    for text in marks or ():
         name, equals, places = text.rpartition("=")
         mark = Dim(name) if equals and name.isidentifier() else Dim.AUTO
         for place in places.split(","):

@@ -313,6 +313,8 @@ def test_a_misspelt_word_is_told_the_closest(
         ("compile -c x --with-weights", "--with-weights needs -o DIR/"),
         ("compile -c x --with-weights -o x.cu", "--with-weights needs -o DIR/"),
         ("compile x.mlir --with-weights -o d/", "--with-weights needs a program of PyTorch"),
+        ("compile -c x --sizes s=3", "--sizes needs --dynamic, or a file of IR with sizes"),
+        ("compile x.mlir --dynamic x:0", "--dynamic needs a program of PyTorch"),
         ("run -c x --contenders eager", "--contenders needs --bench"),
         ("run x.mlir --bench --contenders eager", "--contenders needs a program of PyTorch"),
         ("run -c x --bench --contenders egaer", "unknown contender 'egaer'"),
