@@ -59,6 +59,11 @@ ROUNDED = 1 - 1e-9
 """Keeps a bound below what it bounds when both are rounded."""
 
 
+def filled(warps: float) -> float:
+    """The share of its issue slots that a scheduler fills with so many warps: it wants three."""
+    return min(1.0, 0.55 + 0.15 * warps)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One way to tile a problem for a target."""
@@ -277,8 +282,7 @@ class Candidate:
         The share of issue slots that so many warps of an SM fill: each scheduler wants three, or
         fewer whose threads have more sums than `MANY`, as these wait for less.
         """
-        per_scheduler = warps / SCHEDULERS * max(1, self.sums / MANY)
-        return min(1.0, 0.55 + 0.15 * per_scheduler)
+        return filled(warps / SCHEDULERS * max(1, self.sums / MANY))
 
     @cached
     def memory_seconds(self) -> float:

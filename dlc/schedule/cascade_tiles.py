@@ -31,6 +31,7 @@ from dlc.schedule.candidate import (
     VECTOR,
     WAVEFRONTS,
     combining_seconds,
+    filled,
 )
 from dlc.schedule.cascade_problem import CascadeProblem, TiledCascade
 from dlc.schedule.occupancy import occupancy
@@ -265,7 +266,7 @@ class CascadeCandidate:
 def _filled(warps: float) -> float:
     """The share of an SM's issue slots that so many warps fill: each issues for one scheduler."""
     each = warps / SCHEDULERS
-    return min(1.0, each, 0.55 + 0.15 * each)
+    return min(each, filled(each))
 
 
 def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:

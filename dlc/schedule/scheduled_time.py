@@ -18,7 +18,7 @@ from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of
-from dlc.schedule.candidate import LATENCY, SCHEDULERS, START
+from dlc.schedule.candidate import LATENCY, SCHEDULERS, START, filled
 from dlc.schedule.occupancy import occupancy
 from dlc.target import MAX_REGISTERS, SECTOR_BYTES, Target
 
@@ -77,8 +77,8 @@ def scheduled_seconds(
     while share > 0:
         running = min(held.blocks, share)
         rounds = share // running if running == held.blocks else 1
-        filled = min(1.0, 0.55 + 0.15 * running * warps / SCHEDULERS)
-        clocks += rounds * (max(running * busy / filled, alone) + START / 2)
+        together = running * busy / filled(running * warps / SCHEDULERS)
+        clocks += rounds * (max(together, alone) + START / 2)
         share -= rounds * running
     l2 = counts.sectors * SECTOR_BYTES * warps * blocks / target.l2_bandwidth
     return target.launch_seconds + max(clocks / target.clock, l2, _memory_seconds(func, target))
