@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.tile.tile_state import tile_state
 from dlc.dialects import tile
@@ -19,6 +18,7 @@ from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARP
 from dlc.text import counted
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.transforms.axes.combining import combine_after
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation, Value, powers
 
@@ -113,7 +113,7 @@ class CooperativeReducePass(SchedulingPass):
         for op in loops:
             _deal(op, thread, self.threads, vector)
             if isinstance(op, tile.ReduceOp):
-                _combine(op, thread)
+                combine_after(op, thread)
         fastest = ", neighbours in a warp" if self.order == "rows" else ""
         shared = f"{counted(rows, 'row')} in a block{fastest}"
         return f"{self.threads} threads for a row, {shared}, runs of {vector}"
@@ -155,16 +155,6 @@ def _deal(op: AxesOp, thread: SSAValue, threads: int, vector: int) -> None:
         return {**{a: e[k] for a, k in kept.items()}, last: dealt}
 
     replace_axes(op, [*kept.values(), runs, point], meaning)
-
-
-def _combine(reduce: tile.ReduceOp, thread: SSAValue) -> None:
-    """Folds the threads' parts of a reduce after it."""
-    combine = tile.CombineOp(reduce.monoid_name.data, reduce.results, [thread])
-    Rewriter.insert_op(combine, InsertPoint.after(reduce))
-    for part, result in zip(reduce.results, combine.results, strict=True):
-        result.name_hint = part.name_hint
-        part.name_hint = f"{part.name_hint or 'r'}_part"
-        part.replace_uses_with_if(result, lambda use: use.operation is not combine)
 
 
 def _threads(s: Situation) -> list[Value]:

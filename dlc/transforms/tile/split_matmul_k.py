@@ -13,10 +13,10 @@ from dlc.dialects import tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
 from dlc.registry import OptionError, PipelineError
 from dlc.schedule.heuristics import combining
+from dlc.transforms.axes.combining import combine_after
 from dlc.transforms.step import Decline, Misplaced, SchedulingPass, parse_schedule
 from dlc.transforms.step_space import Domain, Situation, Value, powers
 from dlc.transforms.tile.splitting.atomic_sums import split_atomically
-from dlc.transforms.tile.splitting.last_block import fold_in_last
 from dlc.transforms.tile.splitting.reduce_split import split_of
 from dlc.transforms.tile.splitting.second_kernel import split_in_two
 
@@ -129,7 +129,7 @@ class SplitMatmulKPass(SchedulingPass):
             split_atomically(kernel, split)
             return f"{done}, added up atomically"
         if self.combine == "last":
-            fold_in_last(kernel, split)
+            combine_after(split.reduce, split.deal(kernel.launch))
             return f"{done}, folded by the last block"
         split_in_two(kernel, split, module, self.then or "tileify")
         return done

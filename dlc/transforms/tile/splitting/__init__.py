@@ -1,1 +1,1 @@
-"""A reduce shared by several blocks, and the three ways to put together what they hold."""
+"""A reduce shared by several blocks, and the ways to put together what they hold."""

@@ -1,0 +1,19 @@
+"""A reduce that is dealt over an axis of the launch: the fold of its parts after it."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.dialects import tile
+
+
+def combine_after(reduce: tile.ReduceOp, axis: SSAValue) -> None:
+    """Folds after a reduce what the points of an axis hold of it, and has all else use that."""
+    combine = tile.CombineOp(reduce.monoid_name.data, reduce.results, [axis])
+    combine.location = reduce.location
+    Rewriter.insert_op(combine, InsertPoint.after(reduce))
+    for part, result in zip(reduce.results, combine.results, strict=True):
+        result.name_hint = part.name_hint
+        part.name_hint = f"{part.name_hint or 'r'}_part"
+        part.replace_uses_with_if(result, lambda use: use.operation is not combine)
