@@ -11,6 +11,8 @@ schedule go by one estimate.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dlc.analysis.loop.cost import work_of
@@ -19,7 +21,7 @@ from dlc.schedule.candidate import LATENCY
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_tiles import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
-from dlc.schedule.repeats import reduces_before, repeated
+from dlc.schedule.repeats import repeated
 from dlc.schedule.rows import row_parts, scan_seconds
 from dlc.schedule.tiling import candidates
 from dlc.schedule.windows import window_plan
@@ -54,23 +56,34 @@ class Cost:
 
 def estimate(kernel: KernelOp, target: Target) -> Cost:
     """The cost of one launch of a kernel."""
-    again, cost = repeats(kernel, target)
-    return again if again is not None else cost
+    with fastest_form(kernel, target) as form:
+        return form.cost
 
 
-def repeats(kernel: KernelOp, target: Target) -> tuple[Cost | None, Cost]:
+@dataclass(frozen=True)
+class Form:
+    """A kernel as its schedule tiles it, and its cost."""
+
+    kernel: KernelOp
+    cost: Cost
+    once: Cost | None = None
+    """The cost without reduces that are repeated at each point of the loop behind, if they are."""
+
+
+@contextmanager
+def fastest_form(kernel: KernelOp, target: Target) -> Iterator[Form]:
     """
-    The cost of a kernel that computes what its rows are reduced to again at each point of the loop
-    behind, if that is less, and its cost as it is. Each reduce more of a row waits for memory.
+    A kernel, or for as long as the context lasts a copy of it whose reduces are repeated, if that
+    is faster: each reduce more of a row waits for memory.
     """
     cost = _estimate(kernel, target)
-    with repeated(kernel) as other:
-        if other is None:
-            return None, cost
-        again = _estimate(other, target)
-    waits = reduces_before(kernel) * LATENCY / target.clock
-    again = replace(again, seconds=again.seconds + waits)
-    return again if again.seconds < cost.seconds else None, cost
+    with repeated(kernel) as (copy, count):
+        again = _estimate(copy, target) if count else cost
+        again = replace(again, seconds=again.seconds + count * LATENCY / target.clock)
+        if again.seconds < cost.seconds:
+            yield Form(copy, again, cost)
+            return
+    yield Form(kernel, cost)
 
 
 def _estimate(kernel: KernelOp, target: Target) -> Cost:

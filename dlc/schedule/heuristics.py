@@ -26,10 +26,9 @@ from dlc.schedule.cascade_tiles import (
     ranked_cascades,
 )
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
-from dlc.schedule.estimate import repeats
+from dlc.schedule.estimate import fastest_form
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
-from dlc.schedule.repeats import repeated
 from dlc.schedule.rows import (
     HELD,
     RUN,
@@ -61,22 +60,17 @@ class Choice:
 
 def choose_schedule(kernel: loop.KernelOp, target: Target) -> Choice:
     """The default schedule of a kernel, with every option stated."""
-    again, cost = repeats(kernel, target)
-    if again is None:
-        return _choose(kernel, target)
-    with repeated(kernel) as other:
-        assert other is not None
-        choice = _choose(other, target)
-    once, again = (f"{c.seconds * 1e6:.1f} us" for c in (cost, again))
-    return Choice(
-        _repeating(choice.schedule),
-        f"{choice.reason}; what comes before is computed for each: {again} instead of {once}",
-        choice.lost,
-    )
+    with fastest_form(kernel, target) as form:
+        choice = _choose(form.kernel, target)
+    if form.once is None:
+        return choice
+    again, once = (f"{cost.seconds * 1e6:.1f} us" for cost in (form.cost, form.once))
+    reason = f"{choice.reason}; what comes before is computed for each: {again} instead of {once}"
+    return Choice(_repeating(choice.schedule), reason, choice.lost)
 
 
 def _repeating(schedule: str) -> str:
-    """A schedule for a kernel as `repeated` makes it."""
+    """A schedule of a kernel whose reduces are repeated, with the step that repeats them."""
     return schedule.replace("tileify", "tileify{repeat=true}", 1)
 
 
@@ -112,11 +106,9 @@ def ranked_schedules(kernel: loop.KernelOp, target: Target, most: int) -> list[s
     The schedules of so many of the fastest tilings by the estimate, the default one first; none of
     a kernel that is not tiled by it.
     """
-    if repeats(kernel, target)[0] is None:
-        return _ranked(kernel, target, most)
-    with repeated(kernel) as other:
-        assert other is not None
-        return [_repeating(schedule) for schedule in _ranked(other, target, most)]
+    with fastest_form(kernel, target) as form:
+        found = _ranked(form.kernel, target, most)
+    return found if form.once is None else list(map(_repeating, found))
 
 
 def _ranked(kernel: loop.KernelOp, target: Target, most: int) -> list[str]:

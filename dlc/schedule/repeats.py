@@ -8,72 +8,77 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from xdsl.ir import Block
-
 from dlc.dialects import loop
 from dlc.dialects.access import YieldOpBase
 from dlc.schedule.contraction_tiles import outer_loop
 
 
 @contextmanager
-def repeated(kernel: loop.KernelOp) -> Iterator[loop.KernelOp | None]:
+def repeated(kernel: loop.KernelOp) -> Iterator[tuple[loop.KernelOp, int]]:
     """
-    A copy of a kernel as `tileify{repeat=true}` sees it, of no module, for as long as the context
-    lasts: reduces that stand before the only loop of a row, which holds reduces, stand in it. None
-    for any other kernel, and for one that updates in place what it may reduce.
+    A kernel with its reduces repeated, for as long as the context lasts, and how many these are: a
+    copy of no module, or the kernel itself and 0 where that is illegal or repeats more than it is
+    worth: for a loop that reduces nothing.
     """
-    outer = outer_loop(kernel)
-    if kernel.updated_refs or _loop_behind_reduces((outer or kernel).body.block) is None:
-        yield None
+    found = _loop_behind_reduces(kernel)
+    if found is None or not any(isinstance(op, loop.ReduceOp) for op in found.body.block.ops):
+        yield kernel, 0
         return
     copy = kernel.clone()
-    outer = outer_loop(copy)
-    block = (outer or copy).body.block
-    inner = _loop_behind_reduces(block)
-    assert inner is not None
-    if outer is None:
-        _sink(block, inner)
-    else:
-        _absorb(outer, inner)
     try:
-        yield copy
+        yield copy, repeat_reduces(copy)
     finally:
         copy.erase()
 
 
-def reduces_before(kernel: loop.KernelOp) -> int:
-    """The number of reduces that `repeated` moves into a loop."""
-    outer = outer_loop(kernel)
-    ops = list((outer or kernel).body.block.ops)
-    return sum(isinstance(op, loop.ReduceOp) for op in ops)
+def repeat_reduces(kernel: loop.KernelOp) -> int:
+    """
+    Moves the reduces that stand before the only loop of a row into that loop, and says how many
+    there are: 0 where there is no such loop, or where the kernel updates in place what it may
+    reduce, which is left as it is.
+    """
+    inner = _loop_behind_reduces(kernel)
+    if inner is None:
+        return 0
+    block = inner.parent
+    assert block is not None
+    count = sum(isinstance(op, loop.ReduceOp) for op in block.ops)
+    outer = block.parent_op()
+    if isinstance(outer, loop.ForOp):
+        _absorb(outer, inner)
+    else:
+        _sink(inner)
+    return count
 
 
-def _loop_behind_reduces(block: Block) -> loop.ForOp | None:
-    """The only loop of a row that reduces, and none that scans, behind other reduces of the row."""
+def _loop_behind_reduces(kernel: loop.KernelOp) -> loop.ForOp | None:
+    """The only loop of a row, along which nothing is scanned, behind reduces of the row."""
+    block = (outer_loop(kernel) or kernel).body.block
     *before, last = [op for op in block.ops if op.regions or isinstance(op, loop.StoreOp)] or [None]
-    if not before or not all(isinstance(op, loop.ReduceOp) for op in before):
+    if kernel.updated_refs or not before:
         return None
-    if not isinstance(last, loop.ForOp) or loop.scans_in(last):
+    if not all(isinstance(op, loop.ReduceOp) for op in before):
         return None
-    return last if any(isinstance(op, loop.ReduceOp) for op in last.body.block.ops) else None
+    return last if isinstance(last, loop.ForOp) and not loop.scans_in(last) else None
 
 
-def _sink(block: Block, inner: loop.ForOp) -> None:
+def _sink(inner: loop.ForOp) -> None:
     """Moves what stands before a loop into it."""
     first = inner.body.block.first_op
     assert first is not None
-    for op in list(block.ops):
-        if op is inner:
-            return
+    while (op := inner.prev_op) is not None:
         op.detach()
         inner.body.block.insert_op_before(op, first)
+        first = op
 
 
 def _absorb(outer: loop.ForOp, inner: loop.ForOp) -> None:
     """Makes one loop of two, at each of whose points all that stands beside the inner one is."""
-    block, extents = outer.body.block, [*map(outer.hint, outer.axes), *map(inner.hint, inner.axes)]
+    block, extents = outer.body.block, [*outer.static_extents, *inner.static_extents]
     for axis in inner.axes:
-        axis.replace_all_uses_with(block.insert_arg(axis.type, len(block.args)))
+        new = block.insert_arg(axis.type, len(block.args))
+        new.name_hint = axis.name_hint
+        axis.replace_all_uses_with(new)
     for op in list(inner.body.block.ops):
         op.detach()
         if not isinstance(op, YieldOpBase):

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from dlc.dialects import tile
 from dlc.dialects.axes import THREAD
 from dlc.registry import OptionError
+from dlc.schedule.repeats import repeat_reduces
 from dlc.text import counted
 from dlc.transforms.axes.loop_to_tile import as_tile
 from dlc.transforms.step import Decline, Kernel, SchedulingPass
@@ -37,8 +38,8 @@ class TileifyPass(SchedulingPass):
     tile.launch thread(%i in 100, %j in 64) { %s = tile.reduce add serial(%k in 8) -> f32 { … } … }
     ```
 
-    With `repeat=true`, reduces beside a loop of reduces are repeated, too: where few rows are
-    reduced before they are read at many points, each point becomes a row of its own.
+    With `repeat=true`, reduces before the loop are repeated, too: where few rows are reduced before
+    they are read at many points, each point becomes a row of its own.
     """
 
     name = "tileify"
@@ -56,14 +57,13 @@ class TileifyPass(SchedulingPass):
         if self.repeat and kernel.updated_refs:
             message = "it updates its input in place, which points reduce that come later"
             raise OptionError("repeat", message, "leave it out")
-        launch = as_tile(kernel).launch
-        repeated = 0
-        while inner := _sole_loop(launch, self.repeat):
-            repeated = len([op for op in launch.body.block.ops if isinstance(op, tile.ReduceOp)])
-            _absorb(launch, inner)
+        repeated = repeat_reduces(kernel) if self.repeat else 0
         if self.repeat and not repeated:
             message = "no reduce stands before a loop that is the only one beside it"
             raise OptionError("repeat", message, "leave it out")
+        launch = as_tile(kernel).launch
+        while inner := _sole_loop(launch):
+            _absorb(launch, inner)
         threads = ", ".join(f"%{a.name_hint}" for a in launch.axes)
         done = f"thread axes {threads}" if launch.axes else "one thread"
         again = f", {counted(repeated, 'reduce')} at each of their points" if repeated else ""
@@ -78,14 +78,9 @@ def _decided() -> Iterable[Value]:
     raise Decline(TILED)
 
 
-def _sole_loop(launch: tile.LaunchOp, repeat: bool) -> tile.ForOp | None:
-    """
-    The only op with a body or effect in the launch, if that is a for loop with free axes; to repeat
-    the reduces before it, the only op but them.
-    """
+def _sole_loop(launch: tile.LaunchOp) -> tile.ForOp | None:
+    """The only op with a body or effect in the launch, if that is a for loop with free axes."""
     nested = [op for op in launch.body.block.ops if op.regions or isinstance(op, tile.StoreOp)]
-    if repeat:
-        nested = [op for op in nested if not isinstance(op, tile.ReduceOp)]
     if len(nested) != 1 or not isinstance(nested[0], tile.ForOp):
         return None
     scanned = any(isinstance(op, tile.ScanOp) for op in nested[0].body.block.ops)
