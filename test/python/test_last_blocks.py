@@ -262,7 +262,7 @@ def test_runs_of_parts_are_loaded_at_once(
     steps = f"tileify,split-matmul-k{{splits=24 combine=last}},{GEMM}"
     results: list[Any] = []
     for limit in (1, most):
-        monkeypatch.setattr(block_folds, "MOST_HELD", limit)
+        monkeypatch.setattr(block_folds, "MAX_REGISTERS", limit)
         module = parse(case.text)
         apply(module, steps.replace("register-tile", "register-tile{extents=2,2}"))
         module = lowered(module)

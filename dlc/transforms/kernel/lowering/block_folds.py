@@ -15,10 +15,7 @@ from dlc.dialects.axes import BLOCK, SERIAL, THREAD, new_body
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance
-from dlc.target import MAX_THREADS, WIDEST_ACCESS
-
-MOST_HELD = 256
-"""Elements that a thread holds as it folds: of parts in flight at once, and of their fold."""
+from dlc.target import MAX_REGISTERS, MAX_THREADS, WIDEST_ACCESS
 
 
 @dataclass(frozen=True)
@@ -147,12 +144,12 @@ def _fold_parts(
     parts: Sequence[BlockArgument],
 ) -> tile.ReduceOp:
     """
-    A reduce over the parts that blocks have stored, in their order: as many loads are in flight at
-    once as `MOST_HELD` allows, of runs of parts that divide them.
+    A reduce over the parts that blocks have stored, in their order: in runs that divide them, of
+    as many as a thread has registers for, beside their fold.
     """
     *outer, last = points[0].across
     count = launch.extent(last)
-    most = MOST_HELD // max(sum(point.loads for point in points), 1) - 1
+    most = MAX_REGISTERS // max(sum(point.loads for point in points), 1) - 1
     run = max(n for n in range(1, count + 1) if count % n == 0 and n <= max(most, 1))
     turns = [*map(launch.extent, outer), *([count // run] if run < count else [])]
     body = new_body(len(turns), [a.name_hint for a in points[0].across])
