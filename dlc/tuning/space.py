@@ -27,6 +27,7 @@ from dlc.diagnostics import TextError
 from dlc.dialects import loop, tile
 from dlc.registry import OptionError, get_pass
 from dlc.schedule.heuristics import ranked_schedules
+from dlc.schedule.repeats import repeated
 from dlc.target import target_of
 from dlc.transforms.step import (
     Decline,
@@ -139,11 +140,15 @@ class Space:
 
     @cached_property
     def start(self) -> State:
-        """Nothing decided but `tileify`, which is as in the schedule to begin with."""
+        """Nothing decided, not even `tileify`, which is in every schedule, if it has a choice."""
         module = self.module.clone()
         kernel = _named(module, self.name)
+        assert isinstance(kernel, loop.KernelOp)
         kernel.schedule = StringAttr("")
         state = State((), 0, {}, module)
+        with repeated(kernel) as (_, count):
+            if count:
+                return state
         return self._done(state, self._defaults.get("tileify", self.classes[0]()), True, {})
 
     def choices(self, state: State) -> list[Choice]:
@@ -162,8 +167,8 @@ class Space:
             return sorted((LEAVE_OUT, TAKE), key=lambda c: c != usual)
         name = names[len(state.given)]
         kernel = _named(state.module, self.name)
-        if not isinstance(kernel, tile.KernelOp):
-            return [LEAVE_OUT]
+        if not isinstance(kernel, tile.KernelOp):  # tileify is next
+            return sorted(cls.domains[name].values, key=lambda choice: distance(choice, usual))
         found: list[Choice] = [] if state.given else [LEAVE_OUT]
         try:
             found += cls.domains[name].legal(Situation(kernel, self.target, state.given))

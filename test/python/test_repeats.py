@@ -11,6 +11,7 @@ from torch import Tensor
 
 import dlc
 from dlc.judge.accuracy import compare
+from dlc.tuning.space import Space
 
 REPEATS = "tileify{repeat=true}"
 Program = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -106,3 +107,14 @@ def test_what_is_updated_in_place_is_reduced_before() -> None:
     expected = (x.double() - x.double().mean()) @ w.double()
     dlc.compile(program, (x.clone(), w), target="sm_90", backend="host")(x, w)
     torch.testing.assert_close(x.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_search_tries_both() -> None:
+    program = dlc.compile(norm, arguments(1, 96, 64), target="sm_90", backend="host")
+    (kernel,) = program.kernels
+    space = Space(program.variants[0].module("loop"), kernel.name)
+    assert space.choices(space.start) == [True, False]
+    assert space.default.startswith(REPEATS)
+    taken = space.take(space.start, False)
+    assert taken.schedule == "tileify"
+    assert space.choices(taken)
