@@ -19,7 +19,7 @@ from dlc.frontend.insides import CONTAINERS, attributes_of, held_in, is_object
 from dlc.frontend.parts import assignment, attribute, load, place_in
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.variables import CHANGING, free_in
+from dlc.frontend.variables import changed_at, free_in
 
 MAKING = ("__init__", "__post_init__", "__new__")
 """Methods that make objects."""
@@ -278,20 +278,7 @@ def _changed_attributes(tree: ast.AST, maker: str | None = None) -> Iterator[str
     method that makes an object gives it its own.
     """
     for node in ast.iter_child_nodes(tree):
-        target: ast.AST | None = None
-        match node:
-            case (
-                ast.Attribute(ctx=ast.Store() | ast.Del())
-                | ast.Subscript(ctx=ast.Store() | ast.Del())
-            ):
-                target = node
-            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
-                name.endswith("_") or name in CHANGING
-            ):
-                target = owner
-            case _:
-                pass
-        if target is not None:
+        if (target := changed_at(node)) is not None:
             yield from _attributes_to(target, maker)
         inner = maker
         if isinstance(node, ast.FunctionDef):

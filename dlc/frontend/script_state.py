@@ -15,7 +15,7 @@ from dlc.frontend.parts import place_in
 from dlc.frontend.script_objects import MAKING
 from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.tracers import is_traced
-from dlc.frontend.variables import CHANGING, changed_by
+from dlc.frontend.variables import changed_at, is_stored
 
 OF_MODULES = frozenset(vars(torch.nn.Module()))
 """Attributes that modules have by themselves: an import knows what becomes of them."""
@@ -108,7 +108,7 @@ def _place_of_change(path: str, filename: str, tree: ast.AST) -> Place | None:
     name = path.split("[")[0].rpartition(".")[2]
     for node, outer in _with_functions(tree, frozenset()):
         at = _changed_at(node, outer)
-        if at is not None and name_of(at) == name:
+        if at is not None and _name_of(at) == name:
             return place_in(filename, at.lineno, at.col_offset + 1)
     return None
 
@@ -129,21 +129,12 @@ def _with_functions(
 
 def _changed_at(node: ast.AST, outer: frozenset[str]) -> ast.expr | None:
     """What a piece of text changes."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store()):
-            return node if name in outer else None
-        case ast.Attribute(ctx=ast.Store()):
-            return node
-        case ast.Subscript(value=value, ctx=ast.Store()):
-            return value
-        case ast.Call(func=ast.Attribute(value=owner)) if changed_by(node) is not None:
-            return owner
-        case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in CHANGING:
-            return owner
-    return None
+    if is_stored(node):
+        return node if node.id in outer else None
+    return changed_at(node)
 
 
-def name_of(node: ast.expr) -> str | None:
+def _name_of(node: ast.expr) -> str | None:
     """The last name of an expression that leads to a value: `t` of `a.t[0]`."""
     while isinstance(node, ast.Subscript):
         node = node.value

@@ -21,18 +21,24 @@ def root_of(target: ast.AST) -> str | None:
     return target.id if isinstance(target, ast.Name) else None
 
 
-def changed_by(node: ast.AST) -> str | None:
-    """The variable whose value a piece of text may change: by a store or by a method."""
+def changed_at(node: ast.AST) -> ast.expr | None:
+    """The item or attribute that a piece of text binds or deletes, or what its method changes."""
     match node:
-        case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
-            return root_of(node)
-        case ast.AugAssign(target=target):
-            return root_of(target)
+        case (
+            ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del())
+        ):
+            return node
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if (
             name.endswith("_") or name in CHANGING
         ):
-            return root_of(owner)
+            return owner
     return None
+
+
+def changed_by(node: ast.AST) -> str | None:
+    """The variable whose value a piece of text may change."""
+    at = node.target if isinstance(node, ast.AugAssign) else changed_at(node)
+    return None if at is None else root_of(at)
 
 
 def free_in(function: ast.AST) -> set[str]:

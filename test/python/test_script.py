@@ -231,6 +231,15 @@ SCRIPTS = {
         ["x", "z", "u"],
     ),
     "a name that ends": ("x = torch.randn(4)\ny = x * 2\ndel y\ny = x\nr = y * 2", ["x"]),
+    "an item that ends": (
+        "l = [torch.randn(4), torch.randn(4)]\ndel l[0]\nr = l[0] * 2",
+        ["l.0", "l.1"],
+    ),
+    "an item that ends in a loop": (
+        "l, x = [1, 2, 3], torch.randn(4)\nfor _ in range(2):\n    del l[0]\n"
+        "    x = x * l[0]\nr = x * len(l)",
+        ["x"],
+    ),
     "assignments within expressions": (
         "x = torch.randn(4)\nz = (y := torch.randn(4) * 2) + x\nassert (u := y + z) is not None\n"
         "if (v := u * 2).ndim == 1:\n    r = v - y",
