@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 
+from dlc.frontend.random import storage_key
+
 CONTAINERS = (list, dict, set, deque)
 """Of these a script changes the items."""
 WITHOUT = (ModuleType, torch.nn.Module, torch.Tensor, torch.Generator, str, bytes, int, float,
@@ -81,9 +83,6 @@ def is_object(value: Any) -> bool:
 
 def memory_of(value: object) -> set[int]:
     """The storages of the tensors that a value is, or has in it."""
-    if isinstance(value, torch.nn.Module):
-        leaves: list[Any] = [*value.parameters(), *value.buffers()]
-    else:
-        leaves = tree_leaves(value) if isinstance(value, (torch.Tensor, tuple, *CONTAINERS)) else []
-    strided = (t for t in leaves if isinstance(t, torch.Tensor) and t.layout is torch.strided)
-    return {t.untyped_storage()._cdata for t in strided}
+    is_module = isinstance(value, torch.nn.Module)
+    leaves = [*value.parameters(), *value.buffers()] if is_module else tree_leaves(value)
+    return {key for leaf in leaves if (key := storage_key(leaf)) is not None}

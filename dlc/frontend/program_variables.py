@@ -8,10 +8,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from dlc.frontend.constants import copied
+from dlc.frontend.constants import containers_in, copied
 from dlc.frontend.insides import CONTAINERS, is_object, memory_of
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, load, names_in, place_in
+from dlc.frontend.shared import all_in, overlap
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import is_name
 
@@ -85,15 +86,22 @@ class ProgramVariables:
 
     def _other_names(self, name: str, value: Any, node: ast.stmt | ast.expr) -> Iterator[str]:
         """The script's other variables for a value."""
-        memory = memory_of(value) if isinstance(value, torch.Tensor) else set[int]()
         for other, there in self.lifter.scope.items():
             if other == name or other in self.lifter.computed:
                 continue
             if there is value:
                 yield other
-            elif not memory.isdisjoint(memory_of(there)):
-                advice = f"make {name} a copy, by clone()"
-                self._refuse(f"{name}, which shares memory with {other}; {advice}", node)
+            elif self._is_shared(value, there):
+                self._refuse(f"{name}, which shares memory with {other}; make {name} a copy", node)
+
+    def _is_shared(self, value: Any, there: Any) -> bool:
+        """True if a change of a value is one of another value, of which the program has its own."""
+        if isinstance(value, CONTAINERS):
+            own = {id(value), *map(id, containers_in(value))}
+            return any(id(inner) in own for inner, _ in all_in(there))
+        if self.lifter.is_input(value):  # the program finds it in objects and functions
+            return not memory_of(value).isdisjoint(memory_of(there))
+        return any(overlap(value, inner) for inner, _ in all_in(there))
 
     def _refuse(self, what: str, node: ast.stmt | ast.expr) -> NoReturn:
         place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from dlc.frontend.insides import CONTAINERS, attributes_of, held_in, is_object
 from dlc.frontend.parts import assignment, attribute, load, place_in
 from dlc.frontend.random import RandomTensors
+from dlc.frontend.shared import all_in, overlap
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import changed_at, free_in
 
@@ -187,7 +188,7 @@ class ScriptObjects:
     ) -> None:
         """ImportFailure where copies of tensors would not see what is written to each other's."""
         for one, other in combinations(tensors, 2):
-            if _overlap(one, other):
+            if overlap(one, other):
                 what = f"'{names[0]}', of whose tensors two share memory; make one a copy"
                 raise self._refusal(what, node)
         copied = {id(t) for t in tensors}
@@ -195,10 +196,10 @@ class ScriptObjects:
         for other, there in self.lifter.scope.items():
             if other in self.lifter.computed:
                 continue
-            for inner, is_copied in _with_memory(there, in_copy=other in names):
+            for inner, is_copied in all_in(there, in_copy=other in names):
                 if is_copied and (id(inner) in copied):
                     continue
-                if any(_overlap(t, inner) for t in constants):
+                if any(overlap(t, inner) for t in constants):
                     what = f"'{names[0]}', which shares memory with '{other}'; make that a copy"
                     raise self._refusal(what, node)
 
@@ -216,44 +217,6 @@ def _has_state(value: Any, lifter: Variables) -> bool:
 def _reached(value: Any) -> dict[int, Any]:
     """All that a value holds, at whatever depth, and itself; not what functions and classes do."""
     return {id(inner): inner for _, inner in _named([("", value)])}
-
-
-def _with_memory(value: Any, *, in_copy: bool) -> Iterator[tuple[Any, bool]]:
-    """
-    The tensors and arrays that a value holds, in functions and modules, too, and whether a copy of
-    the value has copies of them: not of what functions and modules hold.
-    """
-    seen: set[tuple[int, bool]] = set()
-    pending = [(value, in_copy)]
-    while pending:
-        inner, is_copied = pending.pop()
-        if (id(inner), is_copied) in seen:
-            continue
-        seen.add((id(inner), is_copied))
-        if isinstance(inner, torch.Tensor) or hasattr(inner, "__array_interface__"):
-            yield inner, is_copied
-        elif isinstance(inner, torch.nn.Module):
-            pending += [(item, False) for item in vars(inner).values()]
-        elif not isinstance(inner, ModuleType):
-            shared = isinstance(inner, FunctionType | type)
-            pending += [(item, is_copied and not shared) for _, item in held_in(inner)]
-
-
-def _overlap(one: Any, other: Any) -> bool:
-    """True if two tensors or arrays lie in memory that they may share."""
-    (begin, end), (first, last) = _span(one), _span(other)
-    return begin < last and first < end
-
-
-def _span(value: Any) -> tuple[int, int]:
-    """The first address of the memory that a tensor or array lies in, and the one behind it."""
-    if not isinstance(value, torch.Tensor):
-        begin = value.__array_interface__["data"][0]
-        return begin, begin + value.nbytes
-    if value.layout is not torch.strided:
-        return 0, 0
-    memory = value.untyped_storage()
-    return memory.data_ptr(), memory.data_ptr() + memory.nbytes()
 
 
 def _named(values: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -386,6 +386,13 @@ def test_what_the_program_has_used_does_not_change(change: str) -> None:
         ("d = c[0]", "c += x"),
         ("d = [c]", "c.add_(x)"),
         ("m.register_buffer('c', c)", "c[1] = x[0]"),
+        ("import types; o = types.SimpleNamespace(c=[c[0]])", "c += x"),
+        ("import functools; f = functools.partial(torch.mul, c)", "c += x"),
+        ("f = c.mul", "c += x"),
+        ("n = c.numpy()", "c += x"),
+        ("c = [1]; d = (c, 2)", "c.append(x)"),
+        ("c = [1]; f = lambda c=c: len(c)", "c.append(x)"),
+        ("import types; c = [[1]]; o = types.SimpleNamespace(c=c[0])", "c[0].append(x)"),
     ],
 )
 def test_what_shares_memory_does_not_change(made: str, change: str) -> None:
