@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import names_in, place_in
+from dlc.frontend.parts import place_in
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_result import program_of
 from dlc.frontend.source import ImportFailure, Place
@@ -74,8 +74,8 @@ def capture_text(
     torch.manual_seed(seed)
     names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional, "math": math}
     scope: dict[str, Any] = {"__name__": "__main__", "__file__": filename, **names}
-    lifter = Lifter(filename, tree, scope, RandomTensors(), reserved=names_in(tree))
-    statements = Statements(lifter, tree)
+    lifter = Lifter(filename, tree, scope, RandomTensors())
+    statements = Statements(lifter)
     with _arguments(argv):
         statements.lift(tree.body)
     if statements.result is None:

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.names_read import Bindings
 from dlc.frontend.parts import place_in
-from dlc.frontend.random import storage_key
+from dlc.frontend.random import RandomTensors, storage_key
 from dlc.frontend.source import ImportFailure
 
 
@@ -23,8 +23,7 @@ class Lifted(Protocol):
     examples: dict[str, Any]
     held: dict[str, Any]
     values: dict[str, Any]
-
-    def is_random(self, value: Any) -> bool: ...
+    random: RandomTensors
 
 
 def check_inputs_alone(lifted: Lifted, nodes: Iterable[ast.AST]) -> None:
@@ -49,7 +48,7 @@ def check_inputs_alone(lifted: Lifted, nodes: Iterable[ast.AST]) -> None:
                     continue
             for name, tensor, is_variable in _tensors_of(value, lifted.filename):
                 known = inputs.get(storage_key(tensor) or 0, name if is_variable else None)
-                if known is not None and lifted.is_random(tensor):
+                if known is not None and lifted.random.holds(tensor):
                     called = getattr(value, "__name__", type(value).__name__)
                     at: Any = used if hasattr(used, "lineno") else node
                     place = place_in(lifted.filename, at.lineno, at.col_offset + 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
-import functools
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import chain, count
 from types import FunctionType
 from typing import Any
@@ -107,8 +107,6 @@ class Lifter:
     """The variables that the program has computed where the lifter stands."""
     assigned: set[str] = field(default_factory=set)
     """All variables that the program has assigned so far."""
-    reserved: set[str] = field(default_factory=set)
-    """The names in the text, which inputs without a name of their own do not get."""
     kept: set[str] = field(default_factory=set)
     """The inputs that are used after the program has assigned their variables."""
     computed_at: list[tuple[int, ast.AST]] = field(default_factory=list)
@@ -120,11 +118,15 @@ class Lifter:
     """Those that have read numbers of random tensors."""
     inline: Callable[[ast.Call], ast.Name | None] | None = None
     """Makes the statements of a call the program's; gives the variable that has what it returns."""
-
-    functions: ScriptFunctions | None = None
+    functions: ScriptFunctions = field(init=False)
     """Makes functions of the script that read its tensors the program's."""
-    objects: ScriptObjects | None = None
+    objects: ScriptObjects = field(init=False)
     """Makes objects of the script the program's."""
+
+    @cached_property
+    def reserved(self) -> set[str]:
+        """The names in the text, which inputs without a name of their own do not get."""
+        return names_in(self.tree)
 
     def program(
         self, body: Sequence[ast.stmt], result: ast.expr
@@ -372,17 +374,18 @@ class Lifter:
         names = names_in(node)
         computed = names & self.computed
         known = {n: self.scope[n] for n in sorted(names - computed) if n in self.scope}
-        found = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v) or self.is_own(v)}
+        is_own = self.objects.is_own
+        found = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v) or is_own(v)}
         if not computed and (isinstance(node, ast.Lambda) or not found):
             state, count, reads = torch.get_rng_state(), self.random.count, len(self.read_at)
             part = self.evaluate(node, node, None)
-            if self.functions is not None and isinstance(node, ast.Lambda):
+            if isinstance(node, ast.Lambda):
                 self.functions.ran(node, part.value)
             if self.inline is None or not self.random.computed(part.value, count):
                 return part
             del self.read_at[reads:]
             torch.set_rng_state(state)
-        data = computed or any(self.random.holds(v) or self.is_own(v) for v in found.values())
+        data = computed or any(self.random.holds(v) or is_own(v) for v in found.values())
         now = None if data else copy.deepcopy(node)
         return Part(self.within_program(node), now=now)
 
@@ -393,7 +396,7 @@ class Lifter:
             if self.is_input(value):
                 rename(node, name, self.input(value, name))
                 continue
-            if self.objects is not None and self.is_own(value):
+            if self.objects.is_own(value):
                 self.objects.bring(value, node)
                 continue
             if (defined := self.defined(value)) is not None:
@@ -410,24 +413,14 @@ class Lifter:
 
     def is_data(self, value: Any) -> bool:
         """True if a value holds random numbers, or is an object that does."""
-        return self.is_input(value) or (
-            self.objects is not None and self.objects.holds_random(value)
-        )
-
-    def is_own(self, value: Any) -> bool:
-        """True for an object that is for the program."""
-        return self.objects is not None and self.objects.is_own(value)
-
-    def is_random(self, value: Any) -> bool:
-        """True if a value holds random numbers; those of parameters are such, too."""
-        return self.random.holds(value)
+        return self.is_input(value) or self.objects.holds_random(value)
 
     def is_constant(self, part: Part) -> bool:
         """True if neither random tensors nor modules go into a part."""
         if not part.known:
             return part.now is not None
         owner = _owner(part.value)
-        if self.functions is not None and self.functions.reads_data(part.value):
+        if self.functions.reads_data(part.value):
             return False
         held = any(_is_module(v) or isinstance(v, torch.nn.Parameter) for v in (part.value, owner))
         random = part.fresh or self.is_data(part.value) or self.is_data(owner)
@@ -487,8 +480,8 @@ class Lifter:
             return part.code
         if part.inside_module and part.build is not None:
             return part.build()
-        if self.objects is not None and self.is_own(value):
-            if part.build is not None and self.is_own(part.base):
+        if self.objects.is_own(value):
+            if part.build is not None and self.objects.is_own(part.base):
                 return part.build()
             if (name := self.name_of(value)) is None or name not in self.computed:
                 self.objects.bring(value, part.code)
@@ -513,11 +506,11 @@ class Lifter:
         if isinstance(owner, torch.Tensor) and self.is_input(owner):
             made = attribute(self.input(owner, self.name_of(owner)), value.__name__)
             return ast.copy_location(made, part.code)
-        if isinstance(value, functools.partial) and self.is_input([value.args, value.keywords]):
+        if isinstance(value, partial) and self.is_input([value.args, value.keywords]):
             return self._partial(value, part.code)
         return part.code
 
-    def _partial(self, value: functools.partial[Any], at: ast.expr) -> ast.expr:
+    def _partial(self, value: partial[Any], at: ast.expr) -> ast.expr:
         """The code of a partial function of inputs."""
 
         def use(inner: Any) -> ast.expr:
@@ -525,11 +518,11 @@ class Lifter:
 
         args = [use(inner) for inner in (value.func, *value.args)]
         named = [ast.keyword(name, use(inner)) for name, inner in value.keywords.items()]
-        return ast.copy_location(ast.Call(self.constant(functools.partial, at), args, named), at)
+        return ast.copy_location(ast.Call(self.constant(partial, at), args, named), at)
 
     def defined(self, function: object) -> ast.Name | None:
         """A function's name in the program, if it is one that reads the script's tensors."""
-        if self.functions is None or self.inline is None or not isinstance(function, FunctionType):
+        if self.inline is None or not isinstance(function, FunctionType):
             return None
         return self.functions.defined(function)
 

@@ -58,7 +58,7 @@ class ProgramVariables:
         if name in self.lifter.computed:
             return
         value, objects = self.lifter.scope[name], self.lifter.objects
-        if objects is not None and (is_object(value) or objects.is_own(value)):
+        if is_object(value) or objects.is_own(value):
             objects.bring(value, node)
             return
         if name in self.seen:

@@ -67,9 +67,9 @@ class ScriptCall:
 class ScriptCalls:
     """Finds the calls of functions of a script whose statements may stand for them."""
 
-    def __init__(self, lifter: Lifter, tree: ast.Module) -> None:
+    def __init__(self, lifter: Lifter) -> None:
         self.lifter = lifter
-        self.functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
+        self.functions = {f.name: f for f in lifter.tree.body if isinstance(f, ast.FunctionDef)}
         """The functions that the script defines at its top."""
         self.unseen: ImportFailure | None = None
         """Why the statements of the first call that was not taken apart are not the program's."""

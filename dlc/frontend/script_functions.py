@@ -13,38 +13,27 @@ from torch.utils._contextlib import context_decorator
 
 from dlc.frontend.names_read import names_in_code
 from dlc.frontend.parts import load, rename
-from dlc.frontend.script_objects import ScriptObjects
+from dlc.frontend.script_objects import ScriptObjects, Variables
 
 CONTEXTS = context_decorator.__code__.co_filename
 """Where PyTorch makes a decorator of a context."""
 Definition: TypeAlias = ast.FunctionDef | ast.Lambda
 
 
-class Variables(Protocol):
-    """What a lifter knows of a script's variables."""
+class Lifted(Variables, Protocol):
+    """The same, and what makes objects the program's."""
 
-    filename: str
-    computed: set[str]
-    objects: ScriptObjects | None
-
-    def is_own(self, value: Any) -> bool: ...
-    def is_input(self, value: Any) -> bool: ...
-    def input(self, value: Any, name: str | None) -> str: ...
-    def name_of(self, value: object) -> str | None: ...
-    def hold(self, value: Any, name: str | None) -> str: ...
-    def constant(self, value: Any, node: ast.expr) -> ast.Name: ...
+    objects: ScriptObjects
 
 
 class ScriptFunctions:
     """Writes the definitions of such functions into the program, once each."""
 
-    def __init__(
-        self, lifter: Variables, tree: ast.Module, keep: Callable[[ast.stmt], None]
-    ) -> None:
+    def __init__(self, lifter: Lifted, keep: Callable[[ast.stmt], None]) -> None:
         """`keep` makes a statement the program's next."""
         self.lifter = lifter
         self.keep = keep
-        self.found = [n for n in ast.walk(tree) if isinstance(n, Definition)]
+        self.found = [n for n in ast.walk(lifter.tree) if isinstance(n, Definition)]
         self._ran: dict[int, tuple[FunctionType, Definition]] = {}
         self._names: dict[int, str] = {}
 
@@ -65,7 +54,7 @@ class ScriptFunctions:
         return any(
             (is_global and name in self.lifter.computed)
             or self.lifter.is_input(value)
-            or self.lifter.is_own(value)
+            or self.lifter.objects.is_own(value)
             or self.reads_data(value, seen | {id(function)})
             for name, value, is_global in self._free(function)
         )
@@ -89,7 +78,7 @@ class ScriptFunctions:
         for free, value, is_global in self._free(function):
             if is_global and free in self.lifter.computed:
                 continue
-            if self.lifter.objects is not None and self.lifter.is_own(value):
+            if self.lifter.objects.is_own(value):
                 self.lifter.objects.bring(value, node)
                 if free in self.lifter.computed:
                     continue

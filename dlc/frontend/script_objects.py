@@ -32,6 +32,7 @@ class Variables(Protocol):
     """What a lifter knows of a script's variables."""
 
     filename: str
+    tree: ast.Module
     scope: dict[str, Any]
     random: RandomTensors
     examples: dict[str, Any]
@@ -63,12 +64,11 @@ class Copies:
 class ScriptObjects:
     """Tells such objects from others, and makes them variables of the program."""
 
-    def __init__(
-        self, lifter: Variables, tree: ast.Module, keep: Callable[[ast.stmt, ast.stmt], None]
-    ) -> None:
+    def __init__(self, lifter: Variables, keep: Callable[[ast.stmt, ast.stmt], None]) -> None:
         """`keep` makes a statement, which stands for another one, the program's next."""
         self.lifter = lifter
         self.keep = keep
+        tree = lifter.tree
         self.changed = set(_changed_attributes(tree))
         """The names of attributes that the text changes."""
         classes = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]

@@ -72,13 +72,14 @@ LATE = (
 class Statements:
     """Divides statements; `lifter` takes their expressions apart."""
 
-    def __init__(self, lifter: Lifter, tree: ast.Module) -> None:
+    def __init__(self, lifter: Lifter) -> None:
         self.lifter = lifter
-        self.functions = ScriptCalls(lifter, tree)
+        self.functions = ScriptCalls(lifter)
         lifter.inline = self._returned
-        lifter.functions = ScriptFunctions(lifter, tree, self._define)
-        lifter.objects = ScriptObjects(lifter, tree, self._keep)
-        self.seen = {n for f in ast.walk(tree) if isinstance(f, FUNCTIONS) for n in free_in(f)}
+        lifter.functions = ScriptFunctions(lifter, self._define)
+        lifter.objects = ScriptObjects(lifter, self._keep)
+        functions = (n for n in ast.walk(lifter.tree) if isinstance(n, FUNCTIONS))
+        self.seen = {name for function in functions for name in free_in(function)}
         """The variables of the script that its functions may look at."""
         self.variables = ProgramVariables(lifter, self._keep, self.seen)
         self.calls = 0
@@ -480,12 +481,11 @@ class Statements:
             exec(compile(tree, self.lifter.filename, "exec"), scope)
         for name in self.lifter.values:
             del scope[name]
-        if isinstance(node, ast.FunctionDef) and self.lifter.functions is not None:
+        if isinstance(node, ast.FunctionDef):
             self.lifter.functions.ran(node, scope[node.name])
-        objects = self.lifter.objects
-        if before is None or objects is None or random.count == count:
+        if before is None or random.count == count:
             return True
-        if not any(objects.has_computed(value, count) for value in scope.values()):
+        if not any(self.lifter.objects.has_computed(value, count) for value in scope.values()):
             return True
         if not before.restore():
             return True
