@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import place_in
+from dlc.frontend.parts import place_at, place_in
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_result import program_of
 from dlc.frontend.source import ImportFailure, Place
@@ -82,15 +82,15 @@ def capture_text(
         last = tree.body[-1]
         raise (
             statements.functions.unseen
-            or lifter.unseen()
+            or lifter.runs.unseen()
             or ImportFailure(
                 "expected statements that compute tensors from tensors, such as "
                 "`model(torch.randn(4, 8))`; found none",
-                place_in(filename, last.lineno, last.col_offset + 1),
+                place_at(filename, last),
             )
         )
     program = program_of(lifter, statements)
-    for note in lifter.notes():
+    for note in lifter.runs.notes(lifter.inputs):
         print(note, file=sys.stderr)
     return program
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.names_read import Bindings
-from dlc.frontend.parts import place_in
+from dlc.frontend.parts import place_at
 from dlc.frontend.random import RandomTensors, storage_key
 from dlc.frontend.source import ImportFailure
 
@@ -51,7 +51,7 @@ def check_inputs_alone(lifted: Lifted, nodes: Iterable[ast.AST]) -> None:
                 if known is not None and lifted.random.holds(tensor):
                     called = getattr(value, "__name__", type(value).__name__)
                     at: Any = used if hasattr(used, "lineno") else node
-                    place = place_in(lifted.filename, at.lineno, at.col_offset + 1)
+                    place = place_at(lifted.filename, at)
                     raise ImportFailure(
                         f"{called} keeps '{known}', whose numbers are the program's input; give "
                         "it as an argument",

@@ -6,9 +6,8 @@ import ast
 import copy
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, count
@@ -25,17 +24,17 @@ from dlc.frontend.parts import (
     Part,
     assignment,
     attribute,
-    errors_in,
     load,
     names_in,
-    place_in,
+    place_at,
     rename,
 )
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_objects import ScriptObjects
+from dlc.frontend.script_runs import UNSEEN, ScriptRuns
 from dlc.frontend.script_state import guarded
-from dlc.frontend.source import ImportFailure, Place, quote
+from dlc.frontend.source import ImportFailure
 
 PART_OF_CREATION = frozenset(
     "T mT H mH data t transpose permute swapaxes swapdims movedim view reshape flatten unflatten "
@@ -58,15 +57,10 @@ KEPT = "_input_"
 """What begins the name of an input's second variable, for when the program assigns its first."""
 
 
-READ = (
-    "random numbers are read here before the program, which is made for these numbers, not for "
-    "others"
-)
 KEPT_NUMBERS = (
     "a module keeps what is computed here of the program's inputs, whatever they are; compute it "
     "in its forward"
 )
-UNSEEN = "what is computed here of tensors that are made at random is not seen; make them before it"
 
 
 class CalledModule(torch.nn.Module):
@@ -109,19 +103,17 @@ class Lifter:
     """All variables that the program has assigned so far."""
     kept: set[str] = field(default_factory=set)
     """The inputs that are used after the program has assigned their variables."""
-    computed_at: list[tuple[int, ast.AST]] = field(default_factory=list)
-    """
-    The statements and expressions that have computed something of random tensors when they ran, and
-    how many tensors had been computed by then.
-    """
-    read_at: list[ast.AST] = field(default_factory=list)
-    """Those that have read numbers of random tensors."""
     inline: Callable[[ast.Call], ast.Name | None] | None = None
     """Makes the statements of a call the program's; gives the variable that has what it returns."""
     functions: ScriptFunctions = field(init=False)
     """Makes functions of the script that read its tensors the program's."""
     objects: ScriptObjects = field(init=False)
     """Makes objects of the script the program's."""
+
+    @cached_property
+    def runs(self) -> ScriptRuns:
+        """What the text computes and reads when pieces of it run."""
+        return ScriptRuns(self.filename, self.random)
 
     @cached_property
     def reserved(self) -> set[str]:
@@ -150,10 +142,10 @@ class Lifter:
         return module, inputs
 
     def refuse(self, expression: ast.expr, part: Part) -> None:
-        place = place_in(self.filename, expression.lineno, expression.col_offset + 1)
+        place = place_at(self.filename, expression)
         if isinstance(part.value, torch.nn.Module):
             what = f"a module, {type(part.value).__name__}; call it with its inputs"
-        elif (computed := self.place_of_computed(part.value)) is not None:
+        elif (computed := self.runs.place_of_computed(part.value)) is not None:
             raise ImportFailure(UNSEEN, computed)
         elif has_tensor(part.value):
             what = "only tensors that are made at random; apply an operation to them"
@@ -162,43 +154,6 @@ class Lifter:
         raise ImportFailure(
             f"expected the last expression to compute tensors from tensors, found {what}", place
         )
-
-    @contextmanager
-    def noting(self, node: ast.AST) -> Iterator[None]:
-        """Notes that `node` runs, if it computes something of random tensors or reads them."""
-        count, reads = self.random.count, self.random.reads
-        with errors_in(self.filename), redirect_stdout(sys.stderr), self.random:
-            yield
-        if self.random.count > count:
-            self.computed_at.append((self.random.count, node))
-        if self.random.reads > reads:
-            self.read_at.append(node)
-
-    def notes(self) -> Iterator[str]:
-        """What is to be said of a program that is not all that its text computes."""
-        for name, value in self.inputs.items():
-            if (place := self.place_of_computed(value)) is not None:
-                why = f"'{name}' is an input: what is computed here is done before the program"
-                yield quote(place, why, "note: ")
-        places = dict.fromkeys(self._place(n) for n in self.read_at if not is_shown(n))
-        for place in places:
-            yield quote(place, READ, "note: ")
-
-    def place_of_computed(self, value: object) -> Place | None:
-        """Where random tensors became a value, if something was computed of them there."""
-        number = self.random.number(value)
-        found = [] if number is None else [n for count, n in self.computed_at if count > number]
-        return self._place(found[0]) if found else None
-
-    def _place(self, node: ast.AST) -> Place | None:
-        if not isinstance(node, ast.stmt | ast.expr):
-            return None
-        return place_in(self.filename, node.lineno, node.col_offset + 1)
-
-    def unseen(self) -> ImportFailure | None:
-        """What is said where nothing else was computed of random tensors than what ran now."""
-        nodes = [n for _, n in self.computed_at]
-        return ImportFailure(UNSEEN, self._place(nodes[-1])) if nodes else None
 
     def only_called(self, code: ast.expr) -> str | None:
         """The attribute that `code` calls if it is one call of a module that holds all there is."""
@@ -254,18 +209,18 @@ class Lifter:
         def build() -> ast.expr:
             return self.rebuild(node, children, self.use)
 
-        state, count, reads = torch.get_rng_state(), self.random.count, len(self.read_at)
+        state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
         before = self._before_call(parts) if isinstance(node, ast.Call) else None
         part = self.evaluate(node, self.rebuild(node, children, lambda p: p.code), build)
         if self.random.count > count and isinstance(part.value, torch.nn.Module):
             if any(self.is_input(p.value) for p in parts):
-                raise ImportFailure(KEPT_NUMBERS, self._place(node))
+                raise ImportFailure(KEPT_NUMBERS, place_at(self.filename, node))
         if before is not None and self.random.count > count and before.restore():
-            del self.read_at[reads:]
+            del self.runs.read_at[reads:]
             return Part(build())
         if isinstance(node, ast.Call) and self.random.computed(part.value):
             if (again := self.computed_again(node, children["func"][1].value, state)) is not None:
-                del self.read_at[reads:]
+                del self.runs.read_at[reads:]
                 return Part(again)
         stays = part.fresh  # tensors that are computed deterministically are left to the program
         if isinstance(node, (ast.Attribute, ast.Subscript)):
@@ -377,13 +332,13 @@ class Lifter:
         is_own = self.objects.is_own
         found = {n: v for n, v in known.items() if _is_module(v) or has_tensor(v) or is_own(v)}
         if not computed and (isinstance(node, ast.Lambda) or not found):
-            state, count, reads = torch.get_rng_state(), self.random.count, len(self.read_at)
+            state, count, reads = torch.get_rng_state(), self.random.count, len(self.runs.read_at)
             part = self.evaluate(node, node, None)
             if isinstance(node, ast.Lambda):
                 self.functions.ran(node, part.value)
             if self.inline is None or not self.random.computed(part.value, count):
                 return part
-            del self.read_at[reads:]
+            del self.runs.read_at[reads:]
             torch.set_rng_state(state)
         data = computed or any(self.random.holds(v) or is_own(v) for v in found.values())
         now = None if data else copy.deepcopy(node)
@@ -431,7 +386,7 @@ class Lifter:
     ) -> Part:
         """Computes `code`, whose names stand for known values, once; `node` is its source."""
         tree = ast.fix_missing_locations(ast.copy_location(ast.Expression(code), node))
-        with self.noting(node):
+        with self.runs.noting(node):
             # A lambda looks at the script's variables as they are when it is called.
             value = eval(compile(tree, self.filename, "eval"), self.scope, {**self.values})
         fresh = self.random.holds(value) or self.random.holds(_owner(value))
@@ -572,14 +527,6 @@ def _parts(child: Any) -> list[Part]:
 def has_tensor(value: object) -> bool:
     """True if a value is a tensor, or a container with one."""
     return any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value))
-
-
-def is_shown(node: ast.AST) -> bool:
-    """True for what only prints."""
-    match node:
-        case ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
-            return True
-    return False
 
 
 def _is_module(value: object) -> bool:

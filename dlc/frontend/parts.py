@@ -23,6 +23,11 @@ def place_in(filename: str, line: int, column: int) -> Place:
     return Place(filename, line, column, linecache.getline(filename, line).rstrip())
 
 
+def place_at(filename: str, node: ast.stmt | ast.expr) -> Place:
+    """Where a piece of a text begins."""
+    return place_in(filename, node.lineno, node.col_offset + 1)
+
+
 @contextmanager
 def errors_in(filename: str) -> Iterator[None]:
     """Turns what the user's text raises into one sentence with its line and column."""

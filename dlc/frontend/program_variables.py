@@ -11,7 +11,7 @@ import torch
 from dlc.frontend.constants import containers_in, copied
 from dlc.frontend.insides import CONTAINERS, is_object, memory_of
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import assignment, load, names_in, place_in
+from dlc.frontend.parts import assignment, load, names_in, place_at
 from dlc.frontend.shared import all_in, overlap
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.variables import is_name
@@ -104,5 +104,5 @@ class ProgramVariables:
         return any(overlap(value, inner) for inner, _ in all_in(there))
 
     def _refuse(self, what: str, node: ast.stmt | ast.expr) -> NoReturn:
-        place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+        place = place_at(self.lifter.filename, node)
         raise ImportFailure(f"a statement changes {what}", place)

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import torch
 
 from dlc.frontend.lift import Lifter
-from dlc.frontend.parts import place_in, rename
+from dlc.frontend.parts import place_at, rename
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.single_exit import ReturnsWithin, with_one_exit
 from dlc.frontend.source import ImportFailure
@@ -160,7 +160,7 @@ class ScriptCalls:
         return part.known and any(part.value is context for context in NEUTRAL)
 
     def _note(self, node: ast.stmt, name: str, what: str) -> None:
-        place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+        place = place_at(self.lifter.filename, node)
         why = f"what {name} computes of tensors that it makes at random is not seen: it {what}"
         self.unseen = self.unseen or ImportFailure(f"{why}; {ADVICE}", place)
 

@@ -16,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dlc.frontend.insides import CONTAINERS, attributes_of, held_in, is_object
-from dlc.frontend.parts import assignment, attribute, load, place_in
+from dlc.frontend.parts import assignment, attribute, load, place_at
 from dlc.frontend.random import RandomTensors
 from dlc.frontend.shared import all_in, overlap
 from dlc.frontend.source import ImportFailure
@@ -204,7 +204,7 @@ class ScriptObjects:
                     raise self._refusal(what, node)
 
     def _refusal(self, what: str, node: ast.stmt | ast.expr) -> ImportFailure:
-        place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+        place = place_at(self.lifter.filename, node)
         return ImportFailure(f"the program changes {what}", place)
 
 

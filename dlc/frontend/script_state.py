@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from dlc.frontend.insides import CONTAINERS, held_in, is_object
-from dlc.frontend.parts import place_in
+from dlc.frontend.parts import place_at
 from dlc.frontend.script_objects import MAKING
 from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.tracers import is_traced
@@ -109,7 +109,7 @@ def _place_of_change(path: str, filename: str, tree: ast.AST) -> Place | None:
     for node, outer in _with_functions(tree, frozenset()):
         at = _changed_at(node, outer)
         if at is not None and _name_of(at) == name:
-            return place_in(filename, at.lineno, at.col_offset + 1)
+            return place_at(filename, at)
     return None
 
 

@@ -29,7 +29,7 @@ from dlc.frontend.insides import CONTAINERS
 from dlc.frontend.lift import KEPT_NUMBERS, Lifter, has_tensor
 from dlc.frontend.mementos import Memento
 from dlc.frontend.named_expressions import named_expressions
-from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_in
+from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_at
 from dlc.frontend.printed import described, is_description
 from dlc.frontend.program_variables import ProgramVariables
 from dlc.frontend.random import kept_random_state
@@ -210,7 +210,7 @@ class Statements:
             if self._called(code) is None and not self.variables.computes(code):
                 part = self.lifter.visit(code)
                 if part.known and part.value not in (None, 0):
-                    place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+                    place = place_at(self.lifter.filename, node)
                     raise ended(part.value, place)
             else:
                 self._statement(ast.copy_location(ast.Expr(code), node), False)
@@ -359,7 +359,7 @@ class Statements:
             self._refuse(node, LATE)
 
     def _refuse(self, node: ast.stmt | ast.expr, why: str) -> NoReturn:
-        place = place_in(self.lifter.filename, node.lineno, node.col_offset + 1)
+        place = place_at(self.lifter.filename, node)
         raise ImportFailure(why, place)
 
     def _called(self, value: ast.expr) -> ScriptCall | None:
@@ -475,8 +475,8 @@ class Statements:
         before = Memento(map(scope.get, names)) if isinstance(node, UNDONE) else None
         known, found, count = dict(scope), len(random.found), random.count
         scope.update(self.lifter.values)
-        reads = len(self.lifter.read_at)
-        with self.lifter.noting(node):
+        reads = len(self.lifter.runs.read_at)
+        with self.lifter.runs.noting(node):
             tree = ast.fix_missing_locations(ast.Module([node], []))
             exec(compile(tree, self.lifter.filename, "exec"), scope)
         for name in self.lifter.values:
@@ -492,8 +492,8 @@ class Statements:
         scope.clear()
         scope.update(known)
         random.forget(found, count)
-        self.lifter.computed_at.pop()
-        del self.lifter.read_at[reads:]
+        self.lifter.runs.computed_at.pop()
+        del self.lifter.runs.read_at[reads:]
         return False
 
     def _is_apart(self, node: ast.stmt) -> bool:

@@ -1,0 +1,74 @@
+"""What the text of a script has computed of random tensors, and read of them, when it ran."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, TypeAlias
+
+from dlc.frontend.parts import errors_in, place_at
+from dlc.frontend.random import RandomTensors
+from dlc.frontend.source import ImportFailure, Place, quote
+
+Node: TypeAlias = ast.stmt | ast.expr
+READ = (
+    "random numbers are read here before the program, which is made for these numbers, not for "
+    "others"
+)
+UNSEEN = "what is computed here of tensors that are made at random is not seen; make them before it"
+
+
+class ScriptRuns:
+    """Notes it of pieces of the text, and tells where it was."""
+
+    def __init__(self, filename: str, random: RandomTensors) -> None:
+        self.filename, self.random = filename, random
+        self.computed_at: list[tuple[int, Node]] = []
+        """
+        The pieces that have computed something of random tensors, and how many tensors had been
+        computed by then.
+        """
+        self.read_at: list[Node] = []
+        """Those that have read numbers of random tensors."""
+
+    @contextmanager
+    def noting(self, node: Node) -> Iterator[None]:
+        """Notes that `node` runs, if it computes something of random tensors or reads them."""
+        count, reads = self.random.count, self.random.reads
+        with errors_in(self.filename), redirect_stdout(sys.stderr), self.random:
+            yield
+        if self.random.count > count:
+            self.computed_at.append((self.random.count, node))
+        if self.random.reads > reads:
+            self.read_at.append(node)
+
+    def notes(self, inputs: Mapping[str, Any]) -> Iterator[str]:
+        """What is to be said of a program, of such inputs, that is not all its text computes."""
+        for name, value in inputs.items():
+            if (place := self.place_of_computed(value)) is not None:
+                why = f"'{name}' is an input: what is computed here is done before the program"
+                yield quote(place, why, "note: ")
+        shown = (place_at(self.filename, n) for n in self.read_at if not _only_prints(n))
+        for place in dict.fromkeys(shown):
+            yield quote(place, READ, "note: ")
+
+    def place_of_computed(self, value: object) -> Place | None:
+        """Where random tensors became a value, if something was computed of them there."""
+        number = self.random.number(value)
+        found = [] if number is None else [n for count, n in self.computed_at if count > number]
+        return place_at(self.filename, found[0]) if found else None
+
+    def unseen(self) -> ImportFailure | None:
+        """What is said where nothing else was computed of random tensors than what ran."""
+        if not self.computed_at:
+            return None
+        return ImportFailure(UNSEEN, place_at(self.filename, self.computed_at[-1][1]))
+
+
+def _only_prints(node: Node) -> bool:
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+            return True
+    return False
