@@ -18,11 +18,9 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dlc.frontend.function_module import held_by
-from dlc.frontend.kept_inputs import check_inputs_alone
 from dlc.frontend.mementos import Memento
 from dlc.frontend.parts import (
     Part,
-    assignment,
     attribute,
     load,
     names_in,
@@ -33,7 +31,6 @@ from dlc.frontend.random import RandomTensors
 from dlc.frontend.script_functions import ScriptFunctions
 from dlc.frontend.script_objects import ScriptObjects
 from dlc.frontend.script_runs import UNSEEN, ScriptRuns
-from dlc.frontend.script_state import guarded
 from dlc.frontend.source import ImportFailure
 
 PART_OF_CREATION = frozenset(
@@ -63,28 +60,12 @@ KEPT_NUMBERS = (
 )
 
 
-class CalledModule(torch.nn.Module):
-    """
-    A module called from the user's line, with the very tables of tensors of that module: its
-    parameters have the same names in both, and a copy or conversion of one is that of the other.
-    """
-
-    def __init__(self, module: torch.nn.Module):
-        super().__init__()
-        self.called = (module,)  # in a tuple, so that it is no submodule
-        self._parameters = module._parameters
-        self._buffers = module._buffers
-        self._modules = module._modules
-        self._non_persistent_buffers_set = module._non_persistent_buffers_set
-        self.training = module.training
-
-
 @dataclass
 class Lifter:
     """
-    Makes a module of an expression whose names are in `scope`. Random tensors become inputs;
-    modules, parameters and other tensors become attributes; what is known beforehand is computed
-    once, now, and the rest is the module's forward, with the line numbers of the text.
+    Takes expressions apart whose names are in `scope`. Random tensors become inputs of a module;
+    modules, parameters and other tensors its attributes; what is known beforehand is computed once,
+    now, and the rest is code for the module's forward, with the line numbers of the text.
     """
 
     filename: str
@@ -120,27 +101,6 @@ class Lifter:
         """The names in the text, which inputs without a name of their own do not get."""
         return names_in(self.tree)
 
-    def program(
-        self, body: Sequence[ast.stmt], result: ast.expr
-    ) -> tuple[torch.nn.Module, tuple[Any, ...]]:
-        """The module whose forward is `body` and returns `result`, and its example inputs."""
-        check_inputs_alone(self, [*body, result])
-        called = None if body else self.only_called(result)
-        if called is not None:
-            assert isinstance(result, ast.Call)
-            tuple_of_it = attribute(SELF, "called")
-            result.func = ast.Subscript(tuple_of_it, ast.Constant(0), ast.Load())
-        base = torch.nn.Module if called is None else CalledModule
-        forward = guarded(self.forward(body, result), self.scope, self.filename, self.tree)
-        program: Any = type("Program", (base,), {"forward": forward})
-        inputs = tuple(self.inputs.values())
-        if called is not None:
-            return program(self.held[called]), inputs
-        module = program()
-        for name, value in self.held.items():
-            setattr(module, name, value)
-        return module, inputs
-
     def refuse(self, expression: ast.expr, part: Part) -> None:
         place = place_at(self.filename, expression)
         if isinstance(part.value, torch.nn.Module):
@@ -154,32 +114,6 @@ class Lifter:
         raise ImportFailure(
             f"expected the last expression to compute tensors from tensors, found {what}", place
         )
-
-    def only_called(self, code: ast.expr) -> str | None:
-        """The attribute that `code` calls if it is one call of a module that holds all there is."""
-        match code:
-            case ast.Call(ast.Attribute(ast.Name(id=name), attr)) if name == SELF:
-                uses = [n for n in ast.walk(code) if isinstance(n, ast.Name) and n.id == SELF]
-                alone = len(uses) == 1 and list(self.held) == [attr]
-                return attr if alone and _is_module(self.held[attr]) else None
-        return None
-
-    def forward(self, body: Sequence[ast.stmt], result: ast.expr) -> Callable[..., Any]:
-        """`def forward(self, <inputs>): <body>; return <result>`, at the result's place."""
-        tree = ast.parse(f"def forward({', '.join((SELF, *self.inputs))}): return")
-        (function,) = tree.body
-        assert isinstance(function, ast.FunctionDef)
-        for node in ast.walk(function):
-            ast.copy_location(node, result)
-        kept = [assignment(KEPT + name, load(name)) for name in sorted(self.kept)]
-        at_result = [ast.copy_location(s, result) for s in (*kept, ast.Return(result))]
-        function.body = [*at_result[:-1], *body, at_result[-1]]
-        ast.fix_missing_locations(tree)
-        scope = {**self.scope, **self.values}
-        exec(compile(tree, self.filename, "exec"), scope)
-        for names in (scope, self.scope):
-            names.pop("__name__", None)  # in whose module Dynamo would look for what it has
-        return scope["forward"]
 
     def visit(self, node: ast.expr, outermost: bool = False, assigned: bool = False) -> Part:
         """

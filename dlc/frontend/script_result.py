@@ -7,17 +7,15 @@ import copy
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from dlc.frontend.lift import Lifter, has_tensor
+from dlc.frontend.program_module import Program, program_module
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.statements import Statements
-
-Program = tuple[torch.nn.Module, tuple[Any, ...]]
 
 
 def program_of(lifter: Lifter, statements: Statements) -> Program:
@@ -26,11 +24,11 @@ def program_of(lifter: Lifter, statements: Statements) -> Program:
     script's own, such as a time or a counter, the last one that holds a tensor, if there is one.
     """
     assert statements.result is not None
-    program = lifter.program(statements.body, copy.deepcopy(statements.result))
+    program = program_module(lifter, statements.body, copy.deepcopy(statements.result))
     if not statements.is_doubtful or _holds_tensors(program):
         return program
     for result in _earlier(statements.results):
-        other = lifter.program(statements.body, copy.deepcopy(result))
+        other = program_module(lifter, statements.body, copy.deepcopy(result))
         if _holds_tensors(other):
             return other
     return program
