@@ -14,7 +14,9 @@ from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, load, names_in, place_at
 from dlc.frontend.shared import all_in, overlap
 from dlc.frontend.source import ImportFailure
-from dlc.frontend.variables import is_name
+from dlc.frontend.variables import is_name, root_of
+
+LATE = "what the program before it may have used; put it before the first computation"
 
 
 class ProgramVariables:
@@ -62,7 +64,7 @@ class ProgramVariables:
             objects.bring(value, node)
             return
         if name in self.seen:
-            self._refuse(
+            self.refuse(
                 f"{name}, at which a function of the script looks; give it {name} as an argument",
                 node,
             )
@@ -80,6 +82,42 @@ class ProgramVariables:
             self._keep(assignment(other, load(name)), node)
         self.add({*names})
 
+    def target(self, node: ast.expr) -> ast.expr:
+        """Where the program stores a value."""
+        match node:
+            case ast.Name(id=name):
+                self.add({name})
+            case ast.Tuple(elts) | ast.List(elts):
+                new = type(node)([self.target(e) for e in elts], ast.Store())
+                return ast.copy_location(new, node)
+            case ast.Starred(value=value):
+                return ast.copy_location(ast.Starred(self.target(value), ast.Store()), node)
+            case ast.Subscript(value=value, slice=index):
+                self._bring_root(node)
+                base = self.lifter.use(self.lifter.visit(value))
+                at = self.lifter.use(self.lifter.visit(index))
+                return ast.copy_location(ast.Subscript(base, at, ast.Store()), node)
+            case ast.Attribute(value=value, attr=attr):
+                self._bring_root(node)
+                base = self.lifter.use(self.lifter.visit(value))
+                return ast.copy_location(ast.Attribute(base, attr, ast.Store()), node)
+        return node
+
+    def _bring_root(self, target: ast.expr) -> None:
+        name = root_of(target)
+        if self.is_changeable(name):
+            assert name is not None
+            self.bring(name, target)
+        elif name in self.lifter.scope and name not in self.lifter.computed:
+            self.refuse(LATE, target)
+
+    def is_of_tensor(self, target: ast.expr) -> bool:
+        """True if a target is an element of an input or of what the program computed."""
+        inner = target
+        while isinstance(inner, ast.Subscript | ast.Attribute):
+            inner = inner.value
+        return inner is not target and self.computes(inner)
+
     def _keep(self, new: ast.stmt, node: ast.stmt | ast.expr) -> None:
         ast.copy_location(new, node)
         self.keep(new, new)
@@ -92,7 +130,7 @@ class ProgramVariables:
             if there is value:
                 yield other
             elif self._is_shared(value, there):
-                self._refuse(f"{name}, which shares memory with {other}; make {name} a copy", node)
+                self.refuse(f"{name}, which shares memory with {other}; make {name} a copy", node)
 
     def _is_shared(self, value: Any, there: Any) -> bool:
         """True if a change of a value is one of another value, of which the program has its own."""
@@ -103,6 +141,7 @@ class ProgramVariables:
             return not memory_of(value).isdisjoint(memory_of(there))
         return any(overlap(value, inner) for inner, _ in all_in(there))
 
-    def _refuse(self, what: str, node: ast.stmt | ast.expr) -> NoReturn:
+    def refuse(self, what: str, node: ast.stmt | ast.expr) -> NoReturn:
+        """ImportFailure for a statement that changes such a thing."""
         place = place_at(self.lifter.filename, node)
         raise ImportFailure(f"a statement changes {what}", place)

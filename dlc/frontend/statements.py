@@ -20,7 +20,7 @@ import copy
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -31,7 +31,7 @@ from dlc.frontend.mementos import Memento
 from dlc.frontend.named_expressions import named_expressions
 from dlc.frontend.parts import assignment, ended, errors_in, load, names_in, place_at
 from dlc.frontend.printed import described, is_description
-from dlc.frontend.program_variables import ProgramVariables
+from dlc.frontend.program_variables import LATE, ProgramVariables
 from dlc.frontend.random import kept_random_state
 from dlc.frontend.script_calls import NEUTRAL, ScriptCall, ScriptCalls
 from dlc.frontend.script_functions import ScriptFunctions
@@ -63,10 +63,6 @@ READS = frozenset(
 )
 """Methods of modules that change nothing."""
 RETURNED = "_returned"
-LATE = (
-    "a statement changes what the program before it may have used; put it before the first "
-    "computation"
-)
 
 
 class Statements:
@@ -161,7 +157,7 @@ class Statements:
             before = self.lifter.random.count
             self._run(node)
             if self.variables.computes(value) and self.lifter.random.count > before:
-                self._refuse(node, KEPT_NUMBERS)
+                raise ImportFailure(KEPT_NUMBERS, place_at(self.lifter.filename, node))
         elif self._is_print(value):
             assert isinstance(value, ast.Call)
             if last and (shown := self._shown(value.args)):
@@ -245,7 +241,7 @@ class Statements:
         again = copy.deepcopy(value)
         with self._undone_if_constant() as constant:
             part = self.lifter.visit(value, assigned=True)
-            into_tensor = any(self._is_of_tensor(t) for t in targets)
+            into_tensor = any(self.variables.is_of_tensor(t) for t in targets)
             now = part.code if part.known else part.now
             constant.append(now is not None and not into_tensor and not (stores and self.begun))
         if constant[0]:
@@ -257,7 +253,7 @@ class Statements:
                 return
             part = self.lifter.visit(again, assigned=True)
         code = self.lifter.use(part)
-        self._keep(ast.Assign([self._target(t) for t in targets], code), node)
+        self._keep(ast.Assign([self.variables.target(t) for t in targets], code), node)
         self._has_computed(loaded(targets[0]))
 
     def _update(self, node: ast.AugAssign) -> None:
@@ -271,7 +267,7 @@ class Statements:
         value = self.lifter.use(self.lifter.visit(node.value))
         if name in self.lifter.scope:
             self.variables.bring(name, node)
-        target = self._target(node.target)
+        target = self.variables.target(node.target)
         self._keep(ast.AugAssign(target, node.op, value), node)  # pyright: ignore[reportArgumentType]
         self._has_computed(loaded(node.target))
 
@@ -356,11 +352,7 @@ class Statements:
     def _refuse_late(self, node: ast.stmt | ast.expr) -> None:
         """ImportFailure if the program has begun."""
         if self.begun:
-            self._refuse(node, LATE)
-
-    def _refuse(self, node: ast.stmt | ast.expr, why: str) -> NoReturn:
-        place = place_at(self.lifter.filename, node)
-        raise ImportFailure(why, place)
+            self.variables.refuse(LATE, node)
 
     def _called(self, value: ast.expr) -> ScriptCall | None:
         """The call of a function of the script that `value` is, given no tensors of the program."""
@@ -386,43 +378,6 @@ class Statements:
         new = self.lifter.scope
         self.lifter.scope = outer
         outer.update({n: new[n] for n in (*call.shared, returned) if n in new})
-
-    def _target(self, node: ast.expr) -> ast.expr:
-        """Where the program stores a value."""
-        match node:
-            case ast.Name(id=name):
-                self.variables.add({name})
-            case ast.Tuple(elts) | ast.List(elts):
-                new = type(node)([self._target(e) for e in elts], ast.Store())
-                return ast.copy_location(new, node)
-            case ast.Starred(value=value):
-                return ast.copy_location(ast.Starred(self._target(value), ast.Store()), node)
-            case ast.Subscript(value=value, slice=index):
-                self._bring_root(node)
-                base = self.lifter.use(self.lifter.visit(value))
-                at = self.lifter.use(self.lifter.visit(index))
-                return ast.copy_location(ast.Subscript(base, at, ast.Store()), node)
-            case ast.Attribute(value=value, attr=attr):
-                self._bring_root(node)
-                base = self.lifter.use(self.lifter.visit(value))
-                return ast.copy_location(ast.Attribute(base, attr, ast.Store()), node)
-        return node
-
-    def _bring_root(self, target: ast.expr) -> None:
-        name = root_of(target)
-        if self.variables.is_changeable(name):
-            assert name is not None
-            self.variables.bring(name, target)
-        elif name in self.lifter.scope and name not in self.lifter.computed:
-            self.begun = True
-            self._refuse_late(target)
-
-    def _is_of_tensor(self, target: ast.expr) -> bool:
-        """True if a target is an element of an input or of what the program computed."""
-        inner = target
-        while isinstance(inner, ast.Subscript | ast.Attribute):
-            inner = inner.value
-        return inner is not target and self.variables.computes(inner)
 
     def _prepares(self, value: ast.expr, last: bool) -> bool:
         """True if a call sets tensors to begin with, or changes a module."""
