@@ -73,6 +73,6 @@ def chosen_program(
         return sized.module, None
     from dlc.importing import specialized
 
-    hints = {name: symbol.hint or symbol.least for name, symbol in sized.symbols.items()}
+    hints = {name: symbol.likely for name, symbol in sized.symbols.items()}
     program = specialized(sized, hints)
     return program.module, program

@@ -223,8 +223,8 @@ def refuse_sizes(module: ModuleOp) -> None:
     """OpError for a module that still has sizes."""
     for op in module.ops:
         if isinstance(op, SymbolOp):
-            name, hint = op.sym_name.data, op.symbol.hint
-            number = f"{name}={hint or op.symbol.least}"
+            name = op.sym_name.data
+            number = f"{name}={op.symbol.likely}"
             example = f'specialize{{sizes="{number}"}} binds it, as --sizes {number} does'
             fail(op, f"expected numbers for all sizes, found @{name}", example)
 

@@ -39,10 +39,6 @@ class Place:
         return (value.shape if self.of == "extent" else value.stride())[self.dim]
 
 
-class FixedSize(ImportFailure):
-    """A program fixes a size that changes by what the user says."""
-
-
 Found: TypeAlias = "tuple[Place, torch.SymInt, Mark | None]"
 
 
@@ -113,7 +109,7 @@ class SizedCall:
         fixings: Fixings,
         shown_as: Mapping[str, str],
     ) -> None:
-        """FixedSize for a size that changes by what the user says, and is fixed."""
+        """ImportFailure for a size that changes by what the user says, and is fixed."""
         fixed = number.node.expr
         if not isinstance(fixed, sympy.Integer):
             return
@@ -122,7 +118,7 @@ class SizedCall:
             what = f"`{mark.__name__}`, {what},"
         symbols = number.node._expr.free_symbols
         stack = next((fixings[symbol] for symbol in symbols if symbol in fixings), None)
-        raise FixedSize(
+        raise ImportFailure(
             f"{what} is {fixed} for what the program does here, expected any size; give "
             "Dim.AUTO for it, leave it out of dynamic_shapes, or write what holds for all sizes",
             place_of(stack, shown_as),
@@ -143,7 +139,7 @@ class SizedCall:
         if self.env is None:
             return []
         bounds = {name: symbol.bounds for name, symbol in self.symbols.items()}
-        example = {name: symbol.hint or 0 for name, symbol in self.symbols.items()}
+        example = {name: symbol.likely for name, symbol in self.symbols.items()}
         return facts_of(self.env, bounds, example)
 
 

@@ -181,6 +181,10 @@ class Symbol:
     def bounds(self) -> Bounds:
         return self.least, inf if self.most is None else self.most
 
+    @property
+    def likely(self) -> int:
+        return self.least if self.hint is None else self.hint
+
     def __str__(self) -> str:
         to = "" if self.most is None else f" to {self.most}"
         return f"{self.name} from {self.least}{to}"
