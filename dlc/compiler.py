@@ -298,8 +298,7 @@ class CompiledProgram(TellsOfMissing):
 
     def trace(self, path: str | Path = "trace.html") -> None:
         """Writes the page of the first variant that `dlc trace` writes; it needs no network."""
-        name = getattr(self.function, "__name__", type(self.function).__name__)
-        Path(path).write_text(self.variants[0].stages.trace(name), encoding="utf-8")
+        Path(path).write_text(self.variants[0].stages.trace(self.name), encoding="utf-8")
         self._page = str(path)
 
     def check(self) -> list[Verdict]:
@@ -322,7 +321,7 @@ class CompiledProgram(TellsOfMissing):
             self.asked,
             self.dynamic_shapes,
         )
-        new.imports = self.imports
+        new.imports, new.name = self.imports, self.name
         for variant in self.variants:
             stages = variant.stages.with_schedules(schedules)
             new.variants.append(Variant(variant.program, self.backend, stages))
