@@ -1,4 +1,4 @@
-"""Attention of few rows: its keys are folded in parts, which a second kernel folds."""
+"""Attention of few rows: keys are folded in parts, those by a second kernel or the last block."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from test_attention import INF, NAN, PROGRAMS, causal, draw, masked, tiled
+from test_mutants import ending_in_one
 from torch import Tensor
 
 import dlc
@@ -49,7 +50,7 @@ def test_parts_of_the_keys(name: str, rows: int, keys: int, tmp_path: Path) -> N
     tiled(PROGRAMS[name], STEPS, tmp_path / "split.mlir", *draw(rows, keys, 8, 8))
 
 
-LAST = tuple(s.replace(f'then="{THEN}"', "combine=last") for s in STEPS)
+LAST = tuple(map(ending_in_one, STEPS))
 
 
 @pytest.mark.parametrize(
@@ -75,14 +76,25 @@ def test_parts_of_which_all_keys_are_masked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "keys", "launches"), [(1, 500, 2), (2, 512, 2), (4, 500, 2), (8, 1025, 2)]
+    ("rows", "keys", "kernels"),
+    [
+        (1, 500, ["_sum", ""]),  # the second repeats the softmax of what the first stores
+        (2, 64, [""]),
+        (1, 1025, ["", "_combine"]),
+        (2, 512, ["", "_combine"]),
+        (4, 500, ["", "_combine"]),
+        (8, 1025, ["", "_combine"]),
+    ],
 )
-def test_few_rows_are_at_most_two_launches(rows: int, keys: int, launches: int) -> None:
+def test_few_rows_are_at_most_two_launches(rows: int, keys: int, kernels: list[str]) -> None:
     generator = torch.Generator().manual_seed(keys)
     shapes = (1, 32, rows, 32), (1, 8, keys, 32), (1, 8, keys, 32)
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
     compiled = dlc.compile(shared, tuple(inputs), backend="host", target="sm_90")
-    assert len(compiled.kernels) == launches
+    names = [f"scaled_dot_product_attention{what}" for what in kernels]
+    assert [kernel.name for kernel in compiled.kernels] == names
+    assert ("split-matmul-k" in compiled.kernels[0].schedule) == ("_combine" in kernels)
+    assert ("repeat=true" in compiled.kernels[-1].schedule) == ("_sum" in kernels)
     exact = shared(*(x.double() for x in inputs))
     torch.testing.assert_close(compiled(*inputs).double(), exact, rtol=1e-5, atol=1e-6)
 
