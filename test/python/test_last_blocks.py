@@ -8,19 +8,28 @@ import loop_cases
 import numpy as np
 import pytest
 import torch
-from harness import STEPS, apply, interpret, lowered, obeyed, on_host, parse, read_back, scheduled
+from harness import STEPS, apply, interpret, lowered, obeyed, on_host, parse, scheduled
 from loop_cases import Case
 from test_mutants import ending_in_one
 from test_printer import nvcc_takes
 from test_rings import LAUNCHES
 from test_schedules import tiled
-from test_split import COUNT, GEMM, ROW_STEPS, VECTOR
+from test_split import (
+    COUNT,
+    GEMM,
+    REDUCES,
+    ROW_STEPS,
+    ROWS,
+    SPLITS,
+    every_split,
+    in_one_kernel,
+)
 from test_tensor_cores import product
 
 import dlc
 from dlc.backend.cuda.print.printer import print_module
 from dlc.backend.executor import Executor, get_backend
-from dlc.dialects import host, kernel, tile
+from dlc.dialects import host, kernel
 from dlc.dialects.kernel_blocks import counters_of, last_block_of
 from dlc.registry import parse_pipeline
 from dlc.simulator import Hazard, run_module
@@ -32,51 +41,28 @@ ORDERS: tuple[dict[str, Any], ...] = (
     {"order": "reverse"},
     {"order": "random", "seed": 3},
 )
-ROWS = "cooperative-reduce{threads=8 vector=4},stage-inputs"
 CASES = (
-    # Parts: even, ragged, more than chunks (the last have none).
-    (loop_cases.gemm(16, 32, 32), "chunk-matmul-k{bk=8}", 2, GEMM),
-    (loop_cases.gemm(13, 31, 47), "chunk-matmul-k{bk=8}", 4, GEMM),
-    (loop_cases.gemm(13, 31, 23, transposed=True), "chunk-matmul-k{bk=8}", 7, GEMM),
-    (loop_cases.gemm(1, 29, 37), "chunk-matmul-k{bk=5}", 3, VECTOR),
-    (loop_cases.gemm(7, 1, 37), "", 3, VECTOR),
-    (loop_cases.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3, GEMM),
-    (loop_cases.linear(13, 17, 53), "chunk-matmul-k{bk=4}", 5, GEMM),
+    *SPLITS,
     # Sums that are no products, other monoids, of several values, and what follows from them.
-    (loop_cases.total(1009), "", 7, ROWS),
-    (loop_cases.total(3), "", 5, ROWS),
-    (loop_cases.argmax(5, 77), "", 4, ROWS),
-    (loop_cases.power_sums(3, 77), "", 4, ROWS),
-    (loop_cases.deviations(3, 77), "", 4, ROWS),
-    (loop_cases.row_norm(3, 101), "", 3, ROWS),
+    *((case, "", splits, ROWS) for case, splits in REDUCES),
     (loop_cases.column_sum(53, 37), "", 4, ROW_STEPS),
     (loop_cases.column_sum(53, 37), "", 4, "cooperative-reduce{threads=8 rows=4 order=rows}"),
     (loop_cases.total(1009), "", 7, "cooperative-reduce{threads=64 vector=4}"),
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "chunk", "splits", "steps"), CASES, ids=lambda v: getattr(v, "name", v)
-)
-def test_after_each_step(case: Case, chunk: str, splits: int, steps: str) -> None:
+@every_split(CASES)
+def test_after_each_step(case: Case, chunk: str, splits: int, blocks: str) -> None:
     """In the interpreter, which knows what comes before what; the last state on the host, too."""
-    module = parse(case.text)
-    split = f"split-matmul-k{{splits={splits} combine=last}}"
-    apply(module, ",".join(s for s in ("tileify", chunk, split) if s))
-    for step in parse_pipeline(steps):
-        interpret(case, lowered(module, round_trip=False), "a prefix")
-        obeyed(module, str(step))
-        read_back(str(module))
-    assert sum(isinstance(op, tile.KernelOp) for op in module.walk()) == 1
-    low = lowered(module)
+    low = lowered(in_one_kernel(case, chunk, f"splits={splits} combine=last", blocks))
     assert "kernel.last_block" in str(low)
-    interpret(case, low, steps)
-    on_host(case, low, steps, ORDERS)
+    interpret(case, low, blocks)
+    on_host(case, low, blocks, ORDERS)
 
 
-@pytest.mark.parametrize(("case", "chunk", "splits", "steps"), CASES[:8:3])
+@every_split(CASES[:8:3])
 def test_the_same_bits_as_with_a_second_kernel(
-    case: Case, chunk: str, splits: int, steps: str
+    case: Case, chunk: str, splits: int, blocks: str
 ) -> None:
     """Parts are folded in their order, whoever comes last."""
     results: list[list[bytes]] = []
@@ -84,7 +70,7 @@ def test_the_same_bits_as_with_a_second_kernel(
         module = parse(case.text)
         split = f"split-matmul-k{{splits={splits} combine={combine}}}"
         apply(module, ",".join(s for s in ("tileify", chunk, split) if s))
-        for step in parse_pipeline(steps):
+        for step in parse_pipeline(blocks):
             obeyed(module, str(step))
         low = lowered(module)
         inputs = [torch.from_numpy(np.ascontiguousarray(x)) for x in case.inputs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import loop_cases
 import numpy as np
@@ -46,14 +47,15 @@ VECTOR = f"blockify-launch{{block=16 thread=8}},{REST}"
 """For products with one row or column."""
 SPLITS = (
     # Chunks per split: even, ragged, more splits than chunks (the last have none).
-    (loop_cases.gemm(16, 32, 32), "chunk-matmul-k{bk=8}", 2),
-    (loop_cases.gemm(13, 31, 47), "chunk-matmul-k{bk=8}", 4),
-    (loop_cases.gemm(13, 31, 23, transposed=True), "chunk-matmul-k{bk=8}", 7),
-    (loop_cases.gemm(1, 29, 37), "chunk-matmul-k{bk=5}", 3),
-    (loop_cases.gemm(7, 1, 37), "", 3),
-    (loop_cases.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3),
-    (loop_cases.linear(13, 17, 53), "chunk-matmul-k{bk=4}", 5),
+    (loop_cases.gemm(16, 32, 32), "chunk-matmul-k{bk=8}", 2, GEMM),
+    (loop_cases.gemm(13, 31, 47), "chunk-matmul-k{bk=8}", 4, GEMM),
+    (loop_cases.gemm(13, 31, 23, transposed=True), "chunk-matmul-k{bk=8}", 7, GEMM),
+    (loop_cases.gemm(1, 29, 37), "chunk-matmul-k{bk=5}", 3, VECTOR),
+    (loop_cases.gemm(7, 1, 37), "", 3, VECTOR),
+    (loop_cases.batched(2, 9, 11, 19), "chunk-matmul-k{bk=4}", 3, GEMM),
+    (loop_cases.linear(13, 17, 53), "chunk-matmul-k{bk=4}", 5, GEMM),
 )
+ROWS = "cooperative-reduce{threads=8 vector=4},stage-inputs"
 REDUCES = (
     (loop_cases.total(1009), 7),
     (loop_cases.total(3), 5),
@@ -65,9 +67,15 @@ REDUCES = (
 )
 
 
-@pytest.mark.parametrize(("case", "chunk", "splits"), SPLITS, ids=lambda v: getattr(v, "name", v))
-def test_split_contractions(case: Case, chunk: str, splits: int) -> None:
-    blocks = VECTOR if 1 in case.inputs[0].shape[:-1] or 1 in case.inputs[1].shape else GEMM
+every_split = partial(
+    pytest.mark.parametrize,
+    ("case", "chunk", "splits", "blocks"),
+    ids=lambda v: getattr(v, "name", v),
+)
+
+
+@every_split(SPLITS)
+def test_split_contractions(case: Case, chunk: str, splits: int, blocks: str) -> None:
     steps = ["tileify", chunk, f'split-matmul-k{{splits={splits} then="{THEN}"}}', blocks]
     module = check(case, ",".join(s for s in steps if s), kernel_count=2)
     first, second = (op for op in module.walk() if isinstance(op, tile.KernelOp))
@@ -79,18 +87,17 @@ def test_split_contractions(case: Case, chunk: str, splits: int) -> None:
 
 def test_on_the_host() -> None:
     """Kernels one after the other, the second of which reads what the first left."""
-    case, chunk, splits = SPLITS[-1]
+    case, chunk, splits, blocks = SPLITS[-1]
     module = parse(case.text)
     apply(module, f'tileify,{chunk},split-matmul-k{{splits={splits} then="{THEN}"}}')
-    for step in parse_pipeline(GEMM):
+    for step in parse_pipeline(blocks):
         obeyed(module, str(step))
     on_host(case, lowered(module), "split", [{"order": "forward"}, {"order": "reverse"}])
 
 
 @pytest.mark.parametrize(("case", "splits"), REDUCES, ids=lambda v: getattr(v, "name", v))
 def test_split_other_reduces(case: Case, splits: int) -> None:
-    split = f"tileify,split-matmul-k{{splits={splits}}}"
-    check(case, f"{split},cooperative-reduce{{threads=8 vector=4}},stage-inputs", kernel_count=2)
+    check(case, f"tileify,split-matmul-k{{splits={splits}}},{ROWS}", kernel_count=2)
 
 
 def test_every_prefix_of_a_split() -> None:
@@ -142,19 +149,22 @@ ATOMIC = (
 )
 
 
-@pytest.mark.parametrize(
-    ("case", "chunk", "splits", "steps"), ATOMIC, ids=lambda v: getattr(v, "name", v)
-)
-def test_atomic_parts(case: Case, chunk: str, splits: int, steps: str) -> None:
-    """After each step, in the interpreter."""
+def in_one_kernel(case: Case, chunk: str, split: str, blocks: str) -> ModuleOp:
+    """A kernel that is split and scheduled further; interpreted before each of these steps."""
     module = parse(case.text)
-    split = f"split-matmul-k{{splits={splits} combine=atomic}}"
-    apply(module, ",".join(s for s in ("tileify", chunk, split) if s))
-    for step in parse_pipeline(steps):
+    apply(module, ",".join(s for s in ("tileify", chunk, f"split-matmul-k{{{split}}}") if s))
+    for step in parse_pipeline(blocks):
         run(case, module)
         obeyed(module, str(step))
         read_back(str(module))
     assert sum(isinstance(op, tile.KernelOp) for op in module.walk()) == 1
+    return module
+
+
+@every_split(ATOMIC)
+def test_atomic_parts(case: Case, chunk: str, splits: int, blocks: str) -> None:
+    """After each step, in the interpreter."""
+    module = in_one_kernel(case, chunk, f"splits={splits} combine=atomic", blocks)
     assert any(isinstance(op, tile.AtomicAddOp) for op in module.walk())
     run(case, module)
 
