@@ -27,7 +27,7 @@
  * @typedef {{shape: string, line: number, ops: number, lanes: number, fragments: Fragment[],
  *   shared: string[]}} Product
  * @typedef {{name: string, shape: number[], block: number[], threads: number[][],
- *   places: number[][], held: number, corners: [number, number, number][]}} Owners
+ *   places: number[][], held: number, number: number, corners: [number, number, number][]}} Owners
  * @typedef {{ring: string, chunk: number, slot: number, filled: number, acquired: number,
  *   released: number}} Stay
  * @typedef {{turns: number, end: number, stays: Stay[],

@@ -99,7 +99,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Owners:
-    """How an output is cut, by its last two dimensions: in blocks, and the first block's tile."""
+    """How an output is cut, by its last two dimensions: in blocks, and the tile of its corner."""
 
     name: str
     shape: Sequence[int]
@@ -112,6 +112,8 @@ class Owners:
     """And which of the thread's elements it is, in the order of its register and serial axes."""
     held: int
     """The elements of a thread, those outside of the output too."""
+    number: int
+    """Of the block that stores the first corner, whose tile this is."""
     corners: Sequence[tuple[int, int, int]]
     """The number, first row and first column of each of the first blocks whose tile is in the first
     matrix, if the output is several."""

@@ -17,6 +17,7 @@ from dlc.dialects.axes import BLOCK, THREAD, loops_around
 from dlc.dialects.kernel_memory import is_shared
 from dlc.dialects.layouts import shape_of
 from dlc.ir.expr import Expr
+from dlc.schedule.block_order import in_order
 from dlc.trace.model import Bank, Owners
 
 MOST_POINTS = 1 << 16
@@ -69,6 +70,17 @@ class _Cut:
         few = prod(self.extents[a] for a in self.moving) <= MOST_POINTS
         return used <= self.extents.keys() and 0 not in shape_of(self.store.ref) and few
 
+    @cached_property
+    def blocks(self) -> Mapping[SSAValue, Sequence[int]]:
+        """The block axes, the slowest first, each with its points in the order of the blocks."""
+        launch = self.source.launch
+        points: dict[SSAValue, Sequence[int]]
+        points = {a: range(self.extents[a]) for a in launch.axes_of(BLOCK)}
+        if launch.order is None:
+            return points
+        slowest, waves = launch.order
+        return {slowest: in_order(points.pop(slowest), waves), **points}
+
     def place(self, point: Mapping[SSAValue, int]) -> list[int]:
         """The element that is stored at a point; at least two subscripts."""
         return ([0, 0, *(e.evaluate(point) for e in self.subscripts)])[-self.rank :]
@@ -80,7 +92,7 @@ class _Cut:
     def owners(self) -> Owners:
         threads = self.source.launch.axes_of(THREAD)
         own = [a for a in self.moving if a not in threads]
-        blocks = dict.fromkeys(self.source.launch.axes_of(BLOCK), 0)
+        blocks = dict.fromkeys(self.blocks, 0)
         shape = ([1, 1, *shape_of(self.store.ref)])[-self.rank :]
         found: dict[tuple[int, int], tuple[int, int]] = {}
         for at in product(*(range(self.extents[a]) for a in self.moving)):
@@ -102,16 +114,16 @@ class _Cut:
             [[thread for thread, _ in row] for row in shown],
             [[place for _, place in row] for row in shown],
             prod(self.extents[a] for a in own),
+            _number([*self.blocks], self.extents, {a: n.index(0) for a, n in self.blocks.items()}),
             list(self.corners()),
         )
 
     def corners(self) -> Iterator[tuple[int, int, int]]:
         """The first element of each of the first blocks that store in the first matrix."""
-        axes = self.source.launch.axes_of(BLOCK)
         inside = dict.fromkeys(self.moving, 0)
-        ranges = (range(self.extents[a]) for a in axes)
-        for number, at in enumerate(islice(product(*ranges), MOST_BLOCKS)):
-            *matrix, row, column = self.place({**inside, **dict(zip(axes, at, strict=True))})
+        for number, at in enumerate(islice(product(*self.blocks.values()), MOST_BLOCKS)):
+            point = dict(zip(self.blocks, at, strict=True))
+            *matrix, row, column = self.place({**inside, **point})
             if not any(matrix):
                 yield number, row, column
 

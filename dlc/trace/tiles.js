@@ -23,12 +23,13 @@ function blocksPicture(kernel, owners) {
   const once = Math.max(trace.chip.sms * kernel.blocks_per_sm, 1);
   const cells = owners.corners.map(([number, row, column]) => {
     const wave = Math.floor(number / once);
+    const stands = number === owners.number;
     const cell = draft("rect", {
-      x: column * across, y: row * down, class: (number ? "cell" : "own") + thin,
+      x: column * across, y: row * down, class: (stands ? "own" : "cell") + thin,
       width: Math.max(Math.min(wide, columns - column), 0) * across,
       height: Math.max(Math.min(tall, rows - row), 0) * down, "data-block": number,
     });
-    if (number) cell.style.fill = colourOf(wave + 1);
+    if (!stands) cell.style.fill = colourOf(wave + 1);
     cell.append(draft("title", {}, `block ${number}, wave ${wave + 1}: from [${row}, ${column}] on`));
     return cell;
   });
@@ -36,7 +37,7 @@ function blocksPicture(kernel, owners) {
   const text = `${owners.name}, ${rows} × ${columns} in its last dimensions, is cut in tiles of `
     + `${tall} × ${wide}, one for each of ${counted(kernel.grid, "block")}`
     + (drawn < kernel.grid ? `; ${drawn} are drawn, those of the first matrix` : "")
-    + ". A wave has a colour; block 0 stands out.";
+    + `. A wave has a colour; block ${owners.number} stands out.`;
   return [make("h3", "", "Blocks of the output"), make("p", "", text),
     picture(columns * across + 1, rows * down + 1, text, cells)];
 }
@@ -57,8 +58,8 @@ function ownersPicture(owners) {
   }));
   const part = rows < owners.block[0] || columns < owners.block[1]
     ? ` (its first ${rows} × ${columns} are drawn)` : "";
-  const text = `Block 0 stores ${owners.block.join(" × ")} elements${part}, each thread `
-    + `${counted(owners.held, "element")}; those that are drawn of the chosen one stand out.`;
+  const text = `Block ${owners.number} stores ${owners.block.join(" × ")} elements${part}, `
+    + `each thread ${counted(owners.held, "element")}; those that are drawn of the chosen one stand out.`;
   const drawing = picture(columns * side, rows * side, text, cells);
   const told = make("span", "told");
   const thread = /** @type {HTMLInputElement} */ (make("input"));

@@ -37,7 +37,13 @@ from dlc.trace.model import Pane, Trace, as_json
 from dlc.trace.page import FOLDER, SCRIPTS, page
 
 TEXT = "torch.relu(torch.matmul(torch.randn(16,64) + torch.randn(64), torch.randn(64,16)))"
-BATCHED = "torch.randn(3, 100, 64) @ torch.randn(3, 64, 200)"
+CUT = {
+    "torch.randn(300, 640) @ torch.randn(640, 520)": 10,  # parts of K
+    "torch.randn(3, 100, 64) @ torch.randn(3, 64, 200)": 3,
+    "torch.randn(256, 640).softmax(-1)": 1,
+}
+"""Programs of a kernel, and the matrices of its output."""
+CAUSAL = "F.scaled_dot_product_attention(*[torch.randn(1, 32, 512, 64)] * 3, is_causal=True)"
 PROGRAMS = {
     "product": TEXT,
     "two kernels": "torch.softmax(torch.randn(37, 129).T.contiguous() @ torch.randn(37, 5), 0)",
@@ -236,20 +242,36 @@ def test_the_picture_says_who_stores_what(product: Trace) -> None:
     # thread %ti * 2 + %tj stores columns %rjo * 8 + %tj * 4 + %rji of row %ti
     assert owners.threads == [[row * 2 + c % 8 // 4 for c in range(16)] for row in range(16)]
     assert owners.places == [[c // 8 * 4 + c % 4 for c in range(16)]] * 16
-    assert (owners.held, owners.corners) == (8, [(0, 0, 0)])
+    assert (owners.held, owners.number, owners.corners) == (8, 0, [(0, 0, 0)])
 
 
-def test_the_output_is_cut_in_the_tiles_of_blocks() -> None:
-    for text, grid in (("torch.randn(300, 640) @ torch.randn(640, 520)", None), (BATCHED, 3)):
-        (kernel, *_) = traced(text)[0].kernels
-        owners = kernel.owners
-        assert owners is not None
-        (rows, columns), (tall, wide) = owners.shape, owners.block
-        corners = {(row, column) for _, row, column in owners.corners}
-        assert corners == {(r, c) for r in range(0, rows, tall) for c in range(0, columns, wide)}
-        assert len(corners) == len(owners.corners)
-        assert {number for number, *_ in owners.corners} <= set(range(kernel.grid))
-        assert grid is None or kernel.grid == grid * len(corners)
+@pytest.mark.parametrize(("text", "matrices"), CUT.items())
+def test_the_output_is_cut_in_the_tiles_of_blocks(text: str, matrices: int) -> None:
+    """All blocks have one, and the numbers are those by which the first matrix is reached."""
+    (kernel, *_) = traced(text)[0].kernels
+    owners = kernel.owners
+    assert owners is not None
+    (rows, columns), (tall, wide) = owners.shape, owners.block
+    corners = {(row, column): number for number, row, column in owners.corners}
+    assert {*corners} == {(r, c) for r in range(0, rows, tall) for c in range(0, columns, wide)}
+    assert len(corners) == len(owners.corners) == len({*corners.values()})
+    assert kernel.grid == matrices * len(corners)
+    assert corners[0, 0] == owners.number
+    numbers = [number for number, *_ in owners.corners]
+    assert numbers == sorted(numbers)
+    assert 0 <= numbers[0] < numbers[-1] < kernel.grid
+
+
+def test_blocks_have_the_numbers_that_the_launch_gives_them() -> None:
+    """Those of the last rows first, in four waves, of which every second runs back."""
+    (kernel, *_) = traced(CAUSAL)[0].kernels
+    owners = kernel.owners
+    assert owners is not None
+    assert "last=2 waves=4" in kernel.schedule
+    assert (owners.block, kernel.grid) == ([32, 64], 32 * 16)
+    panels = [15, 14, 13, 12, 8, 9, 10, 11, 7, 6, 5, 4, 0, 1, 2, 3]
+    assert owners.corners == [(32 * n, 32 * panel, 0) for n, panel in enumerate(panels)]
+    assert owners.number == 32 * panels.index(0)
 
 
 def test_the_chart_has_chunks_in_the_slots_of_rings(product: Trace) -> None:
