@@ -13,6 +13,7 @@ import torch
 from exported import build
 from harness import STEPS as SCHEDULING
 from harness import apply, lowered, parse
+from test_mutants import ending_in_one
 from xdsl.utils.exceptions import VerifyException
 
 import dlc
@@ -263,6 +264,10 @@ def test_arguments_stay_where_a_program_is_only_tried() -> None:
     assert torch.equal(cache, x)
 
 
+def _sum(s: torch.Tensor, t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return s.add_(x.sum(0))
+
+
 def _total(s: torch.Tensor, t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     s.add_(x.sum(0))
     t.copy_((x * x).sum(0))
@@ -276,10 +281,14 @@ def _totals(s: torch.Tensor, t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return s - t
 
 
-@pytest.mark.parametrize("f", [_total, _totals], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [_sum, _total, _totals], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("columns", [(), (3,)], ids=str)
-def test_splits_of_what_updates_its_input(f: Any, columns: tuple[int, ...]) -> None:
-    """Blocks share the sum; the kernel that combines their parts does the update."""
+@pytest.mark.parametrize("combine", ["workspace", "last"])
+def test_splits_of_what_updates_its_input(f: Any, columns: tuple[int, ...], combine: str) -> None:
+    """
+    Blocks share the sum; the kernel that combines their parts does the update, or the last block,
+    after all that share its parts have read.
+    """
     torch.manual_seed(0)
     x = torch.randn(100_003, *columns)
     states = [torch.ones(columns), torch.zeros(columns)]
@@ -287,6 +296,11 @@ def test_splits_of_what_updates_its_input(f: Any, columns: tuple[int, ...]) -> N
     compiled = dlc.compile(f, (*(s.clone() for s in states), x), backend="host")
     combining = [k for k in compiled.kernels if "_combine" in k.name]
     assert any("updates" in k.source for k in combining)
+    if combine == "last":
+        split = {k.name: k.schedule for k in compiled.kernels if "split-matmul-k" in k.schedule}
+        compiled = compiled.with_schedule({n: ending_in_one(s) for n, s in split.items()})
+        assert not any("_combine" in k.name for k in compiled.kernels)
+        assert any("last_block" in k.source and "updates" in k.source for k in compiled.kernels)
     for _ in range(2):
         found, expected = compiled(*states, x), f(*exact, x.double())
         for one, other in ((found, expected), *zip(states, exact, strict=True)):

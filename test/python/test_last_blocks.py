@@ -190,36 +190,6 @@ def test_nvcc_takes_it() -> None:
         nvcc_takes(text, target)
 
 
-def _total(s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    return s.add_(x.sum(0))
-
-
-def _totals(s: torch.Tensor, t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """The same kernel, launched for two states."""
-    s.add_(x.sum(0))
-    t.add_(x.sum(0))
-    return s - t
-
-
-@pytest.mark.parametrize("f", [_total, _totals], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("columns", [(), (3,)], ids=str)
-def test_updates_in_place(f: Any, columns: tuple[int, ...]) -> None:
-    """By the last block, after all that share its parts have read."""
-    torch.manual_seed(0)
-    x = torch.randn(20_003, *columns)
-    states = [torch.ones(columns), torch.zeros(columns)][: f.__code__.co_argcount - 1]
-    exact = [state.double() for state in states]
-    compiled = dlc.compile(f, (*(s.clone() for s in states), x), backend="host")
-    schedules = {k.name: ending_in_one(k.schedule) for k in compiled.kernels}
-    last = compiled.with_schedule({n: s for n, s in schedules.items() if "combine=last" in s})
-    assert not any("_combine" in k.name for k in last.kernels)
-    assert "kernel.last_block" in last.ir("kernel")
-    for _ in range(2):
-        found, expected = last(*states, x), f(*exact, x.double())
-        for one, other in ((found, expected), *zip(states, exact, strict=True)):
-            torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-3)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_halves_and_what_follows(dtype: torch.dtype) -> None:
     """Products of tensor cores, and an epilogue of several values."""
