@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import module
 
 import dlc
 from dlc.frontend.fx import import_program
@@ -52,6 +53,12 @@ class Flagging(nn.Module):
         return self.inner(x)
 
 
+def hooks(function: Any) -> list[Any]:
+    """The hooks of all modules, and which of them a program's own module is asked to call."""
+    own = getattr(function, "_forward_pre_hooks_with_kwargs", {})
+    return [*module._global_forward_pre_hooks, *module._global_forward_hooks, *own]
+
+
 X = torch.randn(4)
 
 
@@ -72,6 +79,7 @@ def test_what_changes_a_container_that_it_is_given_is_told(
 ) -> None:
     with pytest.raises(ImportFailure) as error:
         dlc.compile(function, (X, *given), backend="host", kwargs=named)
+    assert not hooks(function)
     assert f"error: the program changes {said}: a call of its kernels would not" in str(error.value)
 
 
@@ -85,4 +93,4 @@ def test_what_leaves_them_compiles() -> None:
 
     program = import_program(use, (X, [X + 1]), {"table": {"k": 2}})
     assert len(program.guards) == 2
-    assert not nn.Module()._forward_pre_hooks_with_kwargs
+    assert not hooks(use)
