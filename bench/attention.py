@@ -11,25 +11,19 @@ pattern does not name stay as they were.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-from cases import SUITE
-from static import lower, start_worker
+from cases import SUITE, Case
+from static import Row
+from static_rows import lowered, update
 
-from dlc.cli.status_line import progress
 from dlc.target import TARGETS
 from dlc.text import table
 from dlc_bench.statics import examine, worst_ways
 
-Row = dict[str, Any]
-
-RESULTS = Path(__file__).parent / "results"
 CHIPS = ("sm_80", "sm_90", "sm_120")
 WIDTHS = (64, 128)
 KEYS = (32, 128, 512, 4096)
@@ -68,14 +62,6 @@ def attentions() -> Iterator[Attention]:
                     yield Attention(width, keys, causal, chip)
 
 
-def lowered(text: str, chip: str) -> list[Row]:
-    """The kernels of a program in the order of their launches; RuntimeError where it has none."""
-    found = lower(text, chip)
-    if "error" in found:
-        raise RuntimeError(found["error"])
-    return found["kernels"]
-
-
 def examined(case: Attention) -> Row:
     """The estimate in microseconds, and of the last kernel what ptxas made."""
     kernels = lowered(case.text, case.chip)
@@ -95,14 +81,13 @@ def examined(case: Attention) -> Row:
     }
 
 
-def estimated(name: str, text: str) -> Row:
+def estimated(case: Case) -> Row:
     """Microseconds on sm_90 by the estimate, of three kernels, and of the multiply-adds alone."""
-    kernels, target = lowered(text, "sm_90"), TARGETS["sm_90"]
-    case = next(each for each in SUITE if each.name == name)
+    kernels, target = lowered(case.text, "sm_90"), TARGETS["sm_90"]
     return {
         "us": sum(each.get("whole_us", 0.0) for each in kernels),
         "launches": len(kernels),
-        "apart_us": APART[name.partition(".")[2]],
+        "apart_us": APART[case.name.partition(".")[2]],
         "least_us": (case.flops / target.flops + target.launch_seconds) * 1e6,
     }
 
@@ -158,26 +143,10 @@ def markdown(data: dict[str, Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
-    parser.add_argument("--only", default="", help="a regular expression for names of rows")
-    only = re.compile(parser.parse_args().only)
-    start_worker()
-    path = RESULTS / "attention.json"
-    data: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
     suite = [case for case in SUITE if re.match(r"sdpa|naive_attn", case.name)]
-    with progress("attention …") as show:
-        for case in attentions():
-            if only.search(case.name):
-                show(case.name)
-                data[case.name] = examined(case)
-        for each in suite:
-            if only.search(each.name):
-                show(each.name)
-                data[each.name] = estimated(each.name, each.text)
-    names = [case.name for case in (*attentions(), *suite)]
-    data = {name: data[name] for name in names if name in data}
-    path.write_text(json.dumps(data, indent=1) + "\n")
-    (RESULTS / "attention.md").write_text(markdown(data))
+    rows = {case.name: partial(examined, case) for case in attentions()}
+    rows |= {case.name: partial(estimated, case) for case in suite}
+    update("attention", __doc__, rows, markdown)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,14 @@ cores, and a launch.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import exp, log
-from pathlib import Path
 from statistics import mean
-from typing import Any
 
-from static import lower, start_worker
+from static import Row
+from static_rows import lowered, update
 
 from dlc.backend.cuda.run import sass
 from dlc.backend.cuda.run.nvcc import compile_cubin
@@ -27,9 +25,6 @@ from dlc.target import TARGETS
 from dlc.text import table
 from dlc_bench.statics import worst_ways
 
-Row = dict[str, Any]
-
-RESULTS = Path(__file__).parent / "results"
 LINEARS = {
     "tl.q_proj": (2048, 2048),
     "tl.kv_proj": (256, 2048),
@@ -67,19 +62,17 @@ def examined(chip: str, size: tuple[int, int, int]) -> Row:
     """Time and roofline in microseconds, and of the kernel with the products what ptxas made."""
     rows, columns, k = size
     x, w = (f"torch.randn({n}, {k}, dtype=torch.bfloat16)" for n in (rows, columns))
-    lowered = lower(f"F.linear({x}, {w})", chip)
-    if "error" in lowered:
-        raise RuntimeError(lowered["error"])
-    kernel = lowered["kernels"][0]
+    kernels = lowered(f"F.linear({x}, {w})", chip)
+    kernel = kernels[0]
     cubin = compile_cubin(kernel["source"], chip)
     (function,) = sass.parse(sass.disassemble(cubin.path))
     loop = function.hot_loop
     body = function.body(loop) if loop else function.instructions
     return {
-        "us": sum(each.get("whole_us", 0.0) for each in lowered["kernels"]),
+        "us": sum(each.get("whole_us", 0.0) for each in kernels),
         "floor": roofline(chip, size),
         "schedule": kernel["schedule"],
-        "kernels": len(lowered["kernels"]),
+        "kernels": len(kernels),
         "registers": cubin.registers,
         "spill_bytes": cubin.spill_bytes,
         "bank_ways": worst_ways(kernel),
@@ -140,21 +133,8 @@ def _tile(schedule: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().partition("\n")[0])
-    parser.add_argument("--only", default="", help="a regular expression for `name chip`")
-    only = re.compile(parser.parse_args().only)
-    start_worker()
-    path = RESULTS / "halves.json"
-    known: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
-    data: dict[str, Row] = {}
-    for name, chip, size in cases():
-        key = f"{name} {chip}"
-        if only.search(key):
-            data[key] = examined(chip, size)
-        elif key in known:
-            data[key] = known[key]
-    path.write_text(json.dumps(data, indent=1) + "\n")
-    (RESULTS / "halves.md").write_text(markdown(data))
+    rows = {f"{name} {chip}": partial(examined, chip, size) for name, chip, size in cases()}
+    update("halves", __doc__, rows, markdown)
 
 
 if __name__ == "__main__":

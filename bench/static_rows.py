@@ -1,0 +1,46 @@
+"""Tables of what can be told without a GPU, of which the rows that are asked for are made anew."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from static import Row, lower, start_worker
+
+from dlc.cli.status_line import progress
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def lowered(text: str, chip: str) -> list[Row]:
+    """The kernels of a program in the order of their launches; RuntimeError where it has none."""
+    found = lower(text, chip)
+    if "error" in found:
+        raise RuntimeError(found["error"])
+    return found["kernels"]
+
+
+def update(
+    name: str,
+    doc: str | None,
+    rows: Mapping[str, Callable[[], Row]],
+    markdown: Callable[[dict[str, Row]], str],
+) -> None:
+    """A script's main: makes the rows that --only matches, keeps others, writes results/NAME."""
+    parser = argparse.ArgumentParser(description=(doc or "").strip().partition("\n")[0])
+    parser.add_argument("--only", default="", help="a regular expression for names of rows")
+    only = re.compile(parser.parse_args().only)
+    start_worker()
+    path = RESULTS / f"{name}.json"
+    data: dict[str, Row] = json.loads(path.read_text()) if path.exists() else {}
+    with progress(f"{name} …") as show:
+        for row, make in rows.items():
+            if only.search(row):
+                show(row)
+                data[row] = make()
+    data = {row: data[row] for row in rows if row in data}
+    path.write_text(json.dumps(data, indent=1) + "\n")
+    path.with_suffix(".md").write_text(markdown(data))
