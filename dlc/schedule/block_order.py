@@ -9,7 +9,7 @@ from heapq import heapify, heapreplace
 MANY_BLOCKS = 1 << 12
 """Blocks up to which each is dealt; of more, no SM has notably more to do than another."""
 
-Loads = tuple[tuple[int, ...], ...]
+Loads = tuple[tuple[float, ...], ...]
 """For each SM that has others to do than the rest, what its blocks have to do."""
 
 
@@ -25,15 +25,22 @@ def in_order(work: Sequence[int], waves: int) -> list[int]:
 def dealt(work: tuple[int, ...], beside: int, sms: int, resident: int, waves: int) -> Loads:
     """
     What the blocks of each SM have to do: of one axis, the last first in so many waves, `beside`
-    others each. The first come to the SMs in turn, as many as run at once, and each of the others
-    to the one that has the least to do.
+    others each.
     """
     blocks = [n for n in in_order(work, waves) for _ in range(beside)]
     if len(blocks) > MANY_BLOCKS:
         each = -(-sum(blocks) // sms)
         return ((*[each // resident] * resident,),)
+    return dealt_in_order(blocks, sms, resident)
+
+
+def dealt_in_order(blocks: Sequence[float], sms: int, resident: int) -> Loads:
+    """
+    What the blocks of each SM have to do, which come in this order to the SMs in turn, as many as
+    run at once, and each of the others to the one that has the least to do.
+    """
     slots = sms * resident
-    found = [blocks[n:slots:sms] for n in range(min(sms, len(blocks)))]
+    found = [list(blocks[n:slots:sms]) for n in range(min(sms, len(blocks)))]
     least = [(sum(own), n) for n, own in enumerate(found)]
     heapify(least)
     for block in blocks[slots:]:
@@ -52,7 +59,7 @@ def slowest(loads: Loads, resident: int, one_each: Callable[[int], float]) -> fl
     return max(_time(list(own), resident, steps) for own in loads)
 
 
-def _time(blocks: list[int], resident: int, steps: Sequence[float]) -> float:
+def _time(blocks: list[float], resident: int, steps: Sequence[float]) -> float:
     """Of blocks that run at once until the shortest ends, whose place the next takes."""
     running, waiting, time = sorted(blocks[:resident]), blocks[resident:], 0.0
     while running:

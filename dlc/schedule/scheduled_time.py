@@ -10,14 +10,16 @@ and tensor cores; and none is faster than what it computes and waits for, one af
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, prod
 
-from dlc.analysis.kernel.instruction_counts import Counts, counts_of
+from dlc.analysis.kernel.instruction_counts import Counts, counts_by_block
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of
+from dlc.schedule.block_order import dealt_in_order, slowest
 from dlc.schedule.candidate import LATENCY, SCHEDULERS, START, filled
 from dlc.schedule.occupancy import occupancy
 from dlc.target import MAX_REGISTERS, SECTOR_BYTES, Target
@@ -53,35 +55,72 @@ def scheduled_seconds(
     func: kernel.FuncOp, target: Target, compiled: Compiled | None = None
 ) -> float:
     """The predicted time of a launch; infinite for one that does not fit on an SM."""
-    counts, blocks, threads = counts_of(func), func.grid_size, func.block_size
+    blocks, threads = func.grid_size, func.block_size
     if blocks == 0:
         return target.launch_seconds
-    compiled = compiled or guessed(counts)
+    each = counts_by_block(func)
+    compiled = compiled or guessed(each[0])
     warps = ceil(threads / target.warp)
     shared = shared_slots(func)[1]
-    held = occupancy(target, threads, compiled.registers, shared)
-    if held.blocks < 1 or shared > target.shared_per_block:
+    held = occupancy(target, threads, compiled.registers, shared).blocks
+    if held < 1 or shared > target.shared_per_block:
         return inf
-    slots = counts.slots
-    if compiled.fma_share:
-        slots = max(counts.fmas / compiled.fma_share, counts.fmas)
-    slots += compiled.spilled * SPILL_SLOTS * max(counts.waits, counts.barriers, 1)
-    busy = warps * max(
-        slots * target.warp / target.issue_lanes,
-        counts.wavefronts,
-        _tensor_clocks(counts, target),
-    )
-    waits = counts.waits * LATENCY + counts.barriers * BARRIER + START / 2
-    alone = max(busy + waits, counts.overlapped * LATENCY)
-    share, clocks = ceil(blocks / target.sms), 0.0
-    while share > 0:
-        running = min(held.blocks, share)
-        rounds = share // running if running == held.blocks else 1
-        together = running * busy / filled(running * warps / SCHEDULERS)
-        clocks += rounds * (max(together, alone) + START / 2)
-        share -= rounds * running
-    l2 = counts.sectors * SECTOR_BYTES * warps * blocks / target.l2_bandwidth
+    work = [_Block.of(counts, warps, compiled, target) for counts in each]
+    if len(work) == 1:
+        clocks = _clocks(work[0], ceil(blocks / target.sms), held, warps)
+    else:
+        clocks = _uneven_clocks(work, held, warps, target)
+    sectors = sum(counts.sectors for counts in each) / len(each)
+    l2 = sectors * SECTOR_BYTES * warps * blocks / target.l2_bandwidth
     return target.launch_seconds + max(clocks / target.clock, l2, _memory_seconds(func, target))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What a block takes of an SM, in clocks."""
+
+    busy: float
+    """That it has to itself: of its issue slots, banks and tensor cores what it keeps longest."""
+    alone: float
+    """From its begin to its end, where it runs alone."""
+
+    @staticmethod
+    def of(counts: Counts, warps: int, compiled: Compiled, target: Target) -> _Block:
+        slots = counts.slots
+        if compiled.fma_share:
+            slots = max(counts.fmas / compiled.fma_share, counts.fmas)
+        slots += compiled.spilled * SPILL_SLOTS * max(counts.waits, counts.barriers, 1)
+        busy = warps * max(
+            slots * target.warp / target.issue_lanes,
+            counts.wavefronts,
+            _tensor_clocks(counts, target),
+        )
+        waits = counts.waits * LATENCY + counts.barriers * BARRIER + START / 2
+        return _Block(busy, max(busy + waits, counts.overlapped * LATENCY))
+
+
+def _clocks(block: _Block, share: int, held: int, warps: int) -> float:
+    """Of the SM that has the largest share of blocks that all do the same."""
+    clocks = 0.0
+    while share > 0:
+        running = min(held, share)
+        rounds = share // running if running == held else 1
+        together = running * block.busy / filled(running * warps / SCHEDULERS)
+        clocks += rounds * (max(together, block.alone) + START / 2)
+        share -= rounds * running
+    return clocks
+
+
+def _uneven_clocks(blocks: Sequence[_Block], held: int, warps: int, target: Target) -> float:
+    """Of the slowest SM, where blocks in this order have more to do than others."""
+    waiting = sum(b.alone for b in blocks) / max(sum(b.busy for b in blocks), 1)
+
+    def of_each(running: int) -> float:
+        return max(running / filled(running * warps / SCHEDULERS), waiting)
+
+    loads = dealt_in_order([b.busy for b in blocks], target.sms, held)
+    rounds = ceil(max(map(len, loads)) / held)
+    return slowest(loads, held, of_each) + rounds * START / 2
 
 
 def _tensor_clocks(counts: Counts, target: Target) -> float:

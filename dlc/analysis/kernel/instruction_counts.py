@@ -1,8 +1,9 @@
 """
 What a thread of a kernel in Kernel IR executes, counted: issue slots, wavefronts, bytes, waits.
 
-Loops count as often as they run, branches as if they were taken, loads and stores of a thread's own
-memory as nothing: those are registers. The lanes of a warp are looked at where loops begin.
+Loops count as often as they run, branches as if they were taken where the number of a block does
+not tell, loads and stores of a thread's own memory as nothing: those are registers. The lanes of a
+warp are looked at where loops begin.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.analysis.kernel.banks import sectors, wavefronts
+from dlc.analysis.kernel.block_branches import BlockBranches, Shares
 from dlc.analysis.kernel.layout import place_of
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
@@ -27,8 +29,8 @@ from dlc.target import BANK_BYTES, SECTOR_BYTES, WARP, WARPGROUP
 
 LOOP_SLOTS = 3
 """Issue slots of an iteration of a loop that is not unrolled: to count, compare and branch."""
-
-
+MANY_BLOCKS = 1 << 12
+"""Blocks up to which each is looked at alone, and of more so many."""
 _FREE = (
     "arith.constant",
     "arith.bitcast",
@@ -92,10 +94,32 @@ class Share:
 
 def counts_of(func: kernel.FuncOp) -> Counts:
     """
-    The counts of a kernel's busiest threads; of what the last of some blocks does alone, its waits,
-    and of the rest a block's share.
+    The counts of a kernel's busiest threads, of blocks that have more to do than others on average;
+    of what the last of some blocks does alone, its waits, and of the rest a block's share.
     """
-    walk = _Walk(func)
+    return _counts(func, _mean_shares(func))
+
+
+def counts_by_block(func: kernel.FuncOp) -> list[Counts]:
+    """
+    The counts of each block, in the order of their numbers, one for those that do the same; a
+    single one where all do, or where there are more blocks than are looked at.
+    """
+    branches = BlockBranches(func)
+    if not branches or func.grid_size > MANY_BLOCKS:
+        return [counts_of(func)]
+    keys = branches.keys()
+    found = {key: _counts(func, branches.shares(key)) for key in dict.fromkeys(keys)}
+    return [found[key] for key in keys]
+
+
+def _mean_shares(func: kernel.FuncOp) -> Shares:
+    branches = BlockBranches(func)
+    return branches.shares(*branches.keys(MANY_BLOCKS)) if branches else {}
+
+
+def _counts(func: kernel.FuncOp, shares: Shares) -> Counts:
+    walk = _Walk(func, shares)
     walk.counts.registers = walk.visit(func.body.block, 1, 0, False)
     if (before := walk.before_last) is not None:
         for name in _SHARED:
@@ -106,7 +130,7 @@ def counts_of(func: kernel.FuncOp) -> Counts:
 
 def costs_of(func: kernel.FuncOp) -> dict[Operation, Share]:
     """What each operation has of the counts; what a loop counts with is its own operation's."""
-    walk = _Walk(func)
+    walk = _Walk(func, _mean_shares(func))
     walk.visit(func.body.block, 1, 0, False)
     return walk.shares
 
@@ -120,7 +144,7 @@ def first_lanes(
     of all loops, and the bytes of a lane; of a copy its target. Of an access of matrices by rows
     there are the lanes that give the address of one.
     """
-    walk = _Walk(func)
+    walk = _Walk(func, {})
     if isinstance(op, kernel.LdmatrixOp | kernel.StmatrixOp):
         lanes = walk.lanes_at(op, memref_of(op.ref), op.subscripts)
         return lanes[: op.fragment.rows], UNIT
@@ -136,8 +160,9 @@ def first_lanes(
 
 
 class _Walk:
-    def __init__(self, func: kernel.FuncOp) -> None:
+    def __init__(self, func: kernel.FuncOp, taken: Shares) -> None:
         self.counts = Counts()
+        self.taken = taken
         self.shares: dict[Operation, Share] = {}
         self.lanes = min(WARP, func.block_size)
         self.warps = -(-func.block_size // WARP)
@@ -160,9 +185,10 @@ class _Walk:
             elif isinstance(op, scf.ForOp):
                 most = max(most, self._loop(op, times, held))
             elif isinstance(op, scf.IfOp | scf.WhileOp):
-                for region in op.regions:
+                taken = self.taken.get(op, (1, 1)) if isinstance(op, scf.IfOp) else (1, 1)
+                for region, share in zip(op.regions, taken, strict=True):
                     for inner in region.blocks:
-                        most = max(most, self.visit(inner, times, held, unrolled))
+                        most = max(most, self.visit(inner, times * share, held, unrolled))
             else:
                 before = replace(self.counts)
                 if isinstance(op, kernel.WaitOp | kernel.MbarrierWaitOp):
