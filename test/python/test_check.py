@@ -338,6 +338,17 @@ def test_inputs_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "expected a number from 1 up, found '0'" in capsys.readouterr().err
 
 
+def test_what_threads_update_together(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the thread that stores a sum reads the element that it is added to."""
+    for code in (
+        "s = torch.randn(64); x = torch.randn(256, 64); s.add_(x.sum(0))",
+        "s = torch.randn(()); x = torch.randn(5000); s.add_(x.sum())",
+        "s = torch.randn(7); x = torch.randn(7, 300); s.add_((x * s[:, None]).amax(1))",
+    ):
+        assert main(["check", "-c", code]) == 0
+        assert "hazard" not in capsys.readouterr().out
+
+
 def test_a_tile_with_a_ring_of_three_slots() -> None:
     """How long it takes is measured by bench/checker.py."""
     case = loop_cases.gemm(64, 64, 64)

@@ -14,6 +14,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from dlc.analysis.tile.reads_before_update import reads_before_update
 from dlc.analysis.tile.skips import can_skip
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.access import IndexedOp
@@ -39,10 +40,11 @@ class BindAxesPass(ModulePass):
     Every kernel becomes a `kernel.func`, and a `kernel.launch` in its place. Thread axes that a
     combine, scan or stage needs, or that fit in a block beside block axes, stay whole, the last one
     innermost; others are flattened and dealt over blocks of 256. A serial axis becomes a loop
-    around all that mentions it. Along axes that an effect does not mention, it is restricted to
-    the first point. Register axes stay. What blocks hold that a combine folds goes to memory that
-    the kernel gets as an output: the last of the blocks goes on from there (`kernel.last_block`)
-    and folds it, in the order of the axis.
+    around all that mentions it. Along axes that an effect does not mention, it is restricted to the
+    first point, and so is what it reads, for nothing else, of memory that the kernel updates: the
+    other threads would read what is being written. Register axes stay. What blocks hold that a
+    combine folds goes to memory that the kernel gets as an output: the last of the blocks goes on
+    from there (`kernel.last_block`) and folds it, in the order of the axis.
 
     *Legal always*: any state of a kernel has a meaning, one still in the loop dialect is one
     thread. The threads of a block run in lockstep until `place-barriers`.
@@ -123,6 +125,8 @@ class _Binding:
         self._extents: dict[SSAValue, int] = {a: launch.extent(a) for a in launch.axes}
         kinds = {kind: launch.axes_of(kind) for kind in (BLOCK, THREAD, SERIAL, REGISTER)}
         self._blocks, self._threads = kinds[BLOCK], kinds[THREAD]
+        self._reads = dict(reads_before_update(source))
+        """What only threads that store it need of memory that changes."""
         zeroed = [source.output_refs.index(ref) for ref in (*source.zeroed_refs, *counters)]
         updates = [] if source.updates is None else [int(n) for n in source.updates.get_values()]
         updates += [NEW] * (len(source.output_refs) - len(updates) if updates else 0)
@@ -236,9 +240,15 @@ class _Binding:
 
     def _rewrite_body(self) -> None:
         """Makes axes values, and restricts effects along axes that they do not mention."""
+        idle = {
+            read: frozenset[SSAValue].intersection(*map(self._idle_along, effects))
+            for read, effects in self._reads.items()
+        }
         for op in list(self._launch.body.block.walk()):
             if isinstance(op, tile.StoreOp | tile.AtomicAddOp):
                 self._restrict(op)
+            elif isinstance(op, tile.LoadOp) and op in idle:
+                op.substitute(self._values.get, self._first_along(idle[op]))
             elif isinstance(op, kernel.LastBlockOp):
                 self._group(op)
             elif isinstance(op, tile.ReduceOp):
@@ -259,11 +269,19 @@ class _Binding:
         """The index values that axes of several points became."""
         return [self._values[a] for a in axes if self._extents[a] != 1]
 
-    def _restrict(self, op: tile.StoreOp | tile.AtomicAddOp) -> None:
+    def _idle_along(self, op: tile.StoreOp | tile.AtomicAddOp) -> frozenset[SSAValue]:
+        """The axes along which only the first point has an effect."""
         along = frozenset[SSAValue]().union(*(self._along[i] for i in tile.once_along(op)))
         if self._fold is not None and op in self._by_last:
             along |= self._fold.axes
-        once = [Expr() - Expr.of(v) for axis, v in self._values.items() if axis not in along]
+        return frozenset(axis for axis in self._values if axis not in along)
+
+    def _first_along(self, axes: frozenset[SSAValue]) -> list[Expr]:
+        """The conditions that hold at the first point of axes."""
+        return [Expr() - Expr.of(v) for axis, v in self._values.items() if axis in axes]
+
+    def _restrict(self, op: tile.StoreOp | tile.AtomicAddOp) -> None:
+        once = self._first_along(self._idle_along(op))
         if isinstance(op, tile.AtomicAddOp):
             new = tile.AtomicAddOp(op.value, op.ref, op.subscripts, [], op.where)
             new.location = op.location

@@ -139,3 +139,35 @@
     tile.store %s, %y[%b, %t] : memref<4x32xf32>
   }
 }
+
+// -----
+
+// One thread of a row stores what it makes of an element that it updates: the others do not read it.
+// What a fold takes is read by all.
+// CHECK-LABEL: kernel.func @updates
+// CHECK: tile.reduce
+// CHECK-NEXT: tile.load %s[%b] : memref<4xf32>
+// CHECK: %old = tile.load %s[%b] where (%t < 1) : memref<4xf32>
+// CHECK: tile.store %new, %y[%b] where (%t < 1) : memref<4xf32>
+// CHECK-LABEL: kernel.func @reads
+// CHECK: %old = tile.load %s[%b] : memref<4xf32>
+%s = "test.op"() : () -> tensor<4xf32>
+%y = tile.kernel @updates(%s: memref<4xf32> = %s) -> (%y: memref<4xf32> updates %s) {
+  tile.launch block(%b in 4) thread(%t in 32) {
+    %part = tile.reduce add serial(%k in 8) -> f32 {
+      %a = tile.load %s[%b] : memref<4xf32>
+      tile.yield %a : f32
+    }
+    %sum = tile.combine add %part across(%t) : f32
+    %old = tile.load %s[%b] : memref<4xf32>
+    %new = arith.addf %old, %sum : f32
+    tile.store %new, %y[%b] : memref<4xf32>
+  }
+}
+%u = "test.op"() : () -> tensor<4xf32>
+%z = tile.kernel @reads(%s: memref<4xf32> = %u) -> (%y: memref<4xf32>) {
+  tile.launch block(%b in 4) thread(%t in 32) {
+    %old = tile.load %s[%b] : memref<4xf32>
+    tile.store %old, %y[%b] : memref<4xf32>
+  }
+}
