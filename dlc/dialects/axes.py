@@ -176,9 +176,8 @@ def _most(size: AffineExpr) -> float:
 def _names_axis(op: Operation, axis: SSAValue) -> bool:
     """True if an operation mentions an axis in subscripts or conditions, or works across it."""
     indices = op.indices if isinstance(op, IndexedOp) else ()
-    return any(
-        axis in named for named in (indices, getattr(op, "axes", ()), getattr(op, "lanes", ()))
-    )
+    names = (getattr(op, name, ()) for name in ("axes", "lanes", "across"))
+    return any(axis in named for named in (indices, *names))
 
 
 def loops_around(op: Operation) -> list[AxesOp]:

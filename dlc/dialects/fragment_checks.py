@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import arith
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import YieldOpBase
 from dlc.dialects.axes import FRAGMENT, REGISTER, THREAD, AxesOp
+from dlc.dialects.holding import HoldOp
 from dlc.dialects.mma_layouts import TF32, MmaAttr
 from dlc.dialects.nest_ops import ReduceOpBase
 from dlc.ir.bounds import most
@@ -61,6 +62,8 @@ def _verify_lanes(launch: AxesOp, lanes: Sequence[SSAValue]) -> None:
     in order.
     """
     for kind, named in ((THREAD, lanes[:-2]), (REGISTER, lanes[-2:])):
+        if kind == REGISTER and _are_of_a_hold(named):
+            continue
         if [*launch.axes_of(kind)[-len(named) :]] != [*named]:
             *others, last = (f"%{value.name_hint}" for value in named)
             names = f"{', '.join(others)} and {last}"
@@ -69,6 +72,12 @@ def _verify_lanes(launch: AxesOp, lanes: Sequence[SSAValue]) -> None:
             raise VerifyException(
                 f"expected {names} to be the last {count} {kind} axes of the launch, found {found}"
             )
+
+
+def _are_of_a_hold(named: Sequence[SSAValue]) -> bool:
+    """True for the half and the pair that an operation within the launch has of its own."""
+    loops = [axis.owner.parent_op() for axis in named if isinstance(axis.owner, Block)]
+    return len(loops) == 2 and loops[0] is loops[1] and isinstance(loops[0], HoldOp)
 
 
 def _verify_terms(last: YieldOpBase, lanes: Sequence[SSAValue]) -> None:

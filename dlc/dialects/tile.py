@@ -23,8 +23,8 @@ A value varies along the axes that its definition mentions, directly or through 
 happen once per point of the axes in their subscripts and conditions, and of those that an atomic
 add is said to go across. Barriers do not exist here.
 Slabs in shared memory are in `dlc.dialects.staging`, the rings that fetch them ahead in
-`dlc.dialects.ring_ops`, what runs at the points of register axes one after the other in
-`dlc.dialects.point_ops`.
+`dlc.dialects.ring_ops`, what lanes of warps hold in registers in `dlc.dialects.holding`, and what
+runs at the points of register axes one after the other in `dlc.dialects.point_ops`.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ from dlc.dialects.axes import (
 from dlc.dialects.canonical import ArithConstants
 from dlc.dialects.directives import Name, SameType
 from dlc.dialects.fragment_checks import verify_fragments
+from dlc.dialects.holding import HeldAttr, HoldOp
 from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase, verify_monoid
@@ -131,7 +132,7 @@ class YieldOp(YieldOpBase):
     """
 
     name = "tile.yield"
-    traits = lazy_traits_def(lambda: (HasParent(LaunchOp, ForOp, ReduceOp, ComputeOp),))
+    traits = lazy_traits_def(lambda: (HasParent(LaunchOp, ForOp, ReduceOp, ComputeOp, HoldOp),))
 
 
 @irdl_op_definition
@@ -528,6 +529,7 @@ Tile = Dialect(
         ScanOp,
         StageOp,
         ComputeOp,
+        HoldOp,
         RingOp,
         SlabOp,
         FillOp,
@@ -536,6 +538,6 @@ Tile = Dialect(
         EachOp,
         AccumulatorOp,
     ],
-    [SharedAttr],
+    [SharedAttr, HeldAttr],
     [ArithConstants()],
 )

@@ -17,8 +17,9 @@ def variance(root: Operation, sources: Collection[SSAValue] = ()) -> Variance:
     """
     For every value defined in `root` or used there, the axes (block arguments of `root` and of
     the loops in it, and results that are `sources`) along which it varies. A reduce's own axes and
-    the axes that a combine folds across are gone from their results, each of which varies as what
-    it is made of does; values from outside, and axes of one point, vary along none.
+    the axes that a combine folds across, or that hold a row together, are gone from their results,
+    each of which varies as what it is made of does; values from outside, and axes of one point,
+    vary along none.
     """
     along: Variance = {}
     _visit(root, along, sources)
@@ -32,7 +33,9 @@ def _visit(op: Operation, along: Variance, sources: Collection[SSAValue]) -> Non
     for region in op.regions:
         for block in region.blocks:
             varies |= _visit_block(block, along, sources)
-    own = frozenset[SSAValue](getattr(op, "axes", ())) if op.results else frozenset[SSAValue]()
+    own = frozenset[SSAValue]()
+    if op.results:
+        own = own.union(getattr(op, "axes", ()), getattr(op, "across", ()))
     for n, result in enumerate(op.results):
         folded = varies if len(op.results) == 1 else _of_result(op, n, varies, along)
         along[result] = frozenset((result,)) if result in sources else folded - own

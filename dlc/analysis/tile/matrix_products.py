@@ -58,11 +58,17 @@ def matrix_product(
 
 
 def instruction(
-    reduce: tile.ReduceOp, shape: str, rows: SSAValue, columns: SSAValue, along: Variance
+    reduce: tile.ReduceOp,
+    shape: str,
+    rows: SSAValue,
+    columns: SSAValue,
+    along: Variance,
+    rounded: frozenset[SSAValue] = frozenset(),
 ) -> MmaAttr | str:
     """
-    How warps can compute what a reduce sums, given the axes that number its rows and columns; or
-    the reason why they cannot.
+    How warps can compute what a reduce sums, given the axes that number its rows and columns, and
+    the slabs whose elements will be rounded to the type of other factors; or the reason why they
+    cannot.
     """
     values: Sequence[SSAValue] = reduce.yielded.values
     products = [matrix_product(value, rows, columns, along) for value in values]
@@ -73,7 +79,7 @@ def instruction(
     if any(along[value] & {rows, columns} for value in conditions):
         return f"expected conditions that vary along neither of {names}: a warp sums whole matrices"
     loads = [f.load for p in products if p is not None for f in (p.row, p.column)]
-    types = {str(load.result.type) for load in loads}
+    types = {str(load.result.type) for load in loads if load.ref not in rounded}
     asked = [MmaAttr(*names) for names in ALL_SHAPES if names[0] == shape]
     found = {mma for mma in asked if types == {str(mma.element)}}
     if not found:

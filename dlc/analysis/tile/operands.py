@@ -84,6 +84,11 @@ class ComputedOperand:
         """True if the value is or needs a reduce."""
         return any(isinstance(op, tile.ReduceOp) for op in self.ops)
 
+    @property
+    def converts(self) -> bool:
+        """True if the value is a loaded element in another type, and no more."""
+        return all(isinstance(op, tile.LoadOp | arith.ExtFOp) for op in self.ops)
+
     def at(self, expr: Expr, element: Sequence[Expr]) -> Expr | None:
         """An expression where the element is computed; None if its place does not tell that."""
         for place, subscript in zip(self.places, element, strict=True):

@@ -254,6 +254,8 @@ class _Binding:
             elif isinstance(op, tile.ReduceOp):
                 op.operands = [self._values.get(lane, lane) for lane in op.lanes]
                 op.skips = UnitAttr() if can_skip(op, self._along) else op.skips
+            elif isinstance(op, tile.HoldOp):
+                op.operands = [self._values.get(axis, axis) for axis in op.across]
             elif isinstance(op, tile.CombineOp):
                 op.bind(self._several(op.axes), self._several(self._threads))
             elif isinstance(op, IndexedOp):

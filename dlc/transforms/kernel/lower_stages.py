@@ -15,10 +15,10 @@ from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.ring_ops import TMA, ChunkOp
 from dlc.transforms.kernel.lowering import tma
 from dlc.transforms.kernel.lowering.copies import lower_acquire, lower_fill, lower_stage
-from dlc.transforms.kernel.lowering.slabs import lower_compute
+from dlc.transforms.kernel.lowering.slabs import lower_compute, lower_hold
 from dlc.transforms.kernel.lowering.stage_lowering import StageLowering
 
-_LOWERED = tile.StageOp | tile.ComputeOp | tile.RingOp | ChunkOp
+_LOWERED = tile.StageOp | tile.ComputeOp | tile.HoldOp | tile.RingOp | ChunkOp
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,8 @@ def _lower(to: StageLowering, op: Operation) -> None:
             lower_stage(to, op)
         case tile.ComputeOp():
             lower_compute(to, op)
+        case tile.HoldOp():
+            lower_hold(to, op)
         case tile.RingOp():
             to.buffers[op] = to.allocate(op.result)
             if op.fill_kind == TMA:

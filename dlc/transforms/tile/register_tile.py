@@ -66,6 +66,21 @@ class RegisterTilePass(SchedulingPass):
           serial(%ki in 4) fragment(%kv in 16) -> f32 { … }
     ```
 
+    Of a chunk of attention, lanes hold the scores as sums of products, the largest of each row, and
+    the powers, which are rounded to the type of the values: they are a factor as they lie. A lane
+    has two neighbours of a row in each of several tiles, and four lanes a row.
+    ```
+      %scores_smem = tile.compute thread(%p in 64, %q in 64) { … tile.reduce add … }
+      %max_part_smem = tile.compute thread(%p in 64) { … %scores_smem[%p, %ki * 16 + %kv] … }
+    ```
+    becomes
+    ```
+      %scores = tile.hold across(%member) register(%half in 2, %rkey in 8, %pair in 2) {
+        … tile.reduce add by <m16n8k16, f16>(%group, %member, %half, %pair) … }
+      %max_part = tile.hold register(%half in 2) {
+        … %scores[%half, %rkey * 8 + %member * 2 + %pair] … tile.combine max … across(%member) … }
+    ```
+
     With `mma=m64n128k16`, or another number of columns, on sm_90, the threads that there were
     become warpgroups of 128 threads, whose four warps (`%quarter`) have 16 rows of 64 each. K is in
     runs of 16. Slabs of both factors that are swizzled are multiplied where they lie, by `wgmma`,

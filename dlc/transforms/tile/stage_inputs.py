@@ -147,11 +147,12 @@ def _fitting(slabs: list[Slab], left: int) -> list[Slab]:
 
 def _computed(kernel: tile.KernelOp, type: str, left: int) -> tuple[list[str], int]:
     """
-    Computes, in so many bytes, what reduces compute of staged slabs; says what and what not, and
-    how many bytes are left.
+    Computes, in so many bytes, what reduces compute of staged slabs, more than a conversion; says
+    what and what not, and how many bytes are left.
     """
     notes: list[str] = []
-    for operand in sorted(computed_operands(kernel, type), key=lambda o: (-o.reuse, o.bytes)):
+    operands = [o for o in computed_operands(kernel, type) if not o.converts]
+    for operand in sorted(operands, key=lambda o: (-o.reuse, o.bytes)):
         if operand.bytes <= left:
             left -= operand.bytes
             notes.append(f"computed {told(operand.name, operand)}")

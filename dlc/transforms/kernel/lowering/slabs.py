@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from dlc.analysis.tile.fragments import run_width
 from dlc.analysis.tile.overwriting import overwritten
@@ -50,6 +51,25 @@ def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
                 _compute(to, op, buffer, [*outer, last + Expr.of(run.axes[0])], run.axes)
 
     to.deal(op.sizes, width, one, COMPUTED_ROUNDS)
+
+
+def lower_hold(to: StageLowering, op: tile.HoldOp) -> None:
+    """Inserts what a thread computes and holds, into memory of its own."""
+    buffer = to.insert(kernel.AllocLocalOp(op.element_type, op.static_extents), op.result.name_hint)
+    for use in list(op.result.uses):
+        load = use.operation
+        assert isinstance(load, tile.LoadOp)
+        load.operands[use.index] = buffer
+        load.set_index(op.place(load.subscripts), load.where)
+    yielded, extents = op.yielded, op.static_extents
+    (value,), where = yielded.values, yielded.where
+    Rewriter.replace_op(yielded, tile.YieldOp(), [])
+    points = tile.ForOp(extents, op.detach_region(op.body), [REGISTER] * len(extents))
+    to.builder.insert(points)
+    with to.in_loop(points):
+        if where:
+            value = _kept(to, value, where, points.axes)
+        to.builder.insert(tile.StoreOp(value, buffer, [Expr.of(axis) for axis in points.axes]))
 
 
 def _compute_points(to: StageLowering, op: tile.ComputeOp, points: Sequence[int]) -> None:

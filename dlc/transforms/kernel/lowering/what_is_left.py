@@ -9,7 +9,8 @@ from dlc.dialects import kernel, tile
 
 _LOWERED_BY: dict[type[Operation], tuple[str, str]] = {
     **dict.fromkeys(
-        (tile.StageOp, tile.ComputeOp, tile.RingOp), ("lower-stages", "stages and rings")
+        (tile.StageOp, tile.ComputeOp, tile.HoldOp, tile.RingOp),
+        ("lower-stages", "stages and rings"),
     ),
     **dict.fromkeys((tile.ReduceOp, tile.CombineOp, tile.ScanOp), ("lower-reduces", "reduces")),
 }

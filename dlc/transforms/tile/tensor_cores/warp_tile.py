@@ -8,18 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from xdsl.ir import BlockArgument
+from xdsl.ir import BlockArgument, SSAValue
 
 from dlc.analysis.loop.contraction import contractions
+from dlc.analysis.tile.cascade_slabs import CascadeSlabs, cascade_slabs, products_of
 from dlc.analysis.tile.matrix_products import instruction
 from dlc.dialects import tile
-from dlc.dialects.axes import FRAGMENT, REGISTER, SERIAL, THREAD
-from dlc.dialects.mma_layouts import OF_WARPGROUPS, WARPGROUP_SHAPES, MmaAttr
+from dlc.dialects.axes import REGISTER, SERIAL, THREAD
+from dlc.dialects.mma_layouts import OF_HALVES, OF_WARPGROUPS, WARPGROUP_SHAPES, MmaAttr
 from dlc.ir.expr import Expr
 from dlc.ir.variance import variance
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARP, WARPGROUP
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
+from dlc.transforms.tile.tensor_cores.held_rows import (
+    Lanes,
+    fold_by_warps,
+    guard_factors,
+    hold_slabs,
+)
 
 ROWS, COLUMNS = 16, 8
 """Of the sums of a product of matrices by a warp."""
@@ -40,7 +47,9 @@ def deal_to_warps(
     points of the serial axes to their lanes and registers; factors are taken apart if they are to
     be split. OptionError for what tensor cores cannot compute.
     """
-    folds = _products(launch, serial, sizes, shape)
+    slabs = _slabs_of_cascade(launch, serial, sizes, shape)
+    folds = _products(launch, serial, sizes, shape, slabs)
+    folds_of_slabs = {} if slabs is None else _products_within(slabs, shape, launch)
     rows, columns = serial[-2:]
     warps = WARPS if shape in OF_WARPGROUPS else 1
     quarter = Axis("quarter", warps, THREAD)
@@ -65,20 +74,54 @@ def deal_to_warps(
     before = [k for k in kept.values() if k.kind != REGISTER]
     after = [k for k in kept.values() if k.kind == REGISTER]
     new = [*before, quarter, *lanes, *rest.values(), *after, *held.values(), *inside]
+    warp = None if slabs is None or slabs.warp is None else kept[slabs.warp]
     arguments = replace_axes(launch, new, meaning)
     for reduce, mma in folds.items():
-        kinds = [FRAGMENT if reduce.kind(a) == REGISTER else reduce.kind(a) for a in reduce.axes]
-        reduce.set_axes(reduce.static_extents, kinds)
         named = [a for a in (quarter, *lanes, *inside) if a in arguments]
-        reduce.set_mma(mma, [arguments[a] for a in named], split=split)
+        fold_by_warps(reduce, mma, [arguments[a] for a in named], split=split)
+    note = ""
+    if slabs is not None:
+        note = f"; {len(slabs.slabs)} slabs held by lanes"
+        group, member = (arguments[a] for a in lanes)
+        number = None if warp is None else arguments[warp]
+        hold_slabs(slabs, folds_of_slabs, Lanes(number, group, member))
+        for reduce in folds:
+            guard_factors(reduce)
     tiles = " x ".join(str(held[a].extent) for a in serial)
     who = "a warp" if warps == 1 else "a warpgroup"
     by = next(iter(folds.values()))
-    return f"{tiles} tiles of {warps * ROWS} x {COLUMNS} points {who}, by {by}"
+    return f"{tiles} tiles of {warps * ROWS} x {COLUMNS} points {who}, by {by}{note}"
+
+
+def _slabs_of_cascade(
+    launch: tile.LaunchOp, serial: Sequence[BlockArgument], sizes: Sequence[int], shape: str
+) -> CascadeSlabs | None:
+    """What warps hold of the slabs of a cascade, if there is one that multiplies them. OptionError
+    if they cannot."""
+    if len(serial) < 2 or shape not in OF_HALVES:
+        return None
+    slabs = cascade_slabs(launch, serial[-2], sizes[-2])
+    if isinstance(slabs, str):
+        raise OptionError("mma", slabs)
+    return slabs
+
+
+def _products_within(
+    slabs: CascadeSlabs, shape: str, launch: tile.LaunchOp
+) -> dict[tile.ReduceOp, MmaAttr]:
+    """The sums of products that are elements of slabs. OptionError if warps cannot compute them."""
+    found = products_of(slabs, shape, variance(launch))
+    if isinstance(found, str):
+        raise OptionError("mma", found)
+    return found
 
 
 def _products(
-    launch: tile.LaunchOp, serial: Sequence[BlockArgument], sizes: Sequence[int], shape: str
+    launch: tile.LaunchOp,
+    serial: Sequence[BlockArgument],
+    sizes: Sequence[int],
+    shape: str,
+    slabs: CascadeSlabs | None,
 ) -> dict[tile.ReduceOp, MmaAttr]:
     """The reduces that warps fold, and how. OptionError if there is one that they cannot."""
     of_group = shape in OF_WARPGROUPS
@@ -100,10 +143,13 @@ def _products(
     rows, columns = serial[-2:]
     along = variance(launch)
     found: dict[tile.ReduceOp, MmaAttr] = {}
+    refs = frozenset[SSAValue]() if slabs is None else slabs.refs
     for reduce in (c.reduce for c in contractions(launch)):
         if not isinstance(reduce, tile.ReduceOp) or not reduce.axes_of(REGISTER):
             continue
-        how = instruction(reduce, shape, rows, columns, along)
+        if slabs is not None and reduce.parent_op() in slabs.slabs:
+            continue
+        how = instruction(reduce, shape, rows, columns, along, refs)
         if isinstance(how, str):
             raise OptionError("mma", how)
         found[reduce] = how

@@ -1,0 +1,223 @@
+"""
+The slabs of a chunk of a cascade become what the lanes of warps hold in registers, as they hold
+sums of products of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import Float32Type, f32
+from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from dlc.analysis.tile.cascade_slabs import CascadeSlabs
+from dlc.dialects import tile
+from dlc.dialects.axes import FRAGMENT, REGISTER
+from dlc.dialects.mma_layouts import MmaAttr
+from dlc.ir.expr import Expr
+from dlc.transforms.axes.axis_edit import Axis, replace_axes
+from dlc.transforms.tile.staging.zero_guards import zero_unless
+
+ROWS, COLUMNS, PAIR = 16, 8, 2
+"""Of the sums of a product of matrices; a lane has two neighbours of a row."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Where a lane is in its warp: axes of the launch."""
+
+    warp: BlockArgument | None
+    group: BlockArgument
+    member: BlockArgument
+
+
+def hold_slabs(
+    slabs: CascadeSlabs, products: Mapping[tile.ReduceOp, MmaAttr], lanes: Lanes
+) -> None:
+    """
+    Makes each slab what lanes hold; sums of products are then computed by warps, and what is folded
+    of a row by its lanes. What is a factor is rounded to the type of the other.
+    """
+    held: dict[SSAValue, tile.HoldOp] = {}
+    for slab in slabs.slabs:
+        held[slab.result] = _hold(slab, slabs, products, lanes)
+    for slab in slabs.slabs:
+        hold = held[slab.result]
+        rows = slabs.rows // ROWS
+        for use in list(slab.result.uses):
+            load = use.operation
+            assert isinstance(load, tile.LoadOp)
+            _read(load, hold, rows)
+        Rewriter.erase_op(slab)
+
+
+def guard_factors(reduce: tile.ReduceOp) -> None:
+    """
+    Where a sum of products leaves out keys, the factor that lanes hold becomes 0 instead, if the
+    other one is 0 there, too: both are then read without asking.
+    """
+    loads = [op for op in reduce.body.walk() if isinstance(op, tile.LoadOp)]
+    held = [(load, load.ref.owner) for load in loads if isinstance(load.ref.owner, tile.HoldOp)]
+    others = [
+        zero_unless(load.result) for load in loads if load.ref.owner not in dict(held).values()
+    ]
+    last = reduce.yielded
+    for condition in last.where:
+        moved = [(hold, _of_key(condition, load, hold, reduce)) for load, hold in held]
+        if any(c is None for _, c in moved) or not all(condition in zero for zero in others):
+            continue
+        for hold, c in moved:
+            made = hold.yielded
+            if c is not None and c not in made.where:
+                made.set_index(made.subscripts, [*made.where, c])
+                _drop_from_sums(hold, c)
+        last = reduce.yielded
+        last.set_index(last.subscripts, [c for c in last.where if c != condition])
+
+
+def _drop_from_sums(hold: tile.HoldOp, condition: Expr) -> None:
+    """Sums of what is held, which is 0 where a condition fails, need not ask for that."""
+    factor = condition.coefficient(hold.axes[-1]) or 0
+    for use in hold.result.uses:
+        load, sums = use.operation, use.operation.parent_op()
+        assert isinstance(load, tile.LoadOp)
+        if isinstance(sums, tile.ReduceOp) and sums.monoid_name.data == "add":
+            same = condition + (load.subscripts[-1] - _held_key(hold)) * factor
+            last = sums.yielded
+            last.set_index(last.subscripts, [c for c in last.where if c != same])
+
+
+def _held_key(hold: tile.HoldOp) -> Expr:
+    """The number of the key that a lane holds, at the points of its axes."""
+    return Expr.of(hold.axes[-2]) * COLUMNS + Expr.of(hold.across[0]) * PAIR + hold.axes[-1]
+
+
+def _of_key(
+    condition: Expr, load: tile.LoadOp, hold: tile.HoldOp, reduce: tile.ReduceOp
+) -> Expr | None:
+    """
+    A condition on the keys that a reduce walks, of the key that a lane holds; None if it is of
+    something else, too.
+    """
+    key = _held_key(hold)
+    factor = condition.coefficient(reduce.axes[-1])
+    if not factor:
+        return None
+    found = condition - load.subscripts[-1] * factor + key * factor
+    return None if {*reduce.axes}.intersection(found.values()) else found
+
+
+def _hold(
+    slab: tile.ComputeOp,
+    slabs: CascadeSlabs,
+    products: Mapping[tile.ReduceOp, MmaAttr],
+    lanes: Lanes,
+) -> tile.HoldOp:
+    """Inserts in front of a slab what lanes hold of it; the slab is empty then."""
+    tiles, half = Axis("r", slabs.rows // ROWS, REGISTER), Axis("half", 2, REGISTER)
+    axes, across = [tiles, half], list[SSAValue]()
+    keys, pair = Axis("rkey", 0, REGISTER), Axis("pair", PAIR, REGISTER)
+    if len(slab.axes) > 1:
+        keys = Axis("rkey", slab.sizes[1] // COLUMNS, REGISTER)
+        axes, across = [*axes, keys, pair], [lanes.member]
+    old = slab.axes
+    first = Expr() if lanes.warp is None else Expr.of(lanes.warp) * slabs.rows
+
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        row = first + e[tiles] * ROWS + e[half] * 8 + lanes.group
+        places = [row, *([_key(e[keys], e[pair], lanes)] if across else [])]
+        return dict(zip(old, places, strict=True))
+
+    arguments = replace_axes(slab, axes, meaning)
+    for reduce in [op for op in slab.body.walk() if isinstance(op, tile.ReduceOp)]:
+        if reduce in products:
+            kinds = [
+                FRAGMENT if reduce.kind(a) == REGISTER else reduce.kind(a) for a in reduce.axes
+            ]
+            reduce.set_axes(reduce.static_extents, kinds)
+            places = [arguments[half], arguments[pair]]
+            reduce.set_mma(products[reduce], [lanes.group, lanes.member, *places])
+        else:
+            _fold_by_lanes(reduce, lanes)
+    element = slab.result_type.element_type
+    extents = slab.static_extents
+    body = slab.detach_region(slab.body)
+    if (rounded := slabs.factors.get(slab)) is not None:
+        element = _round(body, rounded)
+    hold = tile.HoldOp(extents, element, body, across)
+    hold.result.name_hint = (slab.result.name_hint or "v").removesuffix("_smem")
+    hold.location = slab.location
+    Rewriter.insert_op(hold, InsertPoint.before(slab))
+    return hold
+
+
+def fold_by_warps(
+    reduce: tile.ReduceOp, mma: MmaAttr, places: Sequence[SSAValue], *, split: bool = False
+) -> None:
+    """The register axis of a reduce is walked by the lanes of a warp together."""
+    kinds = [FRAGMENT if reduce.kind(a) == REGISTER else reduce.kind(a) for a in reduce.axes]
+    reduce.set_axes(reduce.static_extents, kinds)
+    reduce.set_mma(mma, places, split=split)
+
+
+def _key(keys: Expr, pair: Expr, lanes: Lanes) -> Expr:
+    """The number of a key that a lane holds."""
+    return keys * COLUMNS + Expr.of(lanes.member) * PAIR + pair
+
+
+def _fold_by_lanes(reduce: tile.ReduceOp, lanes: Lanes) -> None:
+    """A row is folded by the lanes that hold it, and what each has by all of them."""
+    old, sizes = reduce.axes, reduce.static_extents
+    count = prod(sizes)
+    keys, pair = Axis("rkey", count // COLUMNS, REGISTER), Axis("pair", PAIR, REGISTER)
+
+    def meaning(e: Mapping[Axis, Expr]) -> dict[BlockArgument, Expr]:
+        number, rest = _key(e[keys], e[pair], lanes), count
+        found: dict[BlockArgument, Expr] = {}
+        for axis, size in zip(old, sizes, strict=True):
+            rest //= size
+            found[axis] = number // rest % size
+        return found
+
+    replace_axes(reduce, [keys, pair], meaning)
+    uses = [list(result.uses) for result in reduce.results]
+    whole = tile.CombineOp(reduce.monoid_name.data, reduce.results, [lanes.member])
+    whole.location = reduce.location
+    Rewriter.insert_op(whole, InsertPoint.after(reduce))
+    for own, result, new in zip(uses, reduce.results, whole.results, strict=True):
+        new.name_hint = result.name_hint
+        for use in own:
+            use.operation.operands[use.index] = new
+
+
+def _round(body: Region, type: Attribute) -> Attribute:
+    """Rounds what is yielded to a type."""
+    last = body.block.last_op
+    assert isinstance(last, tile.YieldOp)
+    (value,) = last.values
+    rounded = arith.TruncFOp(value, type)  # pyright: ignore[reportArgumentType]
+    rounded.result.name_hint = value.name_hint
+    Rewriter.insert_op(rounded, InsertPoint.before(last))
+    last.operands[0] = rounded.result
+    return type
+
+
+def _read(load: tile.LoadOp, hold: tile.HoldOp, tiles: int) -> None:
+    """Loads of what lanes hold in place of a slab, given in how many tiles a warp has rows."""
+    row, *key = load.subscripts
+    tile_of_row = [row // ROWS % tiles] if tiles > 1 else []
+    new = tile.LoadOp(hold.result, [*tile_of_row, row // 8 % 2, *key], load.where, load.default)
+    new.result.name_hint, new.location = load.result.name_hint, load.location
+    result: SSAValue = new.result
+    Rewriter.insert_op(new, InsertPoint.before(load))
+    if new.result.type != load.result.type:
+        assert isinstance(load.result.type, Float32Type)
+        wide = arith.ExtFOp(new.result, f32)
+        wide.result.name_hint = load.result.name_hint
+        Rewriter.insert_op(wide, InsertPoint.before(load))
+        result = wide.result
+    Rewriter.replace_op(load, [], [result])

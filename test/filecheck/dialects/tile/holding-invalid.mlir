@@ -1,0 +1,51 @@
+// RUN: dlc-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @k(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch thread(%t in 4) {
+    %h = tile.hold across(%t) register(%p in 2) {
+      %a = tile.load %x[%p, %t] : memref<8x8xf32>
+      tile.yield %a : f32
+    } : memref<8xf32, #tile.held>
+  }
+}
+// CHECK: expected one thread axis beside at least 2 register axes, found 1 beside 1
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @k(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch thread(%t in 4) {
+    %h = tile.hold across(%t) register(%p in 2, %q in 2) {
+      %a = tile.load %x[%p, %t * 2 + %q] : memref<8x8xf32>
+      tile.yield %a : f32
+    } : memref<2x2xf32, #tile.held>
+  }
+}
+// CHECK: expected a result of type memref<16xf32, #tile.held>, found memref<2x2xf32, #tile.held>
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @k(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch thread(%t in 4) {
+    %h = tile.hold register(%p in 2) {
+      %a = tile.load %x[%p, %t] : memref<8x8xf32>
+      tile.yield %a : f32
+    } : memref<2xf16, #tile.held>
+  }
+}
+// CHECK: expected a body that yields (f16), found (f32)
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x8xf32>
+tile.kernel @k(%x: memref<8x8xf32> = %x) -> () {
+  tile.launch thread(%t in 4) {
+    %h = tile.hold register(%p in 2) {
+      %a = tile.load %x[%p, %t] : memref<8x8xf32>
+      tile.yield %a : f32
+    } : memref<2xf32, #tile.shared>
+  }
+}
+// CHECK: expected a result of type memref<2xf32, #tile.held>, found memref<2xf32, #tile.shared>
