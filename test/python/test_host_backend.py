@@ -533,7 +533,7 @@ def test_two_processes_compile_the_same_kernel(tmp_path: Path, cache_directory: 
         assert process.communicate()[1] == ""
         assert process.returncode == 0
     left = sorted(path.name.rsplit("-", 1)[0] for path in tmp_path.iterdir())
-    assert left == ["host", "host-scheduler"]
+    assert left == ["host", "host-header", "host-scheduler"]
 
 
 def test_damaged_entries_are_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,16 @@ def is_clang() -> bool:
 
 def compile_shared(source: Path, target: Path, extra: Sequence[str] = ()) -> None:
     """Compiles one C++ file to a shared object. BackendError with what the compiler says."""
-    command = [*compiler(), *flags(), *extra, "-x", "c++", str(source), "-o", str(target)]
+    _make(source, target, [*extra, "-x", "c++"])
+
+
+def read_ahead(header: Path, extra: Sequence[str] = ()) -> None:
+    """Lets g++ find beside a header what it has read of it. BackendError as above."""
+    _make(header, header.with_name(f"{header.name}.gch"), [*extra, "-x", "c++-header"])
+
+
+def _make(source: Path, target: Path, options: Sequence[str]) -> None:
+    command = [*compiler(), *flags(), *options, str(source), "-o", str(target)]
     result = _run(command)
     if result.returncode or not target.exists():
         raise BackendError(
