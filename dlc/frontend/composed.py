@@ -79,6 +79,19 @@ def fake_quantize_if(
     return torch.where(enabled != 0, result, value), inside | (enabled == 0)
 
 
+def softmax_backward(
+    gradient: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype
+) -> Tensor:
+    """
+    `aten._softmax_backward_data`, with the difference before the product, as eager takes it: the
+    difference of two products, as PyTorch takes it apart, has lost more digits.
+    """
+    wide = torch.promote_types(output.dtype, torch.float32)
+    gradient, output = gradient.to(wide), output.to(wide)
+    total = (gradient * output).sum(dim, keepdim=True)
+    return (output * (gradient - total)).to(input_dtype)
+
+
 aten = torch.ops.aten
 
 
@@ -117,6 +130,7 @@ def flash_attention(
 
 COMPOSED: Mapping[OperatorBase, Callable[..., object]] = {
     aten._trilinear.default: trilinear,
+    aten._softmax_backward_data.default: softmax_backward,
     aten._scaled_dot_product_flash_attention_for_cpu.default: flash_attention,
     aten._pdist_forward.default: pdist,
     aten._int_mm.default: int_mm,

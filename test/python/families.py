@@ -336,6 +336,9 @@ op("softmax", lambda x: (x.softmax(-1), x.softmax(0), x.log_softmax(1), F.softmi
 op("softmax of infinities", lambda x: (x.softmax(-1), x.log_softmax(1)), INFINITE)
 op("softmax of masked rows", lambda x: (x.softmax(-1), x.log_softmax(-1)),
    normal(4, 5).masked_fill(mask(4, 5) | torch.eye(4, 1).bool(), -inf))  # fmt: skip
+op("gradients of softmax",
+   lambda g, y: [torch.ops.aten._softmax_backward_data(g, y, dim, y.dtype) for dim in (0, -1)],
+   normal(5, 6) * 9, normal(5, 6) * 9)  # fmt: skip
 op("layer norm", lambda x, w, b: (F.layer_norm(x, (7,), w, b), F.layer_norm(x, (5, 7))),
    normal(3, 5, 7), normal(7), normal(7))  # fmt: skip
 op("rms norm", lambda x, w: (F.rms_norm(x, (7,), w), F.rms_norm(x, (5, 7), eps=1e-3)),
@@ -690,6 +693,9 @@ op("embedding", lambda i, w: (F.embedding(i, w), w[i], F.embedding(i[:0], w)),
 op("gather", lambda x, i, j: (x.gather(1, i), x.take_along_dim(i, 1), x[j], x[:, j], x[j, j],
                               x[j - 3], x[j[:, None], j], x.index_select(1, j), x.take(i)),
    normal(5, 7), integers(0, 5, 5, 4), integers(0, 5, 3))  # fmt: skip
+op("gather of other ranks", lambda x, i: (x.gather(0, i), x.gather(0, i[()][None][:0]),
+                                          x.gather(0, i.new_zeros(2, 0)), x[0].gather(0, i[None])),
+   normal(7), torch.tensor(0))  # fmt: skip
 op("index", lambda x, i, j: (x[:, i], x[i, :, j], x[:, i, j], x[None, i, 1:], x[..., j], x[i[:0]],
                              x[i[:, None], j]),
    normal(4, 3, 5), torch.tensor([0, -1, 2]), torch.tensor([[1], [-5]]).squeeze(1)[:1])  # fmt: skip

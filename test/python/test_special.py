@@ -110,3 +110,14 @@ def test_polynomials_of_what_is_no_number(kind: str, shifted: str) -> None:
     nan, inf = torch.nan, torch.inf
     expected = torch.tensor([[1, nan, nan, nan], [1, inf, inf, inf], [1, -inf, inf, -inf]])
     torch.testing.assert_close(compiled(x, torch.arange(4.0)), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["hermite_h", "hermite_he", "laguerre_l", "legendre_p"])
+def test_degrees_are_truncated_on_the_host_as_by_pytorch(name: str) -> None:
+    family, _, last = name.partition("_")
+    function = getattr(special, f"{family}_polynomial_{last}")
+    x = torch.tensor([-0.7, 0.0, 0.3, 1.0, 2.5])[:, None]
+    degrees = torch.tensor([-2.0, -1.0, -0.98, -0.0, 0.98, 1.0, 1.02, 5.99])
+    found = dlc.compile(function, (x, degrees), backend="host")(x, degrees)
+    expected = function(x.double(), degrees.double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)

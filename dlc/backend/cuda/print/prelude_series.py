@@ -19,7 +19,7 @@ _RECURRENCES = {
 
 def _polynomial(first: str, following: str) -> str:
     return f"""\
-if (!(degree >= 0 && degree < 9223372036854775808.0)) return 0;
+if (!(degree > -1 && degree < 9223372036854775808.0)) return 0;
 const long long n = (long long)degree;
 double before = 1, last = {first};
 for (long long k = 1; k < n && !isnan(last); ++k) {{

@@ -62,12 +62,14 @@ def index_select(c: Lowering) -> Lowered:
 
 @lower("gather")
 def gather(c: Lowering) -> Lowered:
-    source, rank = c.tensor(), len(c.shape)
-    indices = c.cast(c.tensor("index"), i64)
-    if not shape_of(source):
+    source, indices = c.tensor(), c.cast(c.tensor("index"), i64)
+    rank = len(shape_of(source))
+    if not rank:
         return c.broadcast(source, c.shape)
+    if 0 in c.shape:  # then the indices may have more dimensions, or fewer, than the source
+        return c.constant(0, c.shape, c.element)
     subscripts = dims(rank)
-    subscripts[c.dim(rank)] = dimension(rank)
+    subscripts[c.dim(rank)] = dimension(len(c.shape))  # a scalar for an index has none
     return gathered(c, source, [indices], subscripts)
 
 
