@@ -1,30 +1,18 @@
 """
 PyTorch's own tests of its operators: every sample of every entry of its database.
 
-An entry is right if all of its samples are: what a sample gives in Tensor IR, or on the host, has
-eager's shapes and dtypes and is as near to fp64 as dlc's rule wants it. What eager refuses, and
-entries for GPUs alone, are no samples. This makes the table, in some minutes for each dtype:
-
-    PYTHONPATH=docs:test/python python test/python/op_db.py results.jsonl > docs/op_db.md
-
-What stands in the file is not judged again but by more samples, so that a run that was ended goes
-on; a line that is deleted is. `--dtypes`, `--samples` and `--host` choose what is judged before the
-table is made.
+What a sample gives on the host, or in Tensor IR, has eager's shapes and dtypes and is as near to
+fp64 as dlc's rule wants it. What eager refuses, and entries for GPUs alone, are no samples.
+`op_db_table.py` judges all of them.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-import sys
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
-from multiprocessing import Pool
-from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -35,12 +23,21 @@ from test_special import FUNCTIONS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from verdicts import LESS_ACCURATE, REFUSED, RIGHT, WRONG, Verdict, reason
+from xdsl.dialects.builtin import ModuleOp
 
-import dlc
+from dlc.analysis.loop.loops import longest_reduction
+from dlc.backend.host.host_backend import HostBackend
+from dlc.compiler import Variant
 from dlc.diagnostics import OpError
+from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import Accuracy, compare
 from dlc.judge.reference import widened
+from dlc.passes import last_step, steps_between
+from dlc.pipeline import apply_pass, text_of
+from dlc.stages import Stages, compiler_context
+from dlc.target import DEFAULT_TARGET, set_target
+from dlc.transforms.tensor.decompositions import DECOMPOSITIONS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", ImportWarning)  # it would rather have hypothesis
@@ -59,7 +56,6 @@ VECTORS = ("linalg.eigh", "linalg.svd", "svd")
 """Their vectors have any sign, and more than that where values are equal."""
 BY_MPMATH = {f"special.bessel_{name}": FUNCTIONS[name][1] for name in ("j0", "j1", "y0", "y1")}
 """What has seven digits in eager's fp64."""
-NO_SAMPLES = "no samples"
 
 
 @dataclass(frozen=True)
@@ -108,22 +104,55 @@ def samples(op: Any, dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample(function, args, results)
 
 
-def run(sample: Sample, host: bool) -> tuple[list[Any], int]:
-    """What dlc gives, in Tensor IR or on the host, and the longest reduction."""
-    args = [t.clone() for t in sample.args]
-    if not host:
-        found, longest = interpreted(sample.function, args)
-        return tree_leaves(found[-1]), longest
-    compiled = dlc.compile(sample.function, tuple(args), backend="host")
-    return tree_leaves(compiled(*args)), compiled.variants[0].longest_reduction
+Run = Callable[[Sample], tuple[list[Any], int]]
+"""Gives what dlc does, and the longest reduction."""
 
 
-def judged(name: str, sample: Sample, *, host: bool = False) -> Verdict:
+@dataclass(frozen=True)
+class Host:
+    """Runs samples on the host. Those whose Torch IR is the same text share their kernels."""
+
+    backend: HostBackend = field(default_factory=HostBackend)
+    known: dict[str, tuple[Stages, int]] = field(default_factory=dict)
+
+    def run(self, sample: Sample) -> tuple[list[Any], int]:
+        """What dlc gives, and the longest reduction."""
+        args = [t.clone() for t in sample.args]
+        program = import_program(sample.function, args, whole=DECOMPOSITIONS)
+        set_target(program.module, DEFAULT_TARGET)
+        text = text_of(program.module)
+        if text not in self.known:
+            self.known[text] = _lowered(program.module)
+        stages, longest = self.known[text]
+        variant = Variant(program, self.backend, stages)
+        return tree_leaves(variant.run(program.bind(args))), longest
+
+
+def _lowered(module: ModuleOp) -> tuple[Stages, int]:
+    """A program and its kernels, verified at the end alone; and its longest reduction."""
+    kernels, longest = module.clone(), 1
+    for step in steps_between("torch", "kernel"):
+        apply_pass(compiler_context(), kernels, step.pass_name)
+        if step == last_step("loop"):
+            longest = longest_reduction(kernels)
+    kernels.verify()
+    return Stages(module, kernels=kernels), longest
+
+
+def in_tensor_ir(sample: Sample) -> tuple[list[Any], int]:
+    """The same of what a sample gives in Tensor IR."""
+    found, longest = interpreted(sample.function, [t.clone() for t in sample.args])
+    return tree_leaves(found[-1]), longest
+
+
+def judged(name: str, sample: Sample, run: Run = in_tensor_ir) -> Verdict:
     """What becomes of a sample of an entry."""
     try:
-        found, longest = run(sample, host)
+        found, longest = run(sample)
     except (OpError, ImportFailure, UnsupportedError, RuntimeError) as error:
         return Verdict(REFUSED, reason(str(error)))
+    except Exception as error:
+        return Verdict(WRONG, f"{type(error).__name__}: {error}")
     verdict = Verdict(RIGHT)
     for n, (ours, eager) in enumerate(zip(found, sample.results, strict=True)):
         if not isinstance(eager, torch.Tensor):
@@ -261,132 +290,3 @@ def _or_eager(sample: Sample, function: Callable[[], Any]) -> list[Any]:
             return tree_leaves(function())
     except Exception:
         return sample.results
-
-
-def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """What is said of an entry: the worst that becomes of a sample, and of how many."""
-    for kind in (WRONG, REFUSED, LESS_ACCURATE):
-        found = [v for v in verdicts if v.kind == kind]
-        if found:
-            part = f"{len(found)} of {len(verdicts)}: " if len(found) < len(verdicts) else ""
-            return Verdict(kind, part + found[0].why)
-    return Verdict(RIGHT) if verdicts else Verdict(NO_SAMPLES)
-
-
-@dataclass(frozen=True)
-class Row:
-    """What became of an entry, by so many of its samples."""
-
-    dtype: str
-    name: str
-    kind: str
-    why: str
-    judged: int
-    samples: int
-
-
-@dataclass(frozen=True)
-class Task:
-    """An entry to judge in a dtype, by so many samples at most, evenly chosen."""
-
-    dtype: str
-    name: str
-    most: int
-    host: bool
-
-    def row(self) -> Row:
-        """The worst that becomes of the samples that are judged."""
-        warnings.simplefilter("ignore")
-        torch.set_num_threads(1)
-        kind = getattr(torch, self.dtype)
-        found = list(samples(entries(kind)[self.name], kind))
-        last, count = len(found) - 1, min(len(found), self.most)
-        chosen = [found[n * last // max(count - 1, 1)] for n in range(count)]
-        verdict = worst([judged(self.name, sample, host=self.host) for sample in chosen])
-        return Row(self.dtype, self.name, verdict.kind, verdict.why, count, len(found))
-
-
-Results = dict[str, dict[str, Row]]
-"""What became of entries by dtype and name."""
-
-
-def read(path: Path) -> Results:
-    found: Results = {}
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-        row = Row(*json.loads(line))
-        found.setdefault(row.dtype, {})[row.name] = row
-    return found
-
-
-def judge_all(options: argparse.Namespace) -> None:
-    """Judges what the file has not by as many samples, and writes each verdict to it."""
-    known = read(options.results)
-
-    def is_known(dtype: str, name: str) -> bool:
-        row = known.get(dtype, {}).get(name)
-        return row is not None and row.judged >= min(options.samples, row.samples)
-
-    tasks = [
-        Task(dtype, name, options.samples, options.host)
-        for dtype in options.dtypes.split(",")
-        for name in sorted(entries(getattr(torch, dtype)))
-        if not is_known(dtype, name)
-    ]
-    with Pool(options.processes) as pool, options.results.open("a", encoding="utf-8") as file:
-        for row in pool.imap(Task.row, tasks):
-            file.write(f"{json.dumps(astuple(row))}\n")
-            file.flush()
-
-
-def by_dtype(results: Results) -> Iterator[str]:
-    """The rows of the table by dtype, and what is not right in dtypes other than float32."""
-    kinds = (RIGHT, LESS_ACCURATE, REFUSED, WRONG, NO_SAMPLES)
-    yield f"| dtype | entries | judged | samples | of | {' | '.join(kinds)} |\n|{'---|' * 10}\n"
-    for dtype in DTYPES:
-        rows = results.get(dtype, {}).values()
-        counts = Counter(row.kind for row in rows)
-        samples = (sum(row.judged for row in rows), sum(row.samples for row in rows))
-        cells = [len(entries(getattr(torch, dtype))), len(rows), *samples]
-        numbers = " | ".join(str(n) for n in (*cells, *(counts[k] for k in kinds)))
-        yield f"| {dtype} | {numbers} |\n"
-    in_floats = results.get("float32", {})
-    for dtype in DTYPES[1:]:
-        others = {
-            f"`{name}` ({v.kind})"
-            for name, v in results.get(dtype, {}).items()
-            if v.kind not in (RIGHT, NO_SAMPLES)
-            and (name not in in_floats or v.kind != in_floats[name].kind)
-        }
-        if others:
-            yield f"\n{dtype}, beside what is so in float32: {', '.join(sorted(others))}.\n"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path, help="the file of verdicts, a line each")
-    parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--samples", type=int, default=3, help="of an entry at most, evenly chosen")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--host", action="store_true", help="on the host, not in Tensor IR")
-    options = parser.parse_args()
-    judge_all(options)
-    results = read(options.results)
-    verdicts = results["float32"]
-    counts = Counter(v.kind for v in verdicts.values())
-    said = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
-    version = ".".join(torch.__version__.split(".")[:2])
-    sys.stdout.write(
-        "# PyTorch's operator tests\n\n"
-        f"Made by `test/python/op_db.py` with PyTorch {version}: {len(verdicts)} entries of its\n"
-        f"database of operators for float32, by the worst of the samples that are judged:\n"
-        f"{said}. So {counts[REFUSED] / len(verdicts):.1%} of them are refused.\n\n"
-        "Accuracy is that of `dlc/judge/accuracy.py`, whose fp64 is eager's, and mpmath's of J\n"
-        "and Y. Why an operation is refused is told in `docs/operators.md`.\n\n"
-        + "".join(by_dtype(results))
-        + "\n## float32\n\n| entry | | why |\n|---|---|---|\n"
-        + "".join(f"| `{name}` | {v.kind} | {v.why} |\n" for name, v in sorted(verdicts.items()))
-    )
-
-
-if __name__ == "__main__":
-    main()
