@@ -80,10 +80,18 @@ class Candidate:
     """Slots that rings may have; the first of two numbers that cost the same is taken."""
     vector: ClassVar[int] = VECTOR
     """Points of K that a thread takes at once."""
-    mma: ClassVar[str] = ""
-    """The shape of products of matrices that warps compute at once, if they do."""
     precision: ClassVar[str] = ""
     """What tensor cores multiply factors of f32 in, if they do."""
+
+    @property
+    def mma(self) -> str:
+        """The shape of products of matrices that warps compute at once, if they do."""
+        return ""
+
+    @property
+    def multiplied_by(self) -> str:
+        """By what other products than those of threads, or of halves by warps, if at all."""
+        return self.precision
 
     @cached
     def block(self) -> tuple[int, int]:
@@ -350,7 +358,7 @@ class Candidate:
         times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
         shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
-        how = f", products by {self.precision}" if self.precision else ""
+        how = f", products by {self.multiplied_by}" if self.multiplied_by else ""
         return (
             f"{shape} blocks of {self.thread_count} threads, chunks of {self.chunk}"
             f"{split}{how}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -12,6 +12,7 @@ from dlc.analysis.loop.contraction import Contraction, contraction_of, factors
 from dlc.analysis.loop.cost import flops_of
 from dlc.analysis.loop.loops import share_folded
 from dlc.analysis.loop.mma_products import lies_in_runs, mma_products
+from dlc.analysis.loop.product_matrices import matrices_in_memory
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
@@ -25,6 +26,13 @@ from dlc.target import WIDEST_ACCESS
 
 RUN = 32
 """Points of an axis that a block takes together, where it spreads along that alone."""
+MANY_INSTRUCTIONS = 20
+"""Of what is computed of a sum, from which on several are computed at once: a function, such as an
+exponential."""
+COMPUTED_AFTER, LOADED_AFTER = 0.5, 0.5
+"""Registers for each sum that this takes, and that elements take which are loaded for it (ptxas for
+sm_90a: of 128 sums, gelu of them 172 to 181, and 255 with some spilled where what is loaded is
+added; of 96, 128 and 208)."""
 IDLE = 0.1
 """The share of points of such runs beyond the end of an axis from which on it spreads over two."""
 
@@ -236,7 +244,32 @@ def _tensor_product(
         works = [work - len(fs) for work, (fs, *_) in zip(works, sides, strict=True)]
     runs = [all(lies_in_runs(f, reduce, tiled) for f in fs) for fs, _, _, *tiled in sides]
     (row_work, column_work), (row_runs, column_runs) = works, runs
-    return TensorProduct(products.type, row_work, column_work, row_runs, column_runs)
+    product = TensorProduct(products.type, row_work, column_work, row_runs, column_runs)
+    if products.type == "f32":
+        return product
+    lies, boxes = None, False
+    if all(runs) and not any(works):
+        lies, boxes = matrices_in_memory(reduce, products, row, column)
+    after = _registers_after(reduce, row, column, along)
+    return replace(product, along_k=lies, boxes=boxes, after=after)
+
+
+def _registers_after(
+    reduce: loop.ReduceOp, row: BlockArgument, column: BlockArgument, along: Variance
+) -> float:
+    """
+    For each sum, the registers of what is computed of it and of elements that are loaded for it: a
+    compiler computes several at once where functions take many instructions each, and loads what
+    they need before.
+    """
+    around = reduce.parent_block()
+    assert around is not None
+    others = [op for op in around.ops if op is not reduce]
+    if sum(map(flops_of, others)) < MANY_INSTRUCTIONS * len(reduce.results):
+        return 0
+    loads = (op for op in others if isinstance(op, loop.LoadOp))
+    loaded = any({row, column} <= along[op.result] for op in loads)
+    return COMPUTED_AFTER + (LOADED_AFTER if loaded else 0)
 
 
 def _is_contiguous(axis: BlockArgument, loads: Iterable[loop.LoadOp]) -> bool:

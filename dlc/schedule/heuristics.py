@@ -40,6 +40,7 @@ from dlc.schedule.rows import (
     split_axis,
 )
 from dlc.schedule.tiling import candidates, not_multiplied, ranked, rings
+from dlc.schedule.warpgroup_candidate import WarpgroupCandidate
 from dlc.schedule.windows import WindowPlan, window_plan
 from dlc.target import BLOCK_THREADS, STATIC_SHARED_LIMIT, WARP, Target
 
@@ -134,7 +135,7 @@ def _contraction(tiled: Tiled, target: Target) -> Choice:
         extents = [tiled.outer.hint(a) for a in tiled.outer.axes]
         return Choice(_pointwise(extents, True), "a contraction of which no tile fits on an SM")
     best, lost = fitting[0], [str(other) for other in fitting[1:]]
-    if best.rings and target.has("tma"):
+    if best.rings and target.has("tma") and not isinstance(best, WarpgroupCandidate):
         lost.append(_without_tma(best))
     if refused := not_multiplied(tiled.problem, target):
         lost.append(refused)
@@ -179,9 +180,10 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target) -> str:
         f"register-tile{{extents={registers}{_multiplied(best)}}}",
         *([] if best.mma else ["permute-register-tile"]),
     ]
-    if best.rings:
-        steps += rings(best.depth, target)
-    steps.append("pad-smem")
+    if isinstance(best, WarpgroupCandidate):
+        steps += best.ring_steps
+    else:
+        steps += [*(rings(best.depth, target) if best.rings else []), "pad-smem"]
     if best.rings:
         steps.append("pipeline-k-outer")
     steps.append(f"mark-unroll{{limit={max(best.chunk // best.vector, 1)}}}")

@@ -21,6 +21,13 @@ class TensorProduct:
     """True if factors along rows lie in runs along K or, halves, along rows, of which warps read 16
     bytes."""
     column_runs: bool = True
+    along_k: tuple[bool, bool] | None = None
+    """Of factors along rows and those along columns, True if neighbours in memory are along K, else
+    along rows or columns; None if they are no matrices in memory, two dimensions of an input."""
+    boxes: bool = False
+    """True if TMA can copy parts of these matrices."""
+    after: float = 0
+    """Registers of a thread for each of its sums that what is computed of them takes."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from math import inf, prod
 from dlc.schedule.candidate import MANY, Candidate
 from dlc.schedule.problem import Problem
 from dlc.schedule.warp_candidate import warp_candidate_of
-from dlc.target import Target
+from dlc.schedule.warpgroup_candidate import warpgroup_tiles
+from dlc.target import MAX_REGISTERS, Target
 
 WARP_TILES = (
     *((64, 64), (64, 32), (32, 64), (32, 32)),
@@ -163,10 +164,12 @@ def _warp_tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
     made = warp_candidate_of(problem.tensor.type, target.precision)
     for warp, warps, chunk in product(WARP_TILES, WARPS, made.chunk_sizes):
         tile = made(problem, target, warp, warps, chunk, 2, 1)
-        if tile.sums <= made.most and (chunk == made.chunk_sizes[-1] or chunk < 2 * problem.k):
+        fits = tile.sums <= made.most and tile.registers <= MAX_REGISTERS
+        if fits and (chunk == made.chunk_sizes[-1] or chunk < 2 * problem.k):
             yield tile
 
 
 def _tiles(problem: Problem, target: Target) -> Iterator[Candidate]:
+    yield from warpgroup_tiles(problem, target)
     yield from _warp_tiles(problem, target)
     yield from _thread_tiles(problem, target)

@@ -8,7 +8,7 @@ cores, of the instructions that its warps issue, and of the wavefronts of shared
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from typing import ClassVar
 
 from dlc.ir.cached import cached
@@ -45,7 +45,6 @@ class WarpCandidate(Candidate):
     depths: ClassVar[tuple[int, ...]] = (4, 3, 2)
     vector: ClassVar[int] = 16
     """Points of K of a product that a warp computes at once."""
-    mma: ClassVar[str] = "m16n8k16"
     element_loads: ClassVar[tuple[int, int]] = 12, 8
     """Instructions and wavefronts by which a warp reads 16 rows of so many points of K element by
     element, and packs halves in pairs."""
@@ -55,6 +54,10 @@ class WarpCandidate(Candidate):
     """Points of K in a chunk that are tried."""
     most: ClassVar[int] = 128
     """Sums of a lane that leave registers for factors."""
+
+    @property
+    def mma(self) -> str:
+        return f"m16n8k{self.vector}"
 
     @property
     def product(self) -> TensorProduct:
@@ -97,7 +100,7 @@ class WarpCandidate(Candidate):
 
     @cached
     def registers(self) -> int:
-        count = self.sums + self._factor_words + OTHER_REGISTERS
+        count = ceil(self.sums * (1 + self.product.after)) + self._factor_words + OTHER_REGISTERS
         return count + -count % 8
 
     @property
@@ -187,7 +190,6 @@ class Tf32Candidate(WarpCandidate):
     """One for factors of f32, of which tensor cores multiply the leading bits."""
 
     vector: ClassVar[int] = 8
-    mma: ClassVar[str] = "m16n8k8"
     element_loads: ClassVar[tuple[int, int]] = 4, 4
     precision: ClassVar[str] = "tf32"
     chunk_sizes: ClassVar[tuple[int, ...]] = (32, 16)

@@ -24,8 +24,12 @@ def test_no_kernel_spills_or_waits_for_banks() -> None:
 def test_what_multiplies_is_most_of_what_large_blocks_issue() -> None:
     large = [row for row in DATA.values() if re.search(r"block=128,(128|256) ", row["schedule"])]
     chunks = [row for row in large if "bk=64 " in row["schedule"]]
-    assert len(chunks) > 10
-    assert all(row["tensor"] == 128 and row["issued"] <= 240 for row in chunks)
+    by_warps = [row for row in chunks if "mma=m16n8k16" in row["schedule"]]
+    by_groups = [row for row in chunks if "mma=m64n" in row["schedule"]]
+    assert len(by_warps) > 5
+    assert all(row["tensor"] == 128 and row["issued"] <= 240 for row in by_warps)
+    assert len(by_groups) > 5
+    assert all(row["tensor"] >= 4 and row["issued"] <= 140 for row in by_groups)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import dlc
+from dlc.backend.cuda.run.nvcc import compile_cubin
 from dlc.judge.accuracy import compare
 
 Program = tuple[Callable[..., torch.Tensor], list[tuple[int, ...]], int]
@@ -42,11 +44,33 @@ TAKEN: dict[str, Program] = {
 }  # fmt: skip
 
 
-def made(name: str, program: Program) -> tuple[dlc.CompiledProgram, list[torch.Tensor]]:
+BY_GROUPS: dict[str, Program] = {
+    "linear": (F.linear, [(136, 200), (72, 200)], 200),
+    "large blocks": (F.linear, [(2050, 72), (2056, 72)], 72),
+    "product": (torch.matmul, [(1000, 136), (136, 1032)], 136),
+    "both turned": (lambda x, w: x.mT @ w.mT, [(264, 104), (80, 264)], 264),
+    "K in parts": (lambda x, w: x.mT @ w, [(2056, 104), (2056, 136)], 2056),
+    "batches": (torch.matmul, [(6, 250, 136), (6, 136, 264)], 136),
+    "one factor for all": (torch.matmul, [(2, 500, 136), (136, 512)], 136),
+    "bias, gelu and residual": (
+        lambda x, w, b, r: F.gelu(F.linear(x, w, b)) + r, [(90, 200), (88, 200), (88,), (90, 88)],
+        200,
+    ),
+    "two products": (
+        lambda x, a, b: F.silu(F.linear(x, a)) * F.linear(x, b),
+        [(500, 136), (1032, 136), (1032, 136)], 136,
+    ),
+    "odd rows, which threads copy": (F.linear, [(600, 131), (570, 131)], 131),
+}  # fmt: skip
+
+
+def made(
+    name: str, program: Program, target: str = "sm_80"
+) -> tuple[dlc.CompiledProgram, list[torch.Tensor]]:
     torch.manual_seed(len(name))
     f, shapes, _ = program
     inputs = [torch.randn(shape).bfloat16() for shape in shapes]
-    return dlc.compile(f, tuple(inputs), target="sm_80", backend="host"), inputs
+    return dlc.compile(f, tuple(inputs), target=target, backend="host"), inputs
 
 
 def takes_tensor_cores(module: dlc.CompiledProgram) -> bool:
@@ -61,6 +85,54 @@ def test_taken(name: str) -> None:
     exact = f(*(x.double() for x in inputs))
     verdict = compare(module(*inputs), exact, f(*inputs), length)
     assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("name", BY_GROUPS)
+def test_taken_by_warpgroups(name: str) -> None:
+    """On sm_90, where slabs lie as `wgmma` reads them: of none a warp multiplies by itself."""
+    f, _, length = BY_GROUPS[name]
+    module, inputs = made(name, BY_GROUPS[name], "sm_90")
+    first = module.kernels[0]
+    assert "mma=m64n" in first.schedule
+    assert ("tma-copy" in first.schedule) == ("threads copy" not in name)
+    assert "wgmma_m64n" in first.source
+    assert not re.search("mma_m16n8|ldmatrix", first.source)
+    exact = f(*(x.double() for x in inputs))
+    verdict = compare(module(*inputs), exact, f(*inputs), length)
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_100", "sm_120"])
+def test_other_chips_have_no_warpgroups(chip: str) -> None:
+    module, _ = made("linear", BY_GROUPS["linear"], chip)
+    assert "mma=m16n8k16" in module.kernels[0].schedule
+
+
+LARGE: dict[str, Program] = {
+    "plain": (F.linear, [(2048, 2048), (2048, 2048)], 2048),
+    "gelu": (lambda x, w, b: F.gelu(F.linear(x, w, b)), [(2048, 2048), (2048, 2048), (2048,)], 0),
+    "residual": (
+        lambda x, w, r: F.linear(x, w) + r, [(2000, 2040), (2008, 2040), (2000, 2008)], 0,
+    ),
+    "all of it": (
+        lambda x, w, b, r: F.gelu(F.linear(x, w, b)) + r,
+        [(2001, 2047), (2003, 2047), (2003,), (2001, 2003)], 0,
+    ),
+    "silu": (
+        lambda x, a, b: F.silu(F.linear(x, a)) * F.linear(x, b),
+        [(512, 2048), (5632, 2048), (5632, 2048)], 0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_registers_hold_what_large_tiles_sum(name: str) -> None:
+    """By ptxas: nothing is spilled, and products are not serialized."""
+    module, _ = made(name, LARGE[name], "sm_90")
+    assert "mma=m64n" in module.kernels[0].schedule
+    for kernel in module.kernels:
+        cubin = compile_cubin(kernel.source, "sm_90")
+        assert (cubin.spill_bytes, cubin.serialized) == (0, 0)
 
 
 def test_a_long_k_is_split() -> None:

@@ -41,8 +41,8 @@ class SplitInnerForSwizzlePass(SchedulingPass):
     … -> memref<3x128x32xf32, #kernel.swizzle<128>, #tile.shared>
     ```
 
-    No default schedule names it: none has rings that TMA fills (see `tma-copy`), and the rows that
-    warps read for tensor cores are padded, as their places take fewer instructions.
+    Default schedules name it where warpgroups multiply matrices. The rows that warps read for
+    tensor cores are padded, as their places take fewer instructions.
     """
 
     name = "split-inner-for-swizzle"

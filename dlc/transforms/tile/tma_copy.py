@@ -38,8 +38,9 @@ class TmaCopyPass(SchedulingPass):
 
     Slots begin at multiples of 128 bytes; smaller ones are set apart by the ring's layout.
 
-    No default schedule names it: what it saves, instructions, is little beside fp32 arithmetic, and
-    its boxes take no padding. Schedules such as
+    Default schedules name it where warpgroups multiply matrices (`register-tile{mma=m64n128k16}`).
+    Elsewhere what it saves, instructions, is little beside fp32 arithmetic, and its boxes take no
+    padding; schedules such as
     `double-buffer{depth=3},tma-copy,split-inner-for-swizzle,pipeline-k-outer` use it.
     """
 

@@ -1,0 +1,150 @@
+"""
+Tilings of a contraction of halves by warpgroups, which multiply matrices where these lie in shared
+memory (`wgmma`), and the cost of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, inf, prod
+from typing import ClassVar
+
+from dlc.dialects.kernel_tma import MAX_BOX
+from dlc.dialects.mma_layouts import WARPGROUP_SHAPES
+from dlc.ir.cached import cached
+from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, UNHIDDEN
+from dlc.schedule.problem import Problem
+from dlc.schedule.warp_candidate import WarpCandidate
+from dlc.target import BANK_BYTES, BANKS, MAX_REGISTERS, WARP, WARPGROUP, Target
+
+ROWS = 64
+"""Rows of a product of a warpgroup."""
+PANEL = 64
+"""Halves in a row of the widest swizzle, 128 bytes: what rows of a slab are a multiple of."""
+GROUPS = ((2, 1), (1, 1), (1, 2), (2, 2), (1, 4), (4, 1))
+"""Rows and columns of warpgroups in a block."""
+LEAST = 16
+"""Columns of a warpgroup at least: of fewer, reading A takes four times as long as multiplying."""
+TILES = (64, 128)
+"""Rows of a warpgroup."""
+REQUEST = 8
+"""Instructions of a warp for a product: its two descriptors, and itself."""
+COPIED_REGISTERS, BOX_REGISTERS = 64, 32
+"""Registers of a thread beside its sums, where threads copy slabs and where TMA does."""
+BESIDE_SLABS = 3 << 10
+"""Bytes of shared memory that mbarriers and the alignment of slabs take."""
+
+
+@dataclass(frozen=True)
+class WarpgroupCandidate(WarpCandidate):
+    """
+    One way to tile a problem for warpgroups: `thread` is what one of them has, `threads` how many
+    there are. Slabs are rings, swizzled, and copied by TMA where it can.
+    """
+
+    chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL,)
+
+    @property
+    def mma(self) -> str:
+        return f"m64n{self.thread[1]}k16"
+
+    @property
+    def multiplied_by(self) -> str:
+        return "wgmma"
+
+    @property
+    def boxes(self) -> bool:
+        """True if TMA copies slabs."""
+        return self.product.boxes and self.target.has("tma") and max(self.block) <= MAX_BOX
+
+    @property
+    def ring_steps(self) -> list[str]:
+        copies = ["tma-copy", _SWIZZLE] if self.boxes else [_SWIZZLE, "async-copy"]
+        return [f"double-buffer{{depth={self.depth}}}", *copies]
+
+    @cached
+    def thread_count(self) -> int:
+        return WARPGROUP * prod(self.threads)
+
+    @property
+    def sums(self) -> int:
+        return prod(self.thread) * self.problem.sums // WARPGROUP
+
+    @property
+    def fits(self) -> bool:
+        """True if slabs have rows that the swizzle takes, and threads registers for the sums."""
+        assert self.product.along_k is not None
+        _, columns_along_k = self.product.along_k
+        panels = columns_along_k or self.block[1] % PANEL == 0
+        return panels and self.registers <= MAX_REGISTERS
+
+    @cached
+    def rings(self) -> bool:
+        """True: what is no ring is not swizzled, and a chunk alone is multiplied by warps."""
+        return self.chunks > 1
+
+    @cached
+    def seconds(self) -> float:
+        return super().seconds if self.rings else inf
+
+    @cached
+    def shared_bytes(self) -> int:
+        return self.slab_bytes * self.depth + BESIDE_SLABS
+
+    @cached
+    def points(self) -> int:
+        return self.chunk
+
+    @cached
+    def registers(self) -> int:
+        beside = BOX_REGISTERS if self.boxes else COPIED_REGISTERS
+        count = ceil(self.sums * (1 + self.product.after)) + beside
+        return count + -count % 8
+
+    @property
+    def _requests(self) -> int:
+        """Products that a warpgroup asks for at `vector` points of K."""
+        return self.thread[0] // ROWS * self.problem.sums
+
+    @cached
+    def step(self) -> tuple[int, int]:
+        return self._requests, self._requests * (REQUEST - 1)
+
+    @cached
+    def copies(self) -> float:
+        return 0 if self.boxes else super().copies
+
+    @cached
+    def beside(self) -> float:
+        return CHUNK_INSTRUCTIONS + self.copies / self.thread_count
+
+    @cached
+    def tensor_clocks(self) -> float:
+        return self._products / self.target.tensor_lanes
+
+    @cached
+    def chunk_clocks(self) -> float:
+        t, steps = self.target, self.points / self.vector
+        groups, warps = prod(self.threads), self.thread_count / WARP
+        issue = warps * (steps * sum(self.step) + self.beside) * t.warp / t.issue_lanes
+        read = self._requests * (ROWS + self.thread[1]) * self.vector * self.problem.bytes_
+        shared = (groups * steps * read + self.slab_bytes) / (BANKS * BANK_BYTES)
+        longest = max(self.tensor_clocks, issue, shared)
+        return longest + UNHIDDEN * (self.tensor_clocks + issue + shared - longest)
+
+
+_SWIZZLE = "split-inner-for-swizzle{bytes=128}"
+
+
+def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandidate]:
+    """Tiles for warpgroups, if these can compute the sums of halves."""
+    tensor = problem.tensor
+    if tensor is None or tensor.along_k is None or not target.has("wgmma"):
+        return
+    widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
+    for rows, columns, groups in product(TILES, widths, GROUPS):
+        tile = WarpgroupCandidate(problem, target, (rows, columns), groups, PANEL, 2, 1)
+        if tile.fits:
+            yield tile
