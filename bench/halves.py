@@ -77,6 +77,7 @@ def examined(chip: str, size: tuple[int, int, int]) -> Row:
         "kernels": len(kernels),
         "registers": cubin.registers,
         "spill_bytes": cubin.spill_bytes,
+        "serialized": cubin.serialized,
         "bank_ways": worst_ways(kernel),
         "tensor": sum(i.opcode in sass.TENSOR for i in body),
         "ldmatrix": sum(i.opcode == "LDSM" for i in body),
@@ -88,7 +89,7 @@ def examined(chip: str, size: tuple[int, int, int]) -> Row:
 def markdown(data: dict[str, Row]) -> str:
     """The table, a row for each product and chip."""
     head = ("product", "chip", "tile", "us", "roofline us", "ratio", "products / issued", "LDSM",
-            "LDGSTS", "ways", "registers", "spilled B")  # fmt: skip
+            "LDGSTS", "ways", "registers", "spilled B", "serialized")  # fmt: skip
     means = [(chip, _mean([row for name, row in data.items() if name.endswith(f" {chip}")]))
              for chip in CHIPS]  # fmt: skip
     tokens = [(n, _mean([row for name, row in data.items() if f".s{n} " in name])) for n in TOKENS]
@@ -100,6 +101,7 @@ def markdown(data: dict[str, Row]) -> str:
         "products for sm_120, are not among what is issued. A tile is a block's rows, columns and",
         "points of K in a chunk, and the parts of K. Ways are the most of an access of shared",
         "memory, by the model of banks: 1 is free of conflicts. Products of one row are reduces.",
+        "Serialized are remarks of ptxas on products of warpgroups that wait where they need not.",
         "",
         f"Geometric mean of the ratios: {_mean(list(data.values()))}; "
         + ", ".join(f"{of} {mean}" for of, mean in means) + ".",
@@ -120,7 +122,7 @@ def _cells(name: str, row: Row) -> list[str]:
         *(product, chip, _tile(row["schedule"])),
         *(f"{row['us']:.1f}", f"{row['floor']:.1f}", f"{row['us'] / row['floor']:.2f}"),
         *(share, str(row["ldmatrix"]), str(row["copies"]), f"{row['bank_ways']:.3g}"),
-        *(str(row["registers"]), str(row["spill_bytes"])),
+        *(str(row["registers"]), str(row["spill_bytes"]), str(row.get("serialized", 0))),
     ]
 
 

@@ -123,6 +123,7 @@ def examine(given: Row, target_name: str) -> Row:
         "source_lines": given["source"].count("\n"),
         "registers": cubin.registers,
         "spill_bytes": cubin.spill_bytes,
+        "serialized": cubin.serialized,
         "stack": cubin.stack,
         "ctas_per_sm": held.blocks,
         "occupancy": held.share,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import loop_cases
 import pytest
 from harness import STEPS, apply, parse, scheduled
+from test_tensor_cores import product
 from xdsl.dialects.builtin import StringAttr
 
 from dlc.dialects import tile
@@ -122,8 +123,7 @@ def test_steps_of_no_default_schedule_say_so() -> None:
     """And name a schedule that uses them; `test_schedules.py` runs such."""
     named: set[str] = set()
     for target in ("sm_80", "sm_90"):
-        products = loop_cases.halves(loop_cases.gemm(2048, 2048, 1024))
-        large = loop_cases.column_sum(100, 40000), products
+        large = loop_cases.column_sum(100, 40000), product(1024, 1024, 256)
         for case in (*CASES, *large):
             for kernel in kernels_of(scheduled(case, None, target)):
                 assert kernel.schedule is not None

@@ -18,6 +18,7 @@ def test_the_table_is_that_of_the_figures() -> None:
 
 def test_no_kernel_spills_or_waits_for_banks() -> None:
     assert {row["spill_bytes"] for row in DATA.values()} == {0}
+    assert {row.get("serialized", 0) for row in DATA.values()} == {0}
     assert {row["bank_ways"] for row in DATA.values()} == {1.0}
 
 
@@ -28,7 +29,7 @@ def test_what_multiplies_is_most_of_what_large_blocks_issue() -> None:
     by_groups = [row for row in chunks if "mma=m64n" in row["schedule"]]
     assert len(by_warps) > 5
     assert all(row["tensor"] == 128 and row["issued"] <= 240 for row in by_warps)
-    assert len(by_groups) > 5
+    assert len(by_groups) > 3
     assert all(row["tensor"] >= 4 and row["issued"] <= 140 for row in by_groups)
 
 
