@@ -82,6 +82,8 @@ from dlc.dialects.staging import SharedAttr, SlabOpBase, slab_type, verify_buffe
 from dlc.ir.bounds import bounds, most
 from dlc.ir.expr import Expr, from_affine
 
+PRODUCER = "producer"
+"""The attribute of a ring of TMA whose chunks a warpgroup of its own requests."""
 ASYNC, TMA = "async", "tma"
 """How a ring is filled: by cp.async, or by the tensor memory accelerator."""
 
@@ -103,7 +105,8 @@ class RingOp(IRDLOperation):
     `%r = tile.ring (async | tma)? %x(%n in 8)[expr, …] [4, 8] : memref -> memref<3x4x8xf32, …>`
 
     A ring of slots in shared memory, as many as the result's first dimension says, for chunks 0
-    up to 8 of `%x`; the expressions say where the slab of chunk `%n` begins.
+    up to 8 of `%x`; the expressions say where the slab of chunk `%n` begins. With `{producer}`,
+    a warpgroup that computes no points requests the chunks of a `tma` ring once slots are free.
     """
 
     name = "tile.ring"
@@ -176,6 +179,11 @@ class RingOp(IRDLOperation):
                 Rewriter.replace_value_with_new_type(slot, slot_type(type))
 
     @property
+    def has_producer(self) -> bool:
+        """True if a warpgroup of its own, which computes no points, requests all chunks."""
+        return PRODUCER in self.attributes
+
+    @property
     def fill_kind(self) -> str | None:
         """`async`, `tma`, or None for copies by the threads themselves."""
         return None if self.kind is None else self.kind.data
@@ -196,6 +204,8 @@ class RingOp(IRDLOperation):
             raise VerifyException(f"expected at least one chunk, found {self.chunks}")
         if self.fill_kind not in (None, ASYNC, TMA):
             raise VerifyException(f"expected the kind {ASYNC} or {TMA}, found {self.fill_kind}")
+        if self.has_producer and self.fill_kind != TMA:
+            raise VerifyException(f"expected the kind {TMA} of a ring with a producer")
         if not shape_of(self.ring_type) or self.depth < 1:
             raise VerifyException(f"expected a number of slots in front, found {self.ring_type}")
         verify_buffer(self.result.type, ring_type(self.slab, self.depth), "a result")

@@ -35,6 +35,7 @@ def schedule(
 
 SMALL = schedule((64, 64), (64, 64), 64)
 TMA = SMALL.replace("split-inner", "tma-copy,split-inner").replace(",async-copy", "")
+PRODUCER = TMA.replace("pipeline-k-outer", "pipeline-k-outer{producer=1}")
 LAST = ",split-matmul-k{splits=2 combine=last},blockify-launch"
 IN_FLIGHT = SMALL.replace("pipeline-k-outer", "pipeline-k-outer{products=1}")
 CASES: dict[str, tuple[Case, str]] = {
@@ -60,6 +61,18 @@ CASES: dict[str, tuple[Case, str]] = {
     "the last block, by TMA": (product(72, 80, 328), TMA.replace(",blockify-launch", LAST)),
     "by TMA": (product(72, 80, 200, w_turned=True), TMA),
     "plain, by TMA": (product(72, 80, 200), TMA),
+    "by TMA, with a producer": (product(72, 80, 392, w_turned=True), PRODUCER),
+    "plain, by TMA, with a producer": (product(72, 80, 200), PRODUCER),
+    "by TMA, with a producer of few chunks": (product(64, 64, 128), PRODUCER),
+    "by TMA, with a producer and two slots": (
+        product(72, 64, 328),
+        PRODUCER.replace("depth=3", "depth=2"),
+    ),
+    "by TMA, with a producer and two warpgroups": (
+        product(2 * 64 + 8, 64, 200, w_turned=True),
+        PRODUCER.replace("block=64,64 thread=1,1", "block=128,64 thread=2,1"),
+    ),
+    "batched, by TMA, with a producer": (product(72, 64, 200, batch=2), PRODUCER),
 }
 
 
@@ -135,8 +148,26 @@ def test_refusals(name: str) -> None:
 
 
 AHEAD = {
+    "a producer of half a warpgroup": (
+        "tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=32,32 thread=8,8},"
+        "stage-inputs{budget=8192},register-tile{extents=4,4},double-buffer{depth=3},tma-copy,"
+        "pipeline-k-outer{producer=1}",
+        "its 64 threads are no whole warpgroups",
+    ),
     "slots": (IN_FLIGHT.replace("depth=3", "depth=2"), "a ring of two slots holds no chunk beside"),
     "TMA": (TMA.replace("outer", "outer{products=1}"), "a ring that TMA fills is released at"),
+    "a producer of a ring that threads fill": (
+        SMALL.replace("outer", "outer{producer=1}"),
+        "a producer requests chunks of rings that TMA",
+    ),
+    "a producer beside the last block": (
+        PRODUCER.replace(",blockify-launch", LAST),
+        "all threads of the block meet",
+    ),
+    "a producer of products in flight": (
+        PRODUCER.replace("producer=1", "products=1 producer=1"),
+        "in flight need rings that",
+    ),
     "warps": (
         re.sub("register-tile{.*?}", "register-tile{extents=64,64 mma=m16n8k16}", IN_FLIGHT),
         "no warpgroup multiplies matrices in its loops",
@@ -164,7 +195,29 @@ def test_infinities_and_nan() -> None:
     np.testing.assert_allclose(found[finite], exact[finite], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["plain", "plain, by TMA", "in flight"])
+OTHER_PRODUCTS = {
+    "mma": PRODUCER.replace("64,64 mma=m64n64k16", "32,32 mma=m16n8k16")
+    .replace("thread=1,1", "thread=2,2")
+    .replace("split-inner-for-swizzle{bytes=128},", ""),
+    "threads": "tileify,chunk-matmul-k{bk=16 vector=4},blockify-launch{block=64,32 thread=16,8},"
+    "stage-inputs{budget=8192},register-tile{extents=4,4},double-buffer{depth=3},tma-copy,"
+    "pipeline-k-outer{producer=1},mark-unroll{limit=8}",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_PRODUCTS)
+def test_a_producer_of_other_products(name: str) -> None:
+    """Rings with a producer are for all kinds of loops, at ragged sizes."""
+    case = product(72, 80, 200, w_turned=True)
+    module = steps(case, OTHER_PRODUCTS[name])
+    interpret(case, module, name)
+    on_host(case, module, name, [{"order": o, "async_mode": mode} for o, mode in MODES])
+
+
+MUTATED = ["plain", "plain, by TMA", "in flight", "plain, by TMA, with a producer"]
+
+
+@pytest.mark.parametrize("name", MUTATED)
 def test_every_mutant_is_found(name: str) -> None:
     case, text = CASES[name]
     subject = Subject.of(case, "sm_90", text)

@@ -31,6 +31,11 @@ def rings_by_loop(root: Operation) -> dict[tile.ReduceOp | None, list[tile.RingO
     return found
 
 
+def has_producer(root: Operation) -> bool:
+    """True if a warpgroup of its own requests what rings in `root` hold."""
+    return any(isinstance(op, tile.RingOp) and op.has_producer for op in root.walk())
+
+
 def loop_of(ring: tile.RingOp) -> tile.ReduceOp | None:
     """
     The reduce with one serial axis in each of whose iterations a ring's chunk of the same number is

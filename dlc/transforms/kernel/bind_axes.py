@@ -15,6 +15,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.tile.reads_before_update import reads_before_update
+from dlc.analysis.tile.rings import has_producer
 from dlc.analysis.tile.skips import can_skip
 from dlc.dialects import kernel, loop, tile
 from dlc.dialects.access import IndexedOp
@@ -27,7 +28,7 @@ from dlc.ir.provenance import inherit
 from dlc.ir.variance import Variance, variance
 from dlc.remarks import remark
 from dlc.schedule.progress import schedule_as_run
-from dlc.target import BLOCK_THREADS, MAX_THREADS
+from dlc.target import BLOCK_THREADS, MAX_THREADS, WARPGROUP
 from dlc.transforms.axes.loop_to_tile import as_tile
 from dlc.transforms.kernel.lowering.block_folds import lower_block_fold, repeat_after
 
@@ -167,14 +168,18 @@ class _Binding:
         threads = max(thread_points, 1) if whole else min(BLOCK_THREADS, thread_points)
         dealt_blocks = 1 if whole else -(-thread_points // threads)
         empty = empty or block_points == 0 or thread_points == 0
-        self.func.set_launch_shape(0 if empty else block_points * dealt_blocks, threads)
+        producer = has_producer(self._launch)
+        own = threads + WARPGROUP if producer else threads
+        self.func.set_launch_shape(0 if empty else block_points * dealt_blocks, own)
         block_id = thread_id = Expr()
         if self.func.grid_size > 1:
             name = self._sole_name(self._blocks) if dealt_blocks == 1 else None
             block_id = self._define(kernel.BlockIdOp(), name or "bid")
         if threads > 1:
             name = self._sole_name(self._threads) if whole else None
-            thread_id = self._define(kernel.ThreadIdOp(), name or "tid")
+            thread_id = self._define(kernel.ThreadIdOp(), "tid" if producer else name or "tid")
+        if producer:
+            thread_id = self._define(kernel.IndexOp(thread_id % threads), "consumer")
         self._decode_blocks(block_id // dealt_blocks)
         self._dealt = block_id % dealt_blocks, dealt_blocks
         if not whole:

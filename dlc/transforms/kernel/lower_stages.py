@@ -70,6 +70,7 @@ class LowerStagesPass(ModulePass):
                 _read_buffers(to)
                 for old in reversed(lowered):
                     Rewriter.erase_op(old)
+                tma.separate_producer(to)
 
 
 def _lower(to: StageLowering, op: Operation) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, TypeGuard
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, UnitAttr, i64
 from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.tile.rings import loop_of
 from dlc.dialects import tile
-from dlc.dialects.axes import SERIAL
-from dlc.dialects.ring_ops import TMA
+from dlc.dialects.axes import SERIAL, THREAD
+from dlc.dialects.ring_ops import PRODUCER, TMA
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
+from dlc.target import MAX_THREADS, WARPGROUP
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation
 
@@ -52,6 +54,11 @@ class PipelineKOuterPass(SchedulingPass):
     for others. A chunk's slot is in use for one iteration more: chunks are requested d - 2 ahead.
     That takes rings of three slots at least, filled by threads, and points that `register-tile` has
     dealt to warpgroups.
+
+    With `producer=1`, of rings that TMA fills, the loop stays as it is, and the rings get a
+    producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
+    as its slot is free. No thread that computes waits for a slot. That takes a launch whose threads
+    are whole warpgroups, and that do not meet beside at the rings.
     """
 
     name = "pipeline-k-outer"
@@ -59,7 +66,11 @@ class PipelineKOuterPass(SchedulingPass):
     products: int = 0
     """Iterations, 0 or 1, whose products by warpgroups may be in flight at the end of the next."""
 
+    producer: int = 0
+    """Warpgroups, 0 or 1, that request chunks and compute no points."""
+
     domains: ClassVar[Mapping[str, Domain]] = {
+        "producer": Domain((0, 1), least=0, most=1, narrowed=lambda s: _producers(s)),
         "products": Domain((0, 1), least=0, most=1, narrowed=lambda s: _in_flight(s)),
     }
 
@@ -82,6 +93,11 @@ class PipelineKOuterPass(SchedulingPass):
         if any(fill.source.depth < 2 for fills in loops.values() for fill in fills):
             raise Decline("a ring of one slot holds no second chunk")
         products = [op for loop in loops for op in loop.walk() if _is_by_warpgroup(op)]
+        if self.producer:
+            self._check_producer(launch)
+            for ring in dict.fromkeys(fill.source for own in loops.values() for fill in own):
+                ring.attributes[PRODUCER] = UnitAttr()
+            return "chunks are requested by a warpgroup of their own, as soon as slots are free"
         if self.products:
             self._check_products(products, [fill for own in loops.values() for fill in own])
         for loop, own in loops.items():
@@ -91,6 +107,15 @@ class PipelineKOuterPass(SchedulingPass):
         in_use = 1 + self.products
         ahead = sorted({fill.source.depth - in_use for fills in loops.values() for fill in fills})
         return f"chunks are requested {' or '.join(map(str, ahead))} ahead"
+
+    def _check_producer(self, launch: tile.LaunchOp) -> None:
+        """OptionError if a producer cannot request all chunks while the others do all else."""
+        hint: str | None = None
+        if self.products:
+            raise OptionError("producer", "products in flight need rings that threads fill")
+        if obstacle := _no_producer(launch):
+            hint = "take tma-copy" if "TMA" in obstacle else None
+            raise OptionError("producer", obstacle, hint)
 
     def _check_products(
         self, products: Sequence[tile.ReduceOp], fills: Sequence[tile.FillOp]
@@ -105,6 +130,28 @@ class PipelineKOuterPass(SchedulingPass):
         if any(fill.source.depth < 2 + self.products for fill in fills):
             message = "a ring of two slots holds no chunk beside the two that products read"
             raise OptionError("products", message, "take double-buffer{depth=3} or more")
+
+
+def _no_producer(launch: tile.LaunchOp) -> str:
+    """The reason why a producer cannot request all chunks and the others do all else, if any."""
+    ops = list(launch.walk())
+    rings = [op for op in ops if isinstance(op, tile.RingOp)]
+    if any(ring.fill_kind != TMA or loop_of(ring) is None for ring in rings):
+        return "a producer requests chunks of rings that TMA fills, and that a loop works through"
+    if any(isinstance(op, _TOGETHER) for op in ops):
+        return "all threads of the block meet, or copy what no ring holds"
+    threads = prod(launch.extent(a) for a in launch.axes_of(THREAD))
+    if threads % WARPGROUP or threads + WARPGROUP > MAX_THREADS:
+        return f"its {threads} threads are no whole warpgroups, or leave no room for one more"
+    return ""
+
+
+_TOGETHER = tile.StageOp | tile.ComputeOp | tile.CombineOp | tile.ScanOp
+
+
+def _producers(s: Situation) -> tuple[int, ...]:
+    """Whether a producer requests chunks: worth a try where one can."""
+    return (0,) if _no_producer(s.kernel.launch) else (0, 1)
 
 
 def _is_by_warpgroup(op: Operation) -> TypeGuard[tile.ReduceOp]:

@@ -15,6 +15,7 @@ from dlc.dialects.axes import SERIAL
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr
+from dlc.target import WARPGROUP
 from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
 
 UNROLLED_ROUNDS = 8
@@ -58,6 +59,12 @@ class StageLowering(KernelBuilder):
     def threads(self) -> int:
         """The number of threads of a block."""
         return self.source.block_size
+
+    @property
+    def consumers(self) -> int:
+        """Of these those that compute points: without those of a producer."""
+        asks = any(ring.has_producer for ring in self.pipelines)
+        return self.threads - WARPGROUP if asks else self.threads
 
     @property
     def thread_id(self) -> Expr:

@@ -17,13 +17,22 @@ kernel.sync_warp                                                         // rele
 scf.if %t mod 32 < 1 { kernel.mbarrier_arrive %empty[%slot] }
 ```
 
+Where rings have a producer, thread 0 of a warpgroup more asks instead, in a loop of its own, and
+all other threads do the rest:
+
+```
+scf.if %t >= 256 {
+  scf.if %t < 257 { scf.for %chunk … { wait for %empty, ask } }
+} else { … }
+```
+
 No barrier of the block stands in the loop. Where there are no more chunks than slots, nothing is
 released.
 """
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from dlc.analysis.tile.rings import is_idle, rings_by_loop
 from dlc.analysis.tile.tma_rings import loop_obstacle, ring_box, ring_obstacle, slot_obstacle
@@ -66,7 +75,7 @@ def _start_pipelines(to: StageLowering) -> None:
         pipeline = Pipeline(loop, tuple(rings), full, empty)
         pipelines.append(pipeline)
         to.pipelines.update(dict.fromkeys(rings, pipeline))
-    warps = -(-to.threads // WARP)
+    warps = -(-to.consumers // WARP)
     with to.only_if(_first_thread(to)):
         for pipeline in pipelines:
             with to.loop(pipeline.rings[0].depth, "slot", unroll=True) as slot:
@@ -88,12 +97,17 @@ def lower_fill(to: StageLowering, op: tile.FillOp) -> None:
     """Inserts the request of a chunk for all rings of a loop, at the first of their fills."""
     pipeline = to.pipelines[op.source]
     run = to.runs[op]
-    if run[0] is not op or is_idle(op):
+    if run[0] is not op or is_idle(op) or op.source.has_producer:
         return
     if {fill.source for fill in run} != set(pipeline.rings):
         fail(op, "expected the fills of a chunk to stand together, one for each ring of its loop")
-    depth, chunk = op.source.depth, to.expr(op.chunk)
-    where = [*_first_thread(to), Expr((), op.source.chunks - 1) - chunk]
+    chunk = to.expr(op.chunk)
+    _request(to, pipeline, chunk, [*_first_thread(to), Expr((), op.source.chunks - 1) - chunk])
+
+
+def _request(to: StageLowering, pipeline: Pipeline, chunk: Expr, where: list[Expr]) -> None:
+    """Inserts the request of a chunk for all rings of a loop, once its slot is free."""
+    depth = pipeline.rings[0].depth
     with to.only_if(simplify_where([*where, *to.conditions_at(pipeline.loop, chunk)])):
         slot = to.slot(chunk, depth)
         if pipeline.empty is not None and most(chunk) >= depth:
@@ -104,6 +118,36 @@ def lower_fill(to: StageLowering, op: tile.FillOp) -> None:
         to.builder.insert(kernel.MbarrierExpectTxOp(pipeline.full, slot, total))
         for load in loads:
             to.builder.insert(load)
+
+
+def separate_producer(to: StageLowering) -> None:
+    """
+    Has a warpgroup request the chunks of all loops, if rings say so, and the others do all else,
+    once buffers and mbarriers are there.
+    """
+    pipelines = [p for p in dict.fromkeys(to.pipelines.values()) if p.rings[0].has_producer]
+    if not pipelines:
+        return
+    *ops, _ = to.body.ops
+    last = max(number for number, op in enumerate(ops) if _sets_up(op))
+    rest, number = ops[last + 1 :], Expr((), to.consumers)
+    to.before(rest[0])
+    with to.either(to.insert(kernel.TestOp([to.thread_id - number]))) as other:
+        with to.only_if([number - to.thread_id]):
+            for pipeline in pipelines:
+                chunks = pipeline.rings[0].chunks
+                with to.loop(chunks, "chunk", unroll=False) as index:
+                    _request(to, pipeline, Expr.of(index), [])
+        other()
+        for op in rest:
+            op.detach()
+            to.builder.insert(op)
+
+
+def _sets_up(op: Operation) -> bool:
+    """True for what defines a buffer, mbarriers or a tensor map, or initializes mbarriers."""
+    defines = kernel.AllocSharedOp | kernel.AllocMbarriersOp | kernel.TensorMapOp
+    return any(isinstance(o, defines | kernel.FenceMbarrierInitOp) for o in op.walk())
 
 
 def _loads(to: StageLowering, ring: tile.RingOp, chunk: Expr, slot: Expr) -> list[kernel.TmaLoadOp]:
