@@ -6,6 +6,7 @@ powers that are a factor again. Every step of its schedules, on the host and in 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import loop_cases
 import numpy as np
@@ -123,7 +124,42 @@ def schedule(
     )
 
 
+def with_mask(rows: int, keys: int) -> loop_cases.Case:
+    """Attention to whose scores a tensor is added."""
+    case = attention(rows, keys, 16, 16)
+    mask = np.random.default_rng(1).standard_normal((rows, keys)).astype(np.float16)
+    type = f"{rows}x{keys}xf16"
+    text = case.text.replace(") -> tensor<", f", %mask: tensor<{type}>) -> tensor<", 1)
+    text = text.replace(")\n      -> (%o", f", %mask: memref<{type}> = %mask)\n      -> (%o", 1)
+    text = text.replace(
+        "%scaled = arith.mulf %dot, %scale : f32",
+        f"""%plain = arith.mulf %dot, %scale : f32
+        %m = loop.load %mask[%row, %k] : memref<{type}>
+        %me = arith.extf %m : f16 to f32
+        %scaled = arith.addf %plain, %me : f32""",
+    )
+
+    def expected(q: Array, k: Array, v: Array, m: Array) -> list[Array]:
+        scores = q @ np.swapaxes(k, -1, -2) / 4 + m
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return [powers @ v / powers.sum(-1, keepdims=True)]
+
+    return replace(case, text=text, inputs=(*case.inputs, mask), expected=expected)
+
+
+def split(options: str) -> str:
+    """A schedule that splits the keys."""
+    text = schedule(32, 16, warps=(2, 1), bk=16)
+    return text.replace("blockify", f"split-matmul-k{{{options}}},blockify", 1)
+
+
 CASES: dict[str, tuple[loop_cases.Case, str]] = {
+    "a mask that is added": (with_mask(40, 70), schedule(32, 16, warps=(2, 1), bk=16)),
+    "keys apart": (
+        attention(40, 100, 16, 16),
+        split('splits=3 then="tileify,blockify-launch{block=8,8 thread=8,8}"'),
+    ),
+    "keys apart, in one launch": (attention(40, 100, 16, 16), split("splits=3 combine=last")),
     "one tile": (attention(16, 32, 16, 16), schedule(16, 16, bk=16)),
     "two warps": (attention(32, 32, 16, 8, **CAUSAL), schedule(32, 8, warps=(2, 1))),
     "tiles of a warp": (attention(64, 64, 16, 16, **CAUSAL), schedule(64, 16, warps=(2, 1))),
