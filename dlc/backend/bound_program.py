@@ -72,6 +72,8 @@ class Zero:
     memory: int
     offset: int
     size: int
+    counts: bool = False
+    """True if the program leaves it full of zeros: an allocation in which blocks are counted."""
 
 
 @dataclass(frozen=True)

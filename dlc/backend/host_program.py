@@ -111,7 +111,7 @@ class _Reader:
                     layout = layout_of(op.result.type)
                     yield Slice(*self._new(op.result), memory, op.begin, layout)
                 case host.ZeroOp():
-                    yield self._zero(op.buffer)
+                    yield self._zero(op)
                 case host_flow.SelectOp():
                     yield self._select(op)
                 case host_flow.ForOp():
@@ -168,12 +168,13 @@ class _Reader:
         number = self.numbers[value] = len(self.numbers)
         return number, value.name_hint or f"buffer_{number}"
 
-    def _zero(self, buffer: SSAValue) -> Zero:
+    def _zero(self, op: host.ZeroOp) -> Zero:
+        buffer = op.buffer
         assert isinstance(buffer.type, MemRefType)
         number, size = self.numbers[buffer], span_bytes(buffer.type)
         if isinstance(piece := buffer.owner, host.SliceOp):
             return Zero(number, self.numbers[piece.memory], piece.begin, size)
-        return Zero(number, number, 0, size)
+        return Zero(number, number, 0, size, op.counts)
 
     def _tensors(self, op: kernel.LaunchOp) -> Iterator[Step]:
         """A launch that makes tensors, each an allocation."""

@@ -56,6 +56,10 @@ class Backend(Protocol):
         """Fills a tensor with zeros, after the launches before."""
         ...
 
+    def counts(self, size: int) -> torch.Tensor:
+        """So many bytes of zeros, in which launches count blocks, and which they leave so."""
+        ...
+
     def launch(self, func: KernelImage, addresses: Sequence[int]) -> None:
         """Runs a prepared kernel on its inputs and outputs. LaunchError if it fails."""
         ...
@@ -108,6 +112,8 @@ class Run:
                 here = addresses[step.whole] + addresses[step.index] * step.step
                 addresses[step.number] = here
                 memory[step.number] = memory[step.whole]
+            elif isinstance(step, Zero) and step.counts:
+                self.hold(step.number, self._backend.counts(step.size))
             elif isinstance(step, Zero):
                 self._backend.zero(self._bytes(step.number, step.size))
             elif isinstance(step, For):

@@ -18,8 +18,8 @@ lay that nothing reads any more. `dlc/dialects/host_order.py` checks that this i
 flow is in `dlc/dialects/host_flow.py`.
 
 Kernels whose last block goes on leave the counts of blocks at zero: one `host.zero` where a program
-begins does for all that count there, one after the other. The counts are in the workspace of a
-call: calls on other streams have their own, and one that was cut short leaves nothing behind.
+begins does for all that count there, one after the other. What runs a program may keep that memory
+for the next call on the same stream, as zeros are left in it: see `ZeroOp.counts`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xdsl.dialects import memref
 from xdsl.dialects.builtin import (
     I64,
     IntegerAttr,
@@ -36,7 +37,7 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     i64,
 )
-from xdsl.ir import Attribute, Dialect, SSAValue
+from xdsl.ir import Attribute, Dialect, SSAValue, Use
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -128,9 +129,29 @@ class ZeroOp(Ordered):
     def __init__(self, buffer: SSAValue) -> None:
         super().__init__(operands=[buffer])
 
+    @property
+    def counts(self) -> bool:
+        """True if the buffer is memory in which nothing is done but that kernels count blocks, each
+        of which leaves it full of zeros."""
+        if not isinstance(self.buffer.owner, memref.AllocOp):
+            return False
+        others = [use.operation for use in self.buffer.uses if use.operation is not self]
+        pieces = [op.result for op in others if isinstance(op, SliceOp)]
+        uses = [use for piece in pieces for use in piece.uses]
+        return len(pieces) == len(others) and all(map(_counts_in, uses))
+
     def take_effect(self, state: Contents) -> None:
         state.write(self, self.buffer)
         state.zeros.append(state.extent(self.buffer))
+
+
+def _counts_in(use: Use) -> bool:
+    """True for a launch that counts blocks in what it is given there."""
+    launch = use.operation
+    if not isinstance(launch, LaunchOp) or launch.callee is None:
+        return False
+    refs = [*launch.callee.input_refs, *launch.callee.output_refs]
+    return refs[use.index] in counters_of(launch.callee)
 
 
 @irdl_custom_directive

@@ -11,7 +11,8 @@ many parts K is split. Its time is the longest of three, plus launches:
   for a block, into a slab of its own: whichever takes fewer instructions.
 - *memory*: operands and results once, at the memory's rate; *l2*: what all blocks fetch, at L2's.
 
-A split adds a kernel that reads the partial sums from where they fit, L2 or memory.
+A split ends in a kernel that combines the partial sums, or in the last block that has some
+(`dlc.schedule.endings`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ from math import ceil, inf, prod
 from typing import ClassVar
 
 from dlc.ir.cached import cached
+from dlc.schedule.endings import (
+    LATENCY,
+    Parts,
+    ending_seconds,
+    folding_registers,
+    least_ending_seconds,
+)
 from dlc.schedule.occupancy import occupancy
 from dlc.schedule.problem import Problem
 from dlc.target import SECTOR_BYTES, Target
@@ -35,8 +43,6 @@ SCHEDULERS = 4
 """Of an SM, each of which issues the instructions of warps of its own."""
 MANY = 64
 """Sums of a thread with which three warps fill the issue slots of a scheduler."""
-LATENCY = 900
-"""Clocks from the request of a chunk to its arrival, from memory under load."""
 CHUNK_INSTRUCTIONS = 40
 """Instructions of a warp for a chunk beside copies and computing: barrier, slot, addresses."""
 COPY_INSTRUCTIONS = 4
@@ -53,8 +59,6 @@ DENSE = 0.85
 """The share of multiply-adds from which on what the estimate leaves out is hidden by them."""
 START = 2500
 """Clocks of a block before its first and after its last chunk."""
-IN_FLIGHT = 32
-"""Partial sums of a point that the kernel which combines them loads at once."""
 ROUNDED = 1 - 1e-9
 """Keeps a bound below what it bounds when both are rounded."""
 
@@ -75,6 +79,8 @@ class Candidate:
     chunk: int
     depth: int
     splits: int
+    last: bool = False
+    """True if the last block of those that share sums folds their parts, and no second kernel."""
 
     depths: ClassVar[tuple[int, ...]] = (3, 2)
     """Slots that rings may have; the first of two numbers that cost the same is taken."""
@@ -169,6 +175,23 @@ class Candidate:
         return count + -count % 8
 
     @cached
+    def registers_held(self) -> int:
+        """Registers of a thread that its block keeps others from, with those for the fold."""
+        if not self.last:
+            return self.registers
+        return max(self.registers, folding_registers(self.parts))
+
+    @property
+    def parts(self) -> Parts:
+        return self._parts(self.splits)
+
+    def _parts(self, splits: int) -> Parts:
+        """What so many blocks leave of a point."""
+        p, groups = self.problem, self.blocks // self.splits
+        points = p.batch * p.results
+        return Parts(splits, points, self.sums, groups, self.sums * self.thread_count)
+
+    @cached
     def blocks(self) -> int:
         p = self.problem
         tiles = prod(
@@ -205,7 +228,7 @@ class Candidate:
     @cached
     def resident(self) -> int:
         """Blocks that an SM runs at once; 0 if none fits."""
-        held = occupancy(self.target, self.thread_count, self.registers, self.shared_bytes)
+        held = occupancy(self.target, self.thread_count, self.registers_held, self.shared_bytes)
         return held.blocks
 
     @cached
@@ -307,15 +330,14 @@ class Candidate:
         return self.blocks * self.chunks * self.slab_bytes
 
     @cached
-    def combine_seconds(self) -> float:
-        """Of the kernel that adds partial sums."""
-        return self._combine_seconds(self.splits)
+    def ending_seconds(self) -> float:
+        """Of what follows the partial sums."""
+        return ending_seconds(self.parts, self.target, last=self.last)
 
-    def _combine_seconds(self, splits: int) -> float:
-        if splits == 1:
-            return 0
-        partial = self.problem.batch * self.problem.results * splits * 4
-        return combining_seconds(partial, splits, self.target)
+    @property
+    def combine_seconds(self) -> float:
+        """Of the kernel that adds partial sums, if there is one."""
+        return 0 if self.last else self.ending_seconds
 
     @cached
     def seconds(self) -> float:
@@ -323,7 +345,7 @@ class Candidate:
         if self.resident < 1 or self.shared_bytes > self.target.shared_per_block:
             return inf
         longest = max(self.issue_seconds, self.memory_seconds, self.l2_seconds)
-        return self.target.launch_seconds + longest + self.combine_seconds
+        return self.target.launch_seconds + longest + self.ending_seconds
 
     @property
     def tensor_flops(self) -> float:
@@ -346,34 +368,26 @@ class Candidate:
         clocks = chunks * max(busy, LATENCY / (max(self.depths) - 1)) + START
         l2_bytes = blocks * chunks * self.slab_bytes
         longest = max(clocks / t.clock, self.memory_seconds, l2_bytes / t.l2_bandwidth)
-        return ROUNDED * (t.launch_seconds + longest + self._combine_seconds(splits))
+        ending = least_ending_seconds(self._parts(splits), t)
+        return ROUNDED * (t.launch_seconds + longest + ending)
 
     def __str__(self) -> str:
         parts = {
             "issue": self.issue_seconds,
             "memory": self.memory_seconds,
             "L2": self.l2_seconds,
-            "combine": self.combine_seconds,
+            "last block" if self.last else "combine": self.ending_seconds,
         }
         times = ", ".join(f"{name} {_us(s)}" for name, s in parts.items() if s)
         shape = "x".join(f"{a}*{b}" if b > 1 else f"{a}" for a, b in self.spread)
         split = f", K in {self.splits} parts" if self.splits > 1 else ""
+        split += ", folded by the last block" if self.last else ""
         how = f", products by {self.multiplied_by}" if self.multiplied_by else ""
         return (
             f"{shape} blocks of {self.thread_count} threads, chunks of {self.chunk}"
             f"{split}{how}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )
-
-
-def combining_seconds(partial: int, splits: int, target: Target) -> float:
-    """
-    Writing and reading so many bytes of partial results, and the launch of the kernel that combines
-    them, which waits for as many at once as it has in flight.
-    """
-    rate = target.l2_bandwidth if 2 * partial < target.l2_bytes else target.memory_bandwidth
-    waits = (ceil(splits / IN_FLIGHT) - 1) * LATENCY / target.clock
-    return target.launch_seconds + 2 * partial / rate + waits
 
 
 def _us(seconds: float) -> str:

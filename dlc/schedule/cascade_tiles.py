@@ -23,17 +23,22 @@ from dlc.schedule.block_order import dealt, slowest
 from dlc.schedule.candidate import (
     CHUNK_INSTRUCTIONS,
     COPY_INSTRUCTIONS,
-    LATENCY,
     SCHEDULERS,
     SHARED_WAVEFRONTS,
     START,
     UNHIDDEN,
     VECTOR,
     WAVEFRONTS,
-    combining_seconds,
     filled,
 )
 from dlc.schedule.cascade_problem import CascadeProblem, TiledCascade
+from dlc.schedule.endings import (
+    LATENCY,
+    Parts,
+    ending_seconds,
+    endings,
+    folding_registers,
+)
 from dlc.schedule.occupancy import occupancy
 from dlc.schedule.tiling import rings
 from dlc.target import MAX_REGISTERS, Target
@@ -75,6 +80,8 @@ class CascadeCandidate:
     chunk: int
     splits: int = 1
     """Parts of the keys, each a block's."""
+    last: bool = False
+    """True if the last block of those that share rows folds their parts, and no second kernel."""
     waves: int = 0
     """In how many waves blocks run, those of the last rows first; 0 where all are as long."""
 
@@ -145,7 +152,8 @@ class CascadeCandidate:
         """Registers of a thread: its sums and a chunk's, four points of all factors, addresses."""
         (rows, columns), keys = self.thread, self.points[1]
         count = 2 * rows * columns + VECTOR * (rows + max(columns, keys)) + 48
-        return count + -count % 8
+        count += -count % 8
+        return max(count, folding_registers(self.parts)) if self.last else count
 
     @cached
     def blocks(self) -> int:
@@ -218,20 +226,32 @@ class CascadeCandidate:
         at_once = min(self.blocks, t.sms) * t.sm_bandwidth
         return max(fetched / at_once, min(fetched, p.memory_bytes) / t.memory_bandwidth)
 
+    @property
+    def parts(self) -> Parts:
+        """What the blocks leave that share keys."""
+        p, values = self.problem, prod(self.block) * self.problem.results
+        points = p.batch * p.rows * p.columns * p.results
+        held = prod(self.thread) * p.results
+        return Parts(self.splits, points, held, self.blocks // self.splits, values)
+
     @cached
-    def combine_seconds(self) -> float:
-        """Of the kernel that folds what the parts give: its sums wait for the largest exponent."""
+    def ending_seconds(self) -> float:
+        """Of what folds the parts, whose sums wait for the largest exponent."""
         if self.splits == 1:
             return 0
-        p, t = self.problem, self.target
-        partial = p.batch * p.rows * p.columns * p.results * self.splits * 4
-        return combining_seconds(partial, self.splits, t) + LATENCY / t.clock
+        t = self.target
+        return ending_seconds(self.parts, t, last=self.last) + LATENCY / t.clock
+
+    @property
+    def combine_seconds(self) -> float:
+        """Of the kernel that folds the parts, if there is one."""
+        return 0 if self.last else self.ending_seconds
 
     @cached
     def seconds(self) -> float:
         """The predicted time, without the launch."""
         l2_seconds = self.l2_bytes / self.target.l2_bandwidth
-        return max(self.issue_seconds, l2_seconds, self.memory_seconds) + self.combine_seconds
+        return max(self.issue_seconds, l2_seconds, self.memory_seconds) + self.ending_seconds
 
     @property
     def ties(self) -> tuple[int, int]:
@@ -247,11 +267,12 @@ class CascadeCandidate:
     def __str__(self) -> str:
         rows, columns = self.block
         split = f", in {self.splits} parts" if self.splits > 1 else ""
+        split += ", folded by the last block" if self.last else ""
         times = {
             "issue": self.issue_seconds,
             "memory": self.memory_seconds,
             "L2": self.l2_bytes / self.target.l2_bandwidth,
-            "combine": self.combine_seconds,
+            "last block" if self.last else "combine": self.ending_seconds,
         }
         told = ", ".join(
             f"{name} {seconds * 1e6:.3g}" for name, seconds in times.items() if seconds
@@ -310,7 +331,8 @@ def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:
     for splits in SPLITS:
         if splits > 1 and (splits > most or tile.problem.skips):
             return
-        yield replace(tile, splits=splits)
+        ways = (replace(tile, splits=splits, last=last) for last in endings(splits))
+        yield from (way for way in ways if way.resident)
         if tile.blocks * splits > 4 * tile.target.sms:
             return
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
-from dlc.schedule.candidate import LATENCY
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_tiles import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
+from dlc.schedule.endings import LATENCY, ending_seconds
 from dlc.schedule.repeats import repeated
-from dlc.schedule.rows import row_parts, scan_seconds
+from dlc.schedule.rows import scan_seconds, split_rows
 from dlc.schedule.tiling import candidates
 from dlc.schedule.windows import window_plan
 from dlc.target import Target
@@ -90,35 +90,37 @@ def _estimate(kernel: KernelOp, target: Target) -> Cost:
     cascade = tiled_cascade(kernel)
     if cascade and (ranked := cascade_candidates(cascade.problem, target)):
         memory_bytes, best = work_of(kernel, target).memory_bytes, ranked[0]
-        longest = max(best.seconds, memory_bytes / target.memory_bandwidth + best.combine_seconds)
+        longest = max(best.seconds, memory_bytes / target.memory_bandwidth + best.ending_seconds)
         seconds, combine = target.launch_seconds + longest, best.combine_seconds
         return Cost(best.flops, memory_bytes, best.l2_bytes, 1.0, seconds, combine)
     tiled = tiled_contraction(kernel)
     fitting = candidates(tiled.problem, target) if tiled else ()
     work = work_of(kernel, target, tiled.found if tiled and fitting else None)
     share = min(1.0, max(work.units, 1) / target.sms)
-    l2_bytes, issue, combine, flops = work.l2_bytes, 0.0, 0.0, work.flops
+    l2_bytes, issue, flops = work.l2_bytes, 0.0, work.flops
+    ending = combine = 0.0
     if fitting:
         best = fitting[0]
         flops -= best.tensor_flops
         l2_bytes += best.l2_bytes
-        issue, combine = best.issue_seconds, best.combine_seconds
+        issue, ending, combine = best.issue_seconds, best.ending_seconds, best.combine_seconds
     steps = work.steps
     windows = None if tiled else window_plan(kernel, target)
     if windows is not None:
         l2_bytes = min(l2_bytes, windows.fetched_bytes + windows.stored_bytes)
         issue, steps = windows.issue_seconds, 0
     bandwidth = min(target.memory_bandwidth, share * target.sms * target.sm_bandwidth)
-    parts = 1 if tiled or windows else row_parts(kernel, target)
-    if parts > 1:
-        combine = target.launch_seconds
+    rows = None if tiled or windows else split_rows(kernel, target)
+    if rows is not None:
+        ending = ending_seconds(rows.left, target, last=rows.last)
+        combine = 0 if rows.last else ending
     longest = max(
         issue,
         flops / (target.flops * share),
         work.memory_bytes / bandwidth,
         l2_bytes / (target.l2_bandwidth * share),
-        steps / parts * STEP_CLOCKS / target.clock,
+        steps / (rows.parts if rows else 1) * STEP_CLOCKS / target.clock,
         scan_seconds(kernel, target),
     )
-    seconds = target.launch_seconds + longest + combine
+    seconds = target.launch_seconds + longest + ending
     return Cost(work.flops, work.memory_bytes, l2_bytes, share, seconds, combine)

@@ -17,7 +17,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.schedule.candidate import IN_FLIGHT, Candidate
+from dlc.schedule.candidate import Candidate
 from dlc.schedule.cascade_problem import TiledCascade, tiled_cascade
 from dlc.schedule.cascade_tiles import (
     CascadeCandidate,
@@ -26,6 +26,7 @@ from dlc.schedule.cascade_tiles import (
     ranked_cascades,
 )
 from dlc.schedule.contraction_tiles import Tiled, outer_loop, tiled_contraction
+from dlc.schedule.endings import IN_FLIGHT
 from dlc.schedule.estimate import fastest_form
 from dlc.schedule.long_sums import accumulators, long_sums
 from dlc.schedule.problem import Problem
@@ -124,7 +125,8 @@ def _ranked(kernel: loop.KernelOp, target: Target, most: int) -> list[str]:
 def _cascade(cascade: TiledCascade, best: CascadeCandidate) -> str:
     """The schedule of attention in tiles."""
     extents = [cascade.outer.hint(a) for a in cascade.outer.axes]
-    split = _split(best.splits, extents, " deal=turns" if cascade.problem.ends_early else "")
+    deal = " deal=turns" if cascade.problem.ends_early else ""
+    split = _split(best.splits, extents, last=best.last, deal=deal)
     return cascade_steps(cascade, best, split)
 
 
@@ -170,7 +172,7 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target) -> str:
     if tiled.is_chunked:
         steps.append(f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}")
     if best.splits > 1:
-        steps.append(_split(best.splits, extents))
+        steps.append(_split(best.splits, extents, last=best.last))
     group = f" group={PANEL}" if _panels(problem, best) else ""
     # An axis of which a thread has one point is no serial axis.
     registers = per_axis(points, [a for a in tiled_axes if points.get(a, 1) > 1]) or "1"
@@ -251,7 +253,7 @@ def _cooperative(
         return _pointwise(extents, True, apart=accumulators(lengths))
     steps = ["tileify"]
     if plan.parts > 1:
-        steps.append(_split(plan.parts, extents))
+        steps.append(_split(plan.parts, extents, last=plan.last))
         every, lengths = (
             [_split_lengths(one, plan.parts) for one in of_reduces]
             for of_reduces in (every, lengths)
@@ -290,8 +292,10 @@ def _split_lengths(lengths: Sequence[int], splits: int) -> list[int]:
     return [ceil(n / splits) if i == at else n for i, n in enumerate(lengths)]
 
 
-def _split(splits: int, extents: list[int], deal: str = "") -> str:
-    """A split whose combining kernel has its default schedule."""
+def _split(splits: int, extents: list[int], *, last: bool, deal: str = "") -> str:
+    """A split that the last block ends, or a combining kernel with its default schedule."""
+    if last:
+        return f"split-matmul-k{{splits={splits} combine=last{deal}}}"
     return f'split-matmul-k{{splits={splits}{deal} then="{combining(splits, extents)}"}}'
 
 

@@ -18,6 +18,7 @@ from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import outer_loop
+from dlc.schedule.endings import WHOLE, Parts, last_is_faster
 from dlc.schedule.occupancy import occupancy
 from dlc.target import BLOCK_THREADS, MAX_THREADS, SECTOR_BYTES, WIDEST_ACCESS, Target
 
@@ -59,6 +60,10 @@ class RowPlan:
     """The points of a row along its last axis, or of a part of one."""
     across: bool = False
     """True if neighbouring threads take neighbouring rows, not points of one row."""
+    left: Parts = WHOLE
+    """What blocks leave that share rows."""
+    last: bool = False
+    """True if the last of these blocks folds that, and no second kernel."""
 
 
 def row_sweeps(ops: Sequence[Operation]) -> list[loop.ReduceOp | loop.ForOp]:
@@ -118,7 +123,11 @@ def row_plan(
         threads = min(threads, BLOCK_THREADS)
         if split_axis(points, parts) == len(points) - 1:
             length = ceil(length / parts)
-    return RowPlan(threads, rows, vector, parts, length, strided)
+    results, blocks = len(reduces[0].results), ceil(row_count / rows)
+    left = Parts(parts, row_count * results, results, blocks, rows * results)
+    return RowPlan(
+        threads, rows, vector, parts, length, strided, left, last_is_faster(left, target)
+    )
 
 
 def _neighbours(
@@ -139,16 +148,16 @@ def _neighbours(
     return rows
 
 
-def row_parts(kernel: loop.KernelOp, target: Target) -> int:
-    """The parts into which a kernel's rows are split; 1 for one that reduces no rows so."""
+def split_rows(kernel: loop.KernelOp, target: Target) -> RowPlan | None:
+    """The plan of a kernel whose rows are split into parts."""
     outer = outer_loop(kernel)
     block = outer.body.block if outer else kernel.body.block
     sweeps = [op for op in block.ops if isinstance(op, AxesOp)]
     reduces = [op for op in sweeps if isinstance(op, loop.ReduceOp)]
     if len(reduces) != 1 or any(isinstance(o, AxesOp) for op in sweeps for o in op.body.walk()):
-        return 1
+        return None
     plan = row_plan(outer, reduces, target)
-    return plan.parts if plan else 1
+    return plan if plan and plan.parts > 1 else None
 
 
 def scan_seconds(kernel: loop.KernelOp, target: Target) -> float:

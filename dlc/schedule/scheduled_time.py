@@ -20,7 +20,8 @@ from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, memref_of
 from dlc.dialects.layouts import shape_of
 from dlc.schedule.block_order import dealt_in_order, slowest
-from dlc.schedule.candidate import LATENCY, SCHEDULERS, START, filled
+from dlc.schedule.candidate import SCHEDULERS, START, filled
+from dlc.schedule.endings import LATENCY
 from dlc.schedule.occupancy import occupancy
 from dlc.target import MAX_REGISTERS, SECTOR_BYTES, Target
 

@@ -13,6 +13,7 @@ from itertools import chain, groupby, islice, product
 from math import inf, prod
 
 from dlc.schedule.candidate import MANY, Candidate
+from dlc.schedule.endings import endings
 from dlc.schedule.problem import Problem
 from dlc.schedule.warp_candidate import warp_candidate_of
 from dlc.schedule.warpgroup_candidate import warpgroup_tiles
@@ -119,8 +120,9 @@ def _rising(problem: Problem, target: Target, made: Tiles | None = None) -> Iter
         if estimated:
             yield c
             continue
-        for depth in c.depths if c.rings and c.chunks > splits else (2,):
-            new = replace(c, depth=depth, splits=splits)
+        depths = c.depths if c.rings and c.chunks > splits else (2,)
+        for depth, last in product(depths, endings(splits)):
+            new = replace(c, depth=depth, splits=splits, last=last)
             if new.seconds < inf:
                 heappush(heap, (new.seconds, new.ties, number, new, splits))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from xdsl.context import Context
@@ -13,8 +14,17 @@ from dlc.analysis.loop.contraction import contractions
 from dlc.analysis.loop.loops import split_levels
 from dlc.dialects.loop import ForOp, KernelOp
 from dlc.registry import register
-from dlc.schedule.candidate import IN_FLIGHT, LATENCY
+from dlc.schedule.candidate import Candidate
 from dlc.schedule.contraction_tiles import tiled_contraction
+from dlc.schedule.endings import (
+    IN_FLIGHT,
+    LATENCY,
+    Parts,
+    combining_seconds,
+    endings,
+    last_block_seconds,
+    last_is_faster,
+)
 from dlc.schedule.estimate import estimate
 from dlc.schedule.problem import Problem, TensorProduct
 from dlc.schedule.tiling import SHAPES, TOLERANCE, candidates, tiles
@@ -134,7 +144,10 @@ def test_tensor_cores_are_as_fast_as_the_table_says() -> None:
 def test_no_bound_hides_a_faster_candidate(problem: Problem) -> None:
     seconds: list[float] = []
     for tile, splits in tiles(problem, H100):
-        split = [replace(tile, depth=depth, splits=splits).seconds for depth in tile.depths]
+        split = [
+            replace(tile, depth=depth, splits=splits, last=last).seconds
+            for depth, last in product(tile.depths, endings(splits))
+        ]
         assert tile.least_seconds(splits) < min(split)
         seconds += split
     best, *others = candidates(problem, H100)
@@ -148,6 +161,31 @@ def test_long_sums_of_few_products_fill_the_chip() -> None:
     assert best.seconds < 1.5 * best.memory_seconds
     waits = (best.splits // IN_FLIGHT - 1) * LATENCY / H100.clock
     assert best.combine_seconds > H100.launch_seconds + waits
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_120"])
+def test_the_last_block_ends_splits_of_small_tiles(target: str) -> None:
+    """What a launch takes is saved; what one SM reads is paid."""
+    chip = get_target(target)
+
+    def parts(count: int, held: int, threads: int = 64) -> Parts:
+        values = held * threads
+        return Parts(count, 16 * values, held, 16, values)
+
+    assert last_is_faster(parts(4, 16), chip)
+    assert not last_is_faster(parts(16, 64), chip)
+    times = [last_block_seconds(parts(n, 16), chip) for n in (2, 4, 8, 16, 32)]
+    assert times == sorted(times)
+    assert combining_seconds(parts(4, 1), chip) > chip.launch_seconds
+    assert not last_is_faster(parts(65, 1), chip), "a thread would add more than 64 parts"
+
+
+def test_what_the_last_block_folds_with_keeps_other_blocks_out() -> None:
+    tile = replace(Candidate(Problem(1, 64, 64, 4096), H100, (4, 4), (8, 8), 32, 2, 8), last=True)
+    more = replace(tile, last=False)
+    assert tile.registers == more.registers < tile.registers_held
+    assert tile.resident <= more.resident
+    assert (tile.combine_seconds, more.ending_seconds) == (0, more.combine_seconds)
 
 
 def test_a_contraction_in_an_inner_loop_has_no_tiles() -> None:

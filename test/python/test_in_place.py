@@ -13,7 +13,7 @@ import torch
 from exported import build
 from harness import STEPS as SCHEDULING
 from harness import apply, lowered, parse
-from test_mutants import ending_in_one
+from test_mutants import ending_in_one, ending_in_two
 from xdsl.utils.exceptions import VerifyException
 
 import dlc
@@ -294,13 +294,12 @@ def test_splits_of_what_updates_its_input(f: Any, columns: tuple[int, ...], comb
     states = [torch.ones(columns), torch.zeros(columns)]
     exact = [state.double() for state in states]
     compiled = dlc.compile(f, (*(s.clone() for s in states), x), backend="host")
-    combining = [k for k in compiled.kernels if "_combine" in k.name]
-    assert any("updates" in k.source for k in combining)
-    if combine == "last":
-        split = {k.name: k.schedule for k in compiled.kernels if "split-matmul-k" in k.schedule}
-        compiled = compiled.with_schedule({n: ending_in_one(s) for n, s in split.items()})
-        assert not any("_combine" in k.name for k in compiled.kernels)
-        assert any("last_block" in k.source and "updates" in k.source for k in compiled.kernels)
+    split = {k.name: k.schedule for k in compiled.kernels if "split-matmul-k" in k.schedule}
+    ending = ending_in_one if combine == "last" else ending_in_two
+    compiled = compiled.with_schedule({name: ending(s) for name, s in split.items()})
+    mark = "last_block" if combine == "last" else "_combine"
+    assert any(mark in k.source and "updates" in k.source for k in compiled.kernels)
+    assert any("_combine" in k.name for k in compiled.kernels) == (combine == "workspace")
     for _ in range(2):
         found, expected = compiled(*states, x), f(*exact, x.double())
         for one, other in ((found, expected), *zip(states, exact, strict=True)):

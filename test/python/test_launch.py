@@ -666,3 +666,53 @@ def test_parameters_lie_where_nvcc_has_them(tmp_path: Path, monkeypatch: pytest.
     assert end == arguments.size
     packed = arguments.pack([7, 8, 9])
     assert packed == bytes([7]) * 128 + bytes([8]) * 128 + struct.pack("<3Q", 7, 8, 9)
+
+
+# Blocks that are counted
+
+
+@cache
+def split_sum_on_host() -> Variant:
+    f = dlc.compile(split_sum, (LONG,), target="sm_90", backend="host")
+    assert "combine=last" in f.kernels[0].schedule
+    f.ir("kernel")
+    return f.variants[0]
+
+
+def split_sum(x: torch.Tensor) -> torch.Tensor:
+    """A sum that several blocks share, of which the last goes on."""
+    return x.sum()
+
+
+LONG = torch.randn(40_000)
+
+
+@pytest.mark.parametrize("newest_first", [True, False], ids=["newest", "oldest"])
+def test_counts_of_blocks_are_zeroed_once(make: Make, newest_first: bool):
+    """For each stream and each graph, which may be replayed on any."""
+    gpu, backend = make(FakeGpu(newest_first))
+    program = CompiledProgram(split_sum, "sm_90", backend)
+    compiled = split_sum_on_host()
+    stages = Stages(compiled.program.module, kernels=compiled.module("kernel"))
+    program.variants.append(Variant(compiled.program, backend, stages))
+
+    def zeroed() -> int:
+        return sum(call.startswith("cuMemsetD8") for call in gpu.calls)
+
+    sums = [program(LONG * n) for n in range(3)]
+    assert zeroed() == 1
+    with backend._torch.stream(gpu.new_stream()):
+        sums += [program(LONG * n) for n in (3, 4)]
+    assert zeroed() == 2
+    gpu.synchronize()
+    for n, found in enumerate(sums):
+        close(found, LONG.sum() * n)
+    graph = program.graph(LONG)
+    assert zeroed() == 3
+    for n in (1, 2):
+        found = graph(LONG * n)
+        gpu.synchronize()
+        close(found, LONG.sum() * n)
+    assert zeroed() == 3
+    backend._torch.capture(lambda: program(LONG))
+    assert zeroed() == 4, "a graph that torch captures zeroes its own"

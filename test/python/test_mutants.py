@@ -75,6 +75,11 @@ def ending_in_one(schedule: str) -> str:
     return re.sub(' then="[^"]*"', " combine=last", schedule)
 
 
+def ending_in_two(schedule: str) -> str:
+    """A schedule with a split whose parts a second kernel combines."""
+    return schedule.replace(" combine=last", "")
+
+
 SUBJECTS = subjects()
 SAMPLE = (
     "2 slots, 7 chunks, sm_80",

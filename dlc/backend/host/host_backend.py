@@ -129,6 +129,9 @@ class HostBackend:
     def zero(self, tensor: torch.Tensor) -> None:
         tensor.zero_()
 
+    def counts(self, size: int) -> torch.Tensor:
+        return torch.zeros(size, dtype=torch.uint8)
+
     def launch(self, func: KernelImage, addresses: Sequence[int]) -> None:
         prepared = self._kernels[func]
         prepared.kernel.launch(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import func
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
@@ -39,7 +39,8 @@ class PlanBuffersPass(ModulePass):
     the launch that writes it to the last one that reads it. Where the workspace's size allows, a
     slice lies where others lay before. Outputs that a kernel adds to are filled with zeros before;
     those that update an input lie where it does, in an argument if it is one. Blocks of all kernels
-    are counted in one place, which is zero when the program begins, and which each leaves so.
+    are counted in a place of its own, which is zero when the program begins, and which each leaves
+    so: the next call finds it there.
 
     *Legal always*: launches run in order, on one stream, so that who writes to a slice runs after
     all that read what was there.
@@ -103,14 +104,15 @@ class _Planner:
         lives = self._lives()
         placement = place(list(lives.values()), BUFFER_ALIGNMENT)
         self._remark(placement, list(lives.values()))
-        offsets = dict(zip(lives, placement.offsets, strict=True))
         self._bind_arguments()
-        workspace = self._allocate_workspace(placement.size) if offsets else None
-        if workspace is not None and self.counters:
-            widest = self._widest_counter()
-            offsets |= dict.fromkeys(self.counters, offsets[widest])
-            self._zero_counters(workspace, offsets[widest], self.types[widest])
-        Buffering(self.lifetimes, self.types, workspace, offsets).rewrite(self.block)
+        shared: dict[SSAValue, tuple[SSAValue, int]] = {}
+        if self.counters:
+            shared |= dict.fromkeys(self.counters, (self._counts(), 0))
+        if lives:
+            workspace = self._allocate("workspace", placement.size).memref
+            pairs = zip(lives, placement.offsets, strict=True)
+            shared |= {value: (workspace, offset) for value, offset in pairs}
+        Buffering(self.lifetimes, self.types, shared).rewrite(self.block)
         results = [v.type for v in self.end.operands]
         self.function.function_type = FunctionType.from_lists(self.block.arg_types, results)
 
@@ -126,20 +128,13 @@ class _Planner:
                 self.types.setdefault(value, default_type(value))
                 size = span_bytes(self.types[value])
                 found[value] = Buffer(size, first, lifetimes.last[value])
-        if self.counters:
-            widest = self._widest_counter()
-            found[widest] = Buffer(span_bytes(self.types[widest]), 0, lifetimes.now)
         return found
 
-    def _widest_counter(self) -> SSAValue:
-        return max(self.counters, key=lambda value: span_bytes(self.types[value]))
-
-    def _zero_counters(self, workspace: SSAValue, offset: int, type: MemRefType) -> None:
-        """Fills the counts of blocks with zeros, before anything is launched."""
-        piece = host.SliceOp(workspace, offset, type)
-        piece.result.name_hint = "arrived"
-        assert isinstance(workspace.owner, Operation)
-        Rewriter.insert_op([piece, host.ZeroOp(piece.result)], InsertPoint.after(workspace.owner))
+    def _counts(self) -> SSAValue:
+        """Memory for the counts of blocks, filled with zeros before anything is launched."""
+        memory = self._allocate("arrived", max(span_bytes(self.types[c]) for c in self.counters))
+        Rewriter.insert_op(host.ZeroOp(memory.memref), InsertPoint.after(memory))
+        return memory.memref
 
     def _remark(self, placement: Placement, lives: list[Buffer]) -> None:
         total, least = sum(b.size for b in lives), live_bytes(lives)
@@ -157,11 +152,12 @@ class _Planner:
             new = self.types.get(argument) or _memref(argument.type, own)
             Rewriter.replace_value_with_new_type(argument, new)
 
-    def _allocate_workspace(self, size: int) -> SSAValue:
-        workspace = allocation(MemRefType(host.BYTE, [size]))
-        workspace.memref.name_hint = "workspace"
-        Rewriter.insert_op(workspace, InsertPoint.at_start(self.block))
-        return workspace.memref
+    def _allocate(self, name: str, size: int) -> memref.AllocOp:
+        """Bytes for several buffers, from the beginning on."""
+        made = allocation(MemRefType(host.BYTE, [size]))
+        made.memref.name_hint = name
+        Rewriter.insert_op(made, InsertPoint.at_start(self.block))
+        return made
 
 
 def _memref(type: Attribute, attributes: DictionaryAttr) -> MemRefType:

@@ -104,6 +104,10 @@ class CudaBackend:
         """Where launches go while a program runs."""
         self._waits = False
         self._kernels: dict[KernelImage, _Loaded] = {}
+        self._counts: dict[int, torch.Tensor] = {}
+        """Zeros in which the kernels of a stream count blocks, one kernel after the other."""
+        self._counts_of_graph: torch.Tensor | None = None
+        """Those of the graph that is being captured."""
         self._lock = threading.RLock()
 
     @property
@@ -227,6 +231,24 @@ class CudaBackend:
             elements = 1 + sum((extent - 1) * stride for extent, stride in extents)
             self.driver.zero(self._stream, tensor.data_ptr(), elements * tensor.element_size())
 
+    def counts(self, size: int) -> torch.Tensor:
+        """
+        Those of the stream, kept from call to call. A graph has its own, since it may be replayed
+        on another stream; one that torch alone captures fills them each time that it is replayed.
+        """
+        if not self._torch.capturing():
+            kept = self._counts.get(self._stream)
+            if kept is None or kept.numel() < size:
+                kept = self._counts[self._stream] = self._zeros(size)
+            return kept
+        own = self._counts_of_graph
+        return self._zeros(size) if own is None or own.numel() < size else own
+
+    def _zeros(self, size: int) -> torch.Tensor:
+        made = torch.empty(size, dtype=torch.uint8, device=self.device)
+        self.zero(made)
+        return made
+
     def launch(self, func: KernelImage, addresses: Sequence[int]) -> None:
         loaded = self._kernels[func]
         arguments = loaded.arguments.pack(addresses)
@@ -248,4 +270,18 @@ class CudaBackend:
         """
         if self.sync:
             raise BackendError("a graph has no place to wait for a kernel: take sync or a graph")
-        return self._torch.capture(run)
+        size = max((kept.numel() for kept in self._counts.values()), default=0)
+        if size:
+            with self.running():
+                self._counts_of_graph = self._zeros(size)
+                self.driver.synchronize(self._stream)
+        own = self._counts_of_graph
+        try:
+            replay, result = self._torch.capture(run)
+        finally:
+            self._counts_of_graph = None
+
+        def again(counts: torch.Tensor | None = own) -> None:
+            replay()  # which counts in memory that lives as long as this
+
+        return again, result

@@ -15,7 +15,8 @@ from dlc.dialects.axes import BLOCK, SERIAL, THREAD, new_body
 from dlc.dialects.kernel_memory import element_bytes
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance
-from dlc.target import MAX_REGISTERS, MAX_THREADS, WIDEST_ACCESS
+from dlc.schedule.endings import parts_at_once
+from dlc.target import MAX_THREADS, WIDEST_ACCESS
 
 
 @dataclass(frozen=True)
@@ -149,8 +150,7 @@ def _fold_parts(
     """
     *outer, last = points[0].across
     count = launch.extent(last)
-    most = MAX_REGISTERS // max(sum(point.loads for point in points), 1) - 1
-    run = max(n for n in range(1, count + 1) if count % n == 0 and n <= max(most, 1))
+    run = parts_at_once(count, sum(point.loads for point in points))
     turns = [*map(launch.extent, outer), *([count // run] if run < count else [])]
     body = new_body(len(turns), [a.name_hint for a in points[0].across])
     own = new_body(1, [last.name_hint])

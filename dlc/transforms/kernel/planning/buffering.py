@@ -31,9 +31,8 @@ class Buffering:
 
     lifetimes: Lifetimes
     types: Mapping[SSAValue, MemRefType]
-    workspace: SSAValue | None
-    offsets: Mapping[SSAValue, int]
-    """The places in the workspace; other places are allocations of their own."""
+    shared: Mapping[SSAValue, tuple[SSAValue, int]]
+    """Places in memory that holds others, too, and where there; others are allocations."""
     buffers: dict[SSAValue, SSAValue] = field(default_factory=dict)
     """The buffers that are there before what writes to them."""
     elements: dict[SSAValue, tuple[SSAValue, SSAValue]] = field(default_factory=dict)
@@ -58,9 +57,8 @@ class Buffering:
 
     def _make(self, place: SSAValue, before: Operation) -> SSAValue:
         """Memory for a place, as far as an operation knows."""
-        if place in self.offsets:
-            assert self.workspace is not None
-            made = host.SliceOp(self.workspace, self.offsets[place], self._type(place))
+        if place in self.shared:
+            made = host.SliceOp(*self.shared[place], self._type(place))
         else:
             made = allocation(self._type(place))
         made.location = before.location
