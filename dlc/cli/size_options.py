@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from dlc.frontend.imported import ImportedProgram
     from dlc.frontend.sized_program import SizedProgram
 
+SIZED = ("torch", "tensor")
+"""The IRs of a program for all sizes."""
+
 
 def add_size_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
@@ -63,13 +66,13 @@ def chosen_program(
     sized: SizedProgram, options: argparse.Namespace
 ) -> tuple[ModuleOp, ImportedProgram | None]:
     """
-    What a command works on: the program for all sizes where it prints Torch IR and is told none,
-    else for those that it is told, or those that it was imported for.
+    What a command works on: the program for all sizes where it prints an IR that has sizes and is
+    told none, else for those that it is told, or those that it was imported for.
     """
     if options.sizes is not None:
         at_sizes(sized.module, options.sizes)
         return sized.module, None
-    if options.command == "compile" and options.ir == "torch" and not options.validate:
+    if options.command == "compile" and options.ir in SIZED and not options.validate:
         return sized.module, None
     from dlc.importing import specialized
 

@@ -56,6 +56,7 @@ from dlc.dialects.flow_syntax import (
     print_types,
 )
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.sized_types import sized_tensor
 
 FLAG = TensorType(i1, [])
 """The type of what is branched on."""
@@ -327,13 +328,13 @@ FLOW = (ForOp, IfOp, WhileOp)
 def stack_of(type: Attribute, count: int) -> TensorType:
     """The type of so many tensors along a new first dimension."""
     assert isinstance(type, TensorType)
-    return TensorType(type.element_type, [count, *shape_of(type)])
+    return sized_tensor(type.element_type, [count, *shape_of(type)])
 
 
 def piece_of(type: Attribute) -> TensorType:
     """The type of an element of a tensor along its first dimension."""
     assert isinstance(type, TensorType)
-    return TensorType(type.element_type, shape_of(type)[1:])
+    return sized_tensor(type.element_type, shape_of(type)[1:])
 
 
 def blocks_of(block: Block) -> list[Block]:

@@ -24,6 +24,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.sized_types import sizes_of
 from dlc.target import WIDEST_ACCESS
 
 DEFAULT_ALIGNMENT = WIDEST_ACCESS
@@ -118,10 +119,19 @@ class PaddedGroupsAttr(ParametrizedAttribute, MemRefLayoutAttr):
 
 
 def shape_of(of: SSAValue | Attribute) -> tuple[int, ...]:
-    """The extents of a tensor or memref, or of a value of such a type, outermost first."""
+    """
+    The extents of a tensor or memref, or of a value of such a type, outermost first. In the place
+    of what the type calls `?` stands its size, which is used as an integer is and raises
+    `NeedsNumber` where only a number will do.
+    """
     type = of.type if isinstance(of, SSAValue) else of
     assert isinstance(type, ShapedType)
-    return type.get_shape()
+    shape = type.get_shape()
+    if DYNAMIC_INDEX in shape and isinstance(type, TensorType | MemRefType):
+        sizes = iter(sizes_of(type))
+        extents = [next(sizes, n) if n == DYNAMIC_INDEX else n for n in shape]
+        return tuple(extents)  # pyright: ignore[reportReturnType]
+    return shape
 
 
 def element_of(value: SSAValue) -> Attribute:

@@ -11,8 +11,9 @@ func.func @main(%x: tensor<?x64xf32, #size.of<s>>) -> tensor<?x4xf32, #size.of<s
 
 A module declares each name that sizes are made of, with the values that it may have and, as `hint`,
 one that is likely; facts are what else holds of them. In a type `#size.of<…>` has one size for each
-`?`, in order; among attributes it is a list of numbers, and `#size.value<…>` is one. Sizes have one
-form (`dlc/ir/sizes.py`), so types are equal where they are written alike.
+`?`, in order; among attributes it is a list of numbers, and `#size.value<…>` is one, as
+`%n = size.value s * 2 : f32` is in a body. Sizes have one form (`dlc/ir/sizes.py`), so types are
+equal where they are written alike.
 
 ```
 size ::= term ((`+` | `-`) term)*
@@ -21,7 +22,7 @@ primary ::= name | integer | (`max` | `min`) `(` size `,` size `)` | `(` size `)
 fact ::= size (`==` | `<` | `<=` | `>` | `>=`) size | `not` size `==` size
 ```
 
-`specialize` puts numbers in the place of names. The passes from `decompose-torch` on take a module
+`specialize` puts numbers in the place of names. The passes from `lift-to-loops` on take a module
 without sizes.
 """
 
@@ -43,40 +44,26 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Data, Dialect, Operation
 from xdsl.irdl import (
+    AnyAttr,
     IRDLOperation,
     irdl_attr_definition,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
+    result_def,
     traits_def,
 )
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
-from xdsl.traits import HasParent, SymbolOpInterface
+from xdsl.traits import HasParent, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.diagnostics import did_you_mean, fail
-from dlc.dialects.layouts import shape_of
 from dlc.dialects.size_syntax import parse_fact, parse_size
+from dlc.dialects.sized_types import SizesAttr, sizes_of
 from dlc.ir.sizes import Fact, Size, Symbol
 
 Op = TypeVar("Op", bound=IRDLOperation)
-
-
-@irdl_attr_definition
-class SizesAttr(Data[tuple[Size, ...]]):
-    """`#size.of<b, s * 2>`: the size of each `?` of a type, or a list of numbers."""
-
-    name = "size.of"
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[Size, ...]:
-        angle = parser.Delimiter.ANGLE
-        return tuple(parser.parse_comma_separated_list(angle, lambda: parse_size(parser)))
-
-    def print_parameter(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(", ".join(map(str, self.data)))
 
 
 @irdl_attr_definition
@@ -208,6 +195,45 @@ class FactOp(IRDLOperation):
         printer.print_op_attributes(self.attributes, print_keyword=True)
 
 
+@irdl_op_definition
+class ValueOp(IRDLOperation):
+    """
+    `%n = size.value s * 2 : f32`: a size as a number, rounded as a constant of the type is.
+
+    `specialize` makes an `arith.constant` of it.
+    """
+
+    name = "size.value"
+
+    size = prop_def(SizeAttr)
+    result = result_def(AnyAttr())
+
+    traits = traits_def(Pure())
+
+    def __init__(self, size: Size, type: Attribute) -> None:
+        super().__init__(properties={"size": SizeAttr(size)}, result_types=[type])
+
+    def verify_(self) -> None:
+        check_declared(self, self.size.data.names)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ValueOp:
+        size = parse_size(parser)
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        op = cls(size, parser.parse_type())
+        op.attributes.update(attributes)
+        return op
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.size.data}")
+        if self.attributes:
+            printer.print_string(" ")
+            printer.print_attr_dict(self.attributes)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+
 def symbols_in(module: Operation) -> dict[str, Symbol]:
     """What a module declares, by name."""
     return {op.sym_name.data: op.symbol for op in _of(module, SymbolOp)}
@@ -248,32 +274,12 @@ def check_sizes(op: Operation, type: Attribute) -> None:
     if not isinstance(type, TensorType | MemRefType) or type.has_static_shape():
         return
     sizes = sizes_of(type)
-    unknown = shape_of(type).count(DYNAMIC_INDEX)
+    unknown = sum(extent.data == DYNAMIC_INDEX for extent in type.shape)
     if len(sizes) != unknown:
         raise VerifyException(
             f"expected #size.of with a size for each `?`, {unknown} in all, found {type}"
         )
     check_declared(op, [name for size in sizes for name in size.names])
-
-
-def sizes_of(type: TensorType | MemRefType) -> tuple[Size, ...]:
-    """What a type says of its `?`."""
-    said = type.encoding if isinstance(type, TensorType) else type.layout
-    return said.data if isinstance(said, SizesAttr) else ()
-
-
-def sized_tensor(element: Attribute, extents: Sequence[Size | int]) -> TensorType:
-    """A type whose extents are sizes or numbers."""
-    sizes = [Size.of(extent) for extent in extents]
-    unknown = tuple(size for size in sizes if size.number is None)
-    shape = [DYNAMIC_INDEX if size.number is None else size.number for size in sizes]
-    return TensorType(element, shape, SizesAttr(unknown)) if unknown else TensorType(element, shape)
-
-
-def extents_of(type: TensorType | MemRefType) -> tuple[Size, ...]:
-    """The extents of a type that `check_sizes` accepts."""
-    sizes = iter(sizes_of(type))
-    return tuple(next(sizes) if n == DYNAMIC_INDEX else Size.of(n) for n in shape_of(type))
 
 
 def numbers_attribute(numbers: Sequence[Size | int]) -> DenseArrayBase | SizesAttr:
@@ -289,4 +295,4 @@ def number_attribute(number: Size | int) -> IntegerAttr | SizeAttr:
     return SizeAttr(size) if size.number is None else IntegerAttr(size.number, i64)
 
 
-Sizes = Dialect("size", [SymbolOp, FactOp], [SizesAttr, SizeAttr, FactAttr])
+Sizes = Dialect("size", [SymbolOp, FactOp, ValueOp], [SizesAttr, SizeAttr, FactAttr])

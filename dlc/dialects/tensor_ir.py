@@ -52,6 +52,8 @@ from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import Name, ResultTypes
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.nest_ops import verify_monoid
+from dlc.dialects.size import check_sizes
+from dlc.dialects.sized_types import sized_tensor
 from dlc.dialects.tensor_directives import Bound, Gathered, Ranked, Sources, Tensors
 
 Scalar = FloatAttr | IntegerAttr
@@ -64,6 +66,11 @@ def _shown(shape: tuple[int, ...]) -> str:
 def _verify_scalar(value: Attribute, element: Attribute) -> None:
     if not isinstance(value, FloatAttr | IntegerAttr) or value.type != element:
         raise VerifyException(f"expected a scalar of type {element}, found {value}")
+
+
+def _verify_sizes(op: IRDLOperation) -> None:
+    for value in (*op.operands, *op.results):
+        check_sizes(op, value.type)
 
 
 def _verify_axis(axis: IntegerAttr, tensor: SSAValue) -> None:
@@ -84,12 +91,15 @@ class ConstantOp(IRDLOperation, HasFolderInterface):
     traits = traits_def(Pure(), ConstantLike())
 
     def __init__(self, value: Scalar, shape: Sequence[int]) -> None:
-        super().__init__(properties={"value": value}, result_types=[TensorType(value.type, shape)])
+        super().__init__(
+            properties={"value": value}, result_types=[sized_tensor(value.type, shape)]
+        )
 
     def fold(self) -> Sequence[Attribute]:
         return [self.value]
 
     def verify_(self) -> None:
+        _verify_sizes(self)
         _verify_scalar(self.value, element_of(self.result))
 
 
@@ -107,10 +117,11 @@ class IotaOp(IRDLOperation):
     def __init__(self, axis: int, shape: Sequence[int], element: Attribute = i64) -> None:
         super().__init__(
             properties={"axis": IntegerAttr(axis, i64)},
-            result_types=[TensorType(element, shape)],
+            result_types=[sized_tensor(element, shape)],
         )
 
     def verify_(self) -> None:
+        _verify_sizes(self)
         _verify_axis(self.axis, self.result)
         if not isinstance(element_of(self.result), IntegerType):
             raise VerifyException(f"expected integers, found {element_of(self.result)}")
@@ -163,9 +174,10 @@ class ElementwiseOp(IRDLOperation):
         return block
 
     def verify_(self) -> None:
+        _verify_sizes(self)
         shapes = {shape_of(v) for v in (*self.inputs, self.result)}
         if len(shapes) != 1:
-            found = ", ".join(_shown(s) for s in sorted(shapes))
+            found = ", ".join(sorted(map(_shown, shapes)))
             raise VerifyException(f"expected one shape for all operands and results, found {found}")
         expected = [element_of(v) for v in self.inputs]
         if [a.type for a in self.body.block.args] != expected:
@@ -210,10 +222,11 @@ class ReduceOp(IRDLOperation):
                 "monoid": StringAttr(monoid),
                 "axes": DenseArrayBase.from_list(i64, list(axes)),
             },
-            result_types=[[TensorType(element_of(v), shape) for v in inputs]],
+            result_types=[[sized_tensor(element_of(v), shape) for v in inputs]],
         )
 
     def verify_(self) -> None:
+        _verify_sizes(self)
         verify_monoid(self.monoid.data, [element_of(r) for r in self.results])
         axes = [int(a) for a in self.axes.get_values()]
         shape = shape_of(self.inputs[0])
@@ -222,7 +235,7 @@ class ReduceOp(IRDLOperation):
                 f"expected different axes from 0 to {len(shape) - 1}, found {axes}"
             )
         rest = [n for d, n in enumerate(shape) if d not in axes]
-        expected = [TensorType(element_of(v), rest) for v in self.inputs]
+        expected = [sized_tensor(element_of(v), rest) for v in self.inputs]
         if any(shape_of(v) != shape for v in self.inputs):
             raise VerifyException("expected inputs of one shape")
         if [r.type for r in self.results] != expected:
@@ -261,6 +274,7 @@ class ScanOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
+        _verify_sizes(self)
         verify_monoid(self.monoid.data, [element_of(r) for r in self.results])
         if any(shape_of(v) != shape_of(self.inputs[0]) for v in self.inputs):
             raise VerifyException("expected inputs of one shape")
@@ -316,10 +330,11 @@ class IndexMapOp(IRDLOperation):
                 "conditions": ArrayAttr([AffineMapAttr(m) for m in conditions]),
                 "fill": fill,
             },
-            result_types=[TensorType(element_of(sources[0]), shape)],
+            result_types=[sized_tensor(element_of(sources[0]), shape)],
         )
 
     def verify_(self) -> None:
+        _verify_sizes(self)
         rank = len(shape_of(self.result))
         if not len(self.sources) == len(self.maps) == len(self.conditions) or not self.sources:
             raise VerifyException("expected at least one source, each with a map and a condition")
@@ -374,10 +389,11 @@ class GatherOp(IRDLOperation):
         super().__init__(
             operands=[source, indices],
             properties={"map": AffineMapAttr(map)},
-            result_types=[TensorType(element_of(source), shape)],
+            result_types=[sized_tensor(element_of(source), shape)],
         )
 
     def verify_(self) -> None:
+        _verify_sizes(self)
         shape = shape_of(self.result)
         for index in self.indices:
             if shape_of(index) != shape:

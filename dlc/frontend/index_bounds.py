@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import IntegerType, Signedness, TensorType, i1
 from xdsl.ir import Block, BlockArgument, SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
-from dlc.dialects.size import extents_of
 from dlc.dialects.torch import AtenOp
 from dlc.ir.sizes import Size, apply
 
@@ -62,7 +61,7 @@ def _indices(op: AtenOp) -> Iterator[tuple[SSAValue, Bounds]]:
 
 def _extents(value: SSAValue) -> tuple[Size, ...]:
     assert isinstance(value.type, TensorType)
-    return extents_of(value.type)
+    return tuple(map(Size.of, shape_of(value)))
 
 
 def _of(count: Size) -> Bounds:

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ComplexType, TensorType, f16, f32, f64, i64
 from xdsl.ir import Attribute, Block, SSAValue
 
 from dlc.dialects import torch as torch_ir
-from dlc.dialects.size import sized_tensor
+from dlc.dialects.sized_types import sized_tensor
 from dlc.frontend.draws import GENERATED, STATE, draws
 from dlc.frontend.eager_errors import check_eager
 from dlc.frontend.overloads import ASSERTING, TO_DEVICE, TO_DTYPE, UNCHECKED, bind_arguments

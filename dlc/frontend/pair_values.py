@@ -5,7 +5,8 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ComplexType, TensorType
 from xdsl.ir import Block, SSAValue
 
-from dlc.dialects.size import extents_of, sized_tensor
+from dlc.dialects.layouts import shape_of
+from dlc.dialects.sized_types import sized_tensor
 from dlc.dialects.torch import AtenOp
 from dlc.frontend.nodes import tensor_type
 
@@ -15,7 +16,7 @@ def main_type(value: object) -> TensorType:
     type = tensor_type(value)
     if not isinstance(type.element_type, ComplexType):
         return type
-    return sized_tensor(type.element_type.element_type, [*extents_of(type), 2])
+    return sized_tensor(type.element_type.element_type, [*shape_of(type), 2])
 
 
 def converted(block: Block, value: SSAValue, overload: str, type: TensorType) -> SSAValue:

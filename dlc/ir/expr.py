@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, isinf
+from operator import index
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
@@ -70,8 +71,8 @@ class Expr:
         """An expression of a value (the constant itself if the value is one) or of an integer."""
         if isinstance(value, Expr):
             return value
-        if isinstance(value, int):
-            return Expr((), value)
+        if not isinstance(value, SSAValue):
+            return Expr((), index(value))
         if (known := constant_of(value)) is not None:
             return Expr((), known)
         lo, hi = range_of(value)
@@ -112,11 +113,13 @@ class Expr:
         return self + Expr.of(other) * -1
 
     def __mul__(self, factor: int) -> Expr:
+        factor = index(factor)
         if factor == 0:
             return Expr()
         return Expr(tuple((a, c * factor) for a, c in self.terms), self.constant * factor)
 
     def __floordiv__(self, divisor: int) -> Expr:
+        divisor = index(divisor)
         if divisor == 1:
             return self
         whole, rest = self._split(divisor)
@@ -134,6 +137,7 @@ class Expr:
         return whole + Expr(((FloorDiv(rest, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Expr:
+        divisor = index(divisor)
         if divisor == 1:
             return Expr()
         _, rest = self._split(divisor)

@@ -5,6 +5,9 @@ A `Size` is a polynomial with integer coefficients over names (`s`) and function
 (`(s + 1) floordiv 2`), in one normal form: sizes that are equal term by term are the same size, so
 types that hold them compare as any others. It stands where no SSA value may, in types and
 attributes; subscripts are index expressions over values (`dlc/ir/expr.py`).
+
+A size stands among extents as an integer does: sums, products and equality are those of sizes, and
+what only a number can answer raises `NeedsNumber`.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
-from typing import Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 Bounds: TypeAlias = tuple[float, float]
 """The least and the largest value, infinite where there is none."""
@@ -34,6 +37,13 @@ RELATIONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+class NeedsNumber(Exception):
+    """Says which size is asked what only a number can answer."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__(f"needs a number for {size}")
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,32 @@ class Size:
     def __mul__(self, other: Size | int) -> Size:
         pairs = [(a, b) for a in self._all for b in Size.of(other)._all]
         return _sum([((*m, *n), c * d) for (m, c), (n, d) in pairs], 0)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: int) -> Size:
+        return Size.of(other) - self
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __rfloordiv__(self, other: int) -> Size:
+        return Size.of(other) // self
+
+    def __rmod__(self, other: int) -> Size:
+        return Size.of(other) % self
+
+    def __index__(self) -> int:
+        """The number that the size is; NeedsNumber where it depends on names."""
+        if self.number is None:
+            raise NeedsNumber(self)
+        return self.number
+
+    def _needs_number(self, _: Any) -> NoReturn:
+        raise NeedsNumber(self)
+
+    __lt__ = __le__ = __gt__ = __ge__ = __truediv__ = __rtruediv__ = __pow__ = _needs_number
 
     def __floordiv__(self, other: Size | int) -> Size:
         """A quotient; what the divisor, where it is one term, divides is taken out of it."""

@@ -146,6 +146,8 @@ def folded_reduce(op: ReduceOp) -> Scalar | None:
         return None
     shape = shape_of(op.inputs[0])
     count = prod(shape[int(a)] for a in op.axes.get_values())
+    if not isinstance(count, int):  # a size, which is a number later
+        return None
     if count == 0:
         (identity,) = monoid.identity(elements)
         assert isinstance(identity, FloatAttr | IntegerAttr)

@@ -27,6 +27,9 @@ from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine, to_map
 from dlc.ir.provenance import inherit, ops_of, set_ops
 
+UNBOUNDED = 1 << 62
+"""More points than any dimension has."""
+
 
 @dataclass
 class ComposeIndexMap(RewritePattern):
@@ -75,10 +78,14 @@ class ComposeGather(RewritePattern):
 
 
 class IndexSpace:
-    """The points of a shape: an index value per dimension, whose range is known."""
+    """
+    The points of a shape: an index value per dimension, whose range is known. Along a dimension
+    that is a size nothing is known but that there is a first point.
+    """
 
     def __init__(self, shape: Sequence[int]) -> None:
-        self.loop = ForOp(shape, new_body(len(shape)))
+        extents = [n if isinstance(n, int) else UNBOUNDED for n in shape]
+        self.loop = ForOp(extents, new_body(len(shape)))
         self.axes: list[SSAValue] = list(self.loop.axes)
 
     def exprs(self, map: AffineMap) -> list[Expr]:

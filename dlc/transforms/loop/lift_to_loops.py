@@ -23,6 +23,7 @@ from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.flow import blocks_of
 from dlc.dialects.layouts import strides_of
+from dlc.dialects.size import refuse_sizes
 from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine
@@ -72,6 +73,7 @@ class LiftToLoopsPass(ModulePass):
     name = "lift-to-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        refuse_sizes(op)
         used = {k.name_ for k in op.walk() if isinstance(k, loop.KernelOp)}
         for function in [f for f in op.walk() if isinstance(f, func.FuncOp)]:
             if not function.is_declaration:

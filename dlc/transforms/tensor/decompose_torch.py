@@ -20,9 +20,10 @@ from xdsl.passes import ModulePass
 
 from dlc.diagnostics import OpError, with_hint
 from dlc.dialects.layouts import shape_of
-from dlc.dialects.size import refuse_sizes
+from dlc.dialects.sized_types import sized_tensor
 from dlc.dialects.torch import AtenOp
 from dlc.error_report import file_line_col
+from dlc.ir.sizes import NeedsNumber
 from dlc.transforms.tensor.decompositions import (
     COMPLEX,
     DECOMPOSITIONS,
@@ -46,6 +47,14 @@ class UnsupportedOperations(OpError):
         self.found = tuple(found)
 
 
+class SizeNeeded(OpError):
+    """An operation of a program for all sizes that can be lowered for each of them alone."""
+
+    def __init__(self, op: AtenOp, needs: NeedsNumber) -> None:
+        super().__init__(op, f"aten.{op.overload.data} {needs}")
+        with_hint(self, "give the size a number before: --sizes, or the pass specialize")
+
+
 def _described(op: AtenOp, reason: str) -> str:
     """`aten.cumsum.default (script.py:3: nobody has written it yet)`."""
     place = file_line_col(op.location)
@@ -58,7 +67,8 @@ class DecomposeTorchPass(ModulePass):
     """
     Writes ATen operations with elementwise, reduce, scan, index_map, gather, constant and iota.
 
-    *Legal always*: an operation that has no decomposition is an error that names its place.
+    *Legal always*: an operation that has no decomposition is an error that names its place, and so
+    is one that needs the number that a size is.
     *Why*: what follows knows six operations, not the hundreds of ATen.
 
     ```
@@ -82,7 +92,6 @@ class DecomposeTorchPass(ModulePass):
     name = "decompose-torch"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        refuse_sizes(op)
         unsupported: list[tuple[AtenOp, str]] = []
         program = [inner for inner in op.walk() if isinstance(inner, AtenOp)]
         parts: Parts = {}
@@ -116,6 +125,8 @@ def decompose(op: AtenOp, number: int, parts: Parts) -> str | None:
         lowered = decomposition(lowering)
     except Refused as refused:
         return str(refused)
+    except NeedsNumber as needs:
+        raise SizeNeeded(op, needs) from None
     lowering.replace([lowered] if isinstance(lowered, SSAValue) else lowered)
     return None
 
@@ -133,6 +144,8 @@ def decompose_complex(op: AtenOp, number: int, parts: Parts) -> str | None:
         lowering.finish(decomposition(lowering))
     except Refused as refused:
         return str(refused)
+    except NeedsNumber as needs:
+        raise SizeNeeded(op, needs) from None
     return None
 
 
@@ -177,5 +190,5 @@ def _make_value_signless(value: SSAValue) -> None:
 
 def _signless(type: Attribute) -> Attribute:
     if isinstance(type, TensorType) and is_unsigned(type.element_type):
-        return TensorType(storage_type(type.element_type), shape_of(type))
+        return sized_tensor(storage_type(type.element_type), shape_of(type))
     return type

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from xdsl.context import Context
-from xdsl.dialects import func
+from xdsl.dialects import arith, func
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
@@ -25,15 +25,15 @@ from dlc.dialects.size import (
     FactAttr,
     FactOp,
     SizeAttr,
-    SizesAttr,
     SymbolOp,
-    extents_of,
+    ValueOp,
     number_attribute,
     numbers_attribute,
-    sized_tensor,
     symbols_in,
 )
-from dlc.ir.sizes import Bounds, is_packed
+from dlc.dialects.sized_types import SizesAttr, sized_tensor
+from dlc.ir.evaluate import scalar
+from dlc.ir.sizes import Bounds, Size, is_packed
 from dlc.registry import OptionError
 
 
@@ -106,6 +106,8 @@ def specialize(module: ModuleOp, values: Mapping[str, int]) -> None:
                 bind_symbol(op, number)
             case FactOp():
                 bind_fact(op, values, left)
+            case ValueOp():
+                bind_value(op, values)
             case _:
                 bind.operation(op)
     for main in module.ops:
@@ -154,6 +156,21 @@ def bind_fact(op: FactOp, values: Mapping[str, int], left: Mapping[str, Bounds])
     except (ValueError, ZeroDivisionError):
         given = ", ".join(f"{name} = {number}" for name, number in numbers.items())
         fail(op, f"expected {fact}, found {given}")
+
+
+def bind_value(op: ValueOp, values: Mapping[str, int]) -> None:
+    """Binds names in a size that is a value, which becomes a constant once it has none."""
+    try:
+        size = op.size.data.bind(values)
+    except ZeroDivisionError:
+        fail(op, "expected no division by 0")
+    if size.number is None:
+        op.size = SizeAttr(size)
+        return
+    constant = arith.ConstantOp(scalar(size.number, op.result.type))
+    constant.location, constant.result.name_hint = op.location, op.result.name_hint
+    constant.attributes.update(op.attributes)
+    Rewriter.replace_op(op, constant)
 
 
 class Binding:
@@ -215,8 +232,8 @@ class Binding:
 
     def type(self, type: TensorType) -> TensorType:
         """A type with sizes, bound; ValueError for an extent that becomes negative."""
-        extents = [size.bind(self.values) for size in extents_of(type)]
-        for size, bound in zip(extents_of(type), extents, strict=True):
+        extents = [Size.of(size).bind(self.values) for size in shape_of(type)]
+        for size, bound in zip(shape_of(type), extents, strict=True):
             if bound.number is not None and bound.number < 0:
                 raise ValueError(f"expected no negative extent, found {size} = {bound}")
         return sized_tensor(type.element_type, extents)

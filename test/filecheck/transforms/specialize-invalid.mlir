@@ -6,7 +6,7 @@
 // RUN: not dlc-opt %s -p 'specialize{sizes="s"}' 2>&1 | filecheck %s --check-prefix=TEXT
 // RUN: not dlc-opt %s -p 'specialize{sizes="s=2,s=3"}' 2>&1 | filecheck %s --check-prefix=TWICE
 // RUN: not dlc-opt %s -p specialize 2>&1 | filecheck %s --check-prefix=NONE
-// RUN: not dlc-opt %s -p decompose-torch 2>&1 | filecheck %s --check-prefix=LATER
+// RUN: not dlc-opt %s -p lift-to-loops 2>&1 | filecheck %s --check-prefix=LATER
 
 // RANGE: specialize-invalid.mlir:23:1: error: pass specialize: 'size.symbol': expected s from 2 to 4096, found 1
 // FACT: specialize-invalid.mlir:25:1: error: pass specialize: 'size.fact': expected s mod 16 == 0, found s = 63
@@ -18,7 +18,7 @@
 // TEXT: hint: such as sizes="s=63,b=4"
 // TWICE: error: specialize: expected one number for 's', found two
 // NONE: error: 'specialize' requires option 'sizes'
-// LATER: specialize-invalid.mlir:23:1: error: pass decompose-torch: 'size.symbol': expected numbers for all sizes, found @s
+// LATER: specialize-invalid.mlir:23:1: error: pass lift-to-loops: 'size.symbol': expected numbers for all sizes, found @s
 // LATER: hint: specialize{sizes="s=128"} binds it, as --sizes s=128 does
 size.symbol @s from 2 to 4096 hint 128
 size.symbol @rows from 2

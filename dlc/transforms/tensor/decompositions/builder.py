@@ -12,7 +12,7 @@ from math import prod
 from typing import NoReturn, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import IndexType, TensorType, i64
+from xdsl.dialects.builtin import IndexType, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint
@@ -20,8 +20,10 @@ from xdsl.rewriter import InsertPoint
 from dlc.diagnostics import OpError
 from dlc.dialects import flow, tensor_ir
 from dlc.dialects.layouts import element_of, shape_of
+from dlc.dialects.sized_types import sized_tensor
 from dlc.ir.expr import Expr, to_map
 from dlc.ir.provenance import numbered, set_ops, set_value
+from dlc.ir.sizes import Size
 from dlc.transforms.tensor.decompositions.scalar import (
     Body,
     Number,
@@ -123,7 +125,7 @@ class TensorBuilder:
     def constant(self, value: Number, shape: Sequence[int], element: Attribute) -> SSAValue:
         op = tensor_ir.ConstantOp.create(
             properties={"value": number(value, element)},
-            result_types=[TensorType(element, shape)],
+            result_types=[sized_tensor(element, shape)],
         )
         return self.insert(op, "constant")
 
@@ -161,7 +163,7 @@ class TensorBuilder:
         if result.value.name_hint is None:
             result.value.name_hint = hint or self.hint
         block.add_op(tensor_ir.YieldOp(result.value))
-        op = tensor_ir.ElementwiseOp(distinct, TensorType(element, shape), Region(block))
+        op = tensor_ir.ElementwiseOp(distinct, sized_tensor(element, shape), Region(block))
         return self.insert(op, hint)
 
     def pointwise(
@@ -350,7 +352,8 @@ def reshaped(source: Sequence[int], target: Sequence[int]) -> list[Expr]:
     """
     For each dimension of `source` its subscript in terms of those of `target`, where both hold the
     same elements in row-major order. Dimensions are matched in the smallest groups of equal size,
-    so that dimensions that stay need neither division nor remainder.
+    so that dimensions that stay need neither division nor remainder. NeedsNumber where that takes
+    the number that a size is, as where one is divided by.
     """
     subscripts = [fixed(0) for _ in source]
     if 0 in source:
@@ -362,13 +365,13 @@ def reshaped(source: Sequence[int], target: Sequence[int]) -> list[Expr]:
         while (size := prod(source[d] for d in old[:count_old])) != (
             other := prod(target[d] for d in new[:count_new])
         ):
-            if size < other:
+            if _is_less(size, other):
                 count_old += 1
             else:
                 count_new += 1
         linear = fixed(0)
-        for d in new[:count_new]:
-            linear = linear * target[d] + dimension(d)
+        for n, d in enumerate(new[:count_new]):
+            linear = linear * target[d] + dimension(d) if n else dimension(d)
         stride = size
         for n, d in enumerate(old[:count_old]):
             stride //= source[d]
@@ -376,3 +379,13 @@ def reshaped(source: Sequence[int], target: Sequence[int]) -> list[Expr]:
             subscripts[d] = part % source[d] if n else part
         old, new = old[count_old:], new[count_new:]
     return subscripts
+
+
+def _is_less(left: int, right: int) -> bool:
+    """
+    Which of two extents is less, that are not equal; of sizes, the one that the other is a multiple
+    of. NeedsNumber where neither is.
+    """
+    if isinstance(left, int) and isinstance(right, int):
+        return left < right
+    return right % left == Size.of(0) or (left % right != Size.of(0) and left < right)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ComplexType, TensorType
+from xdsl.dialects.builtin import ComplexType
 from xdsl.ir import Attribute, SSAValue
 
 from dlc.dialects.layouts import element_of, shape_of
+from dlc.dialects.sized_types import sized_tensor
 from dlc.dialects.tensor_ir import ElementwiseOp
 from dlc.dialects.torch import Argument, AtenOp
 from dlc.transforms.tensor.decompositions.builder import refuse
@@ -152,7 +153,7 @@ class PairLowering(Lowering):
     @property
     def real_types(self) -> list[Attribute]:
         """The types of the results' parts."""
-        return [TensorType(part_type(element_of(r)), shape_of(r)) for r in self.op.results]
+        return [sized_tensor(part_type(element_of(r)), shape_of(r)) for r in self.op.results]
 
     @property
     def named_operands(self) -> dict[str, SSAValue]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from xdsl.dialects.builtin import TensorType, i1
+from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.sized_types import sized_tensor
 from dlc.dialects.torch import Argument
 from dlc.transforms.tensor.decompositions.builder import dimension, dims, fixed
 from dlc.transforms.tensor.decompositions.complex_pairs import (
@@ -146,7 +147,7 @@ def magnitude(c: PairLowering, value: SSAValue) -> SSAValue:
     """The absolute values of complex numbers."""
     re, im = c.parts[value].tensors
     return c.real(
-        {"self": re, "other": im}, {}, [TensorType(c.part, shape_of(value))], "hypot.default"
+        {"self": re, "other": im}, {}, [sized_tensor(c.part, shape_of(value))], "hypot.default"
     )[0]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
 from dlc import plugins
-from dlc.dialects.torch import AtenOp
+from dlc.dialects.torch import Argument, AtenOp
+from dlc.ir.sizes import Size
 from dlc.plugins import DLC
 from dlc.transforms.tensor.decompositions.builder import TensorBuilder, refuse
 from dlc.transforms.tensor.decompositions.scalar import Number, function
@@ -36,17 +38,29 @@ class Lowering(TensorBuilder):
         values = self.op.operand_list(name)
         return [v for v in values if v is not None]
 
+    @staticmethod
+    def _number(value: Argument) -> Argument:
+        """The value of an argument; NeedsNumber for a size that is none yet."""
+        return index(value) if isinstance(value, Size) else value
+
     def operand(self, name: str, default: Number | None = None) -> SSAValue | Number:
         """A tensor, or a number where the program has one in its place."""
         value = self.op.operand(name)
         return self.number(name, default) if value is None else value
+
+    def sized_operand(self, name: str) -> SSAValue | Number:
+        """The same, where a number may be a size, which a body of floats has as a value."""
+        value = self.op.argument(name)
+        if isinstance(value, Size):
+            return value  # pyright: ignore[reportReturnType]
+        return self.operand(name)
 
     def optional_operand(self, name: str) -> SSAValue | Number | None:
         value = self.op.operand(name)
         return self.optional_number(name) if value is None else value
 
     def number(self, name: str, default: Number | None = None) -> Number:
-        value = self.op.argument(name, default)
+        value = self._number(self.op.argument(name, default))
         if not isinstance(value, bool | int | float):
             refuse(f"expected a number for '{name}', found {value}")
         return value
@@ -55,7 +69,7 @@ class Lowering(TensorBuilder):
         return None if self.op.argument(name) is None else self.number(name)
 
     def integer(self, name: str, default: int | None = None) -> int:
-        value = self.op.argument(name, default)
+        value = self._number(self.op.argument(name, default))
         return value if isinstance(value, int) else refuse(f"expected an integer for '{name}'")
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -65,7 +79,7 @@ class Lowering(TensorBuilder):
         """A list of integers; one integer stands for a list of it."""
         value = self.op.argument(name, default)  # pyright: ignore[reportArgumentType]
         items = value if isinstance(value, list) else [value]
-        integers = [v for v in items if isinstance(v, int)]
+        integers = [v for v in map(self._number, items) if isinstance(v, int)]
         if len(integers) != len(items):
             refuse(f"expected integers for '{name}', found {value}")
         return integers

@@ -52,7 +52,8 @@ def affine(
 
 def _last_axes(c: Lowering, value: SSAValue) -> list[int]:
     rank = len(shape_of(value))
-    return list(range(rank - len(c.integers("normalized_shape")), rank))
+    given = c.op.argument("normalized_shape")
+    return list(range(rank - (len(given) if isinstance(given, list) else 1), rank))
 
 
 @lower("rms_norm")

@@ -66,7 +66,7 @@ for _name, _function in UNARY.items():
 
 
 def both(c: Lowering) -> tuple[SSAValue | Number, SSAValue | Number]:
-    return c.operand("self"), c.operand("other")
+    return c.sized_operand("self"), c.sized_operand("other")
 
 
 def hypot(x: Scalar, y: Scalar) -> Scalar:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, prod
+from operator import index
 
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import Attribute, SSAValue
@@ -25,6 +26,7 @@ def reduced_axes(c: Lowering, value: SSAValue, name: str = "dim") -> list[int]:
 
 
 def count(value: SSAValue, axes: list[int]) -> int:
+    """How many elements are folded into one."""
     return prod(shape_of(value)[d] for d in axes)
 
 
@@ -96,8 +98,8 @@ lower("amin", "min")(extreme("min"))
 def _located(c: Lowering, monoid: str, value: SSAValue, axis: int) -> list[SSAValue]:
     """The best element along `axis` and its index there."""
     value = c.wide(value)
-    index = c.iota(axis, shape_of(value))
-    best = c.reduce(monoid, [axis], value, index, hint=monoid.removeprefix("arg"))
+    places = c.iota(axis, shape_of(value))
+    best = c.reduce(monoid, [axis], value, places, hint=monoid.removeprefix("arg"))
     return list(best.owner.results)  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -181,7 +183,7 @@ def _correction(c: Lowering) -> float:
 def variance(c: Lowering) -> Lowered:
     value = c.tensor()
     axes = reduced_axes(c, value)
-    degrees = max(count(value, axes) - _correction(c), 0.0)
+    degrees = max(index(count(value, axes)) - _correction(c), 0.0)
     average, squares = moments(c, value, axes)
     root = c.op.overload.data.startswith("std")
     spread = finish(c, squares, lambda x: s.sqrt(x / degrees) if root else x / degrees)

@@ -24,8 +24,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.dialects.math_functions import operation
+from dlc.dialects.size import ValueOp
 from dlc.ir.evaluate import scalar
 from dlc.ir.rounding import for_storage
+from dlc.ir.sizes import NeedsNumber, Size
 
 Number: TypeAlias = bool | int | float
 
@@ -82,7 +84,12 @@ class Body:
         self.block.add_op(op)
         return op.results[0]
 
-    def constant(self, value: Number, element: Attribute) -> Scalar:
+    def constant(self, value: Number | Size, element: Attribute) -> Scalar:
+        """A number, or a size among floats, as a value of a type."""
+        if isinstance(value, Size):
+            if not is_float(element):
+                raise NeedsNumber(value)
+            return Scalar(self, self.insert(ValueOp(value, element)), element)
         attribute = number(value, element)
         known = self._constants.get(attribute)
         if known is None:
@@ -205,6 +212,8 @@ class Scalar:
     @property
     def _constant(self) -> Number | None:
         owner = self.value.owner
+        if isinstance(owner, ValueOp):
+            raise NeedsNumber(owner.size.data)
         value = owner.value if isinstance(owner, arith.ConstantOp) else None
         return value.value.data if isinstance(value, IntegerAttr | FloatAttr) else None
 

@@ -98,9 +98,10 @@ def transpose(c: Lowering) -> Lowered:
 
 def slice_bounds(c: Lowering, extent: int) -> tuple[int, int]:
     """The start and step of a slice."""
-    start = c.op.argument("start")
-    start = start if isinstance(start, int) else 0
-    return min(max(start + extent if start < 0 else start, 0), extent), c.integer("step", 1)
+    start = 0 if c.op.argument("start") is None else c.integer("start")
+    if start < 0:
+        start = max(start + extent, 0)
+    return start, c.integer("step", 1)
 
 
 @lower("slice.Tensor", "slice_copy.Tensor")
@@ -115,8 +116,12 @@ def slice_(c: Lowering) -> Lowered:
 def narrow(c: Lowering) -> Lowered:
     value = c.tensor()
     dim = c.dim(len(c.shape))
-    start = c.integer("start") % max(shape_of(value)[dim], 1)
-    return sliced(c, value, dim, start, c.shape[dim])
+    return sliced(c, value, dim, _counted(c.integer("start"), shape_of(value)[dim]), c.shape[dim])
+
+
+def _counted(index: int, extent: int) -> int:
+    """An index that may count from the end, counted from the front."""
+    return index + extent if index < 0 else index
 
 
 def _without(value: SSAValue, dim: int, index: int) -> list[Expr]:
@@ -130,7 +135,7 @@ def _without(value: SSAValue, dim: int, index: int) -> list[Expr]:
 def select(c: Lowering) -> Lowered:
     value = c.tensor()
     dim = c.dim(len(shape_of(value)))
-    index = c.integer("index") % shape_of(value)[dim]
+    index = _counted(c.integer("index"), shape_of(value)[dim])
     return c.move(value, _without(value, dim, index), c.shape)
 
 
@@ -215,7 +220,7 @@ def repeat(c: Lowering) -> Lowered:
     first = len(c.shape) - len(source)
     subscripts = [
         fixed(0)
-        if extent <= 1
+        if extent in (0, 1)
         else dimension(first + d)
         if extent == c.shape[first + d]
         else dimension(first + d) % extent

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 from dlc.dialects.layouts import element_of, shape_of
 from dlc.dialects.torch import Argument
 from dlc.ir.elements import ELEMENTS
+from dlc.ir.sizes import Size
 from dlc.transforms.tensor.decompositions.scalar import Number, is_float, is_unsigned, width
 
 DTYPES: dict[str, Attribute] = {element.torch: element.type for element in ELEMENTS}
@@ -43,7 +44,7 @@ def join(a: Attribute, b: Attribute) -> Attribute:
     return max(a, b, key=lambda element: (width(element), not is_unsigned(element)))
 
 
-def promote(values: Sequence[SSAValue | Number]) -> Attribute:
+def promote(values: Sequence[SSAValue | Number | Size]) -> Attribute:
     """
     The type that operands are computed in: that of the tensors; tensors of rank 0, and then
     numbers, matter only where they are of a higher category (boolean, integer, float).
@@ -54,7 +55,7 @@ def promote(values: Sequence[SSAValue | Number]) -> Attribute:
     groups = [
         [element_of(v) for v in ranked],
         [element_of(v) for v in single],
-        [i1 if isinstance(v, bool) else i64 if isinstance(v, int) else f32 for v in numbers],
+        [i1 if isinstance(v, bool) else i64 if isinstance(v, int | Size) else f32 for v in numbers],
     ]
     joined = [reduce(join, group) for group in groups if group]
     return reduce(lambda a, b: b if _category(b) > _category(a) else a, joined)
