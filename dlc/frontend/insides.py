@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._pytree import tree_leaves
 
+from dlc.frontend.hidden_state import is_iterator, made_of
 from dlc.frontend.random import storage_key
 
 CONTAINERS = (list, dict, set, deque)
@@ -32,6 +33,8 @@ def held_in(value: Any) -> Inside:
             yield from ((f"[{i}]", item) for i, item in enumerate(value))
         case set() | frozenset():
             yield from (("", item) for item in value)
+        case _ if is_iterator(value):
+            yield from (("", item) for item in made_of(value))
         case MethodType():
             yield "", value.__self__
         case BuiltinFunctionType():
@@ -67,6 +70,8 @@ def attributes_of(value: Any) -> dict[str, Any]:
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{kind.__name__.lstrip('_')}{name}"  # as Python calls it inside
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 found[name] = getattr(value, name)
     return found

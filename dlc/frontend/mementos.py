@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import is_
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 
+from dlc.frontend.hidden_state import drawn_from, kept
 from dlc.frontend.insides import attributes_of, is_object
 
 LEFT = (ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float, complex)
@@ -19,15 +21,16 @@ LEFT = (ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float, c
 class Memento:
     """
     What is in some values and in what they hold, at whatever depth: containers, objects, tensors
-    and buffers, which may change, and classes, modules and parameters, which may not; and the state
-    of the random generator.
+    and buffers, which may change, and classes, modules and parameters, which may not; and what the
+    generators of random numbers draw next.
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
         self._goes_on = False
         """True if an iterator or a file is among them, which cannot go back."""
         self._undo: list[Callable[[], object]] = [
-            partial(torch.set_rng_state, torch.get_rng_state())
+            partial(torch.set_rng_state, torch.get_rng_state()),
+            *(generator.undo for generator in drawn_from().values()),
         ]
         self._is_same: list[Callable[[], bool]] = []
         """Of what may not change."""
@@ -60,6 +63,10 @@ class Memento:
                 undo = partial(value.__setitem__, slice(None), [*value])
                 self._keep(may_change, undo, partial(_holds, value, [*value]))
                 yield from ((item, may_change) for item in value)
+            case deque():
+                undo = partial(_refill_queue, value, [*value])
+                self._keep(may_change, undo, partial(_holds, value, [*value]))
+                yield from ((item, may_change) for item in value)
             case dict():
                 undo = partial(_refill_table, value, dict(value))
                 self._keep(may_change, undo, partial(_holds_table, value, dict(value)))
@@ -77,6 +84,9 @@ class Memento:
                 yield from ((buffer, True) for buffer in value.buffers())
             case MethodType():
                 yield value.__self__, may_change
+            case _ if (state := kept(value)) is not None:
+                before = state.now()
+                self._keep(may_change, state.undo, lambda: state.now() == before)
             case _ if hasattr(value, "__next__"):
                 self._goes_on = True
             case _ if is_object(value):
@@ -110,7 +120,7 @@ def _has_version(tensor: torch.Tensor, version: int) -> bool:
     return tensor._version == version
 
 
-def _holds(found: list[Any], items: list[Any]) -> bool:
+def _holds(found: list[Any] | deque[Any], items: list[Any]) -> bool:
     return len(found) == len(items) and all(map(is_, found, items))
 
 
@@ -121,6 +131,11 @@ def _holds_table(found: Mapping[Any, Any], items: dict[Any, Any]) -> bool:
 def _refill(tensor: torch.Tensor, before: torch.Tensor) -> None:
     if tensor.shape == before.shape and not torch.equal(tensor, before):
         tensor.detach().copy_(before)
+
+
+def _refill_queue(queue: deque[Any], before: list[Any]) -> None:
+    queue.clear()
+    queue.extend(before)
 
 
 def _refill_table(table: Any, before: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import torch
 
 from dlc.frontend.constants import containers_in, copied
+from dlc.frontend.hidden_state import BUFFERS, is_iterator
 from dlc.frontend.insides import CONTAINERS, is_object, memory_of
 from dlc.frontend.lift import Lifter
 from dlc.frontend.parts import assignment, load, names_in, place_at
@@ -49,7 +50,8 @@ class ProgramVariables:
 
     def is_changeable(self, name: str | None) -> bool:
         value = self.lifter.scope.get(name) if name is not None else None
-        return isinstance(value, (torch.Tensor, *CONTAINERS)) or is_object(value)
+        kinds = (torch.Tensor, *CONTAINERS, *BUFFERS)
+        return isinstance(value, kinds) or is_iterator(value) or is_object(value)
 
     def bring(self, name: str, node: ast.stmt | ast.expr) -> None:
         """
@@ -60,7 +62,7 @@ class ProgramVariables:
         if name in self.lifter.computed:
             return
         value, objects = self.lifter.scope[name], self.lifter.objects
-        if is_object(value) or objects.is_own(value):
+        if isinstance(value, BUFFERS) or is_object(value) or objects.is_own(value):
             objects.bring(value, node)
             return
         if name in self.seen:

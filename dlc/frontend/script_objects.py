@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from types import FunctionType, ModuleType
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils._pytree import tree_leaves
 
+from dlc.frontend.hidden_state import BUFFERS, GENERATORS, is_iterator
 from dlc.frontend.insides import CONTAINERS, attributes_of, held_in, is_object
 from dlc.frontend.parts import assignment, attribute, load, place_at
 from dlc.frontend.random import RandomTensors
@@ -58,7 +60,9 @@ class Copies:
     def __call__(self, *present: Any) -> tuple[Any, ...]:
         memo = {id(v): v for v in self._left}
         memo |= {id(v): now for v, now in zip(self._originals, present, strict=True)}
-        return tuple(copy.deepcopy(o, memo) for o in self._objects)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of itertools
+            return tuple(copy.deepcopy(o, memo) for o in self._objects)
 
 
 class ScriptObjects:
@@ -80,8 +84,10 @@ class ScriptObjects:
         """The variables that methods look at, which are not the program's."""
 
     def is_own(self, value: Any) -> bool:
-        """True if a value is, or leads to, an object that is for the program."""
+        """True if a value is, or leads to, an object or an iterator that is for the program."""
         reached = _reached(value).values()
+        if any(is_iterator(v) or isinstance(v, GENERATORS) for v in reached):
+            return True  # they change when they are used
         found = [v for v in reached if is_object(v)]
         return any(map(self._changes, found)) or any(map(self.holds_random, found))
 
@@ -121,6 +127,7 @@ class ScriptObjects:
                 )
         objects = tuple(lifter.scope[name] for name in names)
         originals: list[Any] = []
+        buffers: list[Any] = []
         left: list[Any] = []
         present: list[ast.expr] = []
         for path, inner in _named(zip(names, objects, strict=True)):
@@ -131,12 +138,17 @@ class ScriptObjects:
             elif isinstance(inner, torch.Tensor):
                 originals.append(inner)
                 present.append(self._present(inner, path))
-        self._check_memory(names, originals, node)
+            elif isinstance(inner, BUFFERS):
+                buffers.append(inner)
+        self._check_memory(names, [*originals, *buffers], node)
         copies = Copies(objects, originals, left)
         try:
             copies(*originals)
         except Exception as error:
-            raise self._refusal(f"'{names[0]}', which cannot be copied: {error}", node) from None
+            what = f"'{names[0]}', which cannot be copied: {error}"
+            if any(map(is_iterator, _reached(objects).values())):
+                what += "; make a list of what it gives"
+            raise self._refusal(what, node) from None
         at = ast.copy_location(load("_"), node)
         made = ast.Call(lifter.constant(copies, at), present, [])
         if len(names) == 1:
@@ -184,12 +196,12 @@ class ScriptObjects:
         return names
 
     def _check_memory(
-        self, names: list[str], tensors: list[torch.Tensor], node: ast.stmt | ast.expr
+        self, names: list[str], tensors: list[Any], node: ast.stmt | ast.expr
     ) -> None:
-        """ImportFailure where copies of tensors would not see what is written to each other's."""
+        """ImportFailure where copies would not see what is written to each other's."""
         for one, other in combinations(tensors, 2):
             if overlap(one, other):
-                what = f"'{names[0]}', of whose tensors two share memory; make one a copy"
+                what = f"'{names[0]}', in which two tensors or arrays share memory; make one a copy"
                 raise self._refusal(what, node)
         copied = {id(t) for t in tensors}
         constants = [t for t in tensors if not self.lifter.is_input(t)]
@@ -211,7 +223,11 @@ class ScriptObjects:
 def _has_state(value: Any, lifter: Variables) -> bool:
     if isinstance(value, torch.Tensor):
         return not lifter.is_input(value) and not isinstance(value, torch.nn.Parameter)
-    return isinstance(value, CONTAINERS) or is_object(value)
+    return (
+        isinstance(value, (*CONTAINERS, *BUFFERS, *GENERATORS))
+        or is_iterator(value)
+        or is_object(value)
+    )
 
 
 def _reached(value: Any) -> dict[int, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 
+from dlc.frontend.hidden_state import drawn_from, is_iterator, kept, place_of
 from dlc.frontend.insides import CONTAINERS, held_in, is_object
 from dlc.frontend.parts import place_at
 from dlc.frontend.script_objects import MAKING
@@ -17,6 +18,9 @@ from dlc.frontend.source import ImportFailure, Place
 from dlc.frontend.tracers import is_traced
 from dlc.frontend.variables import changed_at, is_stored
 
+WITHIN = (ast.FunctionDef, ast.Lambda, ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp,
+          ast.GeneratorExp)  # fmt: skip
+"""What is in these may run when the program does."""
 OF_MODULES = frozenset(vars(torch.nn.Module()))
 """Attributes that modules have by themselves: an import knows what becomes of them."""
 
@@ -26,6 +30,9 @@ class ScriptState:
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self._noted: list[tuple[str, Any, dict[str, Any]]] = []
+        self._states: list[tuple[str, Callable[[], Hashable], Hashable]] = []
+        """What is hidden in values: how it is read, and what it was."""
+        self._drawn_from = {name: (state.now, state.now()) for name, state in drawn_from().items()}
         seen: set[int] = set()
         pending = [("", variables)]
         while pending:
@@ -36,6 +43,8 @@ class ScriptState:
             inner = dict(_numbered(value, variables))
             if _may_change(value):
                 self._noted.append((path, value, inner))
+            elif (look := _state_of(value)) is not None:
+                self._states.append((path.lstrip("."), look, look()))
             pending += [(path + key, item) for key, item in inner.items()]
         self._variables = variables
 
@@ -47,7 +56,12 @@ class ScriptState:
                 if key not in now or key not in inner or now[key] is not inner[key]:
                     if key in inner or not _is_cached(value, key):
                         return (path + key).lstrip(".")
-        return None
+        return next((path for path, look, before in self._states if look() != before), None)
+
+    def drawn(self) -> str | None:
+        """The module that random numbers were drawn of since."""
+        drawn = (name for name, (look, before) in self._drawn_from.items() if look() != before)
+        return next(drawn, None)
 
 
 def guarded(
@@ -70,6 +84,12 @@ def guarded(
                 "and what was read of it is not what it is then; return the new value, or make it "
                 "after the random tensors that it depends on",
                 _place_of_change(path, filename, tree),
+            )
+        if (module := state.drawn()) is not None:
+            raise ImportFailure(
+                f"the program changes what '{module}' draws next, as its kernels would not: they "
+                "would have the numbers of its first run; draw them before it, or with torch.rand",
+                _place_of_draw(module, variables, filename, tree),
             )
         return result
 
@@ -94,6 +114,14 @@ def _may_change(value: Any) -> bool:
     return isinstance(value, kinds) or is_object(value)
 
 
+def _state_of(value: Any) -> Callable[[], Hashable] | None:
+    """How the state is read that is hidden in a value; PyTorch's generators are known to it."""
+    if is_iterator(value):
+        return functools.partial(place_of, value)
+    state = None if isinstance(value, torch.Generator) else kept(value)
+    return None if state is None else state.now
+
+
 def _is_cached(value: Any, key: str) -> bool:
     """True for an attribute that an object gets when it is first asked for it."""
     if not is_object(value):
@@ -110,7 +138,36 @@ def _place_of_change(path: str, filename: str, tree: ast.AST) -> Place | None:
         at = _changed_at(node, outer)
         if at is not None and _name_of(at) == name:
             return place_at(filename, at)
+    for node in _within(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and _name_of(node) == name:
+            return place_at(filename, node)
     return None
+
+
+def _place_of_draw(
+    module: str, variables: Mapping[str, Any], filename: str, tree: ast.AST
+) -> Place | None:
+    """The first place in what may run again where a function of a module is called."""
+    for node in _within(tree):
+        if isinstance(node, ast.Call):
+            root = node.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            found = variables.get(root.id) if isinstance(root, ast.Name) else None
+            of = getattr(found, "__module__", None) or type(found).__module__
+            name = getattr(found, "__name__", "") if isinstance(found, ModuleType) else of
+            if name.partition(".")[0] == module.partition(".")[0]:
+                return place_at(filename, node)
+    return None
+
+
+def _within(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is in loops and functions of a text, in no order but that of its lines."""
+    found = {
+        inner for node in ast.walk(tree) if isinstance(node, WITHIN) for inner in ast.walk(node)
+    }
+    placed = (n for n in found if isinstance(n, ast.expr))
+    yield from sorted(placed, key=lambda n: (n.lineno, n.col_offset))
 
 
 def _with_functions(

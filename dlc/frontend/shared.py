@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dlc.frontend.hidden_state import BUFFERS
 from dlc.frontend.insides import held_in
 
 
@@ -46,5 +47,10 @@ def _span(value: Any) -> tuple[int, int]:
         memory = value.untyped_storage()
         return memory.data_ptr(), memory.data_ptr() + memory.nbytes()
     if isinstance(value, np.ndarray):
-        return value.ctypes.data, value.ctypes.data + value.nbytes
+        ways = [(n - 1) * stride for n, stride in zip(value.shape, value.strides, strict=True)]
+        begin = value.ctypes.data
+        below, above = (sum(f(0, way) for way in ways) for f in (min, max))
+        return (begin + below, begin + above + value.itemsize) if value.size else (0, 0)
+    if isinstance(value, BUFFERS) and len(value):
+        return _span(np.frombuffer(value, np.uint8))
     return 0, 0

@@ -166,6 +166,7 @@ class Statements:
             elif not self.variables.computes(value):
                 self._run(node)
         elif last:
+            self._bring_changed(value)
             self._end(value)
         else:
             self._bring_changed(value)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from array import array
+from collections import deque
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from dlc.frontend.capture import capture_text
 from dlc.frontend.fx import import_program
+from dlc.frontend.mementos import Memento
 from dlc.frontend.script_state import ScriptState
 from dlc.frontend.source import ImportFailure
 
@@ -104,3 +109,99 @@ def test_a_state_is_what_variables_hold(change: str, path: str | None) -> None:
     exec(change, made)
     found = state.change()
     assert found == (path.replace("v['l']", "l") if path else None)
+
+
+OWN = {
+    "array": "b = np.ones(2, np.float32)\nx = torch.randn(4)\nfor i in range(3):\n"
+    "    b[0] += 1\n    x = x + float(b[0])\nr = x * float(b.sum())",
+    "array after": "b = np.ones(2)\nx = torch.randn(4)\ny = x * float(b[0])\nb[0] = 5\n"
+    "r = y * float(b[0])",
+    "array given": "b = np.ones(2)\ndef f(x, b):\n    b += 1\n    return x * float(b[0])\n"
+    "x = torch.randn(4)\nr = f(f(x, b), b)",
+    "bytes": "b = bytearray(b'ab')\nx = torch.randn(4)\nfor i in range(3):\n    b[0] += 1\n"
+    "    x = x + b[0]\nr = x * b[0]",
+    "numbers": "b = array('d', [1., 2.])\nx = torch.randn(4)\nfor i in range(3):\n    b[0] += 1\n"
+    "    x = x + b[0]\nr = x * b[0]",
+    "iterator": "b = iter([1., 2., 3., 4.])\nx = torch.randn(4)\nfor i in range(3):\n"
+    "    x = x * next(b)\nr = x + next(b)",
+    "begun": "b = iter([1., 2., 3., 4.])\nnext(b)\nx = torch.randn(4)\nfor n in b:\n"
+    "    x = x * n\nr = x + len([*b])",
+    "pairs": "b = enumerate(zip([1., 2.], [3., 4.]))\nx = torch.randn(4)\nfor i, (n, m) in b:\n"
+    "    x = x * n + m - i\nr = x + len([*b])",
+    "count": "b = itertools.count(1)\nx = torch.randn(4)\nfor i in range(2):\n    x = x * next(b)\n"
+    "r = x + next(b)",
+    "tensors": "w = [torch.randn(4), torch.randn(4)]\nb = map(torch.relu, w)\nx = torch.randn(4)\n"
+    "y = x + next(b)\nfor t in b:\n    y = y * t\nr = y",
+    "in a function": "b = iter([1., 2., 3.])\ndef f(x):\n    return x * next(b)\n"
+    "x = torch.randn(4)\nr = f(f(x))",
+    "generator": "b = random.Random(3)\nx = torch.randn(4)\nfor i in range(3):\n"
+    "    x = x * b.random()\nr = x + b.random()",
+    "numpy's generator": "b = np.random.default_rng(3)\nx = torch.randn(4)\nfor i in range(3):\n"
+    "    x = x * b.random()\nr = x + b.random()",
+    "view of a constant": "b = torch.zeros(3, 4)\nx = torch.randn(4)\nb[1].add_(x)\nr = b * 2",
+}
+IMPORTS = "import itertools, random\nfrom array import array\nimport numpy as np\n"
+
+
+@pytest.mark.parametrize("text", OWN.values(), ids=OWN)
+def test_what_has_a_hidden_state_is_a_variable_of_the_program(text: str) -> None:
+    """It runs as the script does, of other numbers and again."""
+    module, _ = capture_text(IMPORTS + text)
+    _, args = capture_text(IMPORTS + text, seed=1)
+    torch.manual_seed(1)
+    scope: dict[str, Any] = {"torch": torch}
+    exec(IMPORTS + text, scope)
+    for _ in range(2):
+        assert torch.equal(module(*args), scope["r"])
+    assert import_program(module, args).results
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "sentence"),
+    [
+        ("b = (float(n) for n in range(9))\nx = torch.randn(4)\nfor i in range(2):\n"
+         "    x = x * next(b)\nr = x", "6:1", "cannot be copied.* make a list of what it gives"),
+        ("xs = (torch.randn(3) for i in range(3))\nr = sum(x * 2 for x in xs)", "5:8",
+         "cannot be copied.* make a list of what it gives"),
+        ("b = np.ones(4, np.float32)\nt = torch.from_numpy(b)\nx = torch.randn(4)\ny = x + t\n"
+         "b[0] = 9\nr = y + t", "8:1", "'b', which shares memory with 't'"),
+        ("x = torch.randn(4)\nfor i in range(2):\n    x = x * random.random()\nr = x", "6:13",
+         "what 'random' draws next"),
+        ("x = torch.randn(4)\nfor i in range(2):\n    x = x * float(np.random.rand())\nr = x",
+         "6:19", "what 'numpy.random' draws next"),
+    ],
+    ids=["generator", "of tensors", "shared", "random", "numpy.random"],
+)  # fmt: skip
+def test_a_hidden_state_that_a_program_cannot_have(text: str, place: str, sentence: str) -> None:
+    with pytest.raises(ImportFailure, match=f"^<command>:{place}: .*{sentence}"):
+        import_program(*capture_text(IMPORTS + text))
+
+
+def test_a_memento_of_hidden_states() -> None:
+    class Private:
+        __slots__ = ("__x",)
+
+        def __init__(self) -> None:
+            self.__x = 1
+
+        def step(self) -> int:
+            self.__x += 1
+            return self.__x
+
+    own, queue, numbers = Private(), deque([1, 2], maxlen=2), np.zeros(3)
+    bytes_, floats = bytearray(b"ab"), array("d", [1.0])
+    torchs, pythons, numpys = torch.Generator(), random.Random(1), np.random.default_rng(1)
+
+    def draw() -> list[float]:
+        drawn = [random.random(), np.random.rand(), pythons.random(), numpys.random()]
+        return [*drawn, torch.rand((), generator=torchs).item(), torch.rand(()).item()]
+
+    values = [own, queue, numbers, bytes_, floats, torchs, pythons, numpys]
+    memento = Memento(values)
+    drawn = draw()
+    own.step()
+    queue.append(3)
+    numbers[0] = bytes_[0] = floats[0] = 7
+    assert memento.restore()
+    assert (own.step(), [*queue], numbers.sum(), bytes_, [*floats]) == (2, [1, 2], 0, b"ab", [1.0])
+    assert draw() == drawn

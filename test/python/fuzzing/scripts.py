@@ -45,6 +45,8 @@ class Block(nn.Module):
 block = Block(3)
 """
 CLASSES = """
+import numpy as np
+row, numbers = np.ones(3, np.float32), iter(range(1, 99))
 class Sum:
     def __init__(self, t=None):
         self.t = torch.zeros(4, 4) if t is None else t
@@ -93,6 +95,8 @@ f = {o}.add;{x} = f({a}) | {x} = {o}.t;{o}.add({a}) | {o}.l = [{a}];{o}.put({b})
 q = {o};q.add({a});{x} = {o}.t * q.n | (lambda t: {o}.add(t))({a}) | {o}.l.append({a})
 pair = [{o}, {a}];pair[0].add(pair[1]);{x} = pair[0].t | d = {{'o': {o}}};d['o'].fill({a})
 for j in range(2):;    {o}.draw();    {x} = {o}.t * {a} | {x} = Sum({a}).add({b}) | {o}.new = {a}
+{x} = {a} * next(numbers) | row[{i} % 3] += 1;{x} = {a} + float(row.sum())
+for j in range(2):;    row[j] += next(numbers);    {x} = {a} * float(row[j])
 while {o}.n < 4:;    {o}.add({a}) | if {o}.n > 1:;    {o}.add({a}) | assert {o}.n
 """
 DRAWN = """

@@ -1,0 +1,99 @@
+"""
+What values hold that is neither an attribute nor an item of theirs: the numbers of an array, the
+place where an iterator stands, what a generator of random numbers draws next.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import warnings
+from array import array
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from types import FrameType, GeneratorType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from dlc.frontend.constants import Identity, key_of
+
+BUFFERS = (np.ndarray, bytearray, array)
+"""Memory with numbers, that scripts write to by item."""
+GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
+"""What draws other random numbers than PyTorch's."""
+
+
+class Kept(NamedTuple):
+    """What a value's state is at any time, and what makes it what it was."""
+
+    now: Callable[[], Hashable]
+    undo: Callable[[], object]
+
+
+def kept(value: Any) -> Kept | None:
+    """The hidden state of a value that can be set back; None for what has none such."""
+    match value:
+        case np.ndarray():
+            before, writes = value.copy(), value.flags.writeable
+            undo = partial(value.__setitem__, ..., before) if writes else lambda: None
+            return Kept(lambda: (value.shape, value.dtype, value.tobytes()), undo)
+        case bytearray() | array():
+            return Kept(lambda: bytes(value), partial(value.__setitem__, slice(None), value[:]))
+        case random.Random():
+            return Kept(value.getstate, partial(value.setstate, value.getstate()))
+        case np.random.RandomState():
+            undo = partial(value.set_state, value.get_state(legacy=False))
+            return Kept(lambda: pickle.dumps(value.get_state(legacy=False)), undo)
+        case np.random.Generator():
+            bits = value.bit_generator
+            undo = partial(setattr, bits, "state", bits.state)
+            return Kept(lambda: pickle.dumps(bits.state), undo)
+        case torch.Generator():
+            undo = partial(value.set_state, value.get_state())
+            return Kept(lambda: tuple(value.get_state().tolist()), undo)
+        case _:
+            return None
+
+
+def drawn_from() -> dict[str, Kept]:
+    """The generators that have no variable, by the modules that draw from them."""
+    state = np.random.get_state(legacy=False)
+    return {
+        "random": Kept(random.getstate, partial(random.setstate, random.getstate())),
+        "numpy.random": Kept(
+            lambda: pickle.dumps(np.random.get_state(legacy=False)),
+            partial(np.random.set_state, state),
+        ),
+    }
+
+
+def is_iterator(value: Any) -> bool:
+    """True for an iterator of Python's own, whose place no attribute says."""
+    return isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
+
+
+def made_of(iterator: Any) -> tuple[Any, ...]:
+    """What an iterator goes on over, as a copy of it is made of; nothing where there is none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of itertools, from Python 3.12 on
+        try:
+            return tuple(iterator.__reduce__()[1:])
+        except TypeError:
+            return ()
+
+
+def place_of(iterator: Any) -> Hashable:
+    """What tells where an iterator stands from where it stood."""
+    if isinstance(iterator, GeneratorType):
+        frame: FrameType | None = iterator.gi_frame
+        if frame is None:
+            return None
+        inner = iterator.gi_yieldfrom
+        return frame.f_lasti, _key(tuple(frame.f_locals.values())), _key((inner,))
+    return _key(made_of(iterator))
+
+
+def _key(value: Any) -> Hashable:
+    return key_of(value, lambda item: place_of(item) if is_iterator(item) else Identity(item))
