@@ -22,7 +22,7 @@ from test_operators import interpreted
 from test_special import FUNCTIONS
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
-from verdicts import LESS_ACCURATE, REFUSED, RIGHT, WRONG, Verdict, reason
+from verdicts import ENLARGED, LESS_ACCURATE, REFUSED, RIGHT, WRONG, Verdict, reason
 from xdsl.dialects.builtin import ModuleOp
 
 from dlc.analysis.loop.loops import longest_reduction
@@ -32,6 +32,7 @@ from dlc.diagnostics import OpError
 from dlc.frontend.fx import import_program
 from dlc.frontend.source import ImportFailure, UnsupportedError
 from dlc.judge.accuracy import Accuracy, compare
+from dlc.judge.conditioning import Expected
 from dlc.judge.reference import widened
 from dlc.passes import last_step, steps_between
 from dlc.pipeline import apply_pass, text_of
@@ -104,8 +105,17 @@ def samples(op: Any, dtype: torch.dtype) -> Iterator[Sample]:
         yield Sample(function, args, results)
 
 
-Run = Callable[[Sample], tuple[list[Any], int]]
-"""Gives what dlc does, and the longest reduction."""
+@dataclass(frozen=True)
+class Found:
+    """What dlc gives, and the longest reduction."""
+
+    results: list[Any]
+    longest: int
+    complaint: Callable[[], str | None] = lambda: "how errors grow is not known"
+    """What is wrong beyond how well the results can be known, if anything."""
+
+
+Run = Callable[[Sample], Found]
 
 
 @dataclass(frozen=True)
@@ -115,8 +125,7 @@ class Host:
     backend: HostBackend = field(default_factory=HostBackend)
     known: dict[str, tuple[Stages, int]] = field(default_factory=dict)
 
-    def run(self, sample: Sample) -> tuple[list[Any], int]:
-        """What dlc gives, and the longest reduction."""
+    def run(self, sample: Sample) -> Found:
         args = [t.clone() for t in sample.args]
         program = import_program(sample.function, args, whole=DECOMPOSITIONS)
         set_target(program.module, DEFAULT_TARGET)
@@ -125,7 +134,12 @@ class Host:
             self.known[text] = _lowered(program.module)
         stages, longest = self.known[text]
         variant = Variant(program, self.backend, stages)
-        return tree_leaves(variant.run(program.bind(args))), longest
+
+        def complaint() -> str | None:
+            bound = [t.clone() for t in program.bind([t.clone() for t in sample.args])]
+            return Expected(program.module, bound).complaint(variant.rehearse(bound))
+
+        return Found(tree_leaves(variant.run(program.bind(args))), longest, complaint)
 
 
 def _lowered(module: ModuleOp) -> tuple[Stages, int]:
@@ -139,20 +153,21 @@ def _lowered(module: ModuleOp) -> tuple[Stages, int]:
     return Stages(module, kernels=kernels), longest
 
 
-def in_tensor_ir(sample: Sample) -> tuple[list[Any], int]:
-    """The same of what a sample gives in Tensor IR."""
+def in_tensor_ir(sample: Sample) -> Found:
+    """What a sample gives in Tensor IR."""
     found, longest = interpreted(sample.function, [t.clone() for t in sample.args])
-    return tree_leaves(found[-1]), longest
+    return Found(tree_leaves(found[-1]), longest)
 
 
 def judged(name: str, sample: Sample, run: Run = in_tensor_ir) -> Verdict:
     """What becomes of a sample of an entry."""
     try:
-        found, longest = run(sample)
+        answer = run(sample)
     except (OpError, ImportFailure, UnsupportedError, RuntimeError) as error:
         return Verdict(REFUSED, reason(str(error)))
     except Exception as error:
         return Verdict(WRONG, f"{type(error).__name__}: {error}")
+    found, longest = answer.results, answer.longest
     verdict = Verdict(RIGHT)
     for n, (ours, eager) in enumerate(zip(found, sample.results, strict=True)):
         if not isinstance(eager, torch.Tensor):
@@ -171,9 +186,12 @@ def judged(name: str, sample: Sample, run: Run = in_tensor_ir) -> Verdict:
             continue
         if name in CHOOSING and same_choice(sample.args[0], ours, eager):
             continue
+        said = f"{best.error:.1e}, the rule is {best.bound:.1e}"
+        if answer.complaint() is None:
+            return Verdict(ENLARGED, said)
         if best.mismatches or best.error > 100 * best.bound:
             return Verdict(WRONG, str(best))
-        verdict = Verdict(LESS_ACCURATE, f"{best.error:.1e}, the rule is {best.bound:.1e}")
+        verdict = Verdict(LESS_ACCURATE, said)
     return verdict
 
 

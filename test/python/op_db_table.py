@@ -27,13 +27,14 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
-from op_db import DTYPES, Host, entries, judged, samples
-from verdicts import LESS_ACCURATE, REFUSED, RIGHT, WRONG, Verdict
+from op_db import DTYPES, Host, entries, in_tensor_ir, judged, samples
+from verdicts import ENLARGED, LESS_ACCURATE, REFUSED, RIGHT, WRONG, Verdict
 
 from dlc.cli.status_line import STATUS, bar
 
-NO_SAMPLES = "no samples"
-KINDS = (RIGHT, LESS_ACCURATE, REFUSED, WRONG)
+HOST, TENSOR_IR = "host", "Tensor IR"
+NO_SAMPLES, NOT_JUDGED = "no samples", "not judged"
+KINDS = (RIGHT, ENLARGED, LESS_ACCURATE, REFUSED, WRONG)
 AT_ONCE = 8
 """Samples of an entry that a process judges before it writes down what it has."""
 TASKS = 100
@@ -53,6 +54,7 @@ class Judged:
     why: str
     commit: str
     seconds: float
+    where: str = HOST
 
 
 @dataclass(frozen=True)
@@ -62,17 +64,20 @@ class Task:
     dtype: str
     name: str
     numbers: tuple[int, ...]
+    where: str
 
     def judgements(self, commit: str) -> Iterator[Judged]:
-        """What becomes of each of them on the host."""
+        """What becomes of each of them."""
         kind = getattr(torch, self.dtype)
         found = islice(samples(entries(kind)[self.name], kind), self.numbers[-1] + 1)
         for number, sample in enumerate(found):
             if number in self.numbers:
                 begin = time.perf_counter()
-                verdict = judged(self.name, sample, _host(self.dtype, self.name).run)
+                on_host = self.where == HOST
+                run = _host(self.dtype, self.name).run if on_host else in_tensor_ir
+                verdict = judged(self.name, sample, run)
                 seconds = round(time.perf_counter() - begin, 2)
-                given = verdict.kind, verdict.why, commit, seconds
+                given = verdict.kind, verdict.why, commit, seconds, self.where
                 yield Judged(self.dtype, self.name, number, *given)
 
 
@@ -100,9 +105,11 @@ def read(path: Path) -> list[Judged]:
     return list({(j.dtype, j.name, j.number): j for j in found}.values())
 
 
-def missing(known: Iterable[Judged], dtypes: Sequence[str], most: int, names: str) -> list[Task]:
+def missing(
+    known: Iterable[Judged], dtypes: Sequence[str], most: int, names: str, where: str
+) -> list[Task]:
     """What is not judged yet of so many samples of an entry, evenly chosen, in small tasks."""
-    have = {(j.dtype, j.name, j.number) for j in known}
+    have = {(j.dtype, j.name, j.number) for j in known if where in (j.where, TENSOR_IR)}
     tasks: list[Task] = []
     for dtype in dtypes:
         for name, count in sorted(counts(dtype).items(), key=lambda item: item[1]):
@@ -111,7 +118,7 @@ def missing(known: Iterable[Judged], dtypes: Sequence[str], most: int, names: st
             asked = range(count) if count <= most else {n * count // most for n in range(most)}
             left = sorted(n for n in asked if (dtype, name, n) not in have)
             tasks += [
-                Task(dtype, name, tuple(left[n : n + AT_ONCE]))
+                Task(dtype, name, tuple(left[n : n + AT_ONCE]), where)
                 for n in range(0, len(left), AT_ONCE)
             ]
     return tasks
@@ -151,12 +158,12 @@ def _commit() -> str:
 
 def worst(found: Sequence[Judged]) -> Verdict:
     """What is said of an entry: the worst that becomes of a sample, and of how many."""
-    for kind in (WRONG, REFUSED, LESS_ACCURATE):
+    for kind in (WRONG, REFUSED, LESS_ACCURATE, ENLARGED):
         some = [j for j in found if j.kind == kind]
         if some:
             part = f"{len(some)} of {len(found)}: " if len(some) < len(found) else ""
             return Verdict(kind, part + some[0].why)
-    return Verdict(RIGHT) if found else Verdict(NO_SAMPLES)
+    return Verdict(RIGHT) if found else Verdict(NOT_JUDGED)
 
 
 Entries = dict[str, list[Judged]]
@@ -164,21 +171,24 @@ Entries = dict[str, list[Judged]]
 
 
 def by_entry(judgements: Iterable[Judged], dtype: str) -> Entries:
+    """Those entries that have samples."""
     found: Entries = defaultdict(list)
     for j in judgements:
         if j.dtype == dtype:
             found[j.name].append(j)
-    return {name: found[name] for name in sorted(entries(getattr(torch, dtype)))}
+    return {name: found[name] for name, count in sorted(counts(dtype).items()) if count}
 
 
 def by_dtype(known: Sequence[Judged]) -> Iterator[str]:
     """The rows of the table by dtype, and what is not right in dtypes other than float32."""
-    yield f"| dtype | entries | samples | judged | {' | '.join(KINDS)} |\n|{'---|' * 8}\n"
+    yield f"| dtype | entries | samples | judged | in | {' | '.join(KINDS)} |\n|{'---|' * 10}\n"
     for dtype in DTYPES:
-        kinds = Counter(j.kind for j in known if j.dtype == dtype)
-        if not kinds:
+        some = [j for j in known if j.dtype == dtype]
+        kinds, places = Counter(j.kind for j in some), sorted({j.where for j in some})
+        if not some:
             continue
-        cells = [len(counts(dtype)), sum(counts(dtype).values()), kinds.total()]
+        sizes = counts(dtype)
+        cells = [len(sizes), sum(sizes.values()), len(some), ", ".join(places)]
         numbers = " | ".join(str(n) for n in (*cells, *(kinds[kind] for kind in KINDS)))
         yield f"| {dtype} | {numbers} |\n"
     in_floats = {name: worst(found).kind for name, found in by_entry(known, "float32").items()}
@@ -187,7 +197,7 @@ def by_dtype(known: Sequence[Judged]) -> Iterator[str]:
         others = [
             f"`{name}` ({kind})"
             for name, kind in said.items()
-            if kind not in (RIGHT, NO_SAMPLES, in_floats.get(name))
+            if kind not in (RIGHT, NOT_JUDGED, in_floats.get(name))
         ]
         if others:
             yield f"\n{dtype}, beside what is so in float32: {', '.join(others)}.\n"
@@ -195,29 +205,34 @@ def by_dtype(known: Sequence[Judged]) -> Iterator[str]:
 
 def entry_rows(known: Sequence[Judged]) -> Iterator[str]:
     """The rows of the table of entries for float32."""
-    yield f"| entry | | samples | judged | {' | '.join(KINDS)} | why |\n|{'---|' * 9}\n"
-    for name, found in by_entry(known, "float32").items():
-        verdict, kinds = worst(found), Counter(j.kind for j in found)
-        cells = [counts("float32")[name], len(found), *(kinds[kind] for kind in KINDS)]
+    yield f"| entry | | samples | judged | {' | '.join(KINDS)} | why |\n|{'---|' * 10}\n"
+    judgements = by_entry(known, "float32")
+    for name, count in sorted(counts("float32").items()):
+        found = judgements.get(name, [])
+        verdict = worst(found) if count else Verdict(NO_SAMPLES)
+        kinds = Counter(j.kind for j in found)
+        cells = [count, len(found), *(kinds[kind] for kind in KINDS)]
         numbers = " | ".join(map(str, cells))
         yield f"| `{name}` | {verdict.kind} | {numbers} | {verdict.why} |\n"
 
 
 def table(known: Sequence[Judged]) -> Iterator[str]:
     """The document, in Markdown."""
+    sizes = counts("float32")
     said = [worst(found).kind for found in by_entry(known, "float32").values()]
     samples_of = [j.kind for j in known if j.dtype == "float32"]
     version = ".".join(torch.__version__.split(".")[:2])
     yield (
         "# PyTorch's operator tests\n\n"
-        f"Made by `test/python/op_db_table.py` with PyTorch {version}: {len(said)} entries of its\n"
-        "database of operators for float32, each sample compiled, run on the host and judged by\n"
-        "itself. Of entries, by the worst of their samples:\n"
-        f"{_counted(said)}. So {said.count(REFUSED) / len(said):.1%} of them are refused.\n"
-        f"Of {sum(counts('float32').values())} samples {len(samples_of)} were judged: "
+        f"Made by `test/python/op_db_table.py` with PyTorch {version}: {len(sizes)} entries of\n"
+        "its database of operators for float32, each sample compiled, run on the host and judged\n"
+        "by itself. Of entries that have samples, by the worst of their samples:\n"
+        f"{_counted(said)}. So {said.count(REFUSED) / len(sizes):.1%} of them are refused.\n"
+        f"Of {sum(sizes.values())} samples {len(samples_of)} were judged: "
         f"{_counted(samples_of)}.\n\n"
         "Accuracy is that of `dlc/judge/accuracy.py`, whose fp64 is eager's, and mpmath's of J\n"
-        "and Y. Why an operation is refused is told in `docs/operators.md`.\n\n"
+        "and Y; where a program enlarges rounding errors, that of `dlc/judge/conditioning.py`.\n"
+        "Why an operation is refused is told in `docs/operators.md`.\n\n"
     )
     yield from by_dtype(known)
     yield "\n## float32\n\n"
@@ -234,13 +249,15 @@ def main() -> None:
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--names", default=".*", help="a regular expression of entries")
     parser.add_argument("--samples", type=int, default=10**6, help="of an entry at most")
+    parser.add_argument("--tensor-ir", action="store_true", help="there, not on the host")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # what is small is slower with more
     known = read(options.results)
-    tasks = missing(known, options.dtypes.split(","), options.samples, options.names)
+    asked = options.dtypes.split(","), options.samples, options.names
+    tasks = missing(known, *asked, TENSOR_IR if options.tensor_ir else HOST)
     judge_all(options.results, tasks, options.processes, options.seconds)
     sys.stdout.writelines(table(read(options.results)))
 

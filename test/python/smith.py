@@ -39,7 +39,7 @@ from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
-from verdicts import REFUSED, RIGHT, WRONG, Verdict, reason
+from verdicts import ENLARGED, REFUSED, RIGHT, WRONG, Verdict, reason
 
 import dlc
 from dlc.diagnostics import OpError
@@ -65,8 +65,6 @@ TRIES = 8
 """So often are weights and inputs drawn until no number on the way is NaN or infinite; then with
 such."""
 SECONDS = 600
-ENLARGED = "right where errors grow"
-"""By how far disturbed programs move, not by the rule for others."""
 NO_MODEL = "no model"
 """NNSmith gives up, or PyTorch refuses what it gives: a division of integers by 0."""
 KINDS = (RIGHT, ENLARGED, REFUSED, WRONG)

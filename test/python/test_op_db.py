@@ -88,7 +88,7 @@ def test_no_sample_is_wrong_on_the_host(dtype: str) -> None:
         command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=os.environ | places
     )
     found = by_entry(read(results), dtype)
-    assert {name: len(some) for name, some in found.items()} == counts(dtype)
+    assert all(len(some) == counts(dtype)[name] for name, some in found.items())
     verdicts = {name: worst(some) for name, some in found.items()}
     wrong = [
         f"{name}: {verdict.kind}: {verdict.why}"

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 WRONG, REFUSED, LESS_ACCURATE, RIGHT = "wrong", "refused", "less accurate", "right"
 
+ENLARGED = "right where errors grow"
+"""By how far disturbed programs move, not by the rule for others."""
+
 
 @dataclass(frozen=True)
 class Verdict:
