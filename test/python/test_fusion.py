@@ -28,6 +28,7 @@ from dlc.registry import parse_pipeline, register
 from dlc.remarks import collect
 from dlc.schedule.kernel_table import kernel_table
 from dlc.target import get_target
+from dlc.transforms.loop.fuse_loops import MAX_COPIED
 from dlc.transforms.loop.fusion import merging
 from dlc.transforms.loop.fusion.inline import inline_producer
 
@@ -435,3 +436,41 @@ def test_as_many_merges_are_tried_as_there_are_kernels(monkeypatch: pytest.Monke
         run(module, "fuse-loops")
         counts.append(len(tried))
     assert 0 < counts[1] - counts[0] <= 5 * (12 - 4), counts
+
+
+class Heat(nn.Module):
+    """Steps of the equation of heat, each of which reads five neighbours of the one before."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, u: Tensor) -> Tensor:
+        for _ in range(self.steps):
+            p = F.pad(u, (1, 1, 1, 1))
+            neighbours = p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]
+            u = u + 0.1 * (neighbours - 4 * u)
+        return u
+
+
+def test_few_kernels_of_an_unrolled_stencil_are_priced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fewer than steps are added; and none is made that is too large by far."""
+    counts: list[int] = []
+    for steps in (8, 20):
+        sizes: list[int] = []
+        facts_of = merging.Merges._facts_of
+
+        def counting(merges: merging.Merges, kernel: KernelOp) -> merging.Facts:
+            facts = facts_of(merges, kernel)
+            sizes.append(facts.size)
+            return facts
+
+        with monkeypatch.context() as patched:
+            patched.setattr(merging.Merges, "_facts_of", counting)
+            remarks = run(loops(Heat(steps), (256, 256)), "fuse-loops")
+        assert any("operations would be copied" in text for text in remarks)
+        assert max(sizes) <= MAX_COPIED, sizes
+        counts.append(len(sizes))
+    assert counts[1] - counts[0] < 20 - 8, counts

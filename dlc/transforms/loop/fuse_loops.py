@@ -34,6 +34,9 @@ from dlc.transforms.loop.fusion.wishes import (
 
 MAX_OPS = 400
 """No merged kernel has more operations: it could be neither read nor compiled."""
+MAX_COPIED = 8 * MAX_OPS
+"""No merge copies more operations to loads, equal ones not yet joined: it would take seconds to see
+that it is too large or too slow, as with steps of a stencil that are already merged."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,14 @@ class _Fusion:
             return "its result is updated in place"
         if any(changed_by(consumer, producer.inputs) for consumer in consumers):
             return "it reads what is updated in place before its result is read"
-        return self.merges.facts(producer).obstacle
+        if (reason := self.merges.facts(producer).obstacle) is not None:
+            return reason
+        return next(filter(None, (self._copies(producer, c) for c in consumers)), None)
+
+    def _copies(self, producer: KernelOp, consumer: KernelOp) -> str | None:
+        """The reason not to merge two kernels, if that would copy too much."""
+        copied = self.merges.copied(producer, consumer)
+        return f"merged, {copied} operations would be copied" if copied > MAX_COPIED else None
 
     def _try_two(self, producer: KernelOp) -> bool:
         """
@@ -250,10 +260,11 @@ class _Fusion:
             between = {u.operation for r in first.results for u in r.uses}
             if between != {last} or self._obstacle(first, [last]) is not None:
                 continue
-            if (found := self.merges.merge(first, last)) is None:
+            found = self.merges.merge(first, last)
+            if found is None or self.merges.facts_of(found).size > MAX_OPS:
                 continue
             both = self.merges.build(found, first, last)
-            merged = self.merges.merge(producer, both)
+            merged = None if self._copies(producer, both) else self.merges.merge(producer, both)
             apart = sum(self.merges.facts(k).seconds for k in (producer, first, last))
             both.erase()
             if merged is None or (facts := self.merges.facts_of(merged)).size > MAX_OPS:

@@ -45,6 +45,8 @@ class Facts:
     scans: bool
     operands: frozenset[int]
     """The inputs that are operands of a contraction, or of a matrix times a vector."""
+    loads: tuple[int, ...]
+    """The number of loads of each input."""
     size: int
     """The number of operations, nested ones included."""
     widens: bool
@@ -111,9 +113,21 @@ class Merges:
             any(isinstance(op, ReduceOp) for op in kernel.walk()),
             any(isinstance(op, ScanOp) for op in kernel.walk()),
             frozenset(n for n, ref in enumerate(kernel.input_refs) if ref in operands),
+            tuple(
+                sum(isinstance(use.operation, LoadOp) for use in ref.uses)
+                for ref in kernel.input_refs
+            ),
             sum(1 for _ in kernel.walk()),
             all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
         )
+
+    def copied(self, producer: KernelOp, consumer: KernelOp) -> int:
+        """The operations that merging the two would copy to loads, equal ones not yet joined."""
+        facts, result = self.facts(producer), producer.outputs[0]
+        if facts.scans:  # it is followed, and stays as often as it is
+            return 0
+        loads = zip(consumer.inputs, self.facts(consumer).loads, strict=True)
+        return facts.size * sum(count for tensor, count in loads if tensor is result)
 
     def merge(
         self, producer: KernelOp, consumer: KernelOp, *, stores: bool = False
