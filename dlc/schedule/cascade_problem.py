@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf, prod
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.traits import ConstantLike
 
 from dlc.analysis.loop.contraction import contraction_of, weight_axes
 from dlc.analysis.loop.loops import trip_count
+from dlc.analysis.loop.mma_products import is_numbered, mma_products
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.kernel_memory import element_bytes
@@ -57,6 +59,8 @@ class CascadeProblem:
     """What tells the keys of a row that are not masked, those between."""
     ends_early: bool = False
     """True if memory tells how many keys there are."""
+    halves: bool = False
+    """True if all products are of two loaded elements of f16, or of bf16."""
 
     @property
     def skips(self) -> bool:
@@ -149,6 +153,7 @@ def tiled_cascade(kernel: loop.KernelOp) -> TiledCascade | None:
         _share(bounds, rows, fold.hint(key)),
         bounds,
         _ends_early(exponent, outer, key),
+        bool(within) and _is_of_halves(fold, within[0], (row, column), along),
     )
     return TiledCascade(outer, row, column, problem)
 
@@ -196,6 +201,31 @@ def _share(bounds: Sequence[Bound], rows: int, keys: int) -> float:
         return 1.0
     ends = (between(bounds, r, r, keys) for r in range(rows))
     return sum(end - start for start, end in ends) / (rows * keys)
+
+
+def _is_of_halves(
+    fold: loop.ReduceOp,
+    scores: Operation,
+    tiled: tuple[BlockArgument | None, BlockArgument],
+    along: Variance,
+) -> bool:
+    """True if what a score sums, and each weight of a column, is of halves that are loaded."""
+    (row, column), (key,) = tiled, fold.axes
+    if not isinstance(scores, loop.ReduceOp) or row is None or row.index > column.index:
+        return False
+    products = mma_products(scores, row, key, along)
+    if products is None or products.computed or products.type == "f32":
+        return False
+    for weight in fold.yielded.values[1:]:
+        if column in along[weight]:
+            load = weight.owner.input.owner if isinstance(weight.owner, arith.ExtFOp) else None
+            if not isinstance(load, loop.LoadOp) or load.where or not is_numbered(load):
+                return False
+            if str(load.result.type) != products.type or key not in along[weight]:
+                return False
+        elif along[weight]:
+            return False
+    return True
 
 
 def _ends_early(exponent: SSAValue, outer: loop.ForOp, key: BlockArgument) -> bool:

@@ -9,15 +9,12 @@ memory and L2 take.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import product
+from dataclasses import dataclass
 from math import ceil, prod
+from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
-from dlc.dialects.tile import waves_of
 from dlc.ir.cached import cached
 from dlc.schedule.block_order import dealt, slowest
 from dlc.schedule.candidate import (
@@ -36,7 +33,6 @@ from dlc.schedule.endings import (
     LATENCY,
     Parts,
     ending_seconds,
-    endings,
     folding_registers,
 )
 from dlc.schedule.occupancy import occupancy
@@ -87,6 +83,10 @@ class CascadeCandidate:
 
     depth = 2
     """Slots of the rings of keys and values."""
+    mma: ClassVar[str] = ""
+    """The shape of the products of matrices that warps compute; none if empty."""
+    vector: ClassVar[int] = VECTOR
+    """Points of K that are taken at once."""
 
     @property
     def block(self) -> tuple[int, int]:
@@ -290,53 +290,6 @@ def _filled(warps: float) -> float:
     return min(each, filled(each))
 
 
-def cascade_candidates(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
-    """The fastest tilings that fit, each of another block, the fastest first."""
-    shapes: dict[object, CascadeCandidate] = {}
-    for candidate in ranked_cascades(problem, target):
-        shapes.setdefault((candidate.block, candidate.splits), candidate)
-    return tuple(shapes.values())[:5]
-
-
-@lru_cache(maxsize=256)
-def ranked_cascades(problem: CascadeProblem, target: Target) -> tuple[CascadeCandidate, ...]:
-    """All tilings that fit, the fastest first."""
-    tiles = sorted(_tiles(problem, target), key=lambda c: (c.seconds, c.ties))
-    if problem.skips:
-        ordered = [_ordered(tile) for tile in tiles[:MOST_ORDERED]]
-        tiles = sorted(ordered, key=lambda c: (c.seconds, c.ties))
-    return tuple(tiles)
-
-
-def _ordered(tile: CascadeCandidate) -> CascadeCandidate:
-    """A tile in the waves of blocks that are fastest, where some blocks have more to do."""
-    waves = [n for n in waves_of(ceil(tile.problem.rows / tile.block[0])) if n <= WAVES]
-    return min((replace(tile, waves=n) for n in waves), key=lambda c: c.seconds)
-
-
-def _tiles(problem: CascadeProblem, target: Target) -> Iterator[CascadeCandidate]:
-    for thread, threads, chunk in product(THREAD_TILES, THREADS, CHUNKS):
-        tile = CascadeCandidate(problem, target, thread, threads, chunk)
-        rows_fit = tile.block[0] == 1 or problem.rows > 1
-        if chunk % threads[1] == 0 and rows_fit and tile.resident:
-            yield from _split(tile)
-
-
-def _split(tile: CascadeCandidate) -> Iterator[CascadeCandidate]:
-    """
-    A tile with each number of parts worth splitting the keys into: of keys that memory counts, a
-    part has chunks that can be skipped.
-    """
-    most = tile.chunks // 2 if tile.problem.ends_early else tile.chunks
-    for splits in SPLITS:
-        if splits > 1 and (splits > most or tile.problem.skips):
-            return
-        ways = (replace(tile, splits=splits, last=last) for last in endings(splits))
-        yield from (way for way in ways if way.resident)
-        if tile.blocks * splits > 4 * tile.target.sms:
-            return
-
-
 def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> str:
     """The schedule of attention in tiles, `split` being the step that splits the keys."""
     outer, (row, column) = tiled.outer, (tiled.row, tiled.column)
@@ -353,16 +306,16 @@ def cascade_steps(tiled: TiledCascade, best: CascadeCandidate, split: str) -> st
     (rows, keys), budget = best.points, best.slab_bytes + best.power_bytes
     steps = [
         "tileify",
-        f"chunk-matmul-k{{bk={best.chunk} vector={VECTOR}}}",
+        f"chunk-matmul-k{{bk={best.chunk} vector={best.vector}}}",
         *([split] if best.splits > 1 else []),
         f"blockify-launch{{block={block} thread={thread}{_order(tiled, best)}}}",
         f"stage-inputs{{budget={budget} compute=true points={rows},{keys}}}",
-        f"register-tile{{extents={registers}}}",
-        "permute-register-tile",
+        f"register-tile{{extents={registers}{f' mma={best.mma}' if best.mma else ''}}}",
+        *(["permute-register-tile"] if not best.mma else []),
         *(rings(best.depth, best.target) if best.chunks > 1 else []),
         "pad-smem",
         *(["pipeline-k-outer"] if best.chunks > 1 else []),
-        f"mark-unroll{{limit={max(best.chunk, 64) // VECTOR}}}",
+        f"mark-unroll{{limit={max(best.chunk, 64) // best.vector}}}",
     ]
     return ",".join(steps)
 

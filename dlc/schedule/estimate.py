@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
 from dlc.schedule.cascade_problem import tiled_cascade
-from dlc.schedule.cascade_tiles import cascade_candidates
+from dlc.schedule.cascade_ranking import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
 from dlc.schedule.endings import LATENCY, ending_seconds
 from dlc.schedule.repeats import repeated

@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import loop_cases
 import numpy as np
 import pytest
+import torch
+from attention_variants import Variant
 from harness import STEPS, apply, interpret, lowered, obeyed, on_host, reference, scheduled
+from test_attention import PROGRAMS
+from test_attention_numbers import agrees, fused
 from xdsl.dialects.builtin import ModuleOp
 
+import dlc
 from dlc.dialects import kernel, tile
+from dlc.schedule.cascade_problem import CascadeProblem
+from dlc.schedule.cascade_ranking import ranked_cascades
 from dlc.simulator import run_module
+from dlc.target import TARGETS
 
 Array = np.ndarray
 INF = float("inf")
@@ -276,3 +285,30 @@ def test_errors(name: str) -> None:
     errors = obeyed(module, step)
     assert len(errors) == 1
     assert message in str(errors[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["f16", "bf16"])
+@pytest.mark.parametrize("program", ["sdpa", "causal", "masked", "soft-capped"])
+def test_by_default(program: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """One kernel of halves, as accurate as eager PyTorch."""
+    variant = Variant(PROGRAMS[program])
+    generator = torch.Generator().manual_seed(0)
+    shapes = (1, 2, 40, 32), (1, 2, 70, 32), (1, 2, 70, 16)
+    inputs = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+    file = tmp_path / "joined.mlir"
+    file.write_text(str(fused(variant, inputs)[0]))
+    compiled = dlc.load(file, backend="host")
+    assert ["mma=m16n8k16" in kernel.schedule for kernel in compiled.kernels] == [True]
+    agrees(compiled(*inputs), variant, inputs)
+
+
+def test_estimates_of_few_keys_and_lengths_go_without() -> None:
+    """A warp multiplies 16 keys at once; scores of 24 products are no multiple of that."""
+    sizes = {"batch": 8, "columns": 64, "row_bytes": 128, "score_bytes": 0, "key_bytes": 128}
+    sizes |= {"column_bytes": 2, "results": 3, "memory_bytes": 1 << 20, "halves": True}
+    whole = CascadeProblem(rows=256, keys=256, width=64, **sizes)
+    target = TARGETS["sm_80"]
+    assert ranked_cascades(whole, target)[0].mma
+    for changed in ({"keys": 15}, {"width": 24}, {"rows": 1}, {"ends_early": True}):
+        assert not any(c.mma for c in ranked_cascades(replace(whole, **changed), target))
+    assert not any(c.mma for c in ranked_cascades(whole, TARGETS["sm_75"]))

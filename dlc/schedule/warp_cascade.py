@@ -1,0 +1,100 @@
+"""
+Tilings of attention whose products tensor cores multiply: a warp has rows, and its lanes hold the
+scores of a chunk and the powers of these in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import ClassVar
+
+from dlc.ir.cached import cached
+from dlc.schedule.candidate import (
+    CHUNK_INSTRUCTIONS,
+    COPY_INSTRUCTIONS,
+    UNHIDDEN,
+    WAVEFRONTS,
+)
+from dlc.schedule.cascade_problem import CascadeProblem
+from dlc.schedule.cascade_tiles import FACTOR, RESCALED, CascadeCandidate
+from dlc.target import WARP, Target
+
+WARPS = (1, 2, 4, 8)
+"""Warps of a block, each with rows of its own."""
+WARP_TILES = ((16, 64), (32, 64), (16, 128), (16, 32), (32, 32), (16, 16))
+"""Rows and columns of a warp."""
+CHUNKS = (64, 32, 16)
+K = 16
+"""Points of K of a product that a warp computes at once; a warp reads as many rows of factors."""
+SCORE = 18
+"""Instructions of a lane for a score: it is scaled and masked, the largest found, its power, which
+is rounded and packed, and the sum of these."""
+
+
+@dataclass(frozen=True)
+class WarpCascade(CascadeCandidate):
+    """One way to tile attention for tensor cores: `thread` is what a warp has, `threads` warps."""
+
+    mma: ClassVar[str] = "m16n8k16"
+    vector: ClassVar[int] = K
+
+    @property
+    def thread_count(self) -> int:
+        return WARP * prod(self.threads)
+
+    @property
+    def points(self) -> tuple[int, int]:
+        """Before warps take them over, threads compute slabs: so many points at once."""
+        return 4, 8
+
+    @cached
+    def shared_bytes(self) -> int:
+        """What is copied; the rest is in registers."""
+        slots = self.depth if self.chunks > 1 else 1
+        return (self._copied_bytes * slots + self._row_bytes) * 9 // 8
+
+    @cached
+    def registers(self) -> int:
+        """Sums, those of a chunk, its scores and, in pairs, its powers; factors and addresses."""
+        rows, columns = self.thread
+        count = (2 * rows * columns + rows * self.chunk * 3 // 2) // WARP + 56
+        return count + -count % 8
+
+    @cached
+    def resident(self) -> int:
+        """None if slabs, before lanes hold them, would not fit in shared memory."""
+        fits = self.slab_bytes + self.power_bytes <= self.target.shared_per_block
+        return super().resident if fits else 0
+
+    @cached
+    def chunk_clocks(self) -> float:
+        p, t, (rows, columns) = self.problem, self.target, self.thread
+        products = rows * self.chunk * (p.width + columns)
+        mma = products / (16 * 8 * K)
+        loads = self.chunk * (p.width + columns) / (K * K) + rows * p.width / (K * K)
+        beside = CHUNK_INSTRUCTIONS + rows * self.chunk / WARP * SCORE
+        beside += RESCALED * rows * columns / WARP + FACTOR * rows / 8
+        beside += COPY_INSTRUCTIONS * self._copied_bytes / 16 / self.thread_count
+        warps = prod(self.threads)
+        issue = warps * (mma + loads + beside) * t.warp / t.issue_lanes
+        tensor, shared = warps * products / t.mma_lanes, warps * loads * WAVEFRONTS
+        longest = max(tensor, issue, shared)
+        return longest + UNHIDDEN * (tensor + issue + shared - longest)
+
+
+def warp_tiles(problem: CascadeProblem, target: Target) -> Iterator[WarpCascade]:
+    """
+    The tilings for tensor cores that fit: of a whole chunk of keys at least, and as many as are
+    known.
+    """
+    if not problem.halves or not target.has("mma") or problem.width % K or problem.rows < 2:
+        return
+    if problem.ends_early:
+        return
+    for tile, warps, chunk in product(WARP_TILES, WARPS, CHUNKS):
+        found = WarpCascade(problem, target, tile, (warps, 1), chunk)
+        if chunk <= problem.keys and found.resident:
+            yield found
