@@ -114,7 +114,8 @@ def _clocks(block: _Block, share: int, held: int, warps: int) -> float:
 
 def _uneven_clocks(blocks: Sequence[_Block], held: int, warps: int, target: Target) -> float:
     """Of the slowest SM, where blocks in this order have more to do than others."""
-    waiting = sum(b.alone for b in blocks) / max(sum(b.busy for b in blocks), 1)
+    most = max(blocks, key=lambda block: block.busy)
+    waiting = most.alone / max(most.busy, 1)
 
     def of_each(running: int) -> float:
         return max(running / filled(running * warps / SCHEDULERS), waiting)

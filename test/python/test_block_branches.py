@@ -97,3 +97,25 @@ def test_the_slowest_sm_counts() -> None:
     target = get_target("sm_90")
     seconds = [scheduled_seconds(causal(96, mask), target) for mask in (True, False)]
     assert seconds[0] == pytest.approx(seconds[1], rel=0.05)
+
+
+def test_what_unrolled_loops_ask_for_is_waited_for_once() -> None:
+    """Also where a loop that is not unrolled comes next."""
+    text = """
+kernel.func @copies(%x: memref<8xf32>) -> (%y: memref<8xf32>) grid 1 block 1 {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %end = arith.constant 8 : index
+  %held = kernel.alloc_local : memref<8xf32, #kernel.local>
+  scf.for %i = %zero to %end step %one {
+    %v = kernel.load %x[%i] : memref<8xf32>
+    kernel.store %v, %held[%i] : memref<8xf32, #kernel.local>
+  } {unroll}
+  scf.for %j = %zero to %end step %one {
+    %w = kernel.load %held[%j] : memref<8xf32, #kernel.local>
+    kernel.store %w, %y[%j] : memref<8xf32>
+  }
+}
+"""
+    (func,) = (op for op in parse(text).walk() if isinstance(op, kernel.FuncOp))
+    assert counts_of(func).waits == 1

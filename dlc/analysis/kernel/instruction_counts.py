@@ -210,6 +210,9 @@ class _Walk:
         before = replace(self.counts)
         if not whole:
             self.counts.slots += times * trips * LOOP_SLOTS
+            if self.fetched:  # what was asked for before it is waited for once
+                self.counts.waits += times
+                self.fetched = False
         self._share(op, before, held)
         return self.visit(op.body.block, times * trips, held, whole)
 
