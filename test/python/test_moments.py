@@ -82,7 +82,7 @@ def test_a_mean_far_from_zero_costs_no_accuracy(name: str, first: float, tmp_pat
 def test_blocks_share_what_is_folded(offset: float) -> None:
     x = torch.randn(131, 301, generator=torch.Generator().manual_seed(0)) + offset
     loaded = dlc.compile(torch.std_mean, (x,), backend="host")
-    assert [verdict.answer for verdict in loaded.check()] == ["clean", "clean"]
+    assert [verdict.answer for verdict in loaded.check()] == ["clean"]
     for found, exact, eager in zip(
         loaded(x), torch.std_mean(x.double()), torch.std_mean(x), strict=True
     ):

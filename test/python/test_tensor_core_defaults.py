@@ -49,7 +49,7 @@ BY_GROUPS: dict[str, Program] = {
     "large blocks": (F.linear, [(2050, 72), (2056, 72)], 72),
     "product": (torch.matmul, [(1000, 136), (136, 1032)], 136),
     "both turned": (lambda x, w: x.mT @ w.mT, [(264, 104), (80, 264)], 264),
-    "K in parts": (lambda x, w: x.mT @ w, [(2056, 104), (2056, 136)], 2056),
+    "K in parts": (lambda x, w: x.mT @ w, [(1544, 264), (1544, 520)], 1544),
     "batches": (torch.matmul, [(6, 250, 136), (6, 136, 264)], 136),
     "one factor for all": (torch.matmul, [(2, 500, 136), (136, 512)], 136),
     "bias, gelu and residual": (

@@ -70,8 +70,8 @@ class PipelineKOuterPass(SchedulingPass):
     """Warpgroups, 0 or 1, that request chunks and compute no points."""
 
     domains: ClassVar[Mapping[str, Domain]] = {
-        "producer": Domain((0, 1), least=0, most=1, narrowed=lambda s: _producers(s)),
         "products": Domain((0, 1), least=0, most=1, narrowed=lambda s: _in_flight(s)),
+        "producer": Domain((0, 1), least=0, most=1, narrowed=lambda s: _producers(s)),
     }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
