@@ -119,3 +119,14 @@ kernel.func @copies(%x: memref<8xf32>) -> (%y: memref<8xf32>) grid 1 block 1 {
 """
     (func,) = (op for op in parse(text).walk() if isinstance(op, kernel.FuncOp))
     assert counts_of(func).waits == 1
+
+
+def test_indices_in_registers_are_held() -> None:
+    x, places = torch.randn(12, 17), torch.randint(0, 7, (5, 5))
+    schedule = "tileify,blockify-launch{block=12,48 thread=4,16},register-tile{extents=3,3}"
+    f = dlc.compile(lambda x, i: x[i], (x, places), target="sm_90", schedules={"index": schedule})
+    (func,) = (
+        op for op in f.variants[0].stages.module("kernel").walk() if isinstance(op, kernel.FuncOp)
+    )
+    assert "index, #kernel.local" in str(func)
+    assert counts_of(func).registers > 0

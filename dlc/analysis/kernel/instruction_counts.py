@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from xdsl.dialects import math, scf
-from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.dialects.builtin import IndexType, MemRefType, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.analysis.kernel.banks import sectors, wavefronts
@@ -180,8 +180,7 @@ class _Walk:
         most, fetched, requests = held, False, self.requests
         for op in block.ops:
             if isinstance(op, kernel.AllocLocalOp):
-                type = memref_of(op.result)
-                held += -(-prod(shape_of(type)) * element_bytes(type.element_type) // BANK_BYTES)
+                held += _words(memref_of(op.result))
             elif isinstance(op, scf.ForOp):
                 most = max(most, self._loop(op, times, held))
             elif isinstance(op, scf.IfOp | scf.WhileOp):
@@ -318,6 +317,13 @@ class _Walk:
         place, values = place_of(type, subscripts), {v for e in subscripts for v in e.values()}
         points = ({v: _at(v, lane) for v in values} for lane in range(self.lanes))
         return [size * place.evaluate(point) for point in points]
+
+
+def _words(type: MemRefType[Attribute]) -> int:
+    """Registers for a thread's own memory; an index is taken to have 32 bits."""
+    element = type.element_type
+    size = BANK_BYTES if isinstance(element, IndexType) else element_bytes(element)
+    return -(-prod(shape_of(type)) * size // BANK_BYTES)
 
 
 def _at(value: SSAValue, lane: int) -> int:
