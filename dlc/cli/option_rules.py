@@ -88,7 +88,7 @@ def _goes_past_fusion(options: argparse.Namespace) -> bool:
 
 
 def _has_sizes(options: argparse.Namespace) -> bool:
-    return bool(options.dynamic) or not _has_program(options)
+    return bool(options.dynamic) or _kind(options) == "module"
 
 
 MODEL = "a model: a directory, a configuration or an id such as Qwen/Qwen2.5-7B"
