@@ -564,3 +564,10 @@ def test_an_unwritable_cache_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("DLC_CACHE_DIR", str(tmp_path / "file" / "cache"))
     with pytest.raises(BackendError, match="set DLC_CACHE_DIR"):
         cache.cache_directory()
+
+
+def test_a_cache_that_was_emptied_is_filled_again(cache_directory: Path) -> None:
+    """While a process lives that has compiled kernels before."""
+    for _ in range(2):
+        assert kernel("one", "float* x", "  x[0] = 1.0f;").compile().is_file()
+        shutil.rmtree(cache_directory)

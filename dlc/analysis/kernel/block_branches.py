@@ -148,11 +148,7 @@ def _branch(
 
 def _known(value: SSAValue, loops: Mapping[SSAValue, range]) -> bool:
     """True for what a block's number and the counters of loops tell."""
-    if (
-        constant_of(value) is not None
-        or value in loops
-        or isinstance(value.owner, kernel.BlockIdOp)
-    ):
+    if constant_of(value) is not None or value in loops:
         return True
     if isinstance(value.owner, kernel.IndexOp):
         return all(_known(v, loops) for e in value.owner.subscripts for v in e.values())

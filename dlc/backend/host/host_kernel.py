@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dlc.backend import BackendError, LaunchError
-from dlc.backend.cache import Entry, content_key, lookup_or_build
+from dlc.backend.cache import Entry, cache_directory, content_key, lookup_or_build
 from dlc.backend.host import cxx as compiler
 from dlc.backend.parallel import OnDone, cpu_count, work_all
 from dlc.target import MAX_THREADS
@@ -86,11 +86,19 @@ def _scheduler() -> ctypes.CDLL:
     return ctypes.CDLL(str(entry.path), mode=ctypes.RTLD_GLOBAL)  # kernels find its symbols
 
 
-@functools.cache
 def _header() -> Path:
     """What kernels include, read ahead for g++, which takes half as long then."""
     if compiler.is_clang():
         return _HEADER
+    if not (made := _read_ahead(cache_directory())).exists():  # somebody has emptied the cache
+        _read_ahead.cache_clear()
+        made = _read_ahead(cache_directory())
+    return made
+
+
+@functools.cache
+def _read_ahead(cache: Path) -> Path:
+    """The header in this cache, beside what g++ has made of it."""
     parts = sorted(_HERE.glob("*.h"))
     key = content_key(*(path.read_text() for path in parts), *_KERNEL_FLAGS, compiler.fingerprint())
 
