@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from dlc.schedule.long_sums import LONG
-from dlc.target import Target
+from dlc.target import MAX_REGISTERS, Target
 
 LATENCY = 900
 """Clocks from the request of a chunk to its arrival, from memory under load."""
 IN_FLIGHT = 32
 """Partial sums of a point that the kernel which combines them loads at once."""
-HELD_WORDS = 128
+HELD_WORDS = (MAX_REGISTERS + 1) // 2
 """Registers of a thread of the last block for what it folds and the parts that it loads at once:
 no more than a tile has that fills them."""
 ARRIVALS = 2

@@ -16,6 +16,8 @@ from math import prod
 from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, SSAValue
 
+from dlc.analysis.kernel.index_values import index_at
+from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
 from dlc.ir.expr import Expr, constant_of
 
@@ -46,7 +48,10 @@ class _Branch:
         return any(_reads_block(v) for e in self.conditions for v in e.values())
 
     def holds(self, values: dict[SSAValue, int]) -> bool:
-        return all(_at(expr, values) >= 0 for expr in self.conditions)
+        return all(
+            expr.evaluate({v: index_at(v, values.get) for v in expr.values()}) >= 0
+            for expr in self.conditions
+        )
 
     def may_take(self, side: bool, values: dict[SSAValue, int]) -> bool:
         return self.holds(values) == side or (not side and not self.whole)
@@ -89,7 +94,7 @@ class BlockBranches:
         step = 1 if most is None else -(-self.func.grid_size // most)
         numbers = list(_block_ids(self.func))
         return [
-            tuple(_value(read, dict.fromkeys(numbers, block)) for read in self._read)
+            tuple(index_at(read, dict.fromkeys(numbers, block).get) for read in self._read)
             for block in range(0, self.func.grid_size, step)
         ]
 
@@ -114,12 +119,8 @@ def _branches(
 ) -> Iterator[_Branch]:
     for op in block.ops:
         if isinstance(op, scf.ForOp):
-            counter, bounds = (
-                op.body.block.args[0],
-                [constant_of(v) for v in (op.lb, op.ub, op.step)],
-            )
-            known = None if None in bounds else range(*(b or 0 for b in bounds))
-            inner = {**loops, counter: known} if known else loops
+            points = _points(op)
+            inner = {**loops, op.body.block.args[0]: points} if points else loops
             yield from _branches(op.body.block, around, inner)
         elif isinstance(op, scf.IfOp):
             branch = _branch(op, around, loops)
@@ -144,6 +145,14 @@ def _branch(
     if not conditions or prod(map(len, own.values())) > MOST_POINTS:
         return None
     return _Branch(op, conditions, len(conditions) == len(test.where), around, own)
+
+
+def _points(op: scf.ForOp) -> range:
+    """What a loop counts through; empty where its bounds are not known."""
+    first, step, count = constant_of(op.lb), constant_of(op.step), trip_count(op)
+    if first is None or step is None or count is None:
+        return range(0)
+    return range(first, first + step * count, step)
 
 
 def _known(value: SSAValue, loops: Mapping[SSAValue, range]) -> bool:
@@ -173,17 +182,3 @@ def _reads_block(value: SSAValue) -> bool:
 
 def _block_ids(func: kernel.FuncOp) -> Iterator[SSAValue]:
     return (op.result for op in func.body.block.ops if isinstance(op, kernel.BlockIdOp))
-
-
-def _at(expr: Expr, values: dict[SSAValue, int]) -> int:
-    return expr.evaluate({v: _value(v, values) for v in expr.values()})
-
-
-def _value(value: SSAValue, values: dict[SSAValue, int]) -> int:
-    if value in values:
-        return values[value]
-    if (known := constant_of(value)) is not None:
-        return known
-    assert isinstance(value.owner, kernel.IndexOp)
-    (expr,) = value.owner.subscripts
-    return _at(expr, values)

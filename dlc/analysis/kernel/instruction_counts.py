@@ -8,7 +8,7 @@ warp are looked at where loops begin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -18,7 +18,9 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from dlc.analysis.kernel.banks import sectors, wavefronts
 from dlc.analysis.kernel.block_branches import BlockBranches, Shares
+from dlc.analysis.kernel.index_values import index_at
 from dlc.analysis.kernel.layout import place_of
+from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
 from dlc.dialects.layouts import UNIT, shape_of
@@ -204,7 +206,8 @@ class _Walk:
         return most
 
     def _loop(self, op: scf.ForOp, times: float, held: int) -> int:
-        trips = _trips(op)
+        count = trip_count(op)
+        trips = 1 if count is None else count
         whole = "unroll" in op.attributes
         before = replace(self.counts)
         if not whole:
@@ -315,7 +318,8 @@ class _Walk:
         """The byte addresses of the first warp, in the first iteration of all loops."""
         size = element_bytes(type.element_type)
         place, values = place_of(type, subscripts), {v for e in subscripts for v in e.values()}
-        points = ({v: _at(v, lane) for v in values} for lane in range(self.lanes))
+        lanes = map(_in_lane, range(self.lanes))
+        points = ({v: index_at(v, known) for v in values} for known in lanes)
         return [size * place.evaluate(point) for point in points]
 
 
@@ -326,22 +330,13 @@ def _words(type: MemRefType[Attribute]) -> int:
     return -(-prod(shape_of(type)) * size // BANK_BYTES)
 
 
-def _at(value: SSAValue, lane: int) -> int:
-    """An index value in a lane of the first warp of the first block, loops at their begin."""
-    if (known := constant_of(value)) is not None:
-        return known
-    owner = value.owner
-    if isinstance(owner, kernel.ThreadIdOp):
-        return lane
-    if isinstance(owner, kernel.IndexOp):
-        (expr,) = owner.subscripts
-        points: Mapping[SSAValue, int] = {v: _at(v, lane) for v in expr.values()}
-        return expr.evaluate(points)
-    return 0
+def _in_lane(lane: int) -> Callable[[SSAValue], int | None]:
+    """What values are in a lane of the first warp of the first block, loops at their begin."""
 
+    def known(value: SSAValue) -> int | None:
+        if isinstance(value.owner, kernel.ThreadIdOp):
+            return lane
+        made = isinstance(value.owner, kernel.IndexOp) or constant_of(value) is not None
+        return None if made else 0
 
-def _trips(op: scf.ForOp) -> int:
-    """The iterations of a loop; one where its bounds are not known."""
-    bounds = [constant_of(v) for v in (op.lb, op.ub, op.step)]
-    first, end, step = (0 if b is None else b for b in bounds)
-    return max(0, -(-(end - first) // step)) if None not in bounds and step else 1
+    return known

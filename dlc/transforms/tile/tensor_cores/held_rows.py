@@ -135,12 +135,8 @@ def _hold(
     arguments = replace_axes(slab, axes, meaning)
     for reduce in [op for op in slab.body.walk() if isinstance(op, tile.ReduceOp)]:
         if reduce in products:
-            kinds = [
-                FRAGMENT if reduce.kind(a) == REGISTER else reduce.kind(a) for a in reduce.axes
-            ]
-            reduce.set_axes(reduce.static_extents, kinds)
-            places = [arguments[half], arguments[pair]]
-            reduce.set_mma(products[reduce], [lanes.group, lanes.member, *places])
+            places = [lanes.group, lanes.member, arguments[half], arguments[pair]]
+            fold_by_warps(reduce, products[reduce], places)
         else:
             _fold_by_lanes(reduce, lanes)
     element = slab.result_type.element_type
