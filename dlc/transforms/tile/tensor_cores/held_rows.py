@@ -85,10 +85,17 @@ def _drop_from_sums(hold: tile.HoldOp, condition: Expr) -> None:
     for use in hold.result.uses:
         load, sums = use.operation, use.operation.parent_op()
         assert isinstance(load, tile.LoadOp)
-        if isinstance(sums, tile.ReduceOp) and sums.monoid_name.data == "add":
+        if isinstance(sums, tile.ReduceOp) and _adds(sums, load):
             same = condition + (load.subscripts[-1] - _held_key(hold)) * factor
             last = sums.yielded
             last.set_index(last.subscripts, [c for c in last.where if c != same])
+
+
+def _adds(reduce: tile.ReduceOp, load: tile.LoadOp) -> bool:
+    """True for a sum of what is loaded, as it is or in a wider type."""
+    (value, *others), wide = reduce.yielded.values, reduce.yielded.values[0].owner
+    added = wide.input if isinstance(wide, arith.ExtFOp) else value
+    return reduce.monoid_name.data == "add" and not others and added is load.result
 
 
 def _held_key(hold: tile.HoldOp) -> Expr:
