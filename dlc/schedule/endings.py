@@ -57,7 +57,7 @@ def parts_at_once(count: int, held: int) -> int:
     of each: as many as divide them and fit in registers beside what is folded.
     """
     fitting = max(HELD_WORDS // max(held, 1) - 1, 1)
-    return max(n for n in range(1, count + 1) if count % n == 0 and n <= fitting)
+    return max(n for n in range(1, min(count, fitting) + 1) if count % n == 0)
 
 
 def combining_seconds(parts: Parts, target: Target) -> float:

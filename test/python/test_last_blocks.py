@@ -229,6 +229,12 @@ def test_runs_of_parts_are_loaded_at_once(
     np.testing.assert_array_equal(*results)
 
 
+def test_what_is_loaded_at_once_takes_no_time_to_find() -> None:
+    """However many parts a text asks for."""
+    assert endings.parts_at_once(2**40, 1) == 64
+    assert endings.parts_at_once(7**20, 1) == 49
+
+
 MATRICES = (
     "tileify,chunk-matmul-k{bk=32 vector=16},split-matmul-k{splits=2 combine=last},"
     "blockify-launch{block=32,32 thread=2,2},stage-inputs{budget=65536},"
