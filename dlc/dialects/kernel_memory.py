@@ -64,6 +64,11 @@ def is_local(ref: SSAValue) -> bool:
     return isinstance(ref.type, MemRefType) and isinstance(ref.type.memory_space, LocalAttr)
 
 
+def register_words(type: Attribute) -> int:
+    """The registers, of four bytes each, that hold an element."""
+    return -(-element_bytes(type) // 4)
+
+
 def element_bytes(type: Attribute) -> int:
     """The size of an element in memory; a boolean takes one byte."""
     if isinstance(type, ComplexType):

@@ -33,17 +33,17 @@ class Parts:
     count: int
     """Of each point."""
     points: int
-    """Values of the whole reduce."""
+    """Words of the whole reduce."""
     held: int
-    """Values of a thread."""
+    """Words of a thread."""
     groups: int
     """Those of blocks that share points."""
-    group_values: int
-    """Values of a block, those beyond the edge included."""
+    group_words: int
+    """Words of a block, those beyond the edge included."""
 
     @property
     def bytes(self) -> int:
-        """Of all parts, of four bytes each."""
+        """Of all parts."""
         return 4 * self.points * self.count
 
 
@@ -53,7 +53,7 @@ WHOLE = Parts(1, 0, 0, 0, 0)
 
 def parts_at_once(count: int, held: int) -> int:
     """
-    How many of so many parts a thread of the last block loads at once, where it has `held` values
+    How many of so many parts a thread of the last block loads at once, where it has `held` words
     of each: as many as divide them and fit in registers beside what is folded.
     """
     fitting = max(HELD_WORDS // max(held, 1) - 1, 1)
@@ -74,7 +74,7 @@ def last_block_seconds(parts: Parts, target: Target) -> float:
     Writing the parts, counting the blocks, and reading the parts again: at the rate of the SM that
     has most groups to fold, which waits for as many parts at once as registers hold.
     """
-    size = 4 * parts.group_values * parts.count * parts.groups
+    size = 4 * parts.group_words * parts.count * parts.groups
     rate = _rate(size, target)
     of_busiest = ceil(parts.groups / target.sms) * size / parts.groups
     turns = parts.count / parts_at_once(parts.count, parts.held)

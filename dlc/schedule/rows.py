@@ -15,7 +15,7 @@ from xdsl.ir import BlockArgument, Operation
 
 from dlc.dialects import loop
 from dlc.dialects.axes import AxesOp
-from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.kernel_memory import element_bytes, register_words
 from dlc.dialects.layouts import shape_of, strides_of
 from dlc.schedule.contraction_tiles import outer_loop
 from dlc.schedule.endings import WHOLE, Parts, last_is_faster
@@ -123,8 +123,8 @@ def row_plan(
         threads = min(threads, BLOCK_THREADS)
         if split_axis(points, parts) == len(points) - 1:
             length = ceil(length / parts)
-    results, blocks = len(reduces[0].results), ceil(row_count / rows)
-    left = Parts(parts, row_count * results, results, blocks, rows * results)
+    words = sum(register_words(result.type) for result in reduces[0].results)
+    left = Parts(parts, row_count * words, words, ceil(row_count / rows), rows * words)
     return RowPlan(
         threads, rows, vector, parts, length, strided, left, last_is_faster(left, target)
     )

@@ -347,6 +347,9 @@ class FakeDevice:
 
         return replay, result
 
+    def keep_until_done(self, tensor: torch.Tensor) -> None:
+        self.gpu.alive.append(tensor)
+
     @contextmanager
     def stream(self, handle: int) -> Iterator[int]:
         before, self.gpu.current = self.gpu.current, handle

@@ -281,7 +281,11 @@ class CudaBackend:
         finally:
             self._counts_of_graph = None
 
-        def again(counts: torch.Tensor | None = own) -> None:
-            replay()  # which counts in memory that lives as long as this
+        if own is None:
+            return replay, result
+
+        def again() -> None:
+            replay()
+            self._torch.keep_until_done(own)
 
         return again, result

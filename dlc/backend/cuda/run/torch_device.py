@@ -39,6 +39,13 @@ class TorchDevice(Protocol):
         """
         ...
 
+    def keep_until_done(self, tensor: torch.Tensor) -> None:
+        """
+        Keeps the memory of a tensor, though nobody holds it any more, until the current stream has
+        done what it has been asked for.
+        """
+        ...
+
 
 class CudaDevice:
     """The current device of torch. BackendError with the reason where there is none."""
@@ -74,6 +81,9 @@ class CudaDevice:
         if failure is not None:
             raise failure
         return graph.replay, results[0]
+
+    def keep_until_done(self, tensor: torch.Tensor) -> None:
+        tensor.record_stream(torch.cuda.current_stream(self.device))
 
 
 def _missing() -> str:

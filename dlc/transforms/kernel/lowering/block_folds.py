@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, new_body
-from dlc.dialects.kernel_memory import element_bytes
+from dlc.dialects.kernel_memory import element_bytes, register_words
 from dlc.ir.expr import Expr
 from dlc.ir.variance import Variance
 from dlc.schedule.endings import parts_at_once
@@ -117,10 +117,11 @@ class _Part:
         return MemRefType(self.value.type, list(map(self.launch.extent, self.axes)))
 
     @property
-    def loads(self) -> int:
-        """The elements of one block that a thread of the last one loads."""
+    def words(self) -> int:
+        """The registers for what a thread of the last block loads of one block."""
         kinds = (BLOCK, THREAD)
-        return prod(self.launch.extent(a) for a in self.axes if self.launch.kind(a) not in kinds)
+        own = prod(self.launch.extent(a) for a in self.axes if self.launch.kind(a) not in kinds)
+        return own * register_words(self.value.type)
 
 
 def _new_output(source: tile.KernelOp, type: MemRefType[Attribute], name: str) -> BlockArgument:
@@ -150,7 +151,7 @@ def _fold_parts(
     """
     *outer, last = points[0].across
     count = launch.extent(last)
-    run = parts_at_once(count, sum(point.loads for point in points))
+    run = parts_at_once(count, sum(point.words for point in points))
     turns = [*map(launch.extent, outer), *([count // run] if run < count else [])]
     body = new_body(len(turns), [a.name_hint for a in points[0].across])
     own = new_body(1, [last.name_hint])
