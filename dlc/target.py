@@ -66,6 +66,10 @@ BLOCK_THREADS = 256
 """Threads of a block that is free to have any number: a multiple of which every SM holds."""
 REGISTER_UNIT, WARP_UNIT = 256, 4
 """Registers are dealt to a warp in units of so many, and to so many warps at once."""
+REGISTER_STEP = REGISTER_UNIT // WARP
+"""The same of a thread."""
+FEWEST_SET_REGISTERS, MOST_SET_REGISTERS = 24, 256
+"""Registers that a thread can set at least and at most, in such steps (PTX ISA, "setmaxnreg")."""
 SHARED_UNIT = 128
 """Bytes of shared memory are dealt to a block in such units."""
 STATIC_SHARED_LIMIT = 48 * KIB
@@ -76,10 +80,11 @@ TARGET_ATTRIBUTE = "dlc.target"
 PRECISION_ATTRIBUTE = "dlc.precision"
 
 
-Feature = Literal["cp.async", "mma", "stmatrix", "tf32", "tma", "wgmma"]
+Feature = Literal["cp.async", "mma", "setmaxnreg", "stmatrix", "tf32", "tma", "wgmma"]
 FEATURES: Mapping[Feature, tuple[int, str]] = {
     "cp.async": (80, "cp.async"),
     "mma": (80, "mma.m16n8k16"),
+    "setmaxnreg": (90, "setmaxnreg"),
     "stmatrix": (90, "stmatrix"),
     "tf32": (80, "mma.m16n8k8 of tf32"),
     "tma": (90, "tensor memory accelerator"),
@@ -139,6 +144,20 @@ class Target:
     def instructions(self) -> int:
         """The instruction set that kernels are compiled for: 75 of sm_75."""
         return int(self.name.removeprefix("sm_"))
+
+    def entry_registers(self, threads: int) -> int:
+        """Registers of each of so many threads of a block that has an SM for itself."""
+        each = self.registers_per_sm // max(threads, 1)
+        return min(each - each % REGISTER_STEP, MAX_REGISTERS)
+
+    def registers_beside(self, threads: int, kept: int) -> int:
+        """
+        Those of each other thread of such a block where each of one warpgroup keeps so many and
+        gives the rest up.
+        """
+        pool = threads * self.entry_registers(threads) - WARPGROUP * kept
+        each = min(pool // max(threads - WARPGROUP, 1), MAX_REGISTERS)
+        return each - each % REGISTER_STEP
 
     def has(self, feature: Feature) -> bool:
         """True if kernels can use a feature."""

@@ -78,6 +78,7 @@ from dlc.dialects.kernel_mbarriers import (
 )
 from dlc.dialects.kernel_memory import LocalAttr, SharedAttr, memref_type, verify_space
 from dlc.dialects.kernel_mma import LdmatrixOp, MmaOp, StmatrixOp
+from dlc.dialects.kernel_registers import SetMaxRegistersOp
 from dlc.dialects.kernel_tma import TensorMapOp, TensorMapType, TmaLoadOp
 from dlc.dialects.kernel_wgmma import (
     MatrixDescriptorOp,
@@ -338,6 +339,7 @@ Kernel = Dialect(
         FenceMbarrierInitOp,
         FenceProxyAsyncOp,
         SyncWarpOp,
+        SetMaxRegistersOp,
         MmaOp,
         LdmatrixOp,
         StmatrixOp,

@@ -57,7 +57,7 @@ from dlc.dialects.layouts import UNIT, WIDTHS, shape_of
 from dlc.dialects.mma_layouts import MmaAttr
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
-from dlc.target import WARPGROUP, target_of
+from dlc.target import WARPGROUP, Feature, Target, target_of
 
 OFFSET_LIMIT = 1 << 18
 """Bytes that an address or an offset of a descriptor stays below: 14 bits, in units of 16."""
@@ -67,7 +67,11 @@ SUMS = 4
 """Sums of a thread in each 8 columns."""
 
 
-def _verify_warpgroups(op: Operation) -> None:
+def verify_warpgroups(op: Operation, feature: Feature = "wgmma") -> Target | None:
+    """
+    Checks that an operation's block is of whole warpgroups, and that its chip has a feature; the
+    chip, if the operation stands in a module.
+    """
     func = enclosing_func(op)
     if func is not None and func.block_size % WARPGROUP:
         raise VerifyException(
@@ -77,8 +81,10 @@ def _verify_warpgroups(op: Operation) -> None:
     module = op.parent_op()
     while module is not None and not isinstance(module, ModuleOp):
         module = module.parent_op()
-    if module is not None and not (target := target_of(module)).has("wgmma"):
-        raise VerifyException(f"expected a chip with wgmma: {target.lacking('wgmma')}")
+    target = None if module is None else target_of(module)
+    if target is not None and not target.has(feature):
+        raise VerifyException(f"expected a chip with {feature}: {target.lacking(feature)}")
+    return target
 
 
 @irdl_op_definition
@@ -212,7 +218,7 @@ class WgmmaOp(IndexedOp):
         return self.m_major is not None, self.n_major is not None
 
     def verify_(self) -> None:
-        _verify_warpgroups(self)
+        verify_warpgroups(self)
         if not self.shape.is_of_warpgroup:
             raise VerifyException(f"expected a product of a warpgroup, found {self.shape}")
         for name, value in (("A", self.a), ("B", self.b)):
@@ -251,7 +257,7 @@ class WgmmaSumsOp(IRDLOperation, ABC):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
     def verify_(self) -> None:
-        _verify_warpgroups(self)
+        verify_warpgroups(self)
         for ref in self.sums:
             if not is_local(ref):
                 raise VerifyException(f"expected local memory, found {ref.type}")
@@ -280,7 +286,7 @@ class WgmmaCommitOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
     def verify_(self) -> None:
-        _verify_warpgroups(self)
+        verify_warpgroups(self)
 
 
 @irdl_op_definition

@@ -132,6 +132,7 @@ _OF_WARPGROUPS = (
     kernel.WgmmaFenceOp,
     kernel.WgmmaCommitOp,
     kernel.WgmmaWaitOp,
+    kernel.SetMaxRegistersOp,
 )
 
 

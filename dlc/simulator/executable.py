@@ -23,6 +23,7 @@ from dlc.simulator.expressions import Holds, Index, compile_conditions, compile_
 from dlc.simulator.hazards import Hazard
 from dlc.simulator.machine import Machine, Mask
 from dlc.simulator.mbarriers import Mbarriers
+from dlc.simulator.registers import RegisterPool
 from dlc.target import TMA_ALIGNMENT
 
 ORDER_SOME = (kernel.AllocMbarriersOp, kernel.SyncWarpOp)
@@ -70,6 +71,7 @@ class Program:
         self.products = AsyncProducts(
             self.machine, self.mbarriers, lockstep=self.func.lockstep is not None
         )
+        self.registers = RegisterPool(self.machine)
         for memory in self.memory.values():
             if memory.shared or isinstance(memory, LocalMemory):
                 memory.allocate()

@@ -26,6 +26,7 @@ Kind: TypeAlias = Literal[
     "divergence",
     "deadlock",
     "mbarrier",
+    "registers",
     "unwritten",
     "arithmetic",
     "not checked",

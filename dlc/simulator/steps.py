@@ -64,6 +64,7 @@ _STEPS: dict[type[Operation], Callable[[Program, Any], Step]] = {
     kernel.WgmmaFenceOp: warpgroups.fence,
     kernel.WgmmaCommitOp: warpgroups.commit,
     kernel.WgmmaWaitOp: warpgroups.wait,
+    kernel.SetMaxRegistersOp: warpgroups.set_max_registers,
 }
 """All others are scalar operations."""
 

@@ -1,5 +1,6 @@
 """
-Products of matrices in shared memory by warpgroups, as steps: see `dlc.simulator.async_products`.
+Products of matrices in shared memory by warpgroups, and what their threads set of their registers,
+as steps: see `dlc.simulator.async_products` and `dlc.simulator.registers`.
 
 Where the elements of a factor lie is taken from the 64 bits of its descriptor alone, so that a
 wrong one gives wrong numbers, or leaves the buffer.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,6 +171,15 @@ def commit(program: Program, op: kernel.WgmmaCommitOp) -> Step:
 def wait(program: Program, op: kernel.WgmmaWaitOp) -> Step:
     pending = op.pending.value.data
     return _order(program, op, lambda: program.products.wait(op, pending, _sums(program, op)))
+
+
+def set_max_registers(program: Program, op: kernel.SetMaxRegistersOp) -> Step:
+    def step() -> Iterator[Wait]:
+        act = partial(program.registers.set, op)
+        yield from program.rendezvous.meet(op, program.machine.warpgroup_of, act)
+        yield from program.registers.wait(op)
+
+    return step
 
 
 def _sums(program: Program, op: kernel.WgmmaFenceOp | kernel.WgmmaWaitOp) -> list[LocalMemory]:

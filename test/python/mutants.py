@@ -57,6 +57,7 @@ DELETED = (
     kernel.FenceMbarrierInitOp,
     kernel.FenceProxyAsyncOp,
     kernel.SyncWarpOp,
+    kernel.SetMaxRegistersOp,
     kernel.ShuffleOp,
     kernel.MmaOp,
     kernel.StmatrixOp,
@@ -151,6 +152,10 @@ def _edits(op: Operation) -> Iterator[tuple[str, Edit]]:
             yield "16 bytes less", _add("bytes", -16)
         case kernel.MbarrierWaitOp():
             yield "other parity", _change("map", 1, lambda e, _: 1 - e)
+        case kernel.SetMaxRegistersOp():
+            yield "8 more", _add("after", 8)
+            yield "8 less", _add("after", -8)
+            yield "the other way round", _swap_counts
         case kernel.ShuffleOp() if op.threads is not None:
             yield "all lanes are named", _name_all_lanes
             yield "one lane less is named", _add("threads", -1)
@@ -276,6 +281,11 @@ def _change(name: str, result: int, new: Callable[[AffineExpr, int], AffineExpr]
         op.properties[name] = AffineMapAttr(AffineMap(map.num_dims, 0, tuple(results)))
 
     return edit
+
+
+def _swap_counts(op: Operation) -> None:
+    props = op.properties
+    props["before"], props["after"] = props["after"], props["before"]
 
 
 def _without_condition(n: int) -> Edit:

@@ -81,6 +81,7 @@ USES = {
     "wgmma_fence": "wgmma_fence();",
     "wgmma_commit": "wgmma_commit();",
     "wgmma_wait": "wgmma_wait<0>();",
+    "set_max_registers": "set_max_registers<168, 40>();",
     **{
         f"wgmma_{name}_f32_{factors}": f"wgmma_{name}_f32_{factors}<false, true>(sums, l[0], l[1]);"
         for name, factors in WARPGROUP_SHAPES

@@ -33,7 +33,7 @@ struct Position {
 enum class Order : int { forward, reverse, random };
 enum class Meeting : int {
   none, shuffle_xor, shuffle_down, shuffle_idx, syncwarp, mma, ldmatrix, stmatrix,
-  wgmma, wgmma_fence, wgmma_commit, wgmma_wait  // those of a warpgroup
+  wgmma, wgmma_fence, wgmma_commit, wgmma_wait, set_registers  // those of a warpgroup
 };
 
 // What a warp does together, given the 32 pointers that its lanes came with; of a warpgroup 128.
@@ -63,6 +63,7 @@ void dlc_wgmma(const void* mine, size_t bytes, dlc::Together act);
 void dlc_wgmma_fence();
 void dlc_wgmma_commit();
 void dlc_wgmma_wait(int newest);
+void dlc_set_max_registers(int before, int after);
 unsigned dlc_window(uintptr_t number);
 uintptr_t dlc_window_at(unsigned index);
 void dlc_cp_async(void* dst, const void* src, int bytes, bool pred);

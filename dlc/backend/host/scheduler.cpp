@@ -47,7 +47,9 @@ constexpr size_t kStackBytes = 256 << 10;  // compiler.py refuses kernels with l
 constexpr size_t kStackUsable = 192 << 10;
 constexpr int kMaxThreads = 1024, kWarp = 32, kGroup = 128;
 
-enum class State : uint8_t { fresh, running, barrier, meeting, group, mbarrier, exited };
+enum class State : uint8_t {
+  fresh, running, barrier, meeting, group, registers, mbarrier, exited
+};
 
 struct Mbarrier {
   const void* address;
@@ -94,6 +96,8 @@ struct Warpgroup {
   int met = 0;
   Meeting kind = Meeting::none;
   int newest = 0;                // of a wait
+  int registers = 0;             // of a thread, once they are set
+  int wanted = 0;                // that the pool of its block does not have yet
   Product next{};                           // gathers what the threads come with
   std::vector<Product> open;                // requested since the last commit
   std::vector<std::vector<Product>> groups; // committed, oldest first
@@ -105,6 +109,7 @@ const char* name(Meeting kind) {
     case Meeting::wgmma_fence: return "wgmma_fence()";
     case Meeting::wgmma_commit: return "wgmma_commit()";
     case Meeting::wgmma_wait: return "wgmma_wait()";
+    case Meeting::set_registers: return "set_max_registers()";
     case Meeting::shuffle_xor: return "shuffle_xor";
     case Meeting::shuffle_down: return "shuffle_down";
     case Meeting::shuffle_idx: return "shuffle_idx";
@@ -132,6 +137,7 @@ struct Worker {
   std::vector<uintptr_t> windows;  // of addresses that matrix descriptors have told
   uint32_t ready_warps = 0;
   int live = 0, at_barrier = 0, barrier_line = 0;
+  int free_registers = 0;          // that warpgroups of the block have given up
   std::vector<std::unique_ptr<Mbarrier>> mbarriers;
   uint64_t random = 0;
   std::unique_ptr<char, void (*)(void*)> shared{nullptr, free};
@@ -217,6 +223,9 @@ struct Worker {
       case State::group:
         return std::string("wait at ") + name(warpgroups[t.index / kGroup].kind) +
                " for their warpgroup";
+      case State::registers:
+        return "wait for " + number(warpgroups[t.index / kGroup].wanted) + " registers, of which " +
+               number(free_registers) + " are free";
       case State::mbarrier:
         return "wait for phase " + number(t.parity) + " of an mbarrier that misses " +
                number(t.waits_for->pending) + " arrivals and " + number(t.waits_for->tx) + " bytes";
@@ -376,6 +385,32 @@ struct Worker {
     });
   }
 
+  // A warpgroup gives registers to the pool of its block, or waits until that has enough.
+  void set_registers(int before, int after) {
+    const int g = current->index / kGroup;
+    meet_group(Meeting::set_registers, after, [&](Warpgroup& group) {
+      if (group.registers)
+        fail("warpgroup %d sets its registers a second time, to %d from %d", g, after,
+             group.registers);
+      group.registers = after;
+      if (after < before) free_registers += (before - after) * kGroup;
+      else group.wanted = (after - before) * kGroup;
+      deal_registers();
+    });
+    if (warpgroups[g].wanted) wait(State::registers);
+  }
+
+  void deal_registers() {
+    for (int g = 0; g * kGroup < launch.block; ++g) {
+      int& wanted = warpgroups[g].wanted;
+      if (!wanted || wanted > free_registers) continue;
+      free_registers -= wanted;
+      wanted = 0;
+      for (int t = g * kGroup; t < (g + 1) * kGroup; ++t)
+        if (threads[t].state == State::registers) release(t / kWarp, 1u << t % kWarp);
+    }
+  }
+
   // PTX ISA, shfl.sync: a lane outside the segment gives the caller its own value.
   uint64_t shuffle(Meeting kind, uint64_t value, int argument, int width, unsigned named) {
     if (width < 1 || width > kWarp || (width & (width - 1)))
@@ -453,7 +488,7 @@ struct Worker {
     for (Warpgroup& group : warpgroups) group = Warpgroup{};
     windows.clear();
     live = launch.block;
-    at_barrier = 0;
+    at_barrier = free_registers = 0;
     current = nullptr;
     mbarriers.clear();
     random = (launch.seed * 0x9e3779b97f4a7c15u ^ uint64_t(block + 1) * 0xd1342543de82ef95u) | 1;
@@ -563,6 +598,7 @@ EXPORT void dlc_wgmma(const void* mine, size_t bytes, dlc::Together act) {
 EXPORT void dlc_wgmma_fence() { worker->meet_group(Meeting::wgmma_fence, 0, [](Warpgroup&) {}); }
 EXPORT void dlc_wgmma_commit() { worker->commit_products(); }
 EXPORT void dlc_wgmma_wait(int newest) { worker->finish_products(newest); }
+EXPORT void dlc_set_max_registers(int before, int after) { worker->set_registers(before, after); }
 
 EXPORT unsigned dlc_window(uintptr_t number) {
   auto& all = worker->windows;

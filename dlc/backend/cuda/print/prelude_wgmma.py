@@ -1,5 +1,6 @@
 """
-The prelude's functions of warpgroups: matrix descriptors, wgmma, and what orders it. What the host
+The prelude's functions of warpgroups: matrix descriptors, wgmma, what orders it, and how registers
+are shared out. What the host
 does of a product is told there by the descriptors' bits, and for each sum of a thread by the
 layouts of `dlc.dialects.mma_layouts`.
 """
@@ -71,6 +72,20 @@ _WAIT = Function(
     only_arch=True,
 )
 
+_SET_REGISTERS = Function(
+    "set_max_registers",
+    "Each thread of a warpgroup has `after` registers: it gives the others up, or waits for more\n"
+    "// (PTX ISA: setmaxnreg).",
+    f"template <int before, int after>\n{INLINE} void set_max_registers()",
+    "if constexpr (after < before)\n"
+    '  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(after) : "memory");\n'
+    "else\n"
+    '  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(after) : "memory");',
+    "dlc_set_max_registers(before, after);",
+    (),
+    90,
+)
+
 
 def wgmma_name(shape: MmaAttr) -> str:
     """The name of the function of a product."""
@@ -117,7 +132,7 @@ def _wrapped(names: list[str]) -> str:
 
 
 def _functions() -> Iterator[Function]:
-    yield from (_DESCRIPTOR, _PIN, _FENCE, _COMMIT, _WAIT)
+    yield from (_DESCRIPTOR, _PIN, _FENCE, _COMMIT, _WAIT, _SET_REGISTERS)
     for names in WARPGROUP_SHAPES:
         yield _wgmma(MmaAttr(*names))
 

@@ -51,6 +51,7 @@ from dlc.backend.cuda.print.prelude_mma import mma_name
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
+from dlc.dialects.kernel_registers import sets_registers
 from dlc.ir.expr import constant_of
 from dlc.target import WARP, get_target, stated_target
 
@@ -180,7 +181,9 @@ class _KernelPrinter(Accesses):
         if func.schedule is not None:
             what += f"; schedule: {func.schedule.data}"
         self.lines += comment(what)
-        self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size})')
+        # Registers are set from the number at the entry, which is known of one block on an SM.
+        alone = ", 1" if sets_registers(func) else ""
+        self.line(f'extern "C" __global__ void __launch_bounds__({func.block_size}{alone})')
         head = f"{c_name(func)}({', '.join(parameters)}) {{"
         if len(head) > COLUMNS:
             head = f"{c_name(func)}(\n    " + ",\n    ".join(parameters) + ") {"
@@ -316,6 +319,9 @@ class _KernelPrinter(Accesses):
                 self.atomic_add(op)
             case kernel.LastBlockOp():
                 self.last_block(op)
+            case kernel.SetMaxRegistersOp():
+                self.helpers.add("set_max_registers")
+                self.line("set_max_registers<{}, {}>();".format(*op.counts))
             case kernel.MmaOp():
                 self._mma(op)
             case kernel.LdmatrixOp() | kernel.StmatrixOp():
