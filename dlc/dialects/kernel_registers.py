@@ -21,7 +21,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.kernel_func import enclosing_func
 from dlc.dialects.kernel_wgmma import verify_warpgroups
-from dlc.target import FEWEST_SET_REGISTERS, MOST_SET_REGISTERS, REGISTER_STEP, Target
+from dlc.dialects.register_counts import set_obstacle
+from dlc.target import Target
 
 
 @irdl_op_definition
@@ -63,16 +64,6 @@ class SetMaxRegistersOp(IRDLOperation):
         func = enclosing_func(self)
         if func is not None and target is not None:
             _verify_entry(before, func.block_size, target)
-
-
-def set_obstacle(count: int) -> str:
-    """What a number of registers has to be that a thread can set, if it is not."""
-    if count % REGISTER_STEP or not FEWEST_SET_REGISTERS <= count <= MOST_SET_REGISTERS:
-        return (
-            f"a multiple of {REGISTER_STEP} registers, from {FEWEST_SET_REGISTERS} to "
-            f"{MOST_SET_REGISTERS}"
-        )
-    return ""
 
 
 def sets_registers(func: Operation) -> bool:

@@ -30,6 +30,7 @@ from xdsl.dialects.builtin import (
     AffineMapAttr,
     DenseArrayBase,
     IndexType,
+    IntegerAttr,
     MemRefLayoutAttr,
     MemRefType,
     NoneAttr,
@@ -78,12 +79,15 @@ from dlc.dialects.effects import AllocatesResult
 from dlc.dialects.index_syntax import parse_at, print_subscripts
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import shape_of, verify_layout
+from dlc.dialects.register_counts import set_obstacle
 from dlc.dialects.staging import SharedAttr, SlabOpBase, slab_type, verify_buffer
 from dlc.ir.bounds import bounds, most
 from dlc.ir.expr import Expr, from_affine
 
 PRODUCER = "producer"
 """The attribute of a ring of TMA whose chunks a warpgroup of its own requests."""
+REGISTERS = "registers"
+"""Beside it: the registers that a thread of that warpgroup keeps."""
 ASYNC, TMA = "async", "tma"
 """How a ring is filled: by cp.async, or by the tensor memory accelerator."""
 
@@ -106,7 +110,9 @@ class RingOp(IRDLOperation):
 
     A ring of slots in shared memory, as many as the result's first dimension says, for chunks 0
     up to 8 of `%x`; the expressions say where the slab of chunk `%n` begins. With `{producer}`,
-    a warpgroup that computes no points requests the chunks of a `tma` ring once slots are free.
+    a warpgroup that computes no points requests the chunks of a `tma` ring once slots are free;
+    with `{producer, registers = 40}`, its threads keep so many registers, and the others share out
+    the rest.
     """
 
     name = "tile.ring"
@@ -184,6 +190,12 @@ class RingOp(IRDLOperation):
         return PRODUCER in self.attributes
 
     @property
+    def kept_registers(self) -> int:
+        """Registers that a thread of that warpgroup keeps; 0 if none gives any up."""
+        kept = self.attributes.get(REGISTERS)
+        return kept.value.data if isinstance(kept, IntegerAttr) else 0
+
+    @property
     def fill_kind(self) -> str | None:
         """`async`, `tma`, or None for copies by the threads themselves."""
         return None if self.kind is None else self.kind.data
@@ -206,6 +218,10 @@ class RingOp(IRDLOperation):
             raise VerifyException(f"expected the kind {ASYNC} or {TMA}, found {self.fill_kind}")
         if self.has_producer and self.fill_kind != TMA:
             raise VerifyException(f"expected the kind {TMA} of a ring with a producer")
+        if REGISTERS in self.attributes and not self.has_producer:
+            raise VerifyException("expected registers of a producer, which the ring has not")
+        if REGISTERS in self.attributes and (obstacle := set_obstacle(self.kept_registers)):
+            raise VerifyException(f"expected {obstacle}, found {self.attributes[REGISTERS]}")
         if not shape_of(self.ring_type) or self.depth < 1:
             raise VerifyException(f"expected a number of slots in front, found {self.ring_type}")
         verify_buffer(self.result.type, ring_type(self.slab, self.depth), "a result")

@@ -6,11 +6,14 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from mutants import mutations
 from test_printer import aligned, kernel_of, on_host, parse
 from xdsl.utils.exceptions import VerifyException
 
-from dlc.backend import LaunchError
+import dlc
+from dlc.backend import BackendError, LaunchError
+from dlc.backend.cuda.run.nvcc import Cubin, compile_cubin, find_nvcc
 from dlc.simulator import Hazard, run_kernel
 from dlc.target import TARGETS, WARPGROUP
 
@@ -144,3 +147,32 @@ def test_every_mutant_is_found_or_takes_less() -> None:
         (f"{kind}: deleted", True),
         (f"{kind}: 8 less", True),
     ]
+
+
+WIDE = (
+    "tileify,chunk-matmul-k{bk=64 vector=16},blockify-launch{block=256,192 thread=2,1},"
+    "stage-inputs{budget=65536},register-tile{extents=128,192 mma=m64n192k16},"
+    "double-buffer{depth=3},tma-copy,split-inner-for-swizzle{bytes=128},"
+    "pipeline-k-outer{producer=1},mark-unroll{limit=64}"
+)
+
+
+def test_sums_that_spill_have_room() -> None:
+    """192 sums of each of 256 threads, by ptxas: 168 registers hold them only if others give up."""
+    try:
+        find_nvcc()
+    except BackendError as error:
+        pytest.skip(str(error))
+    given = [torch.empty(512, 384, dtype=torch.bfloat16) for _ in range(2)]
+
+    def cubin(schedule: str) -> Cubin:
+        program = dlc.compile(
+            torch.nn.functional.linear, given, "sm_90", "host", schedules={"linear": schedule}
+        )
+        return compile_cubin(program.kernels[0].source, "sm_90")
+
+    plain = cubin(WIDE)
+    assert plain.spill_bytes
+    assert plain.serialized
+    kept = cubin(WIDE.replace("producer=1", "producer=1 registers=40"))
+    assert (kept.registers, kept.spill_bytes, kept.stack, kept.serialized) == (168, 0, 0, 0)

@@ -36,6 +36,8 @@ def schedule(
 SMALL = schedule((64, 64), (64, 64), 64)
 TMA = SMALL.replace("split-inner", "tma-copy,split-inner").replace(",async-copy", "")
 PRODUCER = TMA.replace("pipeline-k-outer", "pipeline-k-outer{producer=1}")
+GROUPS = PRODUCER.replace("block=64,64 thread=1,1", "block=128,64 thread=2,1")
+REGISTERS = GROUPS.replace("producer=1", "producer=1 registers=40")
 LAST = ",split-matmul-k{splits=2 combine=last},blockify-launch"
 IN_FLIGHT = SMALL.replace("pipeline-k-outer", "pipeline-k-outer{products=1}")
 CASES: dict[str, tuple[Case, str]] = {
@@ -70,7 +72,15 @@ CASES: dict[str, tuple[Case, str]] = {
     ),
     "by TMA, with a producer and two warpgroups": (
         product(2 * 64 + 8, 64, 200, w_turned=True),
-        PRODUCER.replace("block=64,64 thread=1,1", "block=128,64 thread=2,1"),
+        GROUPS,
+    ),
+    "by TMA, with a producer that gives registers up": (
+        product(2 * 64 + 8, 72, 328, w_turned=True),
+        REGISTERS,
+    ),
+    "by TMA, with a producer that keeps few registers": (
+        product(17, 24, 136, w_turned=True),
+        REGISTERS.replace("registers=40", "registers=24"),
     ),
     "batched, by TMA, with a producer": (product(72, 64, 200, batch=2), PRODUCER),
 }
@@ -168,6 +178,22 @@ AHEAD = {
         PRODUCER.replace("producer=1", "products=1 producer=1"),
         "in flight need rings that",
     ),
+    "registers of no producer": (
+        TMA.replace("outer", "outer{registers=40}"),
+        "no producer keeps registers",
+    ),
+    "registers of one warpgroup beside": (
+        PRODUCER.replace("producer=1", "producer=1 registers=40"),
+        "each of 256 threads has 255 registers, and others would have 248",
+    ),
+    "as many registers as before": (
+        REGISTERS.replace("=40", "=168"),
+        "each of 384 threads has 168 registers, and others would have 168",
+    ),
+    "registers between steps": (
+        REGISTERS.replace("=40", "=41"),
+        "expected a multiple of 8 registers, from 24 to 256, found 41",
+    ),
     "warps": (
         re.sub("register-tile{.*?}", "register-tile{extents=64,64 mma=m16n8k16}", IN_FLIGHT),
         "no warpgroup multiplies matrices in its loops",
@@ -214,7 +240,12 @@ def test_a_producer_of_other_products(name: str) -> None:
     on_host(case, module, name, [{"order": o, "async_mode": mode} for o, mode in MODES])
 
 
-MUTATED = ["plain", "plain, by TMA", "in flight", "plain, by TMA, with a producer"]
+MUTATED = [
+    "plain", "plain, by TMA", "in flight", "plain, by TMA, with a producer",
+    "by TMA, with a producer that gives registers up",
+]  # fmt: skip
+TAKES_LESS = ("8 less", "kernel.set_max_registers: deleted")
+"""Of what warpgroups have of registers: slower, and not wrong (`test_registers.py`)."""
 
 
 @pytest.mark.parametrize("name", MUTATED)
@@ -226,8 +257,10 @@ def test_every_mutant_is_found(name: str) -> None:
     for mutation in mutations(subject.module):
         op = list(subject.module.walk())[mutation.at]
         kinds = (*NEVER_EQUIVALENT, kernel.MatrixDescriptorOp, kernel.FenceProxyAsyncOp)
-        if isinstance(op, kinds):
+        if isinstance(op, (*kinds, kernel.SetMaxRegistersOp)):
             verdict = judge(subject, mutation)
             if not verdict.by:
                 survivors.append(mutation.kind)
-    assert not survivors
+    assert not [kind for kind in survivors if not kind.endswith(TAKES_LESS)]
+    takes = "kernel.set_max_registers: "
+    assert survivors == ([f"{takes}8 less", TAKES_LESS[1], f"{takes}8 less"] if survivors else [])

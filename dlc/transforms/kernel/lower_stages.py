@@ -13,6 +13,7 @@ from xdsl.rewriter import Rewriter
 from dlc.dialects import kernel, tile
 from dlc.dialects.kernel_op import kernels_in
 from dlc.dialects.ring_ops import TMA, ChunkOp
+from dlc.target import target_of
 from dlc.transforms.kernel.lowering import tma
 from dlc.transforms.kernel.lowering.copies import lower_acquire, lower_fill, lower_stage
 from dlc.transforms.kernel.lowering.slabs import lower_compute, lower_hold
@@ -64,7 +65,7 @@ class LowerStagesPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in kernels_in(op, kernel.FuncOp):
             if lowered := [o for o in func.walk() if isinstance(o, _LOWERED)]:
-                to = StageLowering(func)
+                to = StageLowering(func, target_of(op))
                 for old in lowered:
                     _lower(to, old)
                 _read_buffers(to)

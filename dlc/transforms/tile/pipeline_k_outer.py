@@ -14,12 +14,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.tile.rings import loop_of
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, THREAD
-from dlc.dialects.ring_ops import PRODUCER, TMA
+from dlc.dialects.register_counts import set_obstacle
+from dlc.dialects.ring_ops import PRODUCER, REGISTERS, TMA
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
-from dlc.target import MAX_THREADS, WARPGROUP
+from dlc.target import MAX_THREADS, WARPGROUP, Target, target_of
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation
+
+KEPT = 40
+"""Registers that are enough for a thread that asks for boxes: addresses, a slot and a phase."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,11 @@ class PipelineKOuterPass(SchedulingPass):
     producer: a warpgroup more in the block, which computes no points, requests each chunk as soon
     as its slot is free. No thread that computes waits for a slot. That takes a launch whose threads
     are whole warpgroups, and that do not meet beside at the rings.
+
+    With `registers=40` beside it, the producer's threads keep so many registers and give the others
+    up (`setmaxnreg`); those that compute share these out, so that they have room for more sums: of
+    384 threads, which begin with 168 registers each, 256 get 232. The block has an SM for itself.
+    That takes a block that does not leave each thread as many as it can have anyway.
     """
 
     name = "pipeline-k-outer"
@@ -69,9 +78,13 @@ class PipelineKOuterPass(SchedulingPass):
     producer: int = 0
     """Warpgroups, 0 or 1, that request chunks and compute no points."""
 
+    registers: int = 0
+    """Registers, a multiple of 8, that a thread of the producer keeps; 0 if none gives any up."""
+
     domains: ClassVar[Mapping[str, Domain]] = {
         "products": Domain((0, 1), least=0, most=1, narrowed=lambda s: _in_flight(s)),
         "producer": Domain((0, 1), least=0, most=1, narrowed=lambda s: _producers(s)),
+        "registers": Domain((0, KEPT), least=0, narrowed=lambda s: _kept(s)),
     }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
@@ -93,11 +106,12 @@ class PipelineKOuterPass(SchedulingPass):
         if any(fill.source.depth < 2 for fills in loops.values() for fill in fills):
             raise Decline("a ring of one slot holds no second chunk")
         products = [op for loop in loops for op in loop.walk() if _is_by_warpgroup(op)]
+        if self.registers:
+            self._check_registers(launch, target_of(module))
         if self.producer:
             self._check_producer(launch)
-            for ring in dict.fromkeys(fill.source for own in loops.values() for fill in own):
-                ring.attributes[PRODUCER] = UnitAttr()
-            return "chunks are requested by a warpgroup of their own, as soon as slots are free"
+            rings = dict.fromkeys(fill.source for own in loops.values() for fill in own)
+            return self._give_producer(list(rings))
         if self.products:
             self._check_products(products, [fill for own in loops.values() for fill in own])
         for loop, own in loops.items():
@@ -107,6 +121,26 @@ class PipelineKOuterPass(SchedulingPass):
         in_use = 1 + self.products
         ahead = sorted({fill.source.depth - in_use for fills in loops.values() for fill in fills})
         return f"chunks are requested {' or '.join(map(str, ahead))} ahead"
+
+    def _give_producer(self, rings: Sequence[tile.RingOp]) -> str:
+        for ring in rings:
+            ring.attributes[PRODUCER] = UnitAttr()
+            if self.registers:
+                ring.attributes[REGISTERS] = IntegerAttr(self.registers, i64)
+        kept = f", and keeps {self.registers} registers a thread" if self.registers else ""
+        how = "as soon as slots are free"
+        return f"chunks are requested by a warpgroup of their own, {how}{kept}"
+
+    def _check_registers(self, launch: tile.LaunchOp, target: Target) -> None:
+        """OptionError if a producer cannot keep so many registers, or others get no more."""
+        if not self.producer:
+            raise OptionError("registers", "no producer keeps registers", "take producer=1")
+        if not target.has("setmaxnreg"):
+            raise OptionError("registers", target.lacking("setmaxnreg"))
+        if obstacle := set_obstacle(self.registers):
+            raise OptionError("registers", f"expected {obstacle}, found {self.registers}")
+        if obstacle := _no_registers(launch, self.registers, target):
+            raise OptionError("registers", obstacle)
 
     def _check_producer(self, launch: tile.LaunchOp) -> None:
         """OptionError if a producer cannot request all chunks while the others do all else."""
@@ -140,10 +174,24 @@ def _no_producer(launch: tile.LaunchOp) -> str:
         return "a producer requests chunks of rings that TMA fills, and that a loop works through"
     if any(isinstance(op, _TOGETHER) for op in ops):
         return "all threads of the block meet, or copy what no ring holds"
-    threads = prod(launch.extent(a) for a in launch.axes_of(THREAD))
+    threads = _threads(launch)
     if threads % WARPGROUP or threads + WARPGROUP > MAX_THREADS:
         return f"its {threads} threads are no whole warpgroups, or leave no room for one more"
     return ""
+
+
+def _no_registers(launch: tile.LaunchOp, kept: int, target: Target) -> str:
+    """The reason why others get no more registers if a producer keeps so many, if any."""
+    threads = _threads(launch) + WARPGROUP
+    entry, beside = target.entry_registers(threads), target.registers_beside(threads, kept)
+    if kept < entry < beside:
+        return ""
+    return f"each of {threads} threads has {entry} registers, and others would have {beside}"
+
+
+def _threads(launch: tile.LaunchOp) -> int:
+    """Those that compute points."""
+    return prod(launch.extent(a) for a in launch.axes_of(THREAD))
 
 
 _TOGETHER = tile.StageOp | tile.ComputeOp | tile.CombineOp | tile.ScanOp
@@ -152,6 +200,13 @@ _TOGETHER = tile.StageOp | tile.ComputeOp | tile.CombineOp | tile.ScanOp
 def _producers(s: Situation) -> tuple[int, ...]:
     """Whether a producer requests chunks: worth a try where one can."""
     return (0,) if _no_producer(s.kernel.launch) else (0, 1)
+
+
+def _kept(s: Situation) -> tuple[int, ...]:
+    """Whether a producer gives registers up: worth a try where others get more."""
+    if not s.given.get("producer") or not s.target.has("setmaxnreg"):
+        return (0,)
+    return (0,) if _no_registers(s.kernel.launch, KEPT, s.target) else (0, KEPT)
 
 
 def _is_by_warpgroup(op: Operation) -> TypeGuard[tile.ReduceOp]:

@@ -15,7 +15,7 @@ from dlc.dialects.axes import SERIAL
 from dlc.dialects.kernel_memory import memref_of
 from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr
-from dlc.target import WARPGROUP
+from dlc.target import WARPGROUP, Target
 from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
 
 UNROLLED_ROUNDS = 8
@@ -42,9 +42,10 @@ class Pipeline:
 class StageLowering(KernelBuilder):
     """Inserts into the kernel itself; see `lower_stages`."""
 
-    def __init__(self, func: kernel.FuncOp) -> None:
+    def __init__(self, func: kernel.FuncOp, target: Target) -> None:
         program = next(op for op in func.body.block.ops if isinstance(op, tile.ForOp))
         super().__init__(func, program.body.block)
+        self.target = target
         self.thread_ids = [op for op in func.body.block.ops if isinstance(op, kernel.ThreadIdOp)]
         self.buffers: dict[tile.RingOp, SSAValue] = {}
         self.slabs: dict[SSAValue, tuple[SSAValue, tuple[Expr, ...]]] = {}

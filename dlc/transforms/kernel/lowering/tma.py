@@ -22,8 +22,12 @@ all other threads do the rest:
 
 ```
 scf.if %t >= 256 {
+  kernel.set_max_registers 168 to 40                      // if it keeps 40
   scf.if %t < 257 { scf.for %chunk … { wait for %empty, ask } }
-} else { … }
+} else {
+  kernel.set_max_registers 168 to 232
+  …
+}
 ```
 
 No barrier of the block stands in the loop. Where there are no more chunks than slots, nothing is
@@ -132,16 +136,26 @@ def separate_producer(to: StageLowering) -> None:
     last = max(number for number, op in enumerate(ops) if _sets_up(op))
     rest, number = ops[last + 1 :], Expr((), to.consumers)
     to.before(rest[0])
+    kept = max(pipeline.rings[0].kept_registers for pipeline in pipelines)
     with to.either(to.insert(kernel.TestOp([to.thread_id - number]))) as other:
+        _set_registers(to, kept)
         with to.only_if([number - to.thread_id]):
             for pipeline in pipelines:
                 chunks = pipeline.rings[0].chunks
                 with to.loop(chunks, "chunk", unroll=False) as index:
                     _request(to, pipeline, Expr.of(index), [])
         other()
+        _set_registers(to, kept and to.target.registers_beside(to.threads, kept))
         for op in rest:
             op.detach()
             to.builder.insert(op)
+
+
+def _set_registers(to: StageLowering, count: int) -> None:
+    """Has a thread so many registers, if any."""
+    if count:
+        entry = to.target.entry_registers(to.threads)
+        to.builder.insert(kernel.SetMaxRegistersOp(entry, count))
 
 
 def _sets_up(op: Operation) -> bool:
