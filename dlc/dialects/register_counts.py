@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dlc.target import FEWEST_SET_REGISTERS, MOST_SET_REGISTERS, REGISTER_STEP
 
+KEPT = 40
+"""Registers that are enough for a thread that asks for boxes: addresses, a slot and a phase."""
+
 
 def set_obstacle(count: int) -> str:
     """What a number of registers has to be that a thread can set, if it is not."""

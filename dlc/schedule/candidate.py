@@ -106,7 +106,23 @@ class Candidate:
 
     @cached
     def thread_count(self) -> int:
+        """Threads of a block that compute."""
         return prod(self.threads)
+
+    @property
+    def block_threads(self) -> int:
+        """All of a block."""
+        return self.thread_count
+
+    @property
+    def pipeline(self) -> str:
+        """The step that has chunks requested ahead."""
+        return "pipeline-k-outer"
+
+    @property
+    def path_clocks(self) -> float:
+        """Clocks of a chunk that only other chunks hide, of other threads or blocks."""
+        return 0
 
     @cached
     def chunks(self) -> int:
@@ -228,7 +244,7 @@ class Candidate:
     @cached
     def resident(self) -> int:
         """Blocks that an SM runs at once; 0 if none fits."""
-        held = occupancy(self.target, self.thread_count, self.registers_held, self.shared_bytes)
+        held = occupancy(self.target, self.block_threads, self.registers_held, self.shared_bytes)
         return held.blocks
 
     @cached
@@ -298,6 +314,7 @@ class Candidate:
         """Time of the SM that has the most blocks."""
         share = ceil(self.blocks / self.target.sms)
         hidden = LATENCY / max(self.depth - 1, 1) if self.rings else LATENCY
+        hidden = max(hidden, self.path_clocks)
         clocks, left = 0.0, share
         while left > 0:
             running = min(self.resident, left)
@@ -384,7 +401,7 @@ class Candidate:
         split += ", folded by the last block" if self.last else ""
         how = f", products by {self.multiplied_by}" if self.multiplied_by else ""
         return (
-            f"{shape} blocks of {self.thread_count} threads, chunks of {self.chunk}"
+            f"{shape} blocks of {self.block_threads} threads, chunks of {self.chunk}"
             f"{split}{how}: {_us(self.seconds)} us ({times}; {self.blocks} blocks, "
             f"{self.resident} on an SM)"
         )

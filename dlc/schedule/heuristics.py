@@ -183,7 +183,7 @@ def _tiles(tiled: Tiled, best: Candidate, target: Target) -> str:
     else:
         steps += [*(rings(best.depth, target) if best.rings else []), "pad-smem"]
     if best.rings:
-        steps.append("pipeline-k-outer")
+        steps.append(best.pipeline)
     steps.append(f"mark-unroll{{limit={max(best.chunk // best.vector, 1)}}}")
     return ",".join(steps)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil, inf, prod
 
 from dlc.analysis.kernel.instruction_counts import Counts, counts_by_block
+from dlc.analysis.kernel.roles import computing_threads, registers_set
 from dlc.analysis.kernel.shared_memory import shared_slots
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, memref_of
@@ -23,7 +24,7 @@ from dlc.schedule.block_order import dealt_in_order, slowest
 from dlc.schedule.candidate import SCHEDULERS, START, filled
 from dlc.schedule.endings import LATENCY
 from dlc.schedule.occupancy import occupancy
-from dlc.target import MAX_REGISTERS, SECTOR_BYTES, Target
+from dlc.target import REGISTER_STEP, SECTOR_BYTES, Target
 
 OTHER_REGISTERS = 24
 """Registers of a thread beside what it holds in arrays: addresses, counters."""
@@ -45,11 +46,13 @@ class Compiled:
     """The share of multiply-adds in the loop where the time goes; 0 without such a loop."""
 
 
-def guessed(counts: Counts) -> Compiled:
+def guessed(counts: Counts, func: kernel.FuncOp, target: Target) -> Compiled:
     """What machine code may be like, of which nothing is known."""
     words = counts.registers + OTHER_REGISTERS
-    registers = min(words + -words % 8, MAX_REGISTERS)
-    return Compiled(registers, max(0, words - MAX_REGISTERS))
+    entry = target.entry_registers(func.block_size)
+    most = registers_set(func)
+    registers = entry if most else min(words + -words % REGISTER_STEP, entry)
+    return Compiled(registers, max(0, words - (most or entry)))
 
 
 def scheduled_seconds(
@@ -60,8 +63,8 @@ def scheduled_seconds(
     if blocks == 0:
         return target.launch_seconds
     each = counts_by_block(func)
-    compiled = compiled or guessed(each[0])
-    warps = ceil(threads / target.warp)
+    compiled = compiled or guessed(each[0], func, target)
+    warps = ceil(computing_threads(func) / target.warp)
     shared = shared_slots(func)[1]
     held = occupancy(target, threads, compiled.registers, shared).blocks
     if held < 1 or shared > target.shared_per_block:

@@ -6,18 +6,19 @@ memory (`wgmma`), and the cost of each.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, inf, prod
 from typing import ClassVar
 
 from dlc.dialects.kernel_tma import MAX_BOX
 from dlc.dialects.mma_layouts import WARPGROUP_SHAPES
+from dlc.dialects.register_counts import KEPT
 from dlc.ir.cached import cached
 from dlc.schedule.candidate import CHUNK_INSTRUCTIONS, UNHIDDEN
 from dlc.schedule.problem import Problem
 from dlc.schedule.warp_candidate import WarpCandidate
-from dlc.target import BANK_BYTES, BANKS, MAX_REGISTERS, WARP, WARPGROUP, Target
+from dlc.target import BANK_BYTES, BANKS, MAX_REGISTERS, MAX_THREADS, WARP, WARPGROUP, Target
 
 ROWS = 64
 """Rows of a product of a warpgroup."""
@@ -31,6 +32,11 @@ TILES = (64, 128)
 """Rows of a warpgroup."""
 REQUEST = 8
 """Instructions of a warp for a product: its two descriptors, and itself."""
+ASKING = 40
+"""Instructions of a warp for a chunk if it asks for boxes (ptxas for sm_90a: 162, not 122)."""
+DEPENDENT = 4
+"""Clocks after which a warp issues an instruction that waits for its last one (Jia et al.,
+"Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018)."""
 COPIED_REGISTERS, BOX_REGISTERS = 64, 32
 """Registers of a thread beside its sums, where threads copy slabs and where TMA does."""
 BESIDE_SLABS = 3 << 10
@@ -41,9 +47,11 @@ BESIDE_SLABS = 3 << 10
 class WarpgroupCandidate(WarpCandidate):
     """
     One way to tile a problem for warpgroups: `thread` is what one of them has, `threads` how many
-    there are. Slabs are rings, swizzled, and copied by TMA where it can.
+    there are. Slabs are rings, swizzled, and copied by TMA where it can; a warpgroup more asks for
+    them if the block has a `producer`.
     """
 
+    producer: bool = False
     chunk_sizes: ClassVar[tuple[int, ...]] = (PANEL,)
 
     @property
@@ -64,9 +72,40 @@ class WarpgroupCandidate(WarpCandidate):
         copies = ["tma-copy", _SWIZZLE] if self.boxes else [_SWIZZLE, "async-copy"]
         return [f"double-buffer{{depth={self.depth}}}", *copies]
 
+    @property
+    def pipeline(self) -> str:
+        if not self.producer:
+            return super().pipeline
+        kept = f" registers={KEPT}" if self.gives_registers else ""
+        return f"{super().pipeline}{{producer=1{kept}}}"
+
     @cached
     def thread_count(self) -> int:
         return WARPGROUP * prod(self.threads)
+
+    @property
+    def block_threads(self) -> int:
+        return self.thread_count + (WARPGROUP if self.producer else 0)
+
+    @property
+    def gives_registers(self) -> bool:
+        """True if a producer gives registers up, without which the sums have no room."""
+        return self.producer and self.registers > self.target.entry_registers(self.block_threads)
+
+    @cached
+    def registers_held(self) -> int:
+        if not self.gives_registers:
+            return super().registers_held
+        return self.target.entry_registers(self.block_threads)
+
+    @property
+    def _most_registers(self) -> int:
+        """That a thread can have."""
+        t, threads = self.target, self.block_threads
+        if not self.producer:
+            return MAX_REGISTERS
+        entry = t.entry_registers(threads)
+        return max(entry, t.registers_beside(threads, KEPT)) if t.has("setmaxnreg") else entry
 
     @property
     def sums(self) -> int:
@@ -78,7 +117,9 @@ class WarpgroupCandidate(WarpCandidate):
         assert self.product.along_k is not None
         _, columns_along_k = self.product.along_k
         panels = columns_along_k or self.block[1] % PANEL == 0
-        return panels and self.registers <= MAX_REGISTERS
+        if self.producer and (not self.boxes or self.block_threads > MAX_THREADS):
+            return False
+        return panels and self.registers <= self._most_registers
 
     @cached
     def rings(self) -> bool:
@@ -87,7 +128,17 @@ class WarpgroupCandidate(WarpCandidate):
 
     @cached
     def seconds(self) -> float:
-        return super().seconds if self.rings else inf
+        """Infinite for what cannot be: in the fold of the last block all threads meet."""
+        return inf if not self.rings or (self.producer and self.last) else super().seconds
+
+    @property
+    def path_clocks(self) -> float:
+        """
+        A warpgroup's own products, what its warps do before they have come together, and the
+        requests of one of them.
+        """
+        asking = 0 if self.producer or not self.boxes else ASKING
+        return self.tensor_clocks / prod(self.threads) + DEPENDENT * (CHUNK_INSTRUCTIONS + asking)
 
     @cached
     def shared_bytes(self) -> int:
@@ -146,5 +197,4 @@ def warpgroup_tiles(problem: Problem, target: Target) -> Iterator[WarpgroupCandi
     widths = sorted({s.n for s in WARPGROUP_SHAPES.values() if s.n >= LEAST}, reverse=True)
     for rows, columns, groups in product(TILES, widths, GROUPS):
         tile = WarpgroupCandidate(problem, target, (rows, columns), groups, PANEL, 2, 1)
-        if tile.fits:
-            yield tile
+        yield from (t for t in (tile, replace(tile, producer=True)) if t.fits)

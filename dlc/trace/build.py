@@ -224,7 +224,7 @@ def _kernel(
     counted, counts = scheduled_seconds(func, target), counts_of(func)
     shared = shared_slots(func)[1]
     banks = banks_of(func, line_of)
-    held = occupancy(target, func.block_size, guessed(counts).registers, shared)
+    held = occupancy(target, func.block_size, guessed(counts, func, target).registers, shared)
     return Kernel(
         name=func.name_,
         launches=launches,

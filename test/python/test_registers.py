@@ -12,8 +12,11 @@ from test_printer import aligned, kernel_of, on_host, parse
 from xdsl.utils.exceptions import VerifyException
 
 import dlc
+from dlc.analysis.kernel.instruction_counts import counts_of
 from dlc.backend import BackendError, LaunchError
 from dlc.backend.cuda.run.nvcc import Cubin, compile_cubin, find_nvcc
+from dlc.dialects.kernel import FuncOp
+from dlc.schedule.scheduled_time import Compiled, guessed, scheduled_seconds
 from dlc.simulator import Hazard, run_kernel
 from dlc.target import TARGETS, WARPGROUP
 
@@ -176,3 +179,25 @@ def test_sums_that_spill_have_room() -> None:
     assert plain.serialized
     kept = cubin(WIDE.replace("producer=1", "producer=1 registers=40"))
     assert (kept.registers, kept.spill_bytes, kept.stack, kept.serialized) == (168, 0, 0, 0)
+
+
+def test_the_estimate_knows_who_computes() -> None:
+    """A producer adds no work; what it does not give up of registers, others lack."""
+    given = [torch.empty(512, 384, dtype=torch.bfloat16) for _ in range(2)]
+    sm_90 = TARGETS["sm_90"]
+
+    def estimate(pipeline: str) -> tuple[float, Compiled]:
+        schedule = WIDE.replace("{producer=1}", pipeline)
+        program = dlc.compile(
+            torch.nn.functional.linear, given, "sm_90", "host", schedules={"linear": schedule}
+        )
+        module = program.variants[0].module("kernel")
+        (func,) = (op for op in module.walk() if isinstance(op, FuncOp))
+        return scheduled_seconds(func, sm_90), guessed(counts_of(func), func, sm_90)
+
+    (alone, plain), (_, spilling) = estimate(""), estimate("{producer=1}")
+    seconds, giving = estimate("{producer=1 registers=40}")
+    assert seconds <= alone
+    lacking = [one.spilled - plain.spilled for one in (giving, spilling)]
+    assert lacking == [255 - 232, 255 - 168]
+    assert (spilling.registers, giving.registers) == (168, 168)

@@ -20,6 +20,7 @@ from dlc.analysis.kernel.banks import sectors, wavefronts
 from dlc.analysis.kernel.block_branches import BlockBranches, Shares
 from dlc.analysis.kernel.index_values import index_at
 from dlc.analysis.kernel.layout import place_of
+from dlc.analysis.kernel.roles import computing_threads, producer_branch
 from dlc.analysis.kernel.slots import trip_count
 from dlc.dialects import kernel
 from dlc.dialects.kernel_memory import element_bytes, is_local, is_shared, memref_of
@@ -167,7 +168,9 @@ class _Walk:
         self.taken = taken
         self.shares: dict[Operation, Share] = {}
         self.lanes = min(WARP, func.block_size)
-        self.warps = -(-func.block_size // WARP)
+        self.warps = -(-computing_threads(func) // WARP)
+        apart = producer_branch(func)
+        self.producer = None if apart is None else apart[0].true_region
         self.before_last: Counts | None = None
         """What there is where the last of some blocks goes on."""
         self.sharing = 1
@@ -188,6 +191,9 @@ class _Walk:
             elif isinstance(op, scf.IfOp | scf.WhileOp):
                 taken = self.taken.get(op, (1, 1)) if isinstance(op, scf.IfOp) else (1, 1)
                 for region, share in zip(op.regions, taken, strict=True):
+                    if region is self.producer:
+                        self._visit_producer(region.block, times * share, held)
+                        continue
                     for inner in region.blocks:
                         most = max(most, self.visit(inner, times * share, held, unrolled))
             else:
@@ -204,6 +210,13 @@ class _Walk:
             self.counts.waits += times
             self.fetched = False
         return most
+
+    def _visit_producer(self, block: Block, times: float, held: int) -> None:
+        """Of what threads beside those that compute do, these share what an SM does for it."""
+        before = replace(self.counts)
+        self.visit(block, times, held, False)
+        before.sectors = self.counts.sectors
+        self.counts = before
 
     def _loop(self, op: scf.ForOp, times: float, held: int) -> int:
         count = trip_count(op)

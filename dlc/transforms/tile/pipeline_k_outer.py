@@ -14,16 +14,13 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from dlc.analysis.tile.rings import loop_of
 from dlc.dialects import tile
 from dlc.dialects.axes import SERIAL, THREAD
-from dlc.dialects.register_counts import set_obstacle
+from dlc.dialects.register_counts import KEPT, set_obstacle
 from dlc.dialects.ring_ops import PRODUCER, REGISTERS, TMA
 from dlc.ir.expr import Expr
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARPGROUP, Target, target_of
 from dlc.transforms.step import Decline, SchedulingPass
 from dlc.transforms.step_space import Domain, Situation
-
-KEPT = 40
-"""Registers that are enough for a thread that asks for boxes: addresses, a slot and a phase."""
 
 
 @dataclass(frozen=True)
