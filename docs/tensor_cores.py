@@ -179,6 +179,18 @@ HOPPER = (
         "mark-unroll{limit=64}",
         target="sm_90",
     ),
+    Rung(
+        "A producer",
+        "A warpgroup more asks for all chunks, as soon as slots are free: none of those that "
+        "multiply waits for a slot, or for the other. The producer keeps 40 registers of a thread "
+        "and gives the others up, so that those that multiply have 232 each in place of 168, which "
+        "would not hold 192 sums.",
+        "tileify chunk-matmul-k{bk=64~vector=16} blockify-launch{block=256,192~thread=2,1} "
+        "stage-inputs{budget=65536} register-tile{extents=128,192~mma=m64n192k16} "
+        "double-buffer{depth=3} tma-copy split-inner-for-swizzle{bytes=128} "
+        "pipeline-k-outer{producer=1~registers=40} mark-unroll{limit=64}",
+        target="sm_90",
+    ),
 )
 
 
