@@ -9,7 +9,8 @@ import torch
 
 from dlc.backend import BackendError
 from dlc.backend.executor import Backend, to_device
-from dlc.frontend.imported import Argument, ImportedProgram
+from dlc.frontend.arguments import Argument
+from dlc.frontend.imported import ImportedProgram
 from dlc.ir.leaves import as_complex
 
 T = TypeVar("T")

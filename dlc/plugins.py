@@ -28,7 +28,7 @@ from functools import cached_property
 from importlib import import_module
 from threading import RLock
 from types import ModuleType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 GROUP = "dlc.plugins"
 """Of entry points."""
@@ -51,8 +51,7 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(NamedTuple):
     """A pass, and where in the pipeline it runs; in no place it is for `dlc-opt` alone."""
 
     where: Any
@@ -83,8 +82,7 @@ class Plugin:
         return any(file == own or file.startswith(own + os.sep) for own in self.files)
 
 
-@dataclass(frozen=True)
-class Entry(Generic[T]):
+class Entry(NamedTuple, Generic[T]):
     value: T
     plugin: Plugin | None
     place: str

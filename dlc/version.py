@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
+from collections.abc import Iterator
 from functools import cache
 
 from dlc import plugins
@@ -23,11 +23,21 @@ def source_key() -> str:
 
 @cache
 def _own_key() -> str:
+    import importlib.metadata  # PyTorch does, too, later than the command line is read
+
     root = os.path.dirname(__file__)
     digest = hashlib.sha256(f"{VERSION} {importlib.metadata.version('xdsl')}".encode())
-    found = (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
-    for path in sorted(path for path in found if path.endswith(".py")):
-        state = os.stat(path)
+    for path, state in sorted(_files(root)):
         place = path.removeprefix(root)
         digest.update(f"{place} {state.st_size} {state.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The modules in a folder and those in it."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path, entry.stat()
+            elif entry.is_dir():
+                yield from _files(entry.path)

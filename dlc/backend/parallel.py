@@ -31,6 +31,11 @@ def work_all(
     """
     distinct = list(dict.fromkeys(items))
     done: dict[T, R] = {}
+    if len(distinct) == 1:  # which needs no thread
+        done[distinct[0]] = work(distinct[0])
+        if on_done is not None:
+            on_done(1, 1)
+        return done
     with ThreadPoolExecutor(jobs or cpu_count()) as pool:
         futures = {pool.submit(work, item): item for item in distinct}
         try:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from dlc.backend.eager_memory import eager_peak
 from dlc.cli.job import Job
+from dlc.cli.memory_report import MemoryReport
 from dlc.cli.observers import Timing
 from dlc.cli.program_input import Loaded
 from dlc.cli.run_subject import Shown, Subject, check_memory
@@ -37,7 +38,9 @@ def compiled(job: Job, source: Loaded, observers: Sequence[Observer]) -> Subject
     elif longest is None or source is not loaded:
         longest = _longest_reduction(job.ctx, source.module.clone())
     main = main_of(source.module)
-    shown = Shown(rows_of(main), mutated_by(main), peak)
+    memory = MemoryReport(peak)
+    memory.take(lowered.program)
+    shown = Shown(rows_of(main), mutated_by(main), peak, memory.line)
     precision = precision_of(loaded.module)
     return Subject(lowered, arguments, reference, longest, shown, precision)
 

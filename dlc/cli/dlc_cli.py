@@ -39,6 +39,7 @@ the arguments of the text or script: dlc run script.py -- --size 3.
 
 
 def make_parser() -> CommandParser:
+    """The parser of all commands."""
     parser = CommandParser(
         "dlc", description="Compiles PyTorch programs to CUDA kernels, through six IRs."
     )
@@ -48,14 +49,21 @@ def make_parser() -> CommandParser:
         required=True,
         metavar="compile | run | check | bisect | tune | trace | generate",
     )
-    for name, (text, more, add_options) in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=_PROGRAM + more)
-        add_options(command)
-        _add_common_options(command)
-    command = commands.add_parser("generate", help=SUMMARY, description=DESCRIPTION)
-    add_generate_options(command)
+    for name, (summary, description, add_options) in COMMANDS.items():
+        add_options(commands.add_parser(name, help=summary, description=description))
     parser.commands = commands.choices
     return parser
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; where a command comes first, no other's parser is made."""
+    if not argv or argv[0] not in COMMANDS:
+        return make_parser().parse_command(argv)
+    _, description, add_options = COMMANDS[argv[0]]
+    parser = CommandParser(f"dlc {argv[0]}", description=description)
+    parser.set_defaults(command=argv[0])
+    add_options(parser)
+    return parser.parse_command(argv[1:], lambda: make_parser().commands)
 
 
 def _add_compile_options(command: argparse.ArgumentParser) -> None:
@@ -91,6 +99,7 @@ def _add_compile_options(command: argparse.ArgumentParser) -> None:
     _add_tuned(command)
     _add_trace(command)
     _add_validate(command)
+    _add_common_options(command)
 
 
 def _add_tuned(command: argparse.ArgumentParser) -> None:
@@ -152,6 +161,7 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
     _add_tuned(command)
     _add_trace(command)
     _add_validate(command)
+    _add_common_options(command)
 
 
 def _add_check_options(command: argparse.ArgumentParser) -> None:
@@ -163,12 +173,14 @@ def _add_check_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--seed", type=int, help="of random inputs, parameters [0]")
     command.set_defaults(validate=False)
+    _add_common_options(command)
 
 
 def _add_bisect_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--backend", metavar="NAME", help="where states run: host, cuda [host]")
     command.add_argument("--seed", type=int, help="of random inputs [0]")
     command.set_defaults(validate=False)
+    _add_common_options(command)
 
 
 def _add_tune_options(command: argparse.ArgumentParser) -> None:
@@ -210,6 +222,7 @@ def _add_tune_options(command: argparse.ArgumentParser) -> None:
     _add_trace(command)
     command.add_argument("--seed", type=int, help="of the search, and of random inputs [0]")
     command.set_defaults(validate=False)
+    _add_common_options(command)
 
 
 def _add_trace_options(command: argparse.ArgumentParser) -> None:
@@ -236,6 +249,7 @@ def _add_trace_options(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the program after every pass that changes it, and show which keep its result",
     )
+    _add_common_options(command)
 
 
 def _add_trace(command: argparse.ArgumentParser) -> None:
@@ -295,63 +309,63 @@ def _add_common_options(command: argparse.ArgumentParser) -> None:
 
 
 COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
-    "compile": ("print a program in one of the IRs", "", _add_compile_options),
+    "compile": ("print a program in one of the IRs", _PROGRAM, _add_compile_options),
     "run": (
         "run a program and check its results",
-        "With both an .mlir file and -c, the file is run on the inputs of the text and checked "
-        "against it.",
+        f"{_PROGRAM}With both an .mlir file and -c, the file is run on the inputs of the text and "
+        "checked against it.",
         _add_run_options,
     ),
     "check": (
         "look for races, missing waits and the like in a program's kernels",
-        "Each kernel is clean, has hazards, or was not checked: exit code 0, 1 or 3.",
+        f"{_PROGRAM}Each kernel is clean, has hazards, or was not checked: exit code 0, 1 or 3.",
         _add_check_options,
     ),
     "bisect": (
         "find the pass that fails or changes the result",
-        "States of the program between passes are run, half as many at each try; of the first "
-        "wrong one the kernel, its diff and a reproducer are given: exit code 1. Where no pass "
-        "changes the result, that is said: exit code 0. With both an .mlir file and -c, all states "
-        "are compared with the text, the file as it is first.",
+        f"{_PROGRAM}States of the program between passes are run, half as many at each try; of the "
+        "first wrong one the kernel, its diff and a reproducer are given: exit code 1. Where no "
+        "pass changes the result, that is said: exit code 0. With both an .mlir file and -c, all "
+        "states are compared with the text, the file as it is first.",
         _add_bisect_options,
     ),
     "tune": (
         "search for faster schedules",
-        "Schedules of each kernel are tried, the default one first, and judged in processes of "
-        "their own; a table of the best and the best line are printed.",
+        f"{_PROGRAM}Schedules of each kernel are tried, the default one first, and judged in "
+        "processes of their own; a table of the best and the best line are printed.",
         _add_tune_options,
     ),
     "trace": (
         "write a page that shows a program in all its IRs",
-        "The page is one HTML file, which needs no network: the IRs side by side, their lines "
-        "linked; what each pass did; what the kernels cost.",
+        f"{_PROGRAM}The page is one HTML file, which needs no network: the IRs side by side, their "
+        "lines linked; what each pass did; what the kernels cost.",
         _add_trace_options,
     ),
+    "generate": (SUMMARY, DESCRIPTION, add_generate_options),
 }
-"""A line on each command, what its help says beside that of all, and its own options."""
+"""A line on each command, what its help says, and its options."""
 
 
-def _check_program(parser: CommandParser, options: argparse.Namespace) -> None:
+def _check_program(options: argparse.Namespace) -> None:
     """Ends with an error of usage unless there is one program."""
     transfers = options.command == "tune" and (options.export or options.read)
     if options.file is None and options.text is None and not transfers:
-        parser.error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")
+        make_parser().error("expected a program: -c TEXT, SCRIPT.py, FILE.mlir or MODEL")
     if options.file is not None and options.text is not None:
         if options.command not in ("run", "bisect") or not options.file.endswith((".mlir", "-")):
-            parser.error("expected one program, found a file and -c")
+            make_parser().error("expected one program, found a file and -c")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command on `argv` (default: the command line) and return its exit code."""
-    parser = make_parser()
-    options = parser.parse_command(argv)
+    options = _parse(sys.argv[1:] if argv is None else argv)
     if options.command != "generate":
-        _check_program(parser, options)
+        _check_program(options)
     elif options.arguments is not None:
-        parser.commands["generate"].error("it takes no arguments behind --")
+        make_parser().commands["generate"].error("it takes no arguments behind --")
     for path in options.load:
         if not os.path.exists(path):
-            parser.error(f"{plugins.OPTION} {path}: no such file")
+            make_parser().error(f"{plugins.OPTION} {path}: no such file")
     plugins.add_to_environment(options.load)
     begin = time.perf_counter()
     from dlc.cli.commands import run_command

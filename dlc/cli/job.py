@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from dlc.cli.observers import Timing
 from dlc.cli.program_input import Loaded, load_program
 from dlc.ir.cached import cached
-from dlc.passes import Stage
 from dlc.text import wants_colour
 
 if TYPE_CHECKING:
     from xdsl.context import Context
 
     from dlc.kernel_cache import Lowered
+    from dlc.passes import Stage
     from dlc.pipeline import Observer
 
 

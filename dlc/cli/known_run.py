@@ -81,7 +81,7 @@ def known_run(key: str) -> KnownRun | None:
     if (lowered := find(stored["kernel_ir"], new_context)) is None:
         return None
     rows = [Row(label, what, _leaf(of)) for label, what, of in stored["rows"]]
-    shown = Shown(rows, stored["written"], stored["eager_peak"])
+    shown = Shown(rows, stored["written"], stored["eager_peak"], stored["memory"])
     return KnownRun(lowered, shown, PlainCalls.of_json(stored["calls"]), stored["draws"])
 
 
@@ -97,6 +97,7 @@ def keep(key: str, loaded: Loaded, subject: Subject) -> None:
     stored = {
         "kernel_ir": lowered.key,
         "eager_peak": shown.eager_peak,
+        "memory": shown.memory,
         "rows": rows,
         "written": shown.written,
         "calls": calls.to_json(),

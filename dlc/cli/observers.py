@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dlc.cli.status_line import STATUS, bar, progress
-from dlc.passes import Step
-from dlc.remarks import Remark
 from dlc.text import BOLD, diff, paint, table
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
+
+    from dlc.passes import Step
+    from dlc.remarks import Remark
 
 
 class Remarks:

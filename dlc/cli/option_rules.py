@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dlc.backend import BACKENDS, backend_hint
 from dlc.cli.program_input import kind_of, needs_weights
@@ -28,8 +28,7 @@ DEFAULTS = {
 """By the name of the option in the namespace."""
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """An option that acts only where something else is given, too."""
 
     option: str

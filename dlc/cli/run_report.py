@@ -14,7 +14,6 @@ from dlc.backend.host.host_backend import HostBackend
 from dlc.backend.kernel_image import KernelImage
 from dlc.cli.job import Job
 from dlc.cli.known_run import keep, key_of, known_run
-from dlc.cli.memory_report import MemoryReport
 from dlc.cli.observers import Timing
 from dlc.cli.result_rows import Row, tensors_of
 from dlc.cli.run_subject import Subject
@@ -91,9 +90,7 @@ def _run_and_judge(
     results, times = timed_run(executor, arguments)
     _tell_times(backend.name, times, options, on_measured)
     print(kernel_table(executor.funcs, times, backend.name))
-    memory = MemoryReport(shown.eager_peak)
-    memory.take(subject.lowered.program)
-    print(f"\n{memory.line}\n" if memory.line else "")
+    print(f"\n{shown.memory}\n" if shown.memory else "")
     tensors = tensors_of(shown.written, shown.rows, results, arguments)
     if subject.reference is None:
         print(statistics_table(shown.rows, tensors))

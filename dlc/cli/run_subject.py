@@ -23,6 +23,8 @@ class Shown:
     """For each result of `@main` the argument whose new value it is, if it is one."""
     eager_peak: int | None
     """The bytes that eager PyTorch needs at least; None if the program's Torch IR is not known."""
+    memory: str
+    """The memory that it takes, in a line; empty for a program that is not planned."""
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 HELP = "--help lists the options"
@@ -50,20 +49,24 @@ class CommandParser(argparse.ArgumentParser):
     def option_names(self) -> list[str]:
         return re.findall(r"^ +(?:-\w.*, )?(--[\w-]+)", self.format_help(), re.MULTILINE)
 
-    def parse_command(self, argv: Sequence[str] | None) -> argparse.Namespace:
+    def parse_command(
+        self, argv: Sequence[str], commands: Callable[[], Mapping[str, CommandParser]] | None = None
+    ) -> argparse.Namespace:
         """
-        The options of a command line; those that a command does not have are its error.
-        `arguments` of them is what stands behind `--`, None where there is no `--`.
+        The options of a command line; those that a command does not have are its error, where
+        `commands` gives the parsers of all, if they are not this one's. `arguments` of them is what
+        stands behind `--`, None where there is no `--`.
         """
-        own, arguments = split_arguments(sys.argv[1:] if argv is None else argv)
+        own, arguments = split_arguments(argv)
         options, unknown = self.parse_known_args(own)
         options.arguments = arguments
         if unknown:
+            known = self.commands if commands is None else commands()
             name = unknown[0].partition("=")[0]
-            having = [c for c, parser in self.commands.items() if name in parser.option_names()]
+            having = [c for c, parser in known.items() if name in parser.option_names()]
             message = f"{name} is an option of {', '.join(having)}" if having else None
             message = message or f"unrecognized arguments: {' '.join(unknown)}"
             if (getattr(options, "file", None) or "").endswith(".py") and not having:
                 message += f"; those of the script stand behind --: {options.file} -- {unknown[0]}"
-            self.commands[options.command].error(message)
+            known[options.command].error(message)
         return options

@@ -16,8 +16,8 @@ import torch
 from torch._ops import OperatorBase
 from torch.fx import GraphModule, Node
 
+from dlc.frontend.arguments import Argument
 from dlc.frontend.exported_call import ExportedCall
-from dlc.frontend.imported import Argument
 from dlc.frontend.source import place_of
 
 

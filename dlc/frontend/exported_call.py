@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export.graph_signature import InputSpec
@@ -18,8 +18,8 @@ from torch.fx import Node
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only, tree_unflatten
 
 from dlc.frontend.ambient import FLAGS
+from dlc.frontend.arguments import Argument, Kind, check_overlaps, tensor_of
 from dlc.frontend.calls import Calls, canonical_call, signature_of
-from dlc.frontend.dynamic_shapes import Marks, for_export, marks_of
 from dlc.frontend.exclusive import exclusive
 from dlc.frontend.fixed_sizes import Fixings, recorded_fixings
 from dlc.frontend.free_variables import FreeVariables
@@ -27,7 +27,6 @@ from dlc.frontend.function_module import FunctionModule
 from dlc.frontend.given_containers import unchanged_containers
 from dlc.frontend.guard import Guard
 from dlc.frontend.held_tensors import Held
-from dlc.frontend.imported import Argument, Kind, check_overlaps, tensor_of
 from dlc.frontend.module_attributes import (
     ModuleAttributes,
     recorded_attributes,
@@ -36,11 +35,13 @@ from dlc.frontend.module_attributes import (
 from dlc.frontend.pairs import pairs_of, resolved
 from dlc.frontend.questions import Questions
 from dlc.frontend.returned_numbers import returned_numbers
-from dlc.frontend.size_names import size_of
-from dlc.frontend.sized_call import SizedCall
 from dlc.frontend.source import ImportFailure
 from dlc.frontend.torch_export import export
-from dlc.ir.sizes import Size
+
+if TYPE_CHECKING:
+    from dlc.frontend.dynamic_shapes import Marks
+    from dlc.frontend.sized_call import SizedCall
+    from dlc.ir.sizes import Size
 
 KINDS: Mapping[str, Kind] = {
     "PARAMETER": "parameter",
@@ -96,6 +97,8 @@ class ExportedCall:
         """The sizes that the user has marked, if any of them may change."""
         if marks is None:
             return None
+        from dlc.frontend.sized_call import SizedCall  # of programs for many sizes
+
         values = [self.nodes[spec.arg.name].meta["val"] for spec in self.inputs()]
         given = self.leaves, self.leaf_names, marks, fixings, self.shown_as
         sizes = SizedCall(values, *given)
@@ -120,7 +123,7 @@ class ExportedCall:
             if isinstance(value, torch.Tensor):
                 self.add_argument(spec, self.leaf_names[leaf], "input", value, leaf)
             elif self.sizes is not None and isinstance(seen, torch.SymInt):
-                self.sized_numbers[leaf] = Size.of(size_of(seen))
+                self.sized_numbers[leaf] = self.sizes.number(seen)
             else:
                 self.constants[leaf] = value
         held = {spec.arg.name: spec for spec in specs if spec.kind.name in KINDS}
@@ -224,6 +227,8 @@ def export_call(
     root = module if isinstance(module, torch.nn.Module) else FunctionModule(module)
     marks, shapes = None, None
     if dynamic_shapes is not None:
+        from dlc.frontend.dynamic_shapes import for_export, marks_of  # of such programs
+
         marks = marks_of(signature, args, kwargs, dynamic_shapes)
         shapes = for_export(root, args, kwargs, marks) if any(marks) else None
     followed = root.tensors.values() if isinstance(root, FunctionModule) else ()

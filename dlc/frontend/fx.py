@@ -25,20 +25,18 @@ from dlc.dialects.size import FactOp, SymbolOp, number_attribute, numbers_attrib
 from dlc.dialects.user_outputs import DTYPE, MUTATES, OUTPUTS, attribute_of, plain_outputs
 from dlc.frontend.alias import AliasAnalysis
 from dlc.frontend.ambient import Ambient
+from dlc.frontend.arguments import Argument
 from dlc.frontend.control_flow import ProgramImporter
 from dlc.frontend.draws import STATE, fresh_state
 from dlc.frontend.exported_call import ExportedCall, export_call
-from dlc.frontend.guard import Guard, SizedGuard
-from dlc.frontend.imported import (
-    Argument,
-    ImportedProgram,
-    Result,
-)
+from dlc.frontend.guard import Guard
+from dlc.frontend.imported import ImportedProgram, Result
 from dlc.frontend.index_bounds import Bounds, index_bounds
 from dlc.frontend.nodes import Unrepresentable, Values, name_hint, tensor_type
 from dlc.frontend.pair_values import converted, main_type
 from dlc.frontend.pairs import output, strides_of_pairs
 from dlc.frontend.size_names import NoSize, is_of_sizes, size_of, sizes_of
+from dlc.frontend.sized_guard import SizedGuard
 from dlc.frontend.sized_program import SizedProgram
 from dlc.frontend.source import Place, UnsupportedError
 from dlc.garbage import rarely_collected

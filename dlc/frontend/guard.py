@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
-from dlc.ir.sizes import Size
 from dlc.target import WIDEST_ACCESS
 
 WITH_MEMORY = (torch.Tensor, torch.nn.Parameter)
@@ -66,32 +64,3 @@ def alignment(tensor: torch.Tensor) -> int:
         return WIDEST_ACCESS
     address = tensor.data_ptr()
     return min(address & -address, WIDEST_ACCESS) if address else WIDEST_ACCESS
-
-
-@dataclass(frozen=True)
-class SizedGuard(Guard):
-    """
-    The properties of a tensor some of whose extents and strides are sizes: `extents` and `steps`.
-    `shape` and `strides` are those of the example.
-    """
-
-    extents: tuple[Size, ...] = ()
-    steps: tuple[Size, ...] = ()
-
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """As of a guard, of what does not depend on sizes."""
-        return (
-            tensor.dtype == self.dtype
-            and tensor.dim() == len(self.extents)
-            and self.requires_grad in (None, tensor.requires_grad)
-            and tensor.layout is torch.strided
-            and alignment(tensor) >= self.align
-        )
-
-    def at(self, sizes: Mapping[str, int]) -> Guard:
-        """The guard of a tensor where sizes are such numbers."""
-        shape, strides = (
-            tuple(size.evaluate(sizes) for size in numbers)
-            for numbers in (self.extents, self.steps)
-        )
-        return Guard(shape, self.dtype, strides, self.align, self.requires_grad)

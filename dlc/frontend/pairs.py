@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch.fx import Node
 
 from dlc.ir.leaves import Output, View
-from dlc.ir.sizes import Size
+
+if TYPE_CHECKING:
+    from dlc.ir.sizes import Size
 
 
 def is_lazy(tensor: torch.Tensor) -> bool:

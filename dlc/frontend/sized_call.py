@@ -15,8 +15,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from dlc.frontend.dynamic_shapes import Mark, Marks, is_required
 from dlc.frontend.fixed_sizes import Fixings
-from dlc.frontend.guard import Guard, SizedGuard
-from dlc.frontend.size_names import SIZES, facts_of, range_of, sizes_of
+from dlc.frontend.guard import Guard
+from dlc.frontend.size_names import SIZES, facts_of, range_of, size_of, sizes_of
+from dlc.frontend.sized_guard import SizedGuard
 from dlc.frontend.source import ImportFailure, place_of
 from dlc.ir.sizes import FUNCTIONS, Fact, Size, Symbol
 
@@ -132,6 +133,10 @@ class SizedCall:
         if all(size.number is not None for size in (*extents, *steps)):
             return example
         return SizedGuard(**vars(example), extents=extents, steps=steps)
+
+    def number(self, seen: torch.SymInt) -> Size:
+        """A number of the call, which the export has seen so."""
+        return Size.of(size_of(seen))
 
     @property
     def facts(self) -> list[Fact]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dlc.frontend.guard import SizedGuard
 from dlc.frontend.imported import ImportedProgram
 from dlc.frontend.sized_call import Place
+from dlc.frontend.sized_guard import SizedGuard
 from dlc.ir.sizes import Fact, Size, Symbol
 
 if TYPE_CHECKING:

@@ -9,66 +9,25 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr
-from functools import cache
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
-from torch._decomp import core_aten_decompositions, decomposition_table
-from torch._ops import OperatorBase, OpOverload
-from torch.export import exported_program
-from torch.fx import GraphModule, Interpreter, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
 from torch.utils._pytree import tree_map_only
 
 from dlc.diagnostics import with_hint
-from dlc.frontend.ambient import Ambient
-from dlc.frontend.bags import BAGS
-from dlc.frontend.beside_aten import beside_aten
-from dlc.frontend.composed import COMPOSED
-from dlc.frontend.counting import COUNTING
-from dlc.frontend.digits import DIGITS
-from dlc.frontend.distinct_operands import make_operands_distinct
-from dlc.frontend.draws import DRAWS, OwnGenerator
-from dlc.frontend.factorizations import FACTORIZATIONS
-from dlc.frontend.factorizations.errors import unchecked_factors
-from dlc.frontend.fast_paths import FAST_PATHS
-from dlc.frontend.filled_views import keep_layouts
-from dlc.frontend.flexible_attention import take_attention_apart
-from dlc.frontend.fourier import FOURIER
-from dlc.frontend.fractional import FRACTIONAL
-from dlc.frontend.overlapping import OVERLAPPING
-from dlc.frontend.overloads import CHECKED_BY_EXPORT, TO_DEVICE, TO_DTYPE, bind_arguments
+from dlc.frontend.draws import OwnGenerator
 from dlc.frontend.parts import closest_name, device_hint
-from dlc.frontend.recurrent_layers import RECURRENT, is_dropping, shapes_only
-from dlc.frontend.resampling import RESAMPLING
+from dlc.frontend.recurrent_layers import shapes_only
 from dlc.frontend.source import ImportFailure, all_frames_recorded, place_of_traceback
-from dlc.frontend.strided import STRIDED, NotRowMajor
-from dlc.frontend.subscripts import at_tensors
+from dlc.frontend.strided import NotRowMajor
+from dlc.frontend.taken_apart import is_taken_apart
 from dlc.frontend.unchecked import Unchecked
+from dlc.frontend.unchecked_factors import unchecked_factors
 from dlc.frontend.written_views import check_writes
-
-LEFT = frozenset(
-    (
-        CHECKED_BY_EXPORT,
-        TO_DEVICE,
-        TO_DTYPE,
-        torch.ops.aten.contiguous.default,
-        torch.ops.aten.reshape.default,
-    )
-)
-"""What PyTorch would take apart, and is as well left whole."""
-DROPPING: Mapping[object, str] = {
-    torch.ops.aten.dropout.default: "p",
-    torch.ops.aten.feature_dropout.default: "p",
-    torch.ops.aten.alpha_dropout.default: "p",
-    torch.ops.aten.feature_alpha_dropout.default: "p",
-    torch.ops.aten.scaled_dot_product_attention.default: "dropout_p",
-}
-"""What drops elements at random, and the name of the probability."""
 
 
 def export(
@@ -108,17 +67,11 @@ def export(
                 if name and isinstance(inner, GraphModule):
                     inner.forward = Interpreter(inner).run  # its nodes' own lines are kept so
             check_writes(exported.graph, shown_as)
-            if _is_taken_apart(exported, whole):
+            if is_taken_apart(exported, whole):
                 return exported
-            take_attention_apart(exported.graph_module)
-            make_operands_distinct(exported.graph_module)
-            keep_layouts(exported.graph)
-            stack.enter_context(_kept_whole(exported, whole))
-            before = _result_types(exported)
-            exported = exported.run_decompositions(decompositions(whole))
-            _check_results(before, _result_types(exported))
-            at_tensors(exported.graph)
-            return exported
+            from dlc.frontend.decomposing import take_apart  # with a table for each kind
+
+            return take_apart(exported, whole)
         except ImportFailure:
             raise
         except Exception as error:
@@ -129,85 +82,9 @@ def export(
             raise with_hint(failure, hint) from error
 
 
-def _result_types(exported: torch.export.ExportedProgram) -> list[tuple[Any, ...] | None]:
-    """Shape and dtype of each tensor that a graph gives back; None for what is no tensor."""
-    results: Any = exported.graph.output_node().args[0]
-    given = (leaf.meta.get("val") if isinstance(leaf, Node) else None for leaf in results)
-    return [(*v.shape, v.dtype) if isinstance(v, torch.Tensor) else None for v in given]
-
-
-def _check_results(before: Sequence[object], after: Sequence[object]) -> None:
-    """
-    ImportFailure if operations were taken apart into what gives results of other types. What a
-    graph leaves in its arguments comes before its results, once it writes to none.
-    """
-    own = after[len(after) - len(before) :]
-    for number, (wanted, found) in enumerate(zip(before, own, strict=False)):
-        if wanted is not None and found is not None and wanted != found:
-            raise ImportFailure(
-                f"result {number} is of an operation that is computed in part only: {wanted} is "
-                f"expected, and there is {found}"
-            )
-
-
 def _apart(tensor: torch.Tensor) -> torch.Tensor:
     """A leaf with these elements, which requires a gradient if they do."""
     return tensor.detach().requires_grad_(tensor.requires_grad)
-
-
-def _is_taken_apart(exported: torch.export.ExportedProgram, whole: Container[str] | None) -> bool:
-    """
-    True if a graph is as `run_decompositions` would leave it, but for operations in `LEFT`: so are
-    those of most models. Decomposing traces all of it anew, which takes as long as the export,
-    and is when autocast takes effect.
-    """
-    nodes = (node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
-    if whole is None or Ambient.now().autocast:
-        return False
-    return all(
-        node.target in LEFT
-        or _is_of_sizes(node)
-        or (
-            _is_functional(node.target)
-            and overload_name(node.target) in whole
-            and node.target not in DRAWS
-            and not _is_in_training(node)
-            and not is_dropping(node)
-        )
-        for node in nodes
-    )
-
-
-def _is_of_sizes(node: Node) -> bool:
-    """True for a number that depends on sizes, of which none depends on data."""
-    value = node.meta.get("val")
-    return isinstance(value, torch.SymInt) and not free_unbacked_symbols(value)
-
-
-def _is_in_training(node: Node) -> bool:
-    """
-    True if an operation draws random numbers, normalizes a batch, or writes to running statistics,
-    of which its schema says nothing.
-    """
-    if (probability := DROPPING.get(node.target)) is not None:
-        given = bind_arguments(node)
-        return bool(given.get(probability)) and bool(given.get("train", True))
-    if node.target is torch.ops.aten.rrelu.default:
-        return bool(bind_arguments(node).get("training"))
-    if node.target is torch.ops.aten.batch_norm.default:
-        return bool(bind_arguments(node)["training"])
-    if node.target is torch.ops.aten.instance_norm.default:
-        given = bind_arguments(node)
-        return bool(given["use_input_stats"]) and given["running_mean"] is not None
-    return False
-
-
-def _is_functional(op: object) -> bool:
-    """True if an operation writes to no argument, and is no view that is made of other views."""
-    if not isinstance(op, OpOverload) or op._schema.is_mutable:
-        return False
-    aliases = any(argument.alias_info is not None for argument in op._schema.arguments)
-    return not (aliases and op.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd))
 
 
 def explain(error: Exception, line: str = "") -> str:
@@ -300,88 +177,6 @@ SENTENCES = (
     ),
 )
 """What PyTorch's errors say, as patterns for `KIND: TEXT, in FUNCTION`, in terms of the program."""
-
-
-def overload_name(op: object) -> str:
-    """`add.Tensor`, or an empty text for what is no overload of an ATen op."""
-    ours = isinstance(op, OpOverload) and op.namespace == "aten"
-    return str(op).removeprefix("aten.") if ours else ""
-
-
-BEYOND_CORE = re.compile(
-    r"_?upsample_\w+|lstm|gru|rnn_(relu|tanh)|_?native_batch_norm(_legit)?(_functional)?"
-    r"|_batch_norm_(no_update|with_update(_functional)?)|max_pool2d_with_indices_backward"
-    r"|grid_sampler_2d|tri[lu]_indices|ldexp|dist|pairwise_distance|renorm"
-    r"|special_(ndtr|entr)|hinge_embedding_loss|margin_ranking_loss"
-)
-"""Operations that PyTorch takes apart on request, though it counts them among the core."""
-
-
-def decompositions(whole: Container[str] | None) -> dict[OperatorBase, Callable[..., Any]]:
-    """PyTorch's functions for the ATen overloads that are not in `whole`, in terms of others."""
-    if whole is None:
-        return {}
-    table = {op: f for name, op, f in _core_decompositions() if name not in whole}
-    table |= _own() | beside_aten()
-    # What decompositions are written with beside ATen.
-    table[torch.ops.prims.convert_element_type.default] = lambda value, dtype: (
-        torch.ops.aten._to_copy.default(value, dtype=dtype)
-    )
-    # Dynamo writes addcmul_ and addcdiv_ with a primitive of Inductor's, known once it is imported.
-    if fma := getattr(torch.ops.prims, "fma", None):
-        table[fma.default] = lambda a, b, c: a * b + c
-    return table
-
-
-def _own() -> dict[OperatorBase, Callable[..., Any]]:
-    """dlc's functions for ATen overloads, which go before PyTorch's."""
-    first = (FAST_PATHS, COMPOSED, BAGS, COUNTING, DIGITS, FOURIER, FRACTIONAL, DRAWS)
-    tables = (*first, OVERLAPPING, RESAMPLING, STRIDED, RECURRENT, FACTORIZATIONS)
-    return {op: function for table in tables for op, function in table.items()}
-
-
-@cache
-def _core_decompositions() -> list[tuple[str, OperatorBase, Callable[..., Any]]]:
-    """Name, operation and decomposition of each ATen overload that has one."""
-    core = dict(core_aten_decompositions())
-    for op, function in decomposition_table.items():
-        if BEYOND_CORE.fullmatch(overload_name(op).partition(".")[0]):
-            core[op] = function
-    return [(name, op, f) for op, f in core.items() if (name := overload_name(op))]
-
-
-@contextmanager
-def _kept_whole(
-    exported: torch.export.ExportedProgram, whole: Container[str] | None
-) -> Iterator[None]:
-    """
-    Makes PyTorch keep the composite operations of this program that are in `whole`, and take others
-    apart by dlc's functions. Left alone, it overrides all that it knows, some 600, which takes most
-    of the time of an export; so it is where it has none of the functions that say which they are.
-    """
-    try:
-        from torch._export.utils import _is_preservable_cia_op, _special_op_to_preserve_cia
-
-        original = exported_program._split_decomp_table_to_cia_and_python_decomp
-    except (ImportError, AttributeError):
-        yield
-        return
-    modules = (m for m in exported.graph_module.modules() if isinstance(m, GraphModule))
-    nodes = [node for module in modules for node in module.graph.nodes]
-    own = _own()
-    used = {n.target for n in nodes} - {n.target for n in nodes if _is_in_training(n)}
-
-    def split(table: dict[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        composite = [op for op in used if isinstance(op, OpOverload) and _is_preservable_cia_op(op)]
-        apart = {op: own[op] for op in composite if op in own}
-        kept = (op for op in composite if whole is None or overload_name(op) in whole)
-        return apart | dict.fromkeys(kept, _special_op_to_preserve_cia), table
-
-    exported_program._split_decomp_table_to_cia_and_python_decomp = split
-    try:
-        yield
-    finally:
-        exported_program._split_decomp_table_to_cia_and_python_decomp = original
 
 
 @contextmanager

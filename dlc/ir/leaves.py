@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dlc.ir.sizes import Size
-
 if TYPE_CHECKING:
     import torch
+
+    from dlc.ir.sizes import Size
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,9 @@ class View:
     def at(self, sizes: Mapping[str, int]) -> View:
         """The view where sizes are such numbers."""
         shape, strides = (
-            tuple(Size.of(n).evaluate(sizes) for n in numbers)
-            for numbers in (self.shape, self.strides)
+            tuple(_number(n, sizes) for n in numbers) for numbers in (self.shape, self.strides)
         )
-        return View(shape, strides, Size.of(self.offset).evaluate(sizes))
+        return View(shape, strides, _number(self.offset, sizes))
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,14 @@ class Constant:
 
     def at(self, sizes: Mapping[str, int]) -> Constant:
         """The constant where sizes are such numbers."""
+        from dlc.ir.sizes import Size  # which a program for one call has not
+
         value = self.value
         return Constant(self.path, value.evaluate(sizes) if isinstance(value, Size) else value)
+
+
+def _number(size: Size | int, sizes: Mapping[str, int]) -> int:
+    return size if isinstance(size, int) else size.evaluate(sizes)
 
 
 Leaf: TypeAlias = Output | Constant

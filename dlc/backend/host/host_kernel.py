@@ -8,10 +8,9 @@ thread. The scheduler (``scheduler.cpp``), a shared object of its own, calls it 
 import ctypes
 import functools
 import re
-import shutil
 import struct
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from dlc.backend import BackendError, LaunchError
 from dlc.backend.cache import Entry, cache_directory, content_key, lookup_or_build
 from dlc.backend.host import cxx as compiler
 from dlc.backend.parallel import OnDone, cpu_count, work_all
+from dlc.ir.cached import cached
 from dlc.target import MAX_THREADS
 
 Order = Literal["forward", "reverse", "random"]
@@ -97,14 +97,19 @@ def _header() -> Path:
 
 
 @functools.cache
+def _headers() -> Mapping[str, str]:
+    """The text of each header that kernels include, by its name."""
+    return {path.name: path.read_text() for path in sorted(_HERE.glob("*.h"))}
+
+
+@functools.cache
 def _read_ahead(cache: Path) -> Path:
     """The header in this cache, beside what g++ has made of it."""
-    parts = sorted(_HERE.glob("*.h"))
-    key = content_key(*(path.read_text() for path in parts), *_KERNEL_FLAGS, compiler.fingerprint())
+    key = content_key(*_headers().values(), *_KERNEL_FLAGS, compiler.fingerprint())
 
     def build(directory: Path) -> dict[str, int]:
-        for path in parts:
-            shutil.copy(path, directory)
+        for name, text in _headers().items():
+            (directory / name).write_text(text)
         compiler.read_ahead(directory / _HEADER.name, _KERNEL_FLAGS)
         return {}
 
@@ -132,7 +137,7 @@ class HostKernel:
         self._entry: Any = None  # the function pointer, once loaded
         self._lock = threading.Lock()
 
-    @property
+    @cached
     def text(self) -> str:
         """The text for the C++ compiler: the source, with its entry after it."""
         values = ", ".join(
@@ -144,22 +149,22 @@ class HostKernel:
             f"  (void)dlc_args;\n  {self.name}({values});\n}}\n"
         )
 
-    @property
+    @cached
     def key(self) -> str:
         """The address of the compiled object in the cache."""
-        headers = (path.read_text() for path in sorted(_HERE.glob("*.h")))
-        return content_key(self.text, self.name, _KERNEL_FLAGS[0], *headers, compiler.fingerprint())
+        return content_key(
+            self.text, self.name, _KERNEL_FLAGS[0], *_headers().values(), compiler.fingerprint()
+        )
 
     def compile(self) -> Path:
         """The shared object, compiled if it is not in the cache. BackendError with the reason."""
         return self.made or self._build().path
 
     def _build(self) -> Entry:
-        text, flags = self.text, (*_KERNEL_FLAGS, "-include", str(_header()))
-
         def build(directory: Path) -> dict[str, int]:
             source = directory / f"{self.name}.cpp"
-            source.write_text(text)
+            source.write_text(self.text)
+            flags = (*_KERNEL_FLAGS, "-include", str(_header()))
             compiler.compile_shared(source, directory / "kernel.so", flags)
             return {}
 
