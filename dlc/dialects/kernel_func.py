@@ -52,7 +52,7 @@ from dlc.target import MAX_THREADS
 class FuncOp(KernelSignature):
     """
     `kernel.func @k(%x: memref (align 4)?, …) -> (%y: memref (zeroed | partial | updates %x)?, …)
-    grid 32 block 256 lockstep? { … }`
+    grid 32 block 256 (resident 8)? lockstep? { … }`
 
     A kernel for the GPU: inputs, then outputs; a one-dimensional grid of one-dimensional blocks.
     Outputs are new memory, uninitialized but for those that are zeroed: they hold zeros at the
@@ -61,12 +61,14 @@ class FuncOp(KernelSignature):
 
     The threads of a block run independently of each other. In `lockstep`, all execute an operation
     before any executes the next, which no GPU does: such a kernel has yet to get its barriers.
+    With `resident`, it has yet to get the loops by which so many blocks do the work of all.
     """
 
     name = "kernel.func"
     grid = prop_def(AffineMapAttr)
     block = prop_def(IntegerAttr)
     lockstep = opt_prop_def(UnitAttr)
+    resident = opt_prop_def(IntegerAttr)
     traits = traits_def(
         IsolatedFromAbove(), NoTerminator(), SymbolOpInterface(), CanonicalizedByDialect()
     )
@@ -120,6 +122,11 @@ class FuncOp(KernelSignature):
                 f"expected a grid >= 0 and a block of 1 to {MAX_THREADS} threads, found "
                 f"{self.grid_size} and {self.block_size}"
             )
+        if self.resident is not None and not 1 <= self.resident.value.data < self.grid_size:
+            raise VerifyException(
+                f"expected fewer resident blocks than the {self.grid_size} of the grid, and one at "
+                f"least, found {self.resident.value.data}"
+            )
         if len(self.alignments) > len(self.refs):
             raise VerifyException("expected at most one alignment per memref")
         self.verify_updates()
@@ -138,21 +145,25 @@ class FuncOp(KernelSignature):
         grid = parser.parse_integer()
         parser.parse_keyword("block")
         block = parser.parse_integer()
+        resident = parser.parse_integer() if parser.parse_optional_keyword("resident") else None
         lockstep = parser.parse_optional_keyword("lockstep") is not None
-        return _own(grid, block, lockstep)
+        return _own(grid, block, lockstep, resident)
 
     def print_own(self, printer: Printer) -> None:
         printer.print_string(f" grid {self.grid_size} block {self.block_size}")
+        if self.resident is not None:
+            printer.print_string(f" resident {self.resident.value.data}")
         if self.lockstep is not None:
             printer.print_string(" lockstep")
 
 
-def _own(grid: int, block: int, lockstep: bool) -> Properties:
+def _own(grid: int, block: int, lockstep: bool, resident: int | None = None) -> Properties:
     """The properties that say how many blocks run, and how the threads of each."""
     return {
         "grid": sizes_map((grid,)),
         "block": IntegerAttr(block, i64),
         "lockstep": UnitAttr() if lockstep else None,
+        "resident": None if resident is None else IntegerAttr(resident, i64),
     }
 
 

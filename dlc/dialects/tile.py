@@ -143,11 +143,18 @@ class LaunchOp(ForOpBase):
     Blocks are numbered with the last block axis running fastest. With `last_first [1, 2]`, block
     axis 1 runs slowest, from its last point on, and in two waves, of which the second runs the
     other way round: 7, 6, 5, 4, 0, 1, 2, 3.
+
+    With `resident 132`, no more blocks than that run, each of which does what the blocks n,
+    n + 132, n + 264, … would do, one after the other.
     """
 
     name = "tile.launch"
     last_first = opt_prop_def(DenseArrayBase.constr(i64))
-    assembly_format = "(`last_first` $last_first^)? custom<Over>($extents, $kinds, $body) attr-dict"
+    resident = opt_prop_def(IntegerAttr.constr(i64))
+    assembly_format = (
+        "(`last_first` $last_first^)? (`resident` $resident^)?"
+        " custom<Over>($extents, $kinds, $body) attr-dict"
+    )
     KINDS: ClassVar = (BLOCK, THREAD, SERIAL, REGISTER)
     traits = traits_def(MemoryWriteEffect(), SingleBlockImplicitTerminator(YieldOp))
 
@@ -178,6 +185,14 @@ class LaunchOp(ForOpBase):
             raise VerifyException(
                 f"expected 1 wave, or waves of a power of 2 of the {extent} points of "
                 f"%{blocks[found[0]].name_hint}, found {waves}"
+            )
+
+    def _verify_resident(self, blocks: int) -> None:
+        if blocks < 1:
+            raise VerifyException(f"expected a resident block at least, found {blocks}")
+        if not any(isinstance(op, RingOp) and op.has_producer for op in self.walk()):
+            raise VerifyException(
+                "expected a ring with a producer, which requests what comes next of resident blocks"
             )
 
     @property
@@ -211,6 +226,8 @@ class LaunchOp(ForOpBase):
     def verify_(self) -> None:
         super().verify_()
         self._verify_order()
+        if self.resident is not None:
+            self._verify_resident(self.resident.value.data)
         along = variance(self)
         self._verify_block_fold(along)
         for op in self.walk():

@@ -171,6 +171,9 @@ class _Binding:
         producer = has_producer(self._launch)
         own = threads + WARPGROUP if producer else threads
         self.func.set_launch_shape(0 if empty else block_points * dealt_blocks, own)
+        resident = self._launch.resident
+        if resident is not None and resident.value.data < self.func.grid_size:
+            self.func.resident = resident
         block_id = thread_id = Expr()
         if self.func.grid_size > 1:
             name = self._sole_name(self._blocks) if dealt_blocks == 1 else None

@@ -13,7 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.analysis.tile.rings import loop_of
 from dlc.dialects import tile
-from dlc.dialects.axes import SERIAL, THREAD
+from dlc.dialects.axes import BLOCK, SERIAL, THREAD
 from dlc.dialects.register_counts import KEPT, set_obstacle
 from dlc.dialects.ring_ops import PRODUCER, REGISTERS, TMA
 from dlc.ir.expr import Expr
@@ -65,6 +65,10 @@ class PipelineKOuterPass(SchedulingPass):
     up (`setmaxnreg`); those that compute share these out, so that they have room for more sums: of
     384 threads, which begin with 168 registers each, 256 get 232. The block has an SM for itself.
     That takes a block that does not leave each thread as many as it can have anyway.
+
+    With `resident=1` beside it, there are no more blocks than one for each SM (with 2, two), which
+    work through those that there would be, in their order: while the ones that compute store a
+    tile's results, the producer requests the first chunks of the next.
     """
 
     name = "pipeline-k-outer"
@@ -78,10 +82,14 @@ class PipelineKOuterPass(SchedulingPass):
     registers: int = 0
     """Registers, a multiple of 8, that a thread of the producer keeps; 0 if none gives any up."""
 
+    resident: int = 0
+    """Blocks for each SM, of which each does the work of several; 0 for all that there are."""
+
     domains: ClassVar[Mapping[str, Domain]] = {
         "products": Domain((0, 1), least=0, most=1, narrowed=lambda s: _in_flight(s)),
         "producer": Domain((0, 1), least=0, most=1, narrowed=lambda s: _producers(s)),
         "registers": Domain((0, KEPT), least=0, narrowed=lambda s: _kept(s)),
+        "resident": Domain((0, 1, 2), least=0, narrowed=lambda s: _residents(s)),
     }
 
     def rewrite_tile(self, kernel: tile.KernelOp, module: ModuleOp) -> str:
@@ -105,10 +113,15 @@ class PipelineKOuterPass(SchedulingPass):
         products = [op for loop in loops for op in loop.walk() if _is_by_warpgroup(op)]
         if self.registers:
             self._check_registers(launch, target_of(module))
+        if self.resident and not self.producer:
+            raise OptionError("resident", "no producer requests what comes next", "take producer=1")
         if self.producer:
             self._check_producer(launch)
+            if self.resident and (obstacle := _no_loops(list(loops))):
+                raise OptionError("resident", obstacle)
             rings = dict.fromkeys(fill.source for own in loops.values() for fill in own)
-            return self._give_producer(list(rings))
+            made = self._give_producer(list(rings))
+            return made + self._make_resident(launch, target_of(module))
         if self.products:
             self._check_products(products, [fill for own in loops.values() for fill in own])
         for loop, own in loops.items():
@@ -127,6 +140,14 @@ class PipelineKOuterPass(SchedulingPass):
         kept = f", and keeps {self.registers} registers a thread" if self.registers else ""
         how = "as soon as slots are free"
         return f"chunks are requested by a warpgroup of their own, {how}{kept}"
+
+    def _make_resident(self, launch: tile.LaunchOp, target: Target) -> str:
+        """Has no more blocks run than are resident, if so; what is said of it."""
+        blocks, limit = _blocks(launch), self.resident * target.sms
+        if not self.resident or blocks <= limit:
+            return ""
+        launch.resident = IntegerAttr(limit, i64)
+        return f"; {limit} blocks do the work of {blocks}"
 
     def _check_registers(self, launch: tile.LaunchOp, target: Target) -> None:
         """OptionError if a producer cannot keep so many registers, or others get no more."""
@@ -184,6 +205,29 @@ def _no_registers(launch: tile.LaunchOp, kept: int, target: Target) -> str:
     if kept < entry < beside:
         return ""
     return f"each of {threads} threads has {entry} registers, and others would have {beside}"
+
+
+def _no_loops(loops: Sequence[tile.ReduceOp]) -> str:
+    """The reason why chunks cannot be numbered on from one block's work to the next, if any."""
+    if any(loop.skips is not None for loop in loops):
+        return "its loop skips chunks, as many as depend on the block"
+    return ""
+
+
+def _blocks(launch: tile.LaunchOp) -> int:
+    return prod(launch.extent(a) for a in launch.axes_of(BLOCK))
+
+
+def _residents(s: Situation) -> tuple[int, ...]:
+    """Blocks for each SM: worth a try where there are more, and a producer."""
+    launch = s.kernel.launch
+    if not s.given.get("producer") or _no_loops([o for o in launch.walk() if _is_loop(o)]):
+        return (0,)
+    return (0, *(n for n in (1, 2) if n * s.target.sms < _blocks(launch)))
+
+
+def _is_loop(op: Operation) -> TypeGuard[tile.ReduceOp]:
+    return isinstance(op, tile.ReduceOp)
 
 
 def _threads(launch: tile.LaunchOp) -> int:

@@ -65,7 +65,10 @@ def lower_acquire(to: StageLowering, op: tile.AcquireOp) -> None:
         to.builder.insert(kernel.WaitOp(to.pending[op]))
     if ring.fill_kind == TMA:
         tma.lower_acquire(to, op)
-    to.slabs[op.result] = to.buffers[ring], (to.slot(to.expr(op.chunk), ring.depth),)
+    to.slabs[op.result] = (
+        to.buffers[ring],
+        (to.slot(to.number(ring, to.expr(op.chunk)), ring.depth),),
+    )
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dlc.dialects.layouts import static_shape
 from dlc.ir.expr import Expr
 from dlc.target import WARPGROUP, Target
 from dlc.transforms.kernel.lowering.kernel_builder import KernelBuilder
+from dlc.transforms.kernel.lowering.turns import Turns
 
 UNROLLED_ROUNDS = 8
 """Most rounds of copies dealt to the threads that are written without a loop."""
@@ -54,7 +55,13 @@ class StageLowering(KernelBuilder):
         self.pending = pending_groups(func, self.runs)
         self.pipelines: dict[tile.RingOp, Pipeline] = {}
         self.tensor_maps: dict[tile.RingOp, SSAValue] = {}
+        self.turns = Turns.of(self)
+        """Of blocks that do the work of several."""
         self._slot_numbers: dict[tuple[Block | None, Expr, int], Expr] = {}
+
+    def number(self, ring: tile.RingOp, chunk: Expr) -> Expr:
+        """Which of all chunks that a block works through one of a ring is, for who computes."""
+        return self.turns.index * ring.chunks + chunk
 
     @property
     def threads(self) -> int:

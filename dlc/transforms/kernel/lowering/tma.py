@@ -75,7 +75,8 @@ def _start_pipelines(to: StageLowering) -> None:
             fail(rings[0], f"the tensor memory accelerator cannot fill this ring: {obstacle}")
         depth = rings[0].depth
         full = _mbarriers(to, depth, "full")
-        empty = _mbarriers(to, depth, "empty") if rings[0].chunks > depth else None
+        again = rings[0].chunks * to.turns.count > depth
+        empty = _mbarriers(to, depth, "empty") if again else None
         pipeline = Pipeline(loop, tuple(rings), full, empty)
         pipelines.append(pipeline)
         to.pipelines.update(dict.fromkeys(rings, pipeline))
@@ -106,16 +107,22 @@ def lower_fill(to: StageLowering, op: tile.FillOp) -> None:
     if {fill.source for fill in run} != set(pipeline.rings):
         fail(op, "expected the fills of a chunk to stand together, one for each ring of its loop")
     chunk = to.expr(op.chunk)
-    _request(to, pipeline, chunk, [*_first_thread(to), Expr((), op.source.chunks - 1) - chunk])
+    where = [*_first_thread(to), Expr((), op.source.chunks - 1) - chunk]
+    _request(to, pipeline, chunk, where, chunk)
 
 
-def _request(to: StageLowering, pipeline: Pipeline, chunk: Expr, where: list[Expr]) -> None:
-    """Inserts the request of a chunk for all rings of a loop, once its slot is free."""
+def _request(
+    to: StageLowering, pipeline: Pipeline, chunk: Expr, where: list[Expr], number: Expr
+) -> None:
+    """
+    Inserts the request of a chunk for all rings of a loop, once its slot is free; `number` says
+    which it is of all that a block requests.
+    """
     depth = pipeline.rings[0].depth
     with to.only_if(simplify_where([*where, *to.conditions_at(pipeline.loop, chunk)])):
-        slot = to.slot(chunk, depth)
-        if pipeline.empty is not None and most(chunk) >= depth:
-            parity = (chunk // depth + 1) % 2
+        slot = to.slot(number, depth)
+        if pipeline.empty is not None and most(number) >= depth:
+            parity = (number // depth + 1) % 2
             to.builder.insert(kernel.MbarrierWaitOp(pipeline.empty, slot, parity))
         loads = [load for ring in pipeline.rings for load in _loads(to, ring, chunk, slot)]
         total = sum(load.map_op.box_bytes for load in loads)
@@ -132,23 +139,26 @@ def separate_producer(to: StageLowering) -> None:
     pipelines = [p for p in dict.fromkeys(to.pipelines.values()) if p.rings[0].has_producer]
     if not pipelines:
         return
-    *ops, _ = to.body.ops
+    ops = [op for op in to.body.ops if op not in (to.turns.loop, to.body.last_op)]
     last = max(number for number, op in enumerate(ops) if _sets_up(op))
     rest, number = ops[last + 1 :], Expr((), to.consumers)
     to.before(rest[0])
     kept = max(pipeline.rings[0].kept_registers for pipeline in pipelines)
     with to.either(to.insert(kernel.TestOp([to.thread_id - number]))) as other:
         _set_registers(to, kept)
-        with to.only_if([number - to.thread_id]):
+        with to.only_if([number - to.thread_id]), to.turns.each(computes=False) as turn:
             for pipeline in pipelines:
                 chunks = pipeline.rings[0].chunks
                 with to.loop(chunks, "chunk", unroll=False) as index:
-                    _request(to, pipeline, Expr.of(index), [])
+                    chunk = Expr.of(index)
+                    _request(to, pipeline, chunk, [], turn * chunks + chunk)
         other()
         _set_registers(to, kept and to.target.registers_beside(to.threads, kept))
-        for op in rest:
-            op.detach()
-            to.builder.insert(op)
+        with to.turns.each(computes=True):
+            for op in rest:
+                op.detach()
+                to.builder.insert(op)
+    to.turns.finish()
 
 
 def _set_registers(to: StageLowering, count: int) -> None:
@@ -186,7 +196,7 @@ def lower_acquire(to: StageLowering, op: tile.AcquireOp) -> None:
     """Inserts the wait for a chunk, at the first of neighbouring acquires."""
     pipeline = to.pipelines[op.source]
     if to.runs[op][0] is op:
-        depth, chunk = op.source.depth, to.expr(op.chunk)
+        depth, chunk = op.source.depth, to.number(op.source, to.expr(op.chunk))
         parity = (chunk // depth) % 2
         to.builder.insert(kernel.MbarrierWaitOp(pipeline.full, to.slot(chunk, depth), parity))
 
@@ -203,6 +213,6 @@ def lower_release(to: StageLowering, op: tile.ReleaseOp) -> None:
         later = later.next_op
     if to.threads > 1:
         to.builder.insert(kernel.SyncWarpOp())
-    slot = to.slot(to.expr(op.chunk), op.source.depth)
+    slot = to.slot(to.number(op.source, to.expr(op.chunk)), op.source.depth)
     with to.only_if(simplify_where([Expr() - to.thread_id % WARP])):
         to.builder.insert(kernel.MbarrierArriveOp(pipeline.empty, slot))

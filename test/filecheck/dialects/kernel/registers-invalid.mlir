@@ -60,3 +60,20 @@ kernel.func @loop() -> () grid 1 block 384 {
   }
 }
 // CHECK: expected to stand in no loop: it is executed once
+
+// -----
+
+kernel.func @resident() -> () grid 8 block 128 resident 8 {
+}
+// CHECK: expected fewer resident blocks than the 8 of the grid, and one at least, found 8
+
+// -----
+
+%in = "test.op"() : () -> tensor<8xf32>
+tile.kernel @resident(%y: memref<8xf32> = %in) -> (%z: memref<8xf32>) {
+  tile.launch resident 2 block(%b in 8) {
+    %v = tile.load %y[%b] : memref<8xf32>
+    tile.store %v, %z[%b] : memref<8xf32>
+  }
+}
+// CHECK: expected a ring with a producer, which requests what comes next of resident blocks
