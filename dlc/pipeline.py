@@ -17,6 +17,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from dlc.diagnostics import with_context
+from dlc.dialects.size import needing_numbers
 from dlc.garbage import rarely_collected
 from dlc.ir.verification import Verifier
 from dlc.passes import Stage, Step, steps_between
@@ -111,5 +112,6 @@ def apply_step(
 def apply_pass(ctx: Context, module: ModuleOp, name: str) -> list[Remark]:
     """Runs the pass `name` on a module, in place, and leaves it unverified; its remarks."""
     with collect() as remarks:
-        get_pass(name)().apply(ctx, module)
+        with needing_numbers(module, "the program"):
+            get_pass(name)().apply(ctx, module)
     return remarks

@@ -11,7 +11,7 @@ cost no more than looking up addresses. Where kernels run is behind the interfac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -80,10 +80,17 @@ def default_target() -> str:
 class Executor:
     """A program that can be called."""
 
-    def __init__(self, program: ModuleOp | BoundProgram, backend: Backend) -> None:
+    def __init__(
+        self,
+        program: ModuleOp | BoundProgram,
+        backend: Backend,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
         """Of a module of Kernel IR, which is bound. OpError as of `HostProgram.bind`."""
         self.backend = backend
-        self.program = program if isinstance(program, BoundProgram) else _bound(program)
+        if not isinstance(program, BoundProgram):
+            program = _bound(program, sizes or {})
+        self.program = program
         self.funcs = tuple(self.program.funcs)
         self._updated = self.program.updated
         self._prepared = False
@@ -157,10 +164,10 @@ class Executor:
             )
 
 
-def _bound(module: ModuleOp) -> BoundProgram:
+def _bound(module: ModuleOp, sizes: Mapping[str, int]) -> BoundProgram:
     from dlc.backend.host_program import HostProgram  # with the dialects of Kernel IR
 
-    return HostProgram.of(module).bind({})
+    return HostProgram.of(module).bind(sizes)
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

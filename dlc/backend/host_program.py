@@ -36,6 +36,8 @@ from dlc.dialects import flow, host, host_flow, kernel
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.layouts import shape_of, span_bytes, strides_of
 from dlc.dialects.main_function import attributes_of, bounds_in, main_of
+from dlc.dialects.size import symbols_in
+from dlc.dialects.size_binding import Binding
 from dlc.ir.provenance import ops_of
 
 
@@ -57,13 +59,19 @@ class HostProgram:
 
     def bind(self, sizes: Mapping[str, int]) -> BoundProgram:
         """
-        The program for these values of the sizes that tensors leave open, by name; as yet none
-        leaves one open. OpError where `@main` does anything but launch kernels on memory.
+        The program for these values of the sizes that tensors leave open, by name. OpError where
+        one is missing, where a kernel is not made for one, and where `@main` does anything but
+        launch kernels on memory.
         """
         main = self.main
-        if sizes:
-            fail(main, f"expected no values of sizes, found some of {', '.join(sizes)}")
-        reader = _Reader(main)
+        module = main.parent_op()
+        names = {} if module is None else symbols_in(module)
+        if names.keys() - sizes.keys():
+            fail(main, f"expected numbers for the sizes {', '.join(names)}", "--sizes states them")
+        if sizes.keys() - names.keys():
+            known = ", ".join(names) or "no sizes"
+            fail(main, f"expected values of {known}, found {', '.join(sizes)}")
+        reader = _Reader(main, sizes)
         steps = tuple(reader.steps(main.body.block))
         planned = not any(isinstance(op, kernel.LaunchOp) for op in main.walk())
         hints = tuple(value.name_hint for value in reader.numbers)
@@ -89,7 +97,9 @@ def _check_written(func: kernel.FuncOp) -> None:
 class _Reader:
     """Numbers the values of `@main` and turns its operations to steps."""
 
-    def __init__(self, main: func.FuncOp) -> None:
+    def __init__(self, main: func.FuncOp, sizes: Mapping[str, int]) -> None:
+        self.sizes = sizes
+        self.bound = Binding(sizes)
         self.numbers: dict[SSAValue, int] = {a: n for n, a in enumerate(main.body.block.args)}
         self.arguments: dict[SSAValue, Layout] = {
             a: layout_of(a.type) for a in self.numbers if isinstance(a.type, MemRefType)
@@ -160,8 +170,8 @@ class _Reader:
     def _launch(self, op: host.LaunchOp | kernel.LaunchOp, callee: kernel.FuncOp) -> Launch:
         _check_written(callee)
         inputs, outputs = self._all(op.inputs), self._all(op.outputs)
-        image = KernelImage.of(callee)
-        return Launch(image, callee.grid_size, inputs, outputs, tuple(ops_of(op)))
+        image = KernelImage.at(callee, self.sizes)
+        return Launch(image, image.grid_size, inputs, outputs, tuple(ops_of(op)))
 
     def _new(self, value: SSAValue) -> tuple[int, str]:
         """A number and a name for a buffer."""
@@ -182,16 +192,18 @@ class _Reader:
         assert callee is not None
         for value, ref in zip(op.inputs, callee.input_refs, strict=True):
             if not isinstance(value.owner, Operation):
-                self.arguments.setdefault(value, layout_of(ref.type))
+                self.arguments.setdefault(value, layout_of(self.bound(ref.type)))
         for value, ref in zip(op.outputs, callee.output_refs, strict=True):
             assert isinstance(ref.type, MemRefType)
             if (updated := callee.updated_refs.get(ref)) is not None:
                 self.numbers[value] = self.numbers[op.inputs[callee.input_refs.index(updated)]]
                 continue
             number, name = self._new(value)
-            yield Allocate(number, name, layout_of(ref.type))
+            type = self.bound(ref.type)
+            assert isinstance(type, MemRefType)
+            yield Allocate(number, name, layout_of(type))
             if ref in callee.zeroed_refs:
-                yield Zero(number, number, 0, span_bytes(ref.type))
+                yield Zero(number, number, 0, span_bytes(type))
         yield self._launch(op, callee)
         unused = [v for v in op.outputs if v not in self.last_use]
         updated = callee.updated_of(op.inputs)

@@ -37,6 +37,31 @@ class KernelImage:
         image.__dict__.update(facts)
         return image
 
+    @staticmethod
+    def at(func: FuncOp, sizes: Mapping[str, int]) -> KernelImage:
+        """A kernel as it is launched for these values of the sizes that it leaves open, by name."""
+        from dlc.backend.cuda.print.interface import tensor_maps
+        from dlc.dialects.size_binding import bound_kernel
+        from dlc.dialects.size_index import SizeIndexOp, kernel_sizes
+
+        names = {op.size.data for op in func.walk() if isinstance(op, SizeIndexOp)}
+        own = tuple((name, sizes[name]) for name in sorted(names))
+        if not own:
+            return KernelImage.of(func)
+        bound = bound_kernel(func, sizes)
+        image = KernelImage((func, own), lambda: func)
+        image.__dict__.update(
+            grid_size=bound.grid_size,
+            size_values=tuple(sizes[op.size.data] for op in kernel_sizes(func)),
+            tensor_maps=tuple(tensor_maps(bound)),
+        )
+        return image
+
+    @cached
+    def size_values(self) -> tuple[int, ...]:
+        """The numbers of the sizes that it takes beside buffers."""
+        return ()
+
     @cached
     def func(self) -> FuncOp:
         return self.read()
@@ -97,7 +122,7 @@ class KernelImage:
 
     @cached
     def parameter_types(self) -> tuple[str, ...]:
-        """The C types of its parameters: tensor maps, inputs, outputs."""
+        """The C types of its parameters: tensor maps, inputs, outputs, sizes."""
         from dlc.backend.cuda.print.interface import parameter_types
 
         return tuple(parameter_types(self.func))

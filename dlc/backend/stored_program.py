@@ -37,6 +37,7 @@ FACTS = (
     "buffers",
     "parameter_types",
     "source",
+    "size_values",
 )
 """What is stored of a kernel, beside its tensor maps: attributes of its image."""
 

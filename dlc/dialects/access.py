@@ -55,7 +55,7 @@ from dlc.dialects.directives import (
     Where,
 )
 from dlc.ir.bounds import bounds, never, sure
-from dlc.ir.expr import Expr, Range, from_affine, range_of, to_map
+from dlc.ir.expr import Expr, FloorDiv, Range, from_affine, range_of, to_map, top_of
 
 Replace = Callable[[SSAValue], Expr | SSAValue | int | None]
 
@@ -337,6 +337,16 @@ class IndexOpBase(IndexedOp, HasFolderInterface, ABC):
 
     def index_range(self) -> tuple[float, float]:
         return bounds(self.subscripts[0])
+
+    def index_top(self) -> Expr | None:
+        """The last value of a quotient of what ends with a size."""
+        match self.subscripts[0]:
+            case Expr(terms=((FloorDiv(base=Expr(terms=((atom, 1),), constant=0)) as part, 1),)):
+                top = None if not isinstance(atom, SSAValue) else top_of(atom)
+                whole = self.subscripts[0].constant == 0
+                return None if top is None or not whole else top // part.divisor
+            case _:
+                return None
 
     def fold(self) -> Sequence[SSAValue | Attribute] | None:
         """A constant, or the value that the expression is; an axis is none."""

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IndexType, StringAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineConstantExpr, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineConstantExpr
 from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, region_def, traits_def
 from xdsl.irdl.declarative_assembly_format import (
     AttributeVariable,
@@ -34,14 +34,16 @@ from xdsl.utils.exceptions import VerifyException
 from dlc.dialects.access import IndexedOp, YieldOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.directives import (
+    parse_extent,
     parse_result_types,
-    parse_size,
     print_result_types,
-    print_size,
+    sizes_in,
     sizes_map,
 )
-from dlc.ir.bounds import hint, least, most
-from dlc.ir.expr import Expr, Range, from_affine
+from dlc.dialects.size_index import size_bounds, size_expr, size_hint
+from dlc.dialects.sized_types import SizesAttr
+from dlc.ir.expr import Expr, Range
+from dlc.ir.sizes import NeedsNumber, Size
 
 SERIAL, REGISTER, BLOCK, THREAD = "serial", "register", "block", "thread"
 FRAGMENT = "fragment"
@@ -50,7 +52,7 @@ FRAGMENT = "fragment"
 class AxesOp(IRDLOperation, ABC):
     """Base of all operations that run a single-block body over axes."""
 
-    extents = prop_def(AffineMapAttr)
+    extents = prop_def(AffineMapAttr | SizesAttr)
     kinds = opt_prop_def(ArrayAttr[StringAttr])
     body = region_def("single_block")
     traits = traits_def(CanonicalizedByDialect())
@@ -70,37 +72,52 @@ class AxesOp(IRDLOperation, ABC):
         return last
 
     @property
-    def static_extents(self) -> tuple[int, ...]:
-        """The numbers of points of all axes, which must be static."""
-        return tuple(self.extent(axis) for axis in self.axes)
+    def all_extents(self) -> tuple[int, ...]:
+        """
+        The numbers of points of all axes. A size among them is used as an integer is, and raises
+        `NeedsNumber` where only a number will do.
+        """
+        return sizes_in(self.extents)
 
     def extent(self, axis: SSAValue) -> int:
-        """The number of points of one of this operation's axes, which must be static."""
-        size = self._size(axis)
-        assert isinstance(size, AffineConstantExpr)
-        return size.value
+        """The number of points of one of this operation's axes, a size as `all_extents` says."""
+        assert isinstance(axis, BlockArgument)
+        extents = self.properties["extents"]
+        if isinstance(extents, AffineMapAttr):  # without a look at the others: it is asked often
+            size = extents.data.results[axis.index]
+            assert isinstance(size, AffineConstantExpr)
+            return size.value
+        return self.all_extents[axis.index]
 
-    def size(self, axis: SSAValue) -> Expr:
-        """The number of points of one of this operation's axes."""
-        return from_affine(self._size(axis), ())
+    def is_size(self, axis: SSAValue) -> bool:
+        """True if the number of points of an axis depends on sizes of the program."""
+        return isinstance(self.extent(axis), Size)
+
+    def count(self, axis: SSAValue) -> Expr:
+        """The number of points of one of this operation's axes as an index expression."""
+        return size_expr(self.extent(axis), self)
 
     def least(self, axis: SSAValue) -> float:
         """The smallest number of points that one of this operation's axes can have."""
-        size = self._size(axis)
-        return size.value if isinstance(size, AffineConstantExpr) else least(self.size(axis))
+        return self._bounds(axis)[0]
 
     def most(self, axis: SSAValue) -> float:
         """The largest number of points that one of this operation's axes can have."""
-        return _most(self._size(axis))
+        return self._bounds(axis)[1]
 
     def hint(self, axis: SSAValue) -> int:
         """The number of points of an axis that schedules and estimates assume."""
-        size = self._size(axis)
-        return size.value if isinstance(size, AffineConstantExpr) else hint(self.size(axis))
+        extent: Size | int = self.extent(axis)
+        return size_hint(extent, self) if isinstance(extent, Size) else extent
 
-    def _size(self, axis: SSAValue) -> AffineExpr:
-        assert isinstance(axis, BlockArgument)
-        return self.extents.data.results[axis.index]
+    def top(self, axis: SSAValue) -> Expr | None:
+        """The last point of an axis whose number of points is a size; None for a number."""
+        extent: Size | int = self.extent(axis)
+        return self.count(axis) - 1 if isinstance(extent, Size) else None
+
+    def _bounds(self, axis: SSAValue) -> Range:
+        extent: Size | int = self.extent(axis)
+        return size_bounds(extent, self) if isinstance(extent, Size) else (extent, extent)
 
     def kind(self, axis: SSAValue) -> str:
         """The kind of one of this operation's axes, such as thread or register."""
@@ -117,10 +134,12 @@ class AxesOp(IRDLOperation, ABC):
         point, so that nothing divides by its extent."""
         extents, kept = self.properties["extents"], vars(self)
         known: tuple[Attribute | None, tuple[Range, ...]] = kept.get("kept_ranges", (None, ()))
-        if known[0] is not extents:
-            ranges = tuple((0, max(_most(size) - 1, 0)) for size in self.extents.data.results)
-            known = kept["kept_ranges"] = extents, ranges
         assert isinstance(axis, BlockArgument)
+        if isinstance(extents, SizesAttr):  # what is known of them depends on where this stands
+            return 0, max(self.most(axis) - 1, 0)
+        if known[0] is not extents:
+            ranges = tuple((0, max(size - 1, 0)) for size in self.all_extents)
+            known = kept["kept_ranges"] = extents, ranges
         return known[1][axis.index]
 
     def set_axes(self, extents: Sequence[int], kinds: Sequence[str] | None = None) -> None:
@@ -131,14 +150,16 @@ class AxesOp(IRDLOperation, ABC):
 
     def verify_axes(self) -> None:
         """Checks extents, kinds and uses of the axes."""
-        extents = self.extents.data
-        if extents.num_dims or extents.num_symbols:
-            raise VerifyException(f"expected extents that are integers, found {extents}")
-        if len(extents.results) != len(self.axes):
+        extents = self.all_extents
+        map = self.extents.data if isinstance(self.extents, AffineMapAttr) else None
+        if map is not None and len(extents) < len(map.results):
+            raise VerifyException(f"expected extents that are integers, found {map}")
+        if len(extents) != len(self.axes):
             raise VerifyException(
-                f"expected one extent per axis, found {len(extents.results)} extents for "
+                f"expected one extent per axis, found {len(extents)} extents for "
                 f"{len(self.axes)} axes"
             )
+        self._verify_sizes()
         for axis in self.axes:
             if not isinstance(axis.type, IndexType):
                 raise VerifyException(f"expected axes of type index, found {axis.type}")
@@ -153,6 +174,17 @@ class AxesOp(IRDLOperation, ABC):
                     )
         self._verify_kinds()
 
+    def _verify_sizes(self) -> None:
+        """Checks that the kernel says what the sizes among extents are."""
+        for extent in self.all_extents if isinstance(self.extents, SizesAttr) else ():
+            try:
+                size_expr(extent, self)
+            except NeedsNumber as error:
+                raise VerifyException(
+                    "expected extents of sizes that the kernel names by size.index, found one that "
+                    f"{error}"
+                ) from error
+
     def _verify_kinds(self) -> None:
         if (self.kinds is None) != (not self.KINDS):
             raise VerifyException(
@@ -165,12 +197,6 @@ class AxesOp(IRDLOperation, ABC):
                     f"expected for each of {len(self.axes)} axes one of the kinds "
                     f"{', '.join(self.KINDS)}; found {', '.join(kinds)}"
                 )
-
-
-def _most(size: AffineExpr) -> float:
-    """The largest that a number of points can be."""
-    # Most are constants: their ranges need no expression.
-    return size.value if isinstance(size, AffineConstantExpr) else most(from_affine(size, ()))
 
 
 def _names_axis(op: Operation, axis: SSAValue) -> bool:
@@ -259,13 +285,13 @@ def parse_axes(
     assert issubclass(state.op_type, AxesOp)
     known = state.op_type.KINDS
     arguments: list[Parser.Argument] = []
-    sizes: list[AffineExpr] = []
+    sizes: list[Size | int] = []
     found: list[str] = []
 
     def axis(argument: Parser.UnresolvedArgument) -> None:
         arguments.append(argument.resolve(IndexType()))
         parser.parse_keyword("in")
-        sizes.append(parse_size(parser))
+        sizes.append(parse_extent(parser))
 
     def one() -> None:
         axis(parser.parse_argument(expect_type=False))
@@ -279,7 +305,7 @@ def parse_axes(
     while known and (kind := parser.parse_optional_keyword_in(known)):
         parser.parse_comma_separated_list(parser.Delimiter.PAREN, one)
         found.extend([kind] * (len(arguments) - len(found)))
-    extents.set(state, AffineMapAttr(AffineMap(0, 0, tuple(sizes))))
+    extents.set(state, sizes_map(tuple(sizes)))
     if known:
         kinds.set(state, ArrayAttr([StringAttr(k) for k in found]))
     return arguments
@@ -291,8 +317,7 @@ def print_axes(printer: Printer, op: IRDLOperation) -> None:
 
     def one(axis: BlockArgument) -> None:
         printer.print_ssa_value(axis)
-        printer.print_string(" in ")
-        print_size(printer, op.extents.data.results[axis.index])
+        printer.print_string(f" in {op.extent(axis)}")
 
     if not op.KINDS:
         if op.axes:

@@ -56,6 +56,9 @@ from dlc.dialects.index_syntax import (
     print_subscripts,
     print_where,
 )
+from dlc.dialects.size_syntax import parse_size
+from dlc.dialects.sized_types import SizesAttr
+from dlc.ir.sizes import Size
 
 T = TypeVar("T", bound=Attribute)
 
@@ -280,19 +283,29 @@ class ResultTypes(CustomDirective):
 
 
 @cache
-def sizes_map(sizes: tuple[int, ...]) -> AffineMapAttr:
-    """Numbers of points that are integers, as a property."""
-    return AffineMapAttr(AffineMap(0, 0, tuple(AffineConstantExpr(n) for n in sizes)))
+def sizes_map(sizes: tuple[Size | int, ...]) -> AffineMapAttr | SizesAttr:
+    """Numbers of points, as a property."""
+    if any(isinstance(n, Size) and n.number is None for n in sizes):
+        return SizesAttr(tuple(Size.of(n) for n in sizes))
+    return AffineMapAttr(AffineMap(0, 0, tuple(AffineConstantExpr(int(n)) for n in sizes)))
 
 
-def parse_size(parser: Parser) -> AffineExpr:
-    """Parses how many points something has: an integer."""
-    return AffineConstantExpr(parser.parse_integer(allow_boolean=False, allow_negative=False))
+def sizes_in(property: Attribute | None) -> tuple[int, ...]:
+    """
+    What `sizes_map` makes a property of: integers, and sizes, which are used as integers are and
+    raise `NeedsNumber` where only a number will do.
+    """
+    if isinstance(property, SizesAttr):
+        found = (size if size.number is None else size.number for size in property.data)
+        return tuple(found)  # pyright: ignore[reportReturnType]
+    assert isinstance(property, AffineMapAttr)
+    return tuple(e.value for e in property.data.results if isinstance(e, AffineConstantExpr))
 
 
-def print_size(printer: Printer, size: AffineExpr) -> None:
-    """Prints what `parse_size` parses."""
-    print_expr(printer, size, ())
+def parse_extent(parser: Parser) -> Size | int:
+    """Parses how many points something has: an integer, or a size."""
+    size = parse_size(parser)
+    return size if size.number is None else size.number
 
 
 def parse_type_of(parser: Parser, kind: type[T], name: str) -> T:

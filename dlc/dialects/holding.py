@@ -84,7 +84,7 @@ class HoldOp(AxesOp):
         """Where a thread that has an element has it: points of the axes."""
         if not self.across:
             return [*element]
-        run, threads = self.static_extents[-1], _threads(self.across)
+        run, threads = self.all_extents[-1], _threads(self.across)
         *outer, last = element
         return [*outer, last // (run * threads), last % run]
 
@@ -97,7 +97,7 @@ class HoldOp(AxesOp):
             )
         last = self.body.block.last_op
         found = [v.type for v in last.values] if isinstance(last, YieldOpBase) else []
-        type, shape = self.result.type, _shape(self.static_extents, self.across)
+        type, shape = self.result.type, _shape(self.all_extents, self.across)
         assert isinstance(type, MemRefType)
         if found != [type.element_type]:
             raise VerifyException(

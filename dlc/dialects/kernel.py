@@ -89,8 +89,10 @@ from dlc.dialects.kernel_wgmma import (
 )
 from dlc.dialects.layouts import PaddedGroupsAttr, SwizzleAttr, verify_layout
 from dlc.dialects.mma_layouts import MmaAttr
+from dlc.dialects.size_index import size_expr
 from dlc.ir.bounds import never, sure
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import Size
 from dlc.target import MAX_THREADS, WARP
 
 
@@ -113,7 +115,13 @@ class BlockIdOp(NumberOpBase):
 
     def index_range(self) -> tuple[float, float]:
         func = enclosing_func(self)
-        return (0, max(func.grid_size - 1, 0)) if func else (0, float("inf"))
+        return (0, max(func.most_grid - 1, 0)) if func else (0, float("inf"))
+
+    def index_top(self) -> Expr | None:
+        """The last block, where the number of blocks is a size."""
+        func = enclosing_func(self)
+        grid: Size | int = 0 if func is None else func.grid_size
+        return size_expr(grid, self) - 1 if isinstance(grid, Size) else None
 
 
 @irdl_op_definition

@@ -40,11 +40,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.access import StoreOpBase
 from dlc.dialects.canonical import CanonicalizedByDialect
-from dlc.dialects.directives import sizes_map
+from dlc.dialects.directives import parse_extent, sizes_in, sizes_map
 from dlc.dialects.in_place import verify_in_place, verify_partial
 from dlc.dialects.kernel_op import KernelSignature, Properties, tensor_of
 from dlc.dialects.kernel_tma import TensorMapOp
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT
+from dlc.dialects.size_index import size_bounds
+from dlc.dialects.sized_types import SizesAttr
+from dlc.ir.sizes import Size
 from dlc.target import MAX_THREADS
 
 
@@ -65,7 +68,7 @@ class FuncOp(KernelSignature):
     """
 
     name = "kernel.func"
-    grid = prop_def(AffineMapAttr)
+    grid = prop_def(AffineMapAttr | SizesAttr)
     block = prop_def(IntegerAttr)
     lockstep = opt_prop_def(UnitAttr)
     resident = opt_prop_def(IntegerAttr)
@@ -96,8 +99,23 @@ class FuncOp(KernelSignature):
 
     @property
     def grid_size(self) -> int:
-        """The number of blocks."""
-        return self.grid.data.eval([], [])[0]
+        """
+        The number of blocks. A size is used as an integer is, and raises `NeedsNumber` where only a
+        number will do.
+        """
+        return sizes_in(self.grid)[0]
+
+    @property
+    def least_grid(self) -> float:
+        """The smallest number of blocks that there can be."""
+        grid: Size | int = self.grid_size
+        return size_bounds(grid, self)[0] if isinstance(grid, Size) else grid
+
+    @property
+    def most_grid(self) -> float:
+        """The largest number of blocks that there can be."""
+        grid: Size | int = self.grid_size
+        return size_bounds(grid, self)[1] if isinstance(grid, Size) else grid
 
     @property
     def block_size(self) -> int:
@@ -112,12 +130,9 @@ class FuncOp(KernelSignature):
         for argument in self.body.block.args:
             if not isinstance(argument.type, MemRefType):
                 raise VerifyException(f"expected memrefs as arguments, found {argument.type}")
-        grid = self.grid.data
-        if grid.num_dims != len(self.sizes) or grid.num_symbols or len(grid.results) != 1:
-            raise VerifyException(
-                f"expected a grid of one expression over the {len(self.sizes)} sizes, found {grid}"
-            )
-        if self.grid_size < 0 or not 1 <= self.block_size <= MAX_THREADS:
+        if len(sizes_in(self.grid)) != 1:
+            raise VerifyException(f"expected a grid of one number of blocks, found {self.grid}")
+        if self.least_grid < 0 or not 1 <= self.block_size <= MAX_THREADS:
             raise VerifyException(
                 f"expected a grid >= 0 and a block of 1 to {MAX_THREADS} threads, found "
                 f"{self.grid_size} and {self.block_size}"
@@ -142,7 +157,7 @@ class FuncOp(KernelSignature):
     @classmethod
     def parse_own(cls, parser: Parser) -> Properties:
         parser.parse_keyword("grid")
-        grid = parser.parse_integer()
+        grid = parse_extent(parser)
         parser.parse_keyword("block")
         block = parser.parse_integer()
         resident = parser.parse_integer() if parser.parse_optional_keyword("resident") else None
@@ -157,7 +172,7 @@ class FuncOp(KernelSignature):
             printer.print_string(" lockstep")
 
 
-def _own(grid: int, block: int, lockstep: bool, resident: int | None = None) -> Properties:
+def _own(grid: Size | int, block: int, lockstep: bool, resident: int | None = None) -> Properties:
     """The properties that say how many blocks run, and how the threads of each."""
     return {
         "grid": sizes_map((grid,)),

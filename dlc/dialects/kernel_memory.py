@@ -16,6 +16,9 @@ from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
 from xdsl.irdl import irdl_attr_definition
 from xdsl.utils.exceptions import VerifyException
 
+from dlc.dialects.sized_types import sized_memref
+from dlc.ir.sizes import NeedsNumber, Size
+
 
 @irdl_attr_definition
 class SharedAttr(ParametrizedAttribute):
@@ -38,7 +41,15 @@ def memref_type(
     layout: MemRefLayoutAttr | NoneAttr = NoneAttr(),
     space: Attribute = NoneAttr(),
 ) -> MemRefType[Attribute]:
-    """The type of a memref, made once: `MemRefType` takes long to check what it is given."""
+    """
+    The type of a memref, made once: `MemRefType` takes long to check what it is given. A size may
+    be the extent of the outermost dimension: NeedsNumber for another one, as strides are numbers.
+    """
+    sizes = [extent for extent in shape if isinstance(extent, Size)]
+    if sizes:
+        if len(sizes) > 1 or sizes[0] is not shape[0] or layout != space != NoneAttr():
+            raise NeedsNumber(sizes[-1])
+        return sized_memref(element, shape)
     return MemRefType(element, shape, layout, space)
 
 

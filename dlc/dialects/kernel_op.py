@@ -57,6 +57,7 @@ from dlc.dialects.canonical import CanonicalizedByDialect
 from dlc.dialects.effects import PureUnlessLaunched
 from dlc.dialects.in_place import verify_in_place, verify_partial, verify_reads
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of
+from dlc.dialects.sized_types import sized_tensor
 from dlc.escapes import mlir_string
 from dlc.ir.verification import SoundByStructure
 
@@ -72,7 +73,7 @@ PARTIAL = -2
 def tensor_of(memref: Attribute) -> TensorType:
     """The tensor type that a memref holds."""
     assert isinstance(memref, MemRefType)
-    return TensorType(memref.element_type, shape_of(memref))
+    return sized_tensor(memref.element_type, shape_of(memref))
 
 
 def positions(values: Sequence[int]) -> DenseArrayBase[I64] | None:

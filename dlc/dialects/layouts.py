@@ -24,7 +24,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.dialects.kernel_memory import element_bytes
-from dlc.dialects.sized_types import sizes_of
+from dlc.dialects.sized_types import SizesAttr, sizes_of
 from dlc.target import WIDEST_ACCESS
 
 DEFAULT_ALIGNMENT = WIDEST_ACCESS
@@ -200,7 +200,9 @@ def strides_of(type: MemRefType[Attribute]) -> tuple[int, ...]:
     if (groups := Groups.of(type)) is not None:
         strides[2:] = [n // strides[2] * groups.count * groups.stride for n in strides[2:]]
     else:
-        assert isinstance(type.layout, NoneAttr | SwizzleAttr), f"unexpected layout {type.layout}"
+        assert isinstance(type.layout, NoneAttr | SwizzleAttr | SizesAttr), (
+            f"unexpected layout {type.layout}"
+        )
     return tuple(reversed(strides[: type.get_num_dims()]))
 
 

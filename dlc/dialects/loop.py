@@ -42,6 +42,7 @@ from dlc.dialects.kernel_op import KernelOpBase
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.nest_ops import ForOpBase, ReduceOpBase
 from dlc.dialects.scan_ops import ScanOpBase
+from dlc.dialects.size_index import extents_at
 from dlc.dialects.stored_parts import verify_reads_of_parts
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
@@ -124,13 +125,13 @@ class StoreOp(StoreOpBase):
     def verify_(self) -> None:
         super().verify_()
         shape = shape_of(self.ref.type)
-        for number, extent in enumerate(() if 0 in shape else shape):
+        for number, extent in enumerate(() if 0 in shape else extents_at(self.ref, self)):
             subscript = self.subscripts[number]
             low, high = bounds(subscript)
             if isfinite(low) and isfinite(high) and within(subscript, extent, self.where):
                 raise VerifyException(
                     f"expected subscript {number} of %{self.ref.name_hint or 'output'} inside of "
-                    f"its {extent} elements, found {int(low)} to {int(high)}"
+                    f"its {shape[number]} elements, found {int(low)} to {int(high)}"
                 )
 
 

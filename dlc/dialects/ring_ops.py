@@ -39,7 +39,6 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
-from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -71,8 +70,6 @@ from dlc.dialects.directives import (
     KnownRef,
     MemRef,
     parse_memref_type,
-    parse_size,
-    print_size,
     sizes_map,
 )
 from dlc.dialects.effects import AllocatesResult
@@ -234,7 +231,7 @@ class RingOp(IRDLOperation):
         with parser.in_parens():
             argument = parser.parse_argument(expect_type=False)
             parser.parse_keyword("in")
-            count = parse_size(parser)
+            count = parser.parse_integer(allow_boolean=False, allow_negative=False)
         named, map, conditions = parse_at(parser)
         sizes = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
         attributes = parser.parse_optional_attr_dict()
@@ -260,7 +257,7 @@ class RingOp(IRDLOperation):
         return cls.build(
             regions=[body],
             properties={
-                "count": AffineMapAttr(AffineMap(0, 0, (count,))),
+                "count": sizes_map((count,)),
                 "kind": None if kind is None else StringAttr(kind),
             },
             attributes=attributes,
@@ -277,7 +274,7 @@ class RingOp(IRDLOperation):
         with printer.in_parens():
             printer.print_ssa_value(self.chunk)
             printer.print_string(" in ")
-            print_size(printer, self.count.data.results[0])
+            printer.print_string(str(self.chunks))
         print_subscripts(printer, slab.map.data, slab.indices)
         printer.exit_scope()
         printer.print_string(f" {list(slab.slab_sizes)}")

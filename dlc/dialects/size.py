@@ -22,13 +22,23 @@ primary ::= name | integer | (`max` | `min`) `(` size `,` size `)` | `(` size `)
 fact ::= size (`==` | `<` | `<=` | `>` | `>=`) size | `not` size `==` size
 ```
 
-`specialize` puts numbers in the place of names. The passes from `lift-to-loops` on take a module
-without sizes.
+In Loop IR and below the extent of a loop's axis, the outermost one of a buffer and the grid of a
+kernel may be sizes, and a kernel says at its beginning what values each name may have, which is an
+index value there (`dlc.dialects.size_index`).
+
+```mlir
+%y = loop.kernel @relu(%x: memref<?x64xf32, #size.of<s>> = %x) -> (%y: memref<?x64xf32, …>) {
+  %s = size.index s from 2 to 4096 hint 128
+  loop.for %i in s, %j in 64 { … }
+```
+
+`specialize` puts numbers in the place of names, in any IR.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from xdsl.dialects.builtin import (
@@ -59,9 +69,10 @@ from xdsl.traits import HasParent, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from dlc.diagnostics import did_you_mean, fail
+from dlc.dialects.size_index import SizeIndexOp
 from dlc.dialects.size_syntax import parse_fact, parse_size
 from dlc.dialects.sized_types import SizesAttr, sizes_of
-from dlc.ir.sizes import Fact, Size, Symbol
+from dlc.ir.sizes import Fact, NeedsNumber, Size, Symbol
 
 Op = TypeVar("Op", bound=IRDLOperation)
 
@@ -255,6 +266,16 @@ def refuse_sizes(module: ModuleOp) -> None:
             fail(op, f"expected numbers for all sizes, found @{name}", example)
 
 
+@contextmanager
+def needing_numbers(op: Operation, what: str) -> Iterator[None]:
+    """OpError of `op` where `what` is to be done with a size that only a number can be used for."""
+    try:
+        yield
+    except NeedsNumber as needs:
+        hint = "give the size a number before: --sizes, or the pass specialize"
+        fail(op, f"{what} {needs}", hint)
+
+
 def check_declared(op: Operation, names: Sequence[str]) -> None:
     """VerifyException for a name that the module around `op` does not declare."""
     if not names:
@@ -295,4 +316,4 @@ def number_attribute(number: Size | int) -> IntegerAttr | SizeAttr:
     return SizeAttr(size) if size.number is None else IntegerAttr(size.number, i64)
 
 
-Sizes = Dialect("size", [SymbolOp, FactOp, ValueOp], [SizesAttr, SizeAttr, FactAttr])
+Sizes = Dialect("size", [SymbolOp, FactOp, ValueOp, SizeIndexOp], [SizesAttr, SizeAttr, FactAttr])

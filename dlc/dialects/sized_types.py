@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, TensorType
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    MemRefLayoutAttr,
+    MemRefType,
+    NoneAttr,
+    TensorType,
+)
 from xdsl.ir import Attribute, Data
+from xdsl.ir.affine import AffineMap
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -15,8 +22,11 @@ from dlc.ir.sizes import Size
 
 
 @irdl_attr_definition
-class SizesAttr(Data[tuple[Size, ...]]):
-    """`#size.of<b, s * 2>`: the size of each `?` of a type, or a list of numbers."""
+class SizesAttr(Data[tuple[Size, ...]], MemRefLayoutAttr):
+    """
+    `#size.of<b, s * 2>`: the size of each `?` of a type, or a list of numbers. A memref with sizes
+    lies in memory row by row.
+    """
 
     name = "size.of"
 
@@ -28,6 +38,9 @@ class SizesAttr(Data[tuple[Size, ...]]):
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string(", ".join(map(str, self.data)))
+
+    def get_affine_map(self) -> AffineMap:
+        raise ValueError("sizes have no numbers: see dlc.dialects.layouts.strides_of")
 
 
 def sizes_of(type: TensorType | MemRefType) -> tuple[Size, ...]:
@@ -44,3 +57,11 @@ def sized_tensor(element: Attribute, extents: Sequence[Size | int]) -> TensorTyp
     unknown = tuple(size for size in sizes if size.number is None)
     shape = [DYNAMIC_INDEX if size.number is None else size.number for size in sizes]
     return TensorType(element, shape, SizesAttr(unknown)) if unknown else TensorType(element, shape)
+
+
+def sized_memref(element: Attribute, extents: Sequence[Size | int]) -> MemRefType[Attribute]:
+    """A memref in row-major order whose extents are sizes or numbers."""
+    sizes = [Size.of(extent) for extent in extents]
+    unknown = tuple(size for size in sizes if size.number is None)
+    shape = [DYNAMIC_INDEX if size.number is None else size.number for size in sizes]
+    return MemRefType(element, shape, SizesAttr(unknown) if unknown else NoneAttr())

@@ -206,7 +206,7 @@ class ComputeOp(AxesOp):
     def verify_(self) -> None:
         self.verify_axes()
         element = self.result_type.element_type
-        extents = list(self.static_extents)
+        extents = list(self.all_extents)
         if 0 in extents:
             raise VerifyException(f"expected extents of at least 1, found {extents}")
         verify_buffer(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from xdsl.ir import SSAValue
 
-from dlc.ir.expr import Expr, Range, range_of
+from dlc.ir.expr import Atom, Expr, Mod, Range, range_of, top_of
 
 
 def bounds(of: Expr | SSAValue) -> Range:
@@ -41,6 +41,8 @@ def sure(condition: Expr, known: Iterable[Expr] = ()) -> bool:
     """
     if condition.range[0] >= 0:
         return True
+    if _has_size(condition) and _least_of_sizes(condition) >= 0:
+        return True
     for k in known:
         factors = {1}
         for atom, coefficient in k.terms:
@@ -52,12 +54,52 @@ def sure(condition: Expr, known: Iterable[Expr] = ()) -> bool:
     return False
 
 
+def _has_size(condition: Expr) -> bool:
+    """True if a size of the program is added in a condition, which an axis may cancel."""
+    return any(
+        coefficient > 0 and any(hasattr(v.owner, "symbol") for v in _values(atom))
+        for atom, coefficient in condition.terms
+    )
+
+
+def _values(atom: Atom) -> Sequence[SSAValue]:
+    return (atom,) if isinstance(atom, SSAValue) else atom.base.values()
+
+
+def _least_of_sizes(condition: Expr) -> float:
+    """
+    A number that a condition is never below: index values that end with a size are put where they
+    make it least, at 0 or at their last point, multiples of quotients count as what they are never
+    above or below, and the sizes that this leaves count by bounds.
+    """
+    while True:
+        for atom, coefficient in condition.terms:
+            if (least := _where_least(atom, coefficient)) is not None:
+                rest = Expr(tuple(term for term in condition.terms if term[0] != atom))
+                condition = rest + condition.constant + least
+                break
+        else:
+            return condition.range[0]
+
+
+def _where_least(atom: Atom, coefficient: int) -> Expr | None:
+    """What a multiple of an atom is never below, if that is told by sizes."""
+    if isinstance(atom, SSAValue):
+        if (top := top_of(atom)) is None:
+            return None
+        return Expr() if coefficient > 0 else top * coefficient
+    if isinstance(atom, Mod) or coefficient % atom.divisor:
+        return None
+    times = coefficient // atom.divisor
+    return (atom.base - (atom.divisor - 1 if times > 0 else 0)) * times
+
+
 def never(condition: Expr) -> bool:
     """True if a condition never holds."""
     return condition.range[1] < 0
 
 
-def within(subscript: Expr, extent: int, known: Sequence[Expr] = ()) -> list[Expr]:
+def within(subscript: Expr, extent: Expr | int, known: Sequence[Expr] = ()) -> list[Expr]:
     """The conditions (each `>= 0`) that keep a subscript in `[0, extent)`, without sure ones."""
-    needed = (subscript, Expr((), extent - 1) - subscript)
+    needed = (subscript, Expr.of(extent) - 1 - subscript)
     return [c for c in needed if not sure(c, known)]

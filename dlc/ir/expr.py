@@ -283,6 +283,19 @@ def range_of(value: SSAValue) -> Range:
     return UNKNOWN
 
 
+def top_of(value: SSAValue) -> Expr | None:
+    """
+    The last of the values from 0 on that an index value has, where that is an expression of sizes:
+    what an axis or an operation says by a method `top` or `index_top`.
+    """
+    owner = value.owner
+    if isinstance(owner, Block):
+        top = getattr(owner.parent_op(), "top", None)
+        return None if top is None else top(value)
+    top = getattr(owner, "index_top", None)
+    return None if top is None else top()
+
+
 def from_affine(expr: AffineExpr, operands: Sequence[SSAValue | Expr]) -> Expr:
     """The expression that an affine expression over `operands` means, normalized."""
     sums: dict[Atom, int] = {}

@@ -290,6 +290,21 @@ def is_packed(shape: Sequence[Size | int], strides: Sequence[Size | int]) -> boo
     return True
 
 
+def ceildiv(count: Size | int, by: int) -> int:
+    """How many parts of so many points there are; of a size a size, as `Size` says."""
+    return (count + by - 1) // by  # pyright: ignore[reportReturnType]
+
+
+def divides(by: int, count: Size | int) -> bool:
+    """True if a number of points is a multiple of a number, as far as that is known of sizes."""
+    return Size.of(count % by).number == 0
+
+
+def several(count: Size | int) -> bool:
+    """True for more than one point, which a size is taken to have."""
+    return isinstance(count, Size) or count > 1
+
+
 FOLDED: Final[Mapping[str, Callable[[Size, Size], Size]]] = {
     "floordiv": Size.__floordiv__,
     "mod": Size.__mod__,

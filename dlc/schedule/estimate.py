@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from dlc.analysis.loop.cost import work_of
 from dlc.dialects.loop import KernelOp
+from dlc.dialects.size_binding import at_hints
 from dlc.schedule.cascade_problem import tiled_cascade
 from dlc.schedule.cascade_ranking import cascade_candidates
 from dlc.schedule.contraction_tiles import tiled_contraction
@@ -74,8 +75,14 @@ class Form:
 def fastest_form(kernel: KernelOp, target: Target) -> Iterator[Form]:
     """
     A kernel, or for as long as the context lasts a copy of it whose reduces are repeated, if that
-    is faster: each reduce more of a row waits for memory.
+    is faster: each reduce more of a row waits for memory. What has sizes is estimated at those that
+    are likely.
     """
+    with at_hints(kernel) as bound:
+        yield from _fastest(bound, target)
+
+
+def _fastest(kernel: KernelOp, target: Target) -> Iterator[Form]:
     cost = _estimate(kernel, target)
     with repeated(kernel) as (copy, count):
         again = _estimate(copy, target) if count else cost

@@ -74,7 +74,7 @@ def _sink(inner: loop.ForOp) -> None:
 
 def _absorb(outer: loop.ForOp, inner: loop.ForOp) -> None:
     """Makes one loop of two, at each of whose points all that stands beside the inner one is."""
-    block, extents = outer.body.block, [*outer.static_extents, *inner.static_extents]
+    block, extents = outer.body.block, [*outer.all_extents, *inner.all_extents]
     for axis in inner.axes:
         new = block.insert_arg(axis.type, len(block.args))
         new.name_hint = axis.name_hint

@@ -39,6 +39,8 @@ from dlc.diagnostics import TextError, with_hint
 from dlc.dialects import loop, tile
 from dlc.dialects.kernel_op import KernelSignature, kernels_in
 from dlc.dialects.program_attributes import PLUGINS
+from dlc.dialects.size import needing_numbers
+from dlc.dialects.size_binding import at_hints
 from dlc.passes import CHOOSING, Step, steps
 from dlc.registry import OptionError, PipelineError
 from dlc.remarks import collect, remark
@@ -92,7 +94,8 @@ class SchedulingPass(ModulePass, ABC):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in kernels_of(op):
-            self.act(kernel, op)
+            with needing_numbers(kernel, f"@{kernel.name_}"):
+                self.act(kernel, op)
 
     def act(self, kernel: Kernel, module: ModuleOp) -> None:
         """
@@ -307,7 +310,8 @@ def _decided(kernel: loop.KernelOp, schedule: str, module: ModuleOp) -> tuple[st
     if not open_steps:
         return schedule, []
     last = max(n for n, step in enumerate(steps) if step.is_open)
-    copy = kernel.clone()
+    with at_hints(kernel) as likely:
+        copy = likely.clone()
     copy.schedule = StringAttr(schedule)
     trial = ModuleOp([copy], dict(module.attributes))
 

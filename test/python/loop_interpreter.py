@@ -80,7 +80,7 @@ class Machine:
     def op(self, op: Operation) -> None:
         match op:
             case loop.ForOp() | loop.ReduceOp():
-                if 0 in op.static_extents:
+                if 0 in op.all_extents:
                     if isinstance(op, loop.ReduceOp):
                         identity = op.monoid.identity([r.type for r in op.results])
                         self.values.update(zip(op.results, map(_constant, identity), strict=True))

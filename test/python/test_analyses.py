@@ -118,7 +118,7 @@ def test_answers_are_kept_until_invalidated() -> None:
     nest, analyses = Nest(), Analyses()
 
     def points(of: loop.ForOp) -> tuple[int, ...]:
-        return of.static_extents
+        return of.all_extents
 
     assert analyses.get(points, nest.loop) == (4, 8)
     nest.more_points()

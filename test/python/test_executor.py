@@ -113,7 +113,7 @@ def test_a_program_is_bound_before_it_runs():
     bound = program.bind({})
     assert [launch.grid for launch in bound.launches] == [1] * 4
     assert bound == program.bind({})
-    with pytest.raises(OpError, match="expected no values of sizes, found some of batch, length"):
+    with pytest.raises(OpError, match="expected values of no sizes, found batch, length"):
         program.bind({"batch": 3, "length": 5})
 
 

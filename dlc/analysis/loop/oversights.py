@@ -18,6 +18,7 @@ from xdsl.ir import Operation
 from dlc.dialects.access import YieldOpBase
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp, LoadOp, StoreOp
+from dlc.dialects.size_index import extents_at
 from dlc.ir.bounds import bounds, within
 from dlc.ir.expr import Expr
 
@@ -40,7 +41,7 @@ def _unwritten(kernel: KernelOp) -> Iterator[tuple[Operation, str]]:
 
 def _outside(op: LoadOp) -> Iterator[tuple[Operation, str]]:
     known = list(_known(op))
-    for number, extent in enumerate(shape_of(op.ref.type)):
+    for number, extent in enumerate(extents_at(op.ref, op)):
         subscript = op.subscripts[number]
         low, high = bounds(subscript)
         if isinf(low) or isinf(high) or not within(subscript, extent, known):
@@ -48,7 +49,7 @@ def _outside(op: LoadOp) -> Iterator[tuple[Operation, str]]:
         yield (
             op,
             f"subscript {number} of %{op.ref.name_hint} goes from {int(low)} to {int(high)}, and "
-            f"there are {extent} elements along it: beyond them it reads 0",
+            f"there are {shape_of(op.ref)[number]} elements along it: beyond them it reads 0",
         )
 
 

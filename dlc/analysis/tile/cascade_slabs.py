@@ -197,7 +197,7 @@ def _misfit(slab: tile.ComputeOp, slabs: Sequence[tile.ComputeOp]) -> str | None
 
 def _number(reduce: tile.ReduceOp) -> Expr:
     """The number of a point of a reduce, the last axis running fastest."""
-    number, rest = Expr(), prod(reduce.static_extents)
+    number, rest = Expr(), prod(reduce.all_extents)
     for axis in reduce.axes:
         rest //= reduce.extent(axis)
         number = number + Expr.of(axis) * rest

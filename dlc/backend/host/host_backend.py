@@ -59,6 +59,7 @@ class _Prepared:
     shared: int
     """Dynamic shared memory in bytes."""
     maps: Sequence[tuple[int, TensorMap]]
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass
@@ -121,6 +122,7 @@ class HostBackend:
                 func.block_size,
                 func.dynamic_shared_bytes,
                 func.tensor_maps,
+                func.size_values,
             )
 
     def running(self) -> AbstractContextManager[None]:
@@ -135,7 +137,7 @@ class HostBackend:
     def launch(self, func: KernelImage, addresses: Sequence[int]) -> None:
         prepared = self._kernels[func]
         prepared.kernel.launch(
-            _arguments(prepared.maps, addresses),
+            [*_arguments(prepared.maps, addresses), *prepared.sizes],
             prepared.grid,
             prepared.block,
             prepared.shared,

@@ -17,7 +17,8 @@ from dlc.dialects.access import (
     simplify_where,
 )
 from dlc.dialects.kernel_memory import memref_of
-from dlc.dialects.layouts import shape_of, strides_of
+from dlc.dialects.layouts import strides_of
+from dlc.dialects.size_index import extents_at
 from dlc.ir.bounds import never, sure, within
 from dlc.ir.expr import Expr
 from dlc.ir.rounding import unrounded
@@ -123,7 +124,7 @@ class FreeLoad(RewritePattern):
         if op.default is None or not op.where:
             return
         assert isinstance(op.ref.type, MemRefType)
-        bounds = zip(op.subscripts, shape_of(op.ref), strict=True)
+        bounds = zip(op.subscripts, extents_at(op.ref, op), strict=True)
         if any(within(subscript, extent) for subscript, extent in bounds):
             return
         load = type(op)(op.ref, op.subscripts)

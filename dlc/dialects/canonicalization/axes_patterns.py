@@ -19,7 +19,7 @@ class DropEmptyLoop(RewritePattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ForOpBase | ReduceOpBase, rewriter: PatternRewriter, /) -> None:
-        if 0 in op.static_extents:
+        if 0 in op.all_extents:
             rewriter.replace(op, [], [] if isinstance(op, ForOpBase) else _identity(op, rewriter))
 
 

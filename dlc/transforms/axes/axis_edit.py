@@ -11,6 +11,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from dlc.dialects.access import StoreOpBase, indexed_ops
 from dlc.dialects.axes import AxesOp
 from dlc.dialects.nest_ops import ReduceOpBase
+from dlc.dialects.size_index import size_expr
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 
@@ -52,7 +53,7 @@ def replace_axes(op: AxesOp, new: Sequence[Axis], meaning: Meaning) -> dict[Axis
     meanings: dict[SSAValue, Expr] = {**meaning(exprs)}
     bounds: dict[SSAValue, Expr] = {}
     for axis, extent in zip(old, old_extents, strict=True):
-        beyond = Expr((), extent - 1) - meanings[axis]
+        beyond = size_expr(extent, op) - 1 - meanings[axis]
         if not sure(beyond):
             bounds[axis] = beyond
 

@@ -8,6 +8,7 @@ from xdsl.rewriter import Rewriter
 
 from dlc.dialects import loop, tile
 from dlc.dialects.axes import SERIAL, AxesOp
+from dlc.dialects.size_index import SizeIndexOp
 
 _TILE = {op.name: op for op in tile.Tile.operations}
 
@@ -15,14 +16,14 @@ _TILE = {op.name: op for op in tile.Tile.operations}
 def as_tile(kernel: loop.KernelOp) -> tile.KernelOp:
     """
     Replaces a kernel by a tile kernel with the same program in a launch without axes. Loops and
-    reduces become serial; constants stay outside the launch.
+    reduces become serial; constants and sizes stay outside the launch.
     """
     body = kernel.body.block
     launch = tile.LaunchOp([], Region(Block()))
     launch.location = kernel.location
     terminator = launch.body.block.last_op
     assert terminator is not None
-    for op in [op for op in body.ops if not isinstance(op, arith.ConstantOp)]:
+    for op in [op for op in body.ops if not isinstance(op, arith.ConstantOp | SizeIndexOp)]:
         op.detach()
         launch.body.block.insert_op_before(op, terminator)
     body.add_op(launch)
@@ -37,7 +38,7 @@ def as_tile(kernel: loop.KernelOp) -> tile.KernelOp:
 def _convert(op: Operation) -> Operation:
     """Replaces an operation of the loop dialect by the same one of the tile dialect."""
     if isinstance(op, AxesOp):
-        op.set_axes(op.static_extents, [SERIAL] * len(op.axes))
+        op.set_axes(op.all_extents, [SERIAL] * len(op.axes))
     new = _TILE[op.name.replace("loop.", "tile.")].create(
         operands=op.operands,
         result_types=op.result_types,

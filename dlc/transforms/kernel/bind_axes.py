@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from operator import index
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -22,15 +23,17 @@ from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, REGISTER, SERIAL, THREAD, new_body
 from dlc.dialects.kernel_op import NEW, around_kernels, tensor_of
 from dlc.dialects.layouts import shape_of
+from dlc.dialects.size import needing_numbers
 from dlc.ir.bounds import sure
 from dlc.ir.expr import Expr
 from dlc.ir.provenance import inherit
+from dlc.ir.sizes import several
 from dlc.ir.variance import Variance, variance
 from dlc.remarks import remark
 from dlc.schedule.progress import schedule_as_run
 from dlc.target import BLOCK_THREADS, MAX_THREADS, WARPGROUP
 from dlc.transforms.axes.loop_to_tile import as_tile
-from dlc.transforms.kernel.lowering.block_folds import lower_block_fold, repeat_after
+from dlc.transforms.kernel.lowering.block_folds import lower_block_fold, repeat_after, sizes_first
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ class BindAxesPass(ModulePass):
         for source in [k for k in op.walk() if isinstance(k, loop.KernelOp | tile.KernelOp)]:
             if isinstance(source, loop.KernelOp):
                 source = as_tile(source)
-            func = _Binding(source).func
+            with needing_numbers(source, f"@{source.name_}"):
+                func = _Binding(source).func
             _launch(source, func, op)
             remark(self.name, func.name_, f"grid {func.grid_size}, block {func.block_size}")
 
@@ -175,7 +179,7 @@ class _Binding:
         if resident is not None and resident.value.data < self.func.grid_size:
             self.func.resident = resident
         block_id = thread_id = Expr()
-        if self.func.grid_size > 1:
+        if several(self.func.grid_size):
             name = self._sole_name(self._blocks) if dealt_blocks == 1 else None
             block_id = self._define(kernel.BlockIdOp(), name or "bid")
         if threads > 1:
@@ -208,9 +212,12 @@ class _Binding:
         return Expr.of(op.results[0])
 
     def _decode_blocks(self, number: Expr) -> None:
-        """Gives each block axis its part of the number of the block, as the launch orders them."""
+        """
+        Gives each block axis its part of the number of the block, as the launch orders them; one
+        whose number of points is a size runs slowest, so that no number is divided by it.
+        """
         if (order := self._launch.order) is None:
-            self._decode(self._blocks, number)
+            self._decode(sizes_first(self._launch, self._blocks), number)
             return
         slowest, waves = order
         others = [axis for axis in self._blocks if axis is not slowest]
@@ -224,10 +231,9 @@ class _Binding:
 
     def _decode(self, axes: list[BlockArgument], point: Expr) -> None:
         """Gives each axis its part of a running number, the last axis running fastest."""
-        extents = [max(self._extents[a], 1) for a in axes]  # an empty axis decodes no points
-        rest = prod(extents)
+        extents = [self._extents[a] or 1 for a in axes]  # an empty axis decodes no points
         for number, (axis, extent) in enumerate(zip(axes, extents, strict=True)):
-            rest //= extent
+            rest = index(prod(extents[number + 1 :]))
             part = point // rest if number == 0 else (point // rest) % extent
             self._values[axis] = self._part(part, axis)
 

@@ -25,6 +25,7 @@ from dlc.analysis.kernel.placement import Buffer, Placement, live_bytes, place
 from dlc.dialects import flow, host, kernel
 from dlc.dialects.kernel_blocks import counters_of
 from dlc.dialects.layouts import shape_of, span_bytes
+from dlc.dialects.size import symbols_in
 from dlc.remarks import remark
 from dlc.target import BUFFER_ALIGNMENT
 from dlc.transforms.kernel.planning.buffering import Buffering, allocation, default_type
@@ -65,6 +66,8 @@ class PlanBuffersPass(ModulePass):
     name = "plan-buffers"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        if symbols_in(op):
+            return
         for function in [f for f in op.ops if isinstance(f, func.FuncOp) and f.body.blocks]:
             inside = [o for block in flow.blocks_of(function.body.block) for o in block.ops]
             known = (kernel.LaunchOp, *flow.FLOW, flow.YieldOp, func.ReturnOp)

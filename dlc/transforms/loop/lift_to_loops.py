@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -23,11 +24,14 @@ from dlc.dialects import loop, tensor_ir
 from dlc.dialects.axes import new_body
 from dlc.dialects.flow import blocks_of
 from dlc.dialects.layouts import strides_of
-from dlc.dialects.size import refuse_sizes
+from dlc.dialects.size import needing_numbers, symbols_in
+from dlc.dialects.size_index import SizeIndexOp, size_expr
+from dlc.dialects.sized_types import sizes_of
 from dlc.ir.bounds import sure, within
 from dlc.ir.evaluate import scalar
 from dlc.ir.expr import Expr, from_affine
 from dlc.ir.provenance import inherit
+from dlc.ir.sizes import Size, Symbol
 from dlc.ir.structure import structure
 from dlc.text import unique_name
 from dlc.transforms.loop.lifting.in_memory import (
@@ -73,11 +77,11 @@ class LiftToLoopsPass(ModulePass):
     name = "lift-to-loops"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        refuse_sizes(op)
+        symbols = symbols_in(op)
         used = {k.name_ for k in op.walk() if isinstance(k, loop.KernelOp)}
         for function in [f for f in op.walk() if isinstance(f, func.FuncOp)]:
             if not function.is_declaration:
-                _Lifter(function, used).lift()
+                _Lifter(function, used, symbols).lift()
 
 
 class _Read:
@@ -103,8 +107,11 @@ class _Read:
 class _Lifter:
     """Lifts one function."""
 
-    def __init__(self, function: func.FuncOp, used_names: set[str]) -> None:
+    def __init__(
+        self, function: func.FuncOp, used_names: set[str], symbols: Mapping[str, Symbol]
+    ) -> None:
         self.function = function
+        self.symbols = symbols
         self.used_names = used_names
         self.layouts = Layouts()
         self.built: dict[Hashable, tuple[Region, list[int]]] = {}
@@ -116,7 +123,8 @@ class _Lifter:
         for block in blocks:
             for op in list(block.ops):
                 if isinstance(op, COMPUTED) or (op in in_memory and isinstance(op, DISSOLVED)):
-                    self._replace(op)
+                    with needing_numbers(op, "its loop nest"):
+                        self._replace(op)
         for op in [op for block in blocks for op in block.ops][::-1]:
             if isinstance(op, DISSOLVED) and not any(r.uses for r in op.results):
                 op.detach()
@@ -146,7 +154,7 @@ class _Lifter:
             for inner in body.walk():
                 inner.location = op.location
         else:
-            builder = _KernelBuilder(op, self.layouts)
+            builder = _KernelBuilder(op, self.layouts, self.symbols)
             inputs, body = builder.build()
             for inner in body.walk():
                 if isinstance(inner.location, UnknownLoc):
@@ -162,9 +170,12 @@ class _Lifter:
 class _KernelBuilder:
     """Builds the body of the kernel of one tensor operation, reading tensors on demand."""
 
-    def __init__(self, op: Operation, layouts: Layouts) -> None:
+    def __init__(self, op: Operation, layouts: Layouts, symbols: Mapping[str, Symbol]) -> None:
         self.op = op
         self.layouts = layouts
+        self.symbols = symbols
+        self.named: set[str] = set()
+        """The sizes that the kernel says what they are."""
         self.block = Block()
         self.inputs: dict[SSAValue, SSAValue] = {}
         """The memref of each tensor that is read."""
@@ -172,11 +183,13 @@ class _KernelBuilder:
     def build(self) -> tuple[list[SSAValue], Region]:
         """The tensors that the kernel reads, and its body."""
         op = self.op
+        for result in op.results:
+            self._name_sizes(result)
         outer = Builder(InsertPoint.at_end(self.block))
         shape = tensor_ir.shape_of(op.results[0])
         strides = [strides_of(self.layouts.memref(r)) for r in op.results]
         # Points that lie on each other in memory, of what is returned expanded, are one.
-        one = [n > 1 and not any(s[d] for s in strides) for d, n in enumerate(shape)]
+        one = [not any(s[d] for s in strides) and n > 1 for d, n in enumerate(shape)]
         looped = [d for d in range(len(shape)) if not one[d]]
         scanned = [op.axis.value.data] if isinstance(op, tensor_ir.ScanOp) else []
         free = [d for d in looped if d not in scanned]
@@ -196,7 +209,7 @@ class _KernelBuilder:
             index = len(self.block.args)
             ref = self.block.insert_arg(self.layouts.memref(result), index)
             ref.name_hint = result.name_hint or "out"
-            first = [Expr() - axes[d] for d in looped if shape[d] > 1 and not steps[d]]
+            first = [Expr() - axes[d] for d in looped if not steps[d] and shape[d] > 1]
             builder.insert(loop.StoreOp(value, ref, axes, first))
         return list(self.inputs), Region(self.block)
 
@@ -237,6 +250,8 @@ class _KernelBuilder:
     def _reduce(self, b: Builder, op: tensor_ir.ReduceOp, axes: list[Expr]) -> list[SSAValue]:
         shape = tensor_ir.shape_of(op.inputs[0])
         folded = [int(a) for a in op.axes.get_values()]
+        for axis in folded:
+            index(shape[axis])  # folds are over numbers of points
         body = new_body(len(folded), _reduce_names(len(folded)))
         inner = Builder(InsertPoint.at_end(body.block))
         types = [r.type.element_type for r in op.results if isinstance(r.type, TensorType)]
@@ -315,20 +330,38 @@ class _KernelBuilder:
     ) -> SSAValue:
         """A load that stays in bounds: where neither `where` nor the ranges of the subscripts
         assure that, the bounds are added. `in_bounds` says that the program promises it."""
+        ref = self._input(tensor)
+        shape = tensor_ir.shape_of(tensor)
+        extents = [Expr.of(n) if isinstance(n, int) else self._extent(n) for n in shape]
         guards = [
             c
-            for subscript, extent in zip(at, tensor_ir.shape_of(tensor), strict=True)
+            for subscript, extent in zip(at, extents, strict=True)
             if not in_bounds
             for c in within(subscript, extent, where)
         ]
-        ref = self._input(tensor)
         conditions = [*where, *guards]
         load = b.insert(loop.LoadOp(ref, at, conditions, default if conditions else None))
         load.result.name_hint = tensor.name_hint
         return load.result
 
+    def _extent(self, size: Size) -> Expr:
+        """A size as an index expression of the kernel."""
+        first = self.block.first_op
+        assert first is not None
+        return size_expr(size, first)
+
+    def _name_sizes(self, tensor: SSAValue) -> None:
+        """Says at the beginning of the kernel what the sizes of a tensor are."""
+        assert isinstance(tensor.type, TensorType)
+        top = Builder(InsertPoint.at_start(self.block))
+        for name in dict.fromkeys(n for size in sizes_of(tensor.type) for n in size.names):
+            if name not in self.named:
+                self.named.add(name)
+                top.insert(SizeIndexOp(self.symbols[name]))
+
     def _input(self, tensor: SSAValue) -> SSAValue:
         if tensor not in self.inputs:
+            self._name_sizes(tensor)
             ref = self.block.insert_arg(self.layouts.memref(tensor), len(self.inputs))
             ref.name_hint = tensor.name_hint
             self.inputs[tensor] = ref

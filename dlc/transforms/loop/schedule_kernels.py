@@ -10,6 +10,7 @@ from xdsl.passes import ModulePass
 
 from dlc.dialects import loop
 from dlc.dialects.kernel_op import TUNED, kernels_in
+from dlc.dialects.size_index import narrow_sizes
 from dlc.passes import CHOOSING
 from dlc.remarks import remark
 from dlc.transforms.step import ensure_schedule
@@ -40,6 +41,7 @@ class ScheduleKernelsPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for kernel in kernels_in(op, loop.KernelOp):
+            narrow_sizes(kernel, kernel.refs)
             if kernel.schedule is not None:
                 remark(self.name, kernel.name_, f"keeps {kernel.schedule.data}")
                 if isinstance(found := kernel.attributes.get(TUNED), StringAttr):

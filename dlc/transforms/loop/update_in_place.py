@@ -220,7 +220,7 @@ def _restrict(version: _Version) -> int:
     for axis, number in changes.pins.items():
         _pin(next(loop for loop in loops if axis in loop.axes), axis, number, last)
     for loop in loops:
-        for axis in list(loop.axes):
+        for axis in [a for a in loop.axes if not loop.is_size(a)]:
             begin, end = interval(axis, loop.extent(axis), last.where)
             if 0 < end - begin < loop.least(axis):
                 narrow(loop, axis, begin, end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,9 +13,8 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
     ModuleOp,
-    TensorType,
 )
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute
+from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
@@ -27,13 +26,11 @@ from dlc.dialects.size import (
     SizeAttr,
     SymbolOp,
     ValueOp,
-    number_attribute,
-    numbers_attribute,
     symbols_in,
 )
-from dlc.dialects.sized_types import SizesAttr, sized_tensor
+from dlc.dialects.size_binding import Binding
 from dlc.ir.evaluate import scalar
-from dlc.ir.sizes import Bounds, Size, is_packed
+from dlc.ir.sizes import Bounds, is_packed
 from dlc.registry import OptionError
 
 
@@ -171,73 +168,3 @@ def bind_value(op: ValueOp, values: Mapping[str, int]) -> None:
     constant.location, constant.result.name_hint = op.location, op.result.name_hint
     constant.attributes.update(op.attributes)
     Rewriter.replace_op(op, constant)
-
-
-class Binding:
-    """Puts numbers in the place of names in types and attributes."""
-
-    def __init__(self, values: Mapping[str, int]) -> None:
-        self.values = values
-        self.known: dict[Attribute, Attribute] = {}
-
-    def operation(self, op: Operation) -> None:
-        """
-        Binds all that is said of an operation and the arguments of its blocks. OpError for an
-        extent that becomes negative, or that is divided by 0.
-        """
-        try:
-            self._bind(op)
-        except ValueError as error:
-            fail(op, str(error))
-        except ZeroDivisionError:
-            fail(op, "expected no division by 0")
-
-    def _bind(self, op: Operation) -> None:
-        for said in (op.properties, op.attributes):
-            for name, attribute in said.items():
-                if (bound := self(attribute)) is not attribute:
-                    said[name] = bound
-        blocks = [block for region in op.regions for block in region.blocks]
-        for value in (*op.results, *(a for block in blocks for a in block.args)):
-            if (type := self(value.type)) is not value.type:
-                Rewriter.replace_value_with_new_type(value, type)
-
-    def __call__(self, attribute: Attribute) -> Attribute:
-        """The attribute itself where it has no names. Errors as of `type` and `Size.bind`."""
-        if (known := self.known.get(attribute)) is None:
-            known = self.known[attribute] = self.bound(attribute)
-        return known
-
-    def bound(self, attribute: Attribute) -> Attribute:
-        match attribute:
-            case SizeAttr(data=size):
-                return number_attribute(size.bind(self.values))
-            case SizesAttr(data=sizes):
-                return numbers_attribute([size.bind(self.values) for size in sizes])
-            case TensorType():
-                return attribute if attribute.has_static_shape() else self.type(attribute)
-            case ArrayAttr(data=items):
-                bound = [self(item) for item in items]
-                return attribute if _same(bound, items) else ArrayAttr(bound)
-            case DictionaryAttr(data=entries):
-                bound = [self(entry) for entry in entries.values()]
-                same = _same(bound, [*entries.values()])
-                return attribute if same else DictionaryAttr(dict(zip(entries, bound, strict=True)))
-            case ParametrizedAttribute():
-                bound = [self(parameter) for parameter in attribute.parameters]
-                same = _same(bound, attribute.parameters)
-                return attribute if same else type(attribute).new(bound)
-            case _:
-                return attribute
-
-    def type(self, type: TensorType) -> TensorType:
-        """A type with sizes, bound; ValueError for an extent that becomes negative."""
-        extents = [Size.of(size).bind(self.values) for size in shape_of(type)]
-        for size, bound in zip(shape_of(type), extents, strict=True):
-            if bound.number is not None and bound.number < 0:
-                raise ValueError(f"expected no negative extent, found {size} = {bound}")
-        return sized_tensor(type.element_type, extents)
-
-
-def _same(bound: Sequence[Attribute], before: Sequence[Attribute]) -> bool:
-    return all(new is old for new, old in zip(bound, before, strict=True))

@@ -15,6 +15,7 @@ from dlc.dialects import tile
 from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, AxesOp
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import Size, ceildiv, several
 from dlc.registry import OptionError
 from dlc.target import MAX_THREADS, WARP
 from dlc.transforms.axes.axis_edit import Axis, keep, replace_axes
@@ -94,7 +95,7 @@ class BlockifyLaunchPass(SchedulingPass):
         names = [f"%{a.name_hint}" for a in free]
         blocks = per_axis("block", self.block, names)
         threads = per_axis("thread", self.thread, names)
-        counts = [-(-launch.extent(a) // b) for a, b in zip(free, blocks, strict=True)]
+        counts = [ceildiv(launch.extent(a), b) for a, b in zip(free, blocks, strict=True)]
         points = [b // t for b, t in zip(blocks, threads, strict=True)]
         panel = self._panel(counts)
         slowest = self._slowest(counts)
@@ -147,8 +148,13 @@ class BlockifyLaunchPass(SchedulingPass):
         return len(counts) - self.last if count > 1 else None
 
     def _panel(self, counts: list[int]) -> int:
-        """The block columns in a panel; 0 where panels would not change the order."""
-        if len(counts) < 2 or counts[-2] < 2 or self.group >= counts[-1]:
+        """
+        The block columns in a panel; 0 where panels would not change the order, and where a number
+        of blocks is a size: what is found out of a block's number is divided by numbers.
+        """
+        if not self.group or len(counts) < 2 or not several(counts[-2]):
+            return 0
+        if any(isinstance(count, Size) for count in counts) or self.group >= counts[-1]:
             return 0
         return self.group
 

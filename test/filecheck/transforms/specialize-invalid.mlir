@@ -6,20 +6,17 @@
 // RUN: not dlc-opt %s -p 'specialize{sizes="s"}' 2>&1 | filecheck %s --check-prefix=TEXT
 // RUN: not dlc-opt %s -p 'specialize{sizes="s=2,s=3"}' 2>&1 | filecheck %s --check-prefix=TWICE
 // RUN: not dlc-opt %s -p specialize 2>&1 | filecheck %s --check-prefix=NONE
-// RUN: not dlc-opt %s -p lift-to-loops 2>&1 | filecheck %s --check-prefix=LATER
 
-// RANGE: specialize-invalid.mlir:23:1: error: pass specialize: 'size.symbol': expected s from 2 to 4096, found 1
-// FACT: specialize-invalid.mlir:25:1: error: pass specialize: 'size.fact': expected s mod 16 == 0, found s = 63
-// NEGATIVE: specialize-invalid.mlir:27:8: error: pass specialize: 'torch.aten': expected no negative extent, found s - 20 = -4
-// ZERO: specialize-invalid.mlir:28:8: error: pass specialize: 'torch.aten': expected no division by 0
+// RANGE: specialize-invalid.mlir:20:1: error: pass specialize: 'size.symbol': expected s from 2 to 4096, found 1
+// FACT: specialize-invalid.mlir:22:1: error: pass specialize: 'size.fact': expected s mod 16 == 0, found s = 63
+// NEGATIVE: specialize-invalid.mlir:24:8: error: pass specialize: 'torch.aten': expected no negative extent, found s - 20 = -4
+// ZERO: specialize-invalid.mlir:25:8: error: pass specialize: 'torch.aten': expected no division by 0
 // NAME: error: pass specialize: 'builtin.module': expected a size of the module, found 'rws'
 // NAME: hint: did you mean rows?
 // TEXT: error: specialize: expected `name=number,…`, found 's'
 // TEXT: hint: such as sizes="s=63,b=4"
 // TWICE: error: specialize: expected one number for 's', found two
 // NONE: error: 'specialize' requires option 'sizes'
-// LATER: specialize-invalid.mlir:23:1: error: pass lift-to-loops: 'size.symbol': expected numbers for all sizes, found @s
-// LATER: hint: specialize{sizes="s=128"} binds it, as --sizes s=128 does
 size.symbol @s from 2 to 4096 hint 128
 size.symbol @rows from 2
 size.fact s mod 16 == 0

@@ -12,14 +12,18 @@ from dlc.backend.cuda.print.c_text import c_type, kernel_name
 from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.access import element_type
+from dlc.dialects.size_index import kernel_sizes
 from dlc.target import STATIC_SHARED_LIMIT
 
 
 def parameter_types(func: kernel.FuncOp) -> list[str]:
-    """The C types of a kernel's parameters: tensor maps, inputs, outputs."""
-    maps = ["const __grid_constant__ tensor_map"] * len(tensor_maps(func))
+    """The C types of a kernel's parameters: tensor maps, inputs, outputs, sizes."""
+    sizes = kernel_sizes(func)
+    count = len(func.tensor_maps if sizes else tensor_maps(func))
+    maps = ["const __grid_constant__ tensor_map"] * count
     inputs = [f"const {c_element(ref, func)}*" for ref in func.input_refs]
-    return maps + inputs + [f"{c_element(ref, func)}*" for ref in func.output_refs]
+    outputs = [f"{c_element(ref, func)}*" for ref in func.output_refs]
+    return maps + inputs + outputs + ["int"] * len(sizes)
 
 
 def tensor_maps(func: kernel.FuncOp) -> list[tuple[int, TensorMap]]:

@@ -52,6 +52,7 @@ from dlc.diagnostics import fail
 from dlc.dialects import kernel
 from dlc.dialects.kernel_mbarriers import MbarrierOpBase
 from dlc.dialects.kernel_registers import sets_registers
+from dlc.dialects.size_index import SizeIndexOp, kernel_sizes
 from dlc.ir.expr import constant_of
 from dlc.target import WARP, get_target, stated_target
 
@@ -170,9 +171,11 @@ class _KernelPrinter(Accesses):
         parameters: list[str] = []
         for type, map in zip(types[: len(maps)], maps, strict=True):
             parameters.append(f"{type} {self.name(map, 'map')}")
-        for type, ref in zip(types[len(maps) :], func.refs, strict=True):
+        for type, ref in zip(types[len(maps) :], func.refs, strict=False):
             restrict = "" if ref in in_place else "__restrict__ "
             parameters.append(f"{type} {restrict}{self.name(ref, 'ref')}")
+        for size in kernel_sizes(func):
+            parameters.append(f"int {self.name(size.result, 'size')}")
         what = f"grid {func.grid_size}, block {func.block_size}"
         if zeroed := ", ".join(self.text[ref].text for ref in func.zeroed_refs):
             what += f"; zeroed before: {zeroed}"
@@ -276,6 +279,8 @@ class _KernelPrinter(Accesses):
         match op:
             case arith.ConstantOp():
                 self._constant(op)
+            case SizeIndexOp():
+                pass  # a parameter, where anything is computed with it
             case kernel.BlockIdOp():
                 self.line(f"const int {self.name(op.result, 'block')} = blockIdx.x;")
             case kernel.ThreadIdOp():

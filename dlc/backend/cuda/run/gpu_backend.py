@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dlc.analysis.kernel.tensor_maps import TensorMap
 
 T = TypeVar("T")
-POINTER_BYTES = 8
+POINTER_BYTES, SIZE_BYTES = 8, 4
 _CACHED = 64
 """Addresses for which a kernel's tensor maps are kept; tensors mostly lie where they lay."""
 
@@ -39,7 +39,7 @@ _CACHED = 64
 class Arguments:
     """
     The parameters of a kernel as they lie in memory: tensor maps, which are aligned to their size,
-    then addresses.
+    then addresses, then sizes.
     """
 
     count: int
@@ -47,15 +47,17 @@ class Arguments:
     maps: Sequence[tuple[int, TensorMap]]
     """The tensor maps: the position of each one's tensor, and its description."""
     encode: Callable[[TensorMap, int], bytes]
+    sizes: tuple[int, ...] = ()
     _encoded: dict[tuple[int, ...], bytes] = field(default_factory=dict)
     """Maps, by the addresses that they are of."""
 
     @property
     def size(self) -> int:
-        return MAP_BYTES * len(self.maps) + POINTER_BYTES * self.count
+        tensors = MAP_BYTES * len(self.maps) + POINTER_BYTES * self.count
+        return tensors + SIZE_BYTES * len(self.sizes)
 
     def pack(self, addresses: Sequence[int]) -> bytes:
-        pointers = struct.pack(f"<{self.count}Q", *addresses)
+        pointers = struct.pack(f"<{self.count}Q{len(self.sizes)}i", *addresses, *self.sizes)
         return self._map_bytes(addresses) + pointers if self.maps else pointers
 
     def _map_bytes(self, addresses: Sequence[int]) -> bytes:
@@ -176,7 +178,7 @@ class CudaBackend:
 
     def _load(self, func: KernelImage, cubin: str) -> _Loaded:
         encode = partial(encode_tensor_map, self.driver.cuda)
-        arguments = Arguments(len(func.buffers), func.tensor_maps, encode)
+        arguments = Arguments(len(func.buffers), func.tensor_maps, encode, func.size_values)
         shape = LaunchShape(
             func.c_name,
             func.grid_size,

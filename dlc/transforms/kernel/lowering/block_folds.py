@@ -12,8 +12,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from dlc.dialects import kernel, tile
 from dlc.dialects.axes import BLOCK, SERIAL, THREAD, new_body
-from dlc.dialects.kernel_memory import element_bytes, register_words
+from dlc.dialects.kernel_memory import element_bytes, memref_type, register_words
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import several
 from dlc.ir.variance import Variance
 from dlc.schedule.endings import parts_at_once
 from dlc.target import MAX_THREADS, WIDEST_ACCESS
@@ -38,8 +39,9 @@ class BlockFold:
     def set_groups(self, launch: tile.LaunchOp, dealt: int) -> None:
         """Gives each group of blocks an element to count in, where `dealt` more share an axis."""
         others = [a for a in launch.axes_of(BLOCK) if a not in self.axes]
-        groups = max(prod(map(launch.extent, others)) * dealt, 1)
-        Rewriter.replace_value_with_new_type(self.counter, MemRefType(i32, [groups]))
+        groups = prod(map(launch.extent, others)) * dealt
+        groups = groups if several(groups) else 1
+        Rewriter.replace_value_with_new_type(self.counter, memref_type(i32, (groups,)))
 
 
 def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None:
@@ -59,7 +61,7 @@ def lower_block_fold(source: tile.KernelOp, along: Variance) -> BlockFold | None
         tile.StoreOp(p.value, ref, list(map(Expr.of, p.axes)))
         for p, ref in zip(points, parts, strict=True)
     ]
-    others = [a for a in launch.axes_of(BLOCK) if a not in fold.axes]
+    others = sizes_first(launch, [a for a in launch.axes_of(BLOCK) if a not in fold.axes])
     count = prod(launch.extent(axis) for axis in points[0].across)
     last = kernel.LastBlockOp(counter, [_running_number(launch, others)], count)
     total = _fold_parts(launch, fold, points, parts)
@@ -105,7 +107,8 @@ class _Part:
         threads = [a for a in own if launch.kind(a) == THREAD]
         held = [a for a in own if a not in blocks and a not in threads]
         run = held[-1:] if held and self._is_run(held[-1]) else []
-        return [*self.across, *blocks, *held[: len(held) - len(run)], *threads, *run]
+        blocks = sizes_first(launch, [*self.across, *blocks])
+        return [*blocks, *held[: len(held) - len(run)], *threads, *run]
 
     def _is_run(self, axis: BlockArgument) -> bool:
         extent = self.launch.extent(axis)
@@ -114,7 +117,7 @@ class _Part:
 
     @property
     def type(self) -> MemRefType[Attribute]:
-        return MemRefType(self.value.type, list(map(self.launch.extent, self.axes)))
+        return memref_type(self.value.type, tuple(map(self.launch.extent, self.axes)))
 
     @property
     def words(self) -> int:
@@ -135,8 +138,14 @@ def _running_number(launch: tile.LaunchOp, axes: Sequence[BlockArgument]) -> Exp
     """The number of a point of axes, the last one running fastest."""
     number = Expr()
     for axis in axes:
-        number = number * launch.extent(axis) + Expr.of(axis)
+        scaled = number * launch.extent(axis) if number.terms else number
+        number = scaled + Expr.of(axis)
     return number
+
+
+def sizes_first(launch: tile.LaunchOp, axes: Sequence[BlockArgument]) -> list[BlockArgument]:
+    """Axes with those in front whose number of points is a size, so that no other is a stride."""
+    return sorted(axes, key=lambda axis: not launch.is_size(axis))
 
 
 def _fold_parts(

@@ -12,8 +12,8 @@ from dlc.analysis.tile.fragments import copy_width
 from dlc.analysis.tile.rings import closes_group, is_async, is_idle, loop_of
 from dlc.dialects import kernel, tile
 from dlc.dialects.access import simplify_where
-from dlc.dialects.layouts import shape_of
 from dlc.dialects.ring_ops import TMA
+from dlc.dialects.size_index import extents_at
 from dlc.dialects.staging import SlabOpBase
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
@@ -125,7 +125,7 @@ def _copy_run(
         if kept and width > 1:
             kept[-1] = kept[-1] + step
         conditions = list(inside)
-        for subscript, extent in zip(subscripts, shape_of(slab.source_type), strict=True):
+        for subscript, extent in zip(subscripts, extents_at(slab.source_type, slab), strict=True):
             conditions += within(subscript, extent, [*known, *conditions])
         return subscripts, [*slot.prefix, *kept], conditions
 

@@ -11,6 +11,7 @@ from dlc.dialects.access import LoadOpBase, simplify_where
 from dlc.dialects.kernel_memory import is_local
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.point_ops import extent_of_register
+from dlc.dialects.size_index import extents_at
 from dlc.ir.bounds import within
 from dlc.ir.expr import Expr
 from dlc.transforms.kernel.lowering.register_lowering import LocalArray, RegisterLowering
@@ -32,7 +33,7 @@ def lower_load(to: RegisterLowering, op: tile.LoadOp) -> SSAValue:
     """Inserts a load at the current point, guarded where it could leave its memref."""
     assert isinstance(op.ref.type, MemRefType)
     subscripts, where = to.exprs(op.subscripts), to.exprs(op.where)
-    for subscript, extent in zip(subscripts, shape_of(op.ref), strict=True):
+    for subscript, extent in zip(subscripts, to.exprs(extents_at(op.ref, op)), strict=True):
         where += within(subscript, extent, where)
     where = simplify_where(where)
     default = to.value(op.default) if op.default is not None and where else None

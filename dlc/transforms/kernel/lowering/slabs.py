@@ -55,13 +55,13 @@ def lower_compute(to: StageLowering, op: tile.ComputeOp) -> None:
 
 def lower_hold(to: StageLowering, op: tile.HoldOp) -> None:
     """Inserts what a thread computes and holds, into memory of its own."""
-    buffer = to.insert(kernel.AllocLocalOp(op.element_type, op.static_extents), op.result.name_hint)
+    buffer = to.insert(kernel.AllocLocalOp(op.element_type, op.all_extents), op.result.name_hint)
     for use in list(op.result.uses):
         load = use.operation
         assert isinstance(load, tile.LoadOp)
         load.operands[use.index] = buffer
         load.set_index(op.place(load.subscripts), load.where)
-    yielded, extents = op.yielded, op.static_extents
+    yielded, extents = op.yielded, op.all_extents
     (value,), where = yielded.values, yielded.where
     Rewriter.replace_op(yielded, tile.YieldOp(), [])
     points = tile.ForOp(extents, op.detach_region(op.body), [REGISTER] * len(extents))

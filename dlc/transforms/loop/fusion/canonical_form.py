@@ -19,12 +19,13 @@ from dlc.dialects.loop import KernelOp, LoadOp, SelectOp
 
 
 class _Patterns(RewritePattern):
-    """Those of the loop dialect, and of the casts that memory asks for."""
+    """Those of the loop dialect, of sizes, and of the casts that memory asks for."""
 
     def __init__(self, *without: type[RewritePattern]) -> None:
         self.patterns: dict[type[Operation], tuple[RewritePattern, ...]] = {
             arith.ExtFOp: (DropRounding(),)
         }
+        self.patterns |= patterns_of("size")
         for op, patterns in patterns_of("loop").items():
             folds = (FoldAccess(),) if op in (LoadOp, SelectOp) else ()
             kept = [pattern for pattern in patterns if not isinstance(pattern, without)]

@@ -61,6 +61,8 @@ def in_pieces(kernel: KernelOp, tensors: Sequence[SSAValue]) -> list[Piece]:
         return []
     for loop in loops_around(store):
         for axis in loop.axes:
+            if loop.is_size(axis):
+                continue
             parts = _parts(kernel, loop, axis, tensors)
             if parts is not None:
                 return _built(kernel, loop, axis, parts)

@@ -11,6 +11,7 @@ from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import new_body
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp
 from dlc.ir.expr import Expr, FloorDiv, Mod
+from dlc.ir.sizes import ceildiv, divides
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 
 
@@ -63,14 +64,14 @@ def take_apart(loop: ForOp, axis: BlockArgument, inner: int) -> None:
     """Makes a loop run over the quotients and the remainders of an axis."""
     extents, names = [loop.extent(a) for a in loop.axes], [a.name_hint for a in loop.axes]
     at, whole = axis.index, loop.extent(axis)
-    extents[at : at + 1] = [-(-whole // inner), inner]
+    extents[at : at + 1] = [ceildiv(whole, inner), inner]
     names.insert(at, names[at])
     new = ForOp(extents, new_body(len(extents), names))
     new.location = loop.location
     exprs = [Expr.of(a) for a in new.axes]
     exprs[at : at + 2] = [exprs[at] * inner + exprs[at + 1]]
     place: dict[SSAValue, Expr] = dict(zip(loop.axes, exprs, strict=True))
-    within = [] if whole % inner == 0 else [Expr.of(whole - 1) - place[axis]]
+    within = [] if divides(inner, whole) else [loop.count(axis) - 1 - place[axis]]
     copies: dict[SSAValue, SSAValue] = {}
     for op in loop.body.block.ops:
         if op is loop.yielded:

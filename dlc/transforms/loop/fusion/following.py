@@ -97,7 +97,7 @@ def _move(loop: ForOp, refs: Sequence[SSAValue], store: StoreOp, at: Sequence[Ex
             assert isinstance(axis, BlockArgument)
             point = (stored - read.constant) * step
             place[axis] = point
-            beyond += within(point, loop.extent(axis), ())
+            beyond += within(point, loop.count(axis), ())
     for op in list(loop.body.block.ops):
         if isinstance(op, YieldOp):
             continue

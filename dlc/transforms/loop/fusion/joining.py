@@ -106,7 +106,7 @@ def _join(first: ReduceOp, second: ReduceOp) -> None:
     block.add_op(joined)
     types = [r.type for r in results]
     reduce = ReduceOp(
-        first.monoid_name.data, first.static_extents, types, first.detach_region(first.body)
+        first.monoid_name.data, first.all_extents, types, first.detach_region(first.body)
     )
     reduce.location = first.location
     for old, new in zip(results, reduce.results, strict=True):

@@ -10,6 +10,7 @@ from dlc.dialects.kernel_op import NEW
 from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, StoreOp
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import several
 
 
 def storing(kernel: KernelOp, tensor: SSAValue) -> KernelOp | None:
@@ -59,7 +60,7 @@ def _place(kernel: KernelOp, tensor: SSAValue) -> LoadOp | None:
             continue
         around = loops_around(op)
         points = {Expr.of(a): loop.extent(a) for loop in around for a in loop.axes}
-        found = {s: n for s, n in zip(op.subscripts, shape_of(tensor), strict=True) if n > 1}
+        found = {s: n for s, n in zip(op.subscripts, shape_of(tensor), strict=True) if several(n)}
         if found == points and all(isinstance(loop, ForOp) for loop in around):
             return op
     return None

@@ -8,9 +8,7 @@ operands of contractions, which leaves their tiles whole; then that, too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 
-from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import KernelOp
 from dlc.transforms.loop.fusion.merging import Merges
 
@@ -31,7 +29,7 @@ def contracts(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
 def folds(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
     """True if `consumer` folds the result of `producer`, which is larger than its own."""
     return (
-        _elements(consumer) < _elements(producer)
+        merges.facts(consumer).elements < merges.facts(producer).elements
         and merges.facts(consumer).reduces
         and keeps_tiles(merges, producer, consumer)
     )
@@ -48,7 +46,7 @@ def chains(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
 def follows(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
     """True if `consumer` is an epilogue: to a contraction, or point by point to any reduce."""
     facts, after = merges.facts(producer), merges.facts(consumer)
-    alike = _elements(producer) == _elements(consumer)
+    alike = merges.facts(producer).elements == merges.facts(consumer).elements
     sums = facts.reduces and not after.reduces and alike
     return (bool(facts.operands) or sums) and keeps_tiles(merges, producer, consumer)
 
@@ -65,7 +63,3 @@ def anything(merges: Merges, producer: KernelOp, consumer: KernelOp) -> bool:
 
 
 STAGES: tuple[Stage, ...] = (contracts, folds, chains, follows, keeps_tiles, anything)
-
-
-def _elements(kernel: KernelOp) -> int:
-    return max((prod(shape_of(r)) for r in kernel.outputs), default=0)

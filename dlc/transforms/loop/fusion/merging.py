@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from dlc.analysis.loop.contraction import operands_of
 from dlc.dialects.fusion_plan import join_members
+from dlc.dialects.layouts import shape_of
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp, ScanOp, StoreOp, YieldOp
+from dlc.dialects.size_index import size_hint
 from dlc.ir.provenance import ops_of, set_ops, set_values, values_of
+from dlc.ir.sizes import Size
 from dlc.ir.structure import structure
 from dlc.schedule.estimate import estimate
 from dlc.target import Target
@@ -51,6 +55,8 @@ class Facts:
     """The number of operations, nested ones included."""
     widens: bool
     """True if the result is a copy in a wider type, for which memory is never worth it."""
+    elements: int
+    """The most that an output has, at the sizes that are likely."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,7 @@ class Merges:
             ),
             sum(1 for _ in kernel.walk()),
             all(isinstance(op, _WIDENING) for op in kernel.body.walk()),
+            max((_elements(ref, kernel) for ref in kernel.output_refs), default=0),
         )
 
     def copied(self, producer: KernelOp, consumer: KernelOp) -> int:
@@ -240,3 +247,8 @@ class Merges:
 
 def _values(producer: KernelOp, consumer: KernelOp) -> Sequence[SSAValue]:
     return [*consumer.inputs, *producer.inputs]
+
+
+def _elements(ref: SSAValue, kernel: KernelOp) -> int:
+    """How many elements an output has, at the sizes that are likely."""
+    return prod(size_hint(Size.of(extent), kernel) for extent in shape_of(ref))

@@ -140,7 +140,7 @@ def _pair(
 def _join(found: _Moments) -> None:
     """Puts one reduce in the place of the sum, and what is made of it in that of the squares."""
     total, squares = found.total, found.squares
-    points = float(prod(total.static_extents))
+    points = float(prod(total.all_extents))
     pivot = _pivot(total)
     value, _ = one_body(total, squares, found.before)
     builder = Builder(InsertPoint.at_end(total.body.block))

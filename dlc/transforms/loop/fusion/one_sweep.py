@@ -72,7 +72,7 @@ def folded(
     for op in reversed(list(block.ops)):
         if is_trivially_dead(op):
             Rewriter.erase_op(op)
-    types, extents = [r.type for r in results], first.static_extents
+    types, extents = [r.type for r in results], first.all_extents
     joined = ReduceOp(monoid, extents, types, first.detach_region(first.body))
     joined.location = first.location
     for old, new in zip(results, joined.results, strict=True):

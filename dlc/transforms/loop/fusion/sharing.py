@@ -11,6 +11,7 @@ from dlc.dialects.axes import loops_around
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
 from dlc.ir.expr import Expr, FloorDiv
 from dlc.ir.monoid import EXPSUM
+from dlc.ir.sizes import divides
 from dlc.ir.variance import variance
 from dlc.transforms.loop.fusion.flattened import take_apart
 from dlc.transforms.loop.fusion.hoisting import hoist
@@ -52,7 +53,7 @@ def _shared(kernel: KernelOp) -> Iterator[tuple[ForOp, BlockArgument, int]]:
         for outer in (o for o in loops_around(fold) if isinstance(o, ForOp)):
             for axis in outer.axes:
                 numbers = {n for op in loads for n in _divisors(op, axis)}
-                if len(numbers) == 1 and outer.extent(axis) % min(numbers) == 0:
+                if len(numbers) == 1 and divides(min(numbers), outer.extent(axis)):
                     yield outer, axis, min(numbers)
 
 

@@ -11,6 +11,7 @@ from dlc.dialects.access import IndexedOp
 from dlc.dialects.axes import new_body
 from dlc.dialects.loop import ForOp, KernelOp, LoadOp, ReduceOp
 from dlc.ir.expr import Expr
+from dlc.ir.sizes import divides
 from dlc.transforms.loop.fusion.normal_form import normalize_kernel
 
 MAX_PARTS = 4
@@ -65,7 +66,7 @@ def _trials(kernel: KernelOp) -> Iterator[tuple[KernelOp, int]]:
     for number, loop in enumerate(loops):
         for axis in loop.axes:
             for parts in range(2, MAX_PARTS + 1):
-                if loop.extent(axis) % parts == 0:
+                if divides(parts, loop.extent(axis)):
                     trial = kernel.clone()
                     copies = [op for op in trial.walk() if isinstance(op, ForOp)]
                     _split(copies[number], axis.index, parts)

@@ -29,6 +29,8 @@ from dlc.dialects import flow, tensor_ir
 from dlc.dialects.host_flow import stack_type
 from dlc.dialects.kernel_memory import element_bytes, memref_type
 from dlc.dialects.layouts import DEFAULT_ALIGNMENT, shape_of, strides_of
+from dlc.dialects.sized_types import SizesAttr
+from dlc.ir.sizes import NeedsNumber
 
 DISSOLVED = (tensor_ir.IndexMapOp, tensor_ir.ConstantOp, tensor_ir.IotaOp)
 """What is computed where it is read, and has no memory unless something here wants it."""
@@ -183,6 +185,8 @@ def _attributes(
 def _strides(attributes: DictionaryAttr) -> tuple[int, ...] | None:
     """`dlc.strides`, in elements."""
     strides: Attribute | None = attributes.data.get("dlc.strides")
+    if isinstance(strides, SizesAttr):
+        raise NeedsNumber(next(size for size in strides.data if size.number is None))
     if not isinstance(strides, DenseArrayBase):
         return None
     return tuple(int(s) for s in strides.get_values())

@@ -19,7 +19,7 @@ def find_largest_first(reduce: tile.ReduceOp) -> tuple[tile.ReduceOp, tile.Reduc
     Puts two reduces in the place of one of `expsum`: of the largest exponent m, and of the sums of
     w·e^(x − m), where e^(x − m) is 1 if both are equal, infinite or not. Returns both.
     """
-    extents, kinds = reduce.static_extents, [reduce.kind(a) for a in reduce.axes]
+    extents, kinds = reduce.all_extents, [reduce.kind(a) for a in reduce.axes]
     types = [r.type for r in reduce.results]
     copy = reduce.clone()
     largest = tile.ReduceOp("max", extents, types[:1], copy.detach_region(copy.body), kinds)

@@ -97,7 +97,7 @@ def _part(reduce: tile.ReduceOp, numbers: Sequence[int]) -> tile.ReduceOp:
     copy, types = reduce.clone(), [reduce.results[n].type for n in numbers]
     kinds = [reduce.kind(axis) for axis in reduce.axes]
     body = copy.detach_region(copy.body)
-    part = tile.ReduceOp(reduce.monoid_name.data, reduce.static_extents, types, body, kinds)
+    part = tile.ReduceOp(reduce.monoid_name.data, reduce.all_extents, types, body, kinds)
     copy.erase()
     last = part.yielded
     new = tile.YieldOp([last.values[n] for n in numbers], last.where)

@@ -147,7 +147,7 @@ def _hold(
         else:
             _fold_by_lanes(reduce, lanes)
     element = slab.result_type.element_type
-    extents = slab.static_extents
+    extents = slab.all_extents
     body = slab.detach_region(slab.body)
     if (rounded := slabs.factors.get(slab)) is not None:
         element = _round(body, rounded)
@@ -163,7 +163,7 @@ def fold_by_warps(
 ) -> None:
     """The register axis of a reduce is walked by the lanes of a warp together."""
     kinds = [FRAGMENT if reduce.kind(a) == REGISTER else reduce.kind(a) for a in reduce.axes]
-    reduce.set_axes(reduce.static_extents, kinds)
+    reduce.set_axes(reduce.all_extents, kinds)
     reduce.set_mma(mma, places, split=split)
 
 
@@ -174,7 +174,7 @@ def _key(keys: Expr, pair: Expr, lanes: Lanes) -> Expr:
 
 def _fold_by_lanes(reduce: tile.ReduceOp, lanes: Lanes) -> None:
     """A row is folded by the lanes that hold it, and what each has by all of them."""
-    old, sizes = reduce.axes, reduce.static_extents
+    old, sizes = reduce.axes, reduce.all_extents
     count = prod(sizes)
     keys, pair = Axis("rkey", count // COLUMNS, REGISTER), Axis("pair", PAIR, REGISTER)
 

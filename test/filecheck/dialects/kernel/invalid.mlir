@@ -8,7 +8,7 @@ kernel.func @block() -> () grid 1 block 2048 {}
 "kernel.func"() <{alignments = array<i64>, block = 1, grid = affine_map<() -> (1, 2)>, sym_name = "grid"}> ({
 ^bb0:
 }) : () -> ()
-// CHECK: expected a grid of one expression over the 0 sizes, found () -> (1, 2)
+// CHECK: expected a grid of one number of blocks, found affine_map<() -> (1, 2)>
 
 // -----
 

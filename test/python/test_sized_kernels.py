@@ -1,0 +1,125 @@
+"""
+Kernels of programs for all sizes: `specialize` at any stage of the pipeline gives the program that
+runs as eager PyTorch does, and so do kernels that take sizes when they are launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_dynamic_shapes import AUTO, sized
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from dlc.backend.executor import Executor, get_backend
+from dlc.diagnostics import OpError
+from dlc.passes import steps_between
+from dlc.pipeline import apply_step, text_of
+from dlc.stages import Stages, compiler_context
+from dlc.target import set_target
+from dlc.transforms.tensor.specialize import specialize
+
+SIZES = (1, 2, 7, 64, 100)
+Make = Callable[[int], tuple[torch.Tensor, ...]]
+
+
+def normed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return F.rms_norm(x, (96,), w) + x
+
+
+def layer(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.gelu(F.linear(x, w, b))
+
+
+def attention(x: torch.Tensor) -> torch.Tensor:
+    q, k, v = x.chunk(3, -1)
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+PROGRAMS: dict[str, tuple[Callable[..., torch.Tensor], Make]] = {
+    "pointwise": (lambda x: torch.relu(x * 2) + x.exp(), lambda n: (torch.randn(n, 24),)),
+    "one dimension": (lambda x: x * 2 + 1, lambda n: (torch.randn(n),)),
+    "softmax": (lambda x: torch.softmax(x, 1), lambda n: (torch.randn(n, 300),)),
+    "norm": (normed, lambda n: (torch.randn(n, 96), torch.randn(96))),
+    "linear": (layer, lambda n: (torch.randn(n, 80), torch.randn(48, 80), torch.randn(48))),
+    "attention": (attention, lambda n: (torch.randn(n, 2, 24, 48),)),
+    "flattened": (
+        lambda x: torch.relu(x).flatten(0, 1).sum(1),
+        lambda n: (torch.randn(n, 6, 20),),
+    ),
+}
+
+
+@cache
+def module_of(name: str) -> ModuleOp:
+    """A program for all sizes from 1 on, in Torch IR."""
+    f, make = PROGRAMS[name]
+    module = sized(f, make(24), ({0: AUTO}, *[None] * (len(make(24)) - 1))).module.clone()
+    set_target(module, "sm_90", "f32")
+    text = text_of(module).replace("from 2", "from 1")
+    return Parser(compiler_context(), text).parse_module()
+
+
+def check(name: str, n: int, run: Callable[..., list[torch.Tensor]]) -> None:
+    f, make = PROGRAMS[name]
+    torch.manual_seed(n)
+    args = make(n)
+    exact = f(*(a.double() for a in args))
+    (result,) = run(args)
+    torch.testing.assert_close(result.double(), exact, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_specialize_at_any_stage_gives_the_program_of_that_size(name: str) -> None:
+    context, module = compiler_context(), module_of(name).clone()
+    steps = steps_between("torch", "kernel")
+    for number in range(len(steps) + 1):
+        n = SIZES[1:][number % 4]  # a schedule for rows need not be one for a single row
+        bound = module.clone()
+        specialize(bound, {"x_0": n})
+        bound.verify()
+        assert "?" not in text_of(bound)
+        for step in steps[number:]:
+            apply_step(context, bound, step.pass_name)
+        check(name, n, Executor(bound, get_backend("host")))
+        if number < len(steps):
+            apply_step(context, module, steps[number].pass_name)
+            text = text_of(module)
+            assert text_of(Parser(compiler_context(), text).parse_module()) == text
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_kernel_is_launched_for_all_sizes(name: str) -> None:
+    kernels = Stages(module_of(name)).module("kernel")
+    sources: set[str] = set()
+    for n in SIZES:
+        executor = Executor(kernels, get_backend("host"), {"x_0": n})
+        check(name, n, executor)
+        sources |= {func.source for func in executor.funcs}
+    assert len(sources) == len(executor.funcs)
+
+
+@pytest.mark.parametrize("n", [0, 2**31 // 24])
+def test_a_size_that_a_kernel_is_not_made_for_is_refused(n: int) -> None:
+    kernels = Stages(module_of("pointwise")).module("kernel")
+    with pytest.raises(OpError, match=f"expected x_0 from 1 to [0-9]+, found {n}"):
+        Executor(kernels, get_backend("host"), {"x_0": n})
+
+
+def test_a_number_is_needed_for_each_size() -> None:
+    kernels = Stages(module_of("pointwise")).module("kernel")
+    with pytest.raises(OpError, match="expected numbers for the sizes x_0"):
+        Executor(kernels, get_backend("host"))
+
+
+@pytest.mark.parametrize("f", [lambda x: x.sum(0), lambda x: x.T * 2, lambda x: x @ x.T])
+def test_what_needs_a_number_says_where(f: Any) -> None:
+    module = sized(f, (torch.randn(24, 16),), ({0: AUTO},)).module.clone()
+    set_target(module, "sm_90", "f32")
+    with pytest.raises(OpError, match="needs a number for x_0"):
+        Stages(module).module("kernel")
